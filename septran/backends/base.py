@@ -1,0 +1,79 @@
+"""The backend manifest: one frozen value answers every question the rest of SepTran asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from septran.ir.nodes import LeafCall, Program
+from septran.kernel import Kernel, Leaf, LeafSpec
+
+Capability = Literal["emit", "compile", "emulate", "device"]
+Pass = Callable[[Program], Program]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Whether a capability works here; if not, why, and the command that brings it."""
+
+    ok: bool
+    detail: str
+    install: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What the compile step left behind.
+
+    ok: the compiler accepted the kernel. artifact: what the child loads (a .so, a .py, ...).
+    log: compiler output, paths scrubbed. facts: static figures (registers, spills, shared bytes).
+    not_checked: compile gates that could not run here, with the reason.
+    """
+
+    ok: bool
+    artifact: Path | None
+    log: str = ""
+    command: str = ""
+    seconds: float = 0.0
+    facts: tuple[tuple[str, object], ...] = ()
+    not_checked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """Everything SepTran knows about one target.
+
+    name: also the mapping file's stem (`mappings/<name>.mapping.yaml` or `<name>.<arch>.mapping.yaml`).
+    arches: known arch names; the first is the default. () = no arch.
+    language: fence tag and docs word ("cpp", "cuda", "python", "c").
+    suffix: of the main file (".cpp").
+    passes: names and functions run after bind, in order.
+    library: spec -> leaf from the shipped library, None when it has none for this spec.
+    call_style: how leaves are declared; the text a leaf writer must reproduce (signature).
+    emit: Program + leaves by spec key -> Kernel (pure).
+    build: Kernel + empty folder -> Built (runs the toolchain, sandboxed).
+    loader: template under verify_templates/loaders/ that loads and calls the artifact.
+    where: what running without the device means here.
+    available: capability -> Availability (probes tools; never raises).
+    """
+
+    name: str
+    title: str
+    language: str
+    suffix: str
+    arches: tuple[str, ...]
+    machine: Callable[[str], str]
+    passes: tuple[tuple[str, Pass], ...]
+    library: Callable[[LeafSpec], Leaf | None]
+    signature: Callable[[LeafSpec], str]
+    emit: Callable[[Program, Mapping[str, Leaf]], Kernel]
+    build: Callable[[Kernel, Path], Built]
+    loader: str
+    where: Literal["native", "emulated"]
+    available: Callable[[], Mapping[Capability, Availability]]
+    docs: str
+    dtypes: tuple[str, ...] = ("float32",)
+    layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
+    """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""

@@ -1,0 +1,146 @@
+"""What goes wrong, said to a person: spans, diagnostics and the exception tree.
+
+    SeptranError                a list of diagnostics; has an exit code
+    +-- InputError              the user's logic, mapping, config or flags (exit 2)
+    |   +-- TaskLangError       E1xx, logic files
+    |   +-- MappingError        Mxxx, mapping files
+    |   +-- ConfigError         Cxxx, configs, assets, flags
+    +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
+    +-- NotCorrect              a kernel ran and is wrong (exit 1)
+    InternalError               a SepTran bug (exit 4); never raised for a user's mistake
+
+Every diagnostic has a code that `septran explain CODE` documents (docs/errors/CODE.md).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a user's file; `line` and `col` count from 1, `width` in characters."""
+
+    file: str
+    line: int
+    col: int = 1
+    width: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One mistake: what was found, where, and what the next keystroke is."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    help: str = ""
+
+    def render(self) -> str:
+        """Return the multi-line text: header, place, the source line with a caret, notes, help."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            lines.append(f"  --> {self.span}")
+            lines.extend(_excerpt(self.span, self.label))
+        lines.extend(f"   = note: {note}" for note in self.notes)
+        if self.help:
+            lines.append(f"   = help: {self.help}")
+        return "\n".join(lines)
+
+
+def _excerpt(span: Span, label: str) -> list[str]:
+    try:
+        source = Path(span.file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    if not 1 <= span.line <= len(source):
+        return []
+    gutter = " " * len(str(span.line))
+    caret = " " * (span.col - 1) + "^" * max(1, span.width)
+    return [
+        f" {gutter} |",
+        f" {span.line} | {source[span.line - 1]}",
+        f" {gutter} | {caret} {label}".rstrip(),
+    ]
+
+
+def closest(name: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" for the nearest of `choices`, or "" when nothing is near."""
+    match = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+class SeptranError(Exception):
+    """Base of every error a user can meet; carries one or more diagnostics."""
+
+    exit_code = 2
+
+    def __init__(self, diagnostics: Diagnostic | Sequence[Diagnostic]) -> None:
+        found = [diagnostics] if isinstance(diagnostics, Diagnostic) else list(diagnostics)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(found)
+        super().__init__("\n".join(d.render() for d in found))
+
+    @classmethod
+    def of(
+        cls,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        label: str = "",
+        notes: Sequence[str] = (),
+        help: str = "",
+    ) -> SeptranError:
+        """Return an error of this class with one diagnostic."""
+        return cls(
+            Diagnostic(
+                code=code, message=message, span=span, label=label, notes=tuple(notes), help=help
+            )
+        )
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all diagnostics, in source order."""
+        return tuple(d.code for d in self.diagnostics)
+
+
+class InputError(SeptranError):
+    """The user's own files or flags."""
+
+
+class TaskLangError(InputError):
+    """A logic file (E1xx)."""
+
+
+class MappingError(InputError):
+    """A mapping file (Mxxx)."""
+
+
+class ConfigError(InputError):
+    """A config, an asset or a flag (Cxxx)."""
+
+
+class EnvironmentProblem(SeptranError):
+    """Something outside the project is missing: a tool, a device, a key, the network."""
+
+    exit_code = 3
+
+
+class NotCorrect(SeptranError):
+    """A kernel ran and its results are wrong."""
+
+    exit_code = 1
+
+
+class InternalError(Exception):
+    """A SepTran bug."""
+
+    exit_code = 4

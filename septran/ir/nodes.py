@@ -1,0 +1,252 @@
+"""The Program: what a kernel does, after the mapping is applied, before any target's syntax.
+
+A Program is a tree of frozen statements. Semantics are sequential, except that a `Copy` is issued
+when it is reached and is only guaranteed to have landed at the next `Sync` (or `Await`); the
+interpreter in `septran.ir.interpret` runs exactly that and starts every buffer as NaN.
+
+Shapes are static per Program (a Program is bound for given dims); extents at ragged edges are
+expressions over loop variables, always `1 <= extent <= tile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from septran.errors import Span
+from septran.ir.expr import Expr
+
+Privilege = Literal["r", "w", "rw"]
+Scalar = Expr | float
+"""A scalar leaf argument: an integer expression over loop variables, or a float constant."""
+
+DTYPE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A named array in one memory.
+
+    name: unique in the Program; parameters keep the user's name.
+    shape: static extents. A staged tile has the tile's full extents, also at ragged edges.
+    mem: a memory of the machine (GLOBAL, SHARED, REGISTER, ...). Parameters are in GLOBAL.
+    layout: "row" (row-major, the default) or a named layout a leaf asks for, e.g. "panel_m:14"
+        ([ceil(m/14)][k][14], zero padded) or "panel_n:32" ([ceil(n/32)][k][32], zero padded).
+    versions: number of copies of the buffer for n-buffering; a Region picks one by `version`.
+    offset: byte offset inside its memory per processor, once `place_buffers` has run.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    mem: str
+    layout: str = "row"
+    versions: int = 1
+    offset: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one version in row layout."""
+        total = DTYPE_BYTES[self.dtype]
+        for extent in self.shape:
+            total *= extent
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A rectangular, possibly strided, part of a buffer.
+
+    offset[d] + step[d] * i, for 0 <= i < extent[d], addresses dimension d of the buffer.
+    tile[d]: static upper bound of extent[d].
+    grid[d]: for a panel (':' index), the block size along d; 0 otherwise. Used by `stream`.
+    guard: positions outside the buffer read as 0 (convolution padding); only for reading.
+    """
+
+    buffer: Buffer
+    offset: tuple[Expr, ...]
+    extent: tuple[Expr, ...]
+    tile: tuple[int, ...]
+    step: tuple[int, ...]
+    grid: tuple[int, ...]
+    guard: bool = False
+    version: Expr | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions (that of the buffer)."""
+        return len(self.tile)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prim:
+    """One primitive inside a leaf: names refer to the leaf's parameters.
+
+    out: the parameter written. ins: positional operands read. named: keyword operands of `map`
+    (operand name in the expression -> parameter). attrs: value=, expr=, op=, axis=, trans_a=,
+    trans_b=, perm= (sorted by name).
+    """
+
+    name: str
+    out: str
+    ins: tuple[str, ...] = ()
+    named: tuple[tuple[str, str], ...] = ()
+    attrs: tuple[tuple[str, object], ...] = ()
+
+    def attr(self, key: str, default: object = None) -> object:
+        """Return the attribute `key`, or `default`."""
+        return dict(self.attrs).get(key, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafArg:
+    """One tensor argument of a leaf call."""
+
+    param: str
+    region: Region
+    privilege: Privilege
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alloc:
+    """Bring a buffer to life for the rest of the enclosing body; contents undefined (NaN)."""
+
+    buffer: Buffer
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """Copy src into dst (same extents; casts; applies dst.buffer.layout). Lands at the next Sync."""
+
+    dst: Region
+    src: Region
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafCall:
+    """Run a leaf task on regions. `impl` is a leaf kernel's name or "auto"; `prims` its meaning."""
+
+    task: str
+    impl: str
+    args: tuple[LeafArg, ...]
+    scalars: tuple[tuple[str, Scalar], ...] = ()
+    prims: tuple[Prim, ...] = ()
+    span: Span | None = field(default=None, compare=False)
+
+    def arg(self, param: str) -> LeafArg:
+        """Return the argument bound to `param`; KeyError when it is none."""
+        for a in self.args:
+            if a.param == param:
+                return a
+        raise KeyError(param)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """Wait until all issued copies have landed and all processors of `scope` have arrived."""
+
+    scope: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Queue `engine` signals `event` (slot) after everything it was given before."""
+
+    event: str
+    slot: Expr
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Await:
+    """Queue `engine` waits for `event` (slot) before anything it is given later."""
+
+    event: str
+    slot: Expr
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class For:
+    """`for var in 0..extent`. proc: the processor level the iterations run on, "" = sequential.
+
+    parallel: iterations are independent (checked on the logic). pipeline: depth asked for by the
+    mapping (0 = none); warpspecialize: producer/consumer split asked for.
+    """
+
+    var: str
+    extent: Expr
+    body: tuple[Stmt, ...]
+    proc: str = ""
+    parallel: bool = False
+    pipeline: int = 0
+    warpspecialize: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """Run the body only where `low <= expr < high` (used by pipelined prologues)."""
+
+    expr: Expr
+    low: int
+    high: int
+    body: tuple[Stmt, ...]
+
+
+Stmt = Alloc | Copy | LeafCall | Sync | Post | Await | For | When
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """A kernel parameter: its buffer and whether the kernel reads and/or writes it."""
+
+    buffer: Buffer
+    privilege: Privilege
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One bound kernel. `proc` levels outermost first; `options` from the mapping (threads, ...)."""
+
+    name: str
+    target: str
+    arch: str
+    machine: str
+    params: tuple[Param, ...]
+    body: tuple[Stmt, ...]
+    options: tuple[tuple[str, object], ...] = ()
+
+    def option(self, key: str, default: object = None) -> object:
+        """Return a mapping option (threads, math, swizzle, smem_limit, ...)."""
+        return dict(self.options).get(key, default)
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the nested statements of `stmt`."""
+    return stmt.body if isinstance(stmt, For | When) else ()
+
+
+def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Yield every statement, outside in, in order."""
+    for stmt in body:
+        yield stmt
+        yield from walk(children(stmt))
+
+
+def leaf_calls(program: Program) -> tuple[LeafCall, ...]:
+    """Return all leaf calls in order of appearance."""
+    return tuple(s for s in walk(program.body) if isinstance(s, LeafCall))

@@ -1,0 +1,192 @@
+"""Leaf specs, leaves and kernels: what passes between compiler, leaf writer and verifier."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from septran.ir.nodes import LeafCall, Prim, Privilege, Program, leaf_calls
+
+
+def content_hash(value: object) -> str:
+    """Return 16 hex digits of the SHA-256 of `value` as canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafParam:
+    """A tensor argument of a leaf: static tile bounds, element type, where it lives, how it lies.
+
+    shape: static upper bounds of the run-time extents. squeeze-able size-1 dims are kept.
+    ragged: per dim, True when the run-time extent can be smaller than the bound.
+    guarded: reads outside yield 0 (padding was applied by the copy; plain memory for the leaf).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    mem: str
+    layout: str
+    privilege: Privilege
+    ragged: tuple[bool, ...]
+    step: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafSpec:
+    """Everything a leaf writer may know. Equal specs (same `key`) share one leaf."""
+
+    task: str
+    backend: str
+    arch: str
+    proc: str
+    params: tuple[LeafParam, ...]
+    scalars: tuple[tuple[str, str], ...]
+    """name -> "int" or the repr of a float constant."""
+    prims: tuple[Prim, ...]
+    options: tuple[tuple[str, object], ...] = ()
+    """what of the mapping a leaf depends on: threads, math, vectorize, unroll, ..."""
+
+    @property
+    def key(self) -> str:
+        """Stable content hash; the key of the leaf store."""
+        return content_hash(asdict(self))
+
+    @property
+    def symbol(self) -> str:
+        """Identifier the generated code calls: `leaf_<task>_<6 hex digits>`."""
+        return f"leaf_{self.task}_{self.key[:6]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A leaf's source. `source` defines `spec.symbol`; writer: library | llm | replay | command | file."""
+
+    spec: LeafSpec
+    writer: str
+    name: str
+    source: str
+    includes: tuple[str, ...] = ()
+
+    @property
+    def sha(self) -> str:
+        """Content hash of the source text."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelParam:
+    """A kernel argument in call order."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    privilege: Privilege
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """Complete source for one backend.
+
+    entry: C symbol `void entry(void* const* args)` for C families (args in `params` order), or the
+        Python function's name for Python DSLs.
+    files: name -> text; `main` names the one a person reads.
+    leaves: the leaves inside, in order.
+    """
+
+    name: str
+    backend: str
+    arch: str
+    entry: str
+    params: tuple[KernelParam, ...]
+    main: str
+    files: tuple[tuple[str, str], ...]
+    leaves: tuple[Leaf, ...]
+    options: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Text of the main file."""
+        return dict(self.files)[self.main]
+
+    @property
+    def sha(self) -> str:
+        """Content hash of everything that decides what the kernel does."""
+        return content_hash([self.backend, self.arch, self.entry, list(self.files)])
+
+    def with_files(self, files: Mapping[str, str]) -> Kernel:
+        """Return the same kernel with other file texts."""
+        return replace(self, files=tuple(files.items()))
+
+
+def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
+    """Return the LeafSpec of a call: static tiles, memories, privileges and meaning."""
+    from septran.ir.expr import Const, Expr
+
+    params = []
+    for arg in call.args:
+        region = arg.region
+        ragged = tuple(
+            not (isinstance(e, Const) and e.value == t)
+            for e, t in zip(region.extent, region.tile, strict=True)
+        )
+        params.append(
+            LeafParam(
+                name=arg.param,
+                shape=region.tile,
+                dtype=region.buffer.dtype,
+                mem=region.buffer.mem,
+                layout=region.buffer.layout,
+                privilege=arg.privilege,
+                ragged=ragged,
+                step=region.step,
+            )
+        )
+    scalars = tuple(
+        (name, "int" if isinstance(value, Expr) else repr(value)) for name, value in call.scalars
+    )
+    keep = ("threads", "math", "vectorize", "unroll")
+    return LeafSpec(
+        task=call.task,
+        backend=program.target,
+        arch=program.arch,
+        proc=proc,
+        params=tuple(params),
+        scalars=scalars,
+        prims=call.prims,
+        options=tuple((k, v) for k, v in program.options if k in keep),
+    )
+
+
+def leaf_specs(program: Program) -> tuple[tuple[LeafCall, LeafSpec], ...]:
+    """Return each leaf call with its spec, in order of appearance."""
+    procs = innermost_procs(program)
+    return tuple(
+        (call, leaf_spec(program, call, proc=proc))
+        for call, proc in zip(leaf_calls(program), procs, strict=True)
+    )
+
+
+def innermost_procs(program: Program) -> tuple[str, ...]:
+    """Return, per leaf call in order, the processor level of the innermost processor loop around it."""
+    found: list[str] = []
+
+    def visit(body: tuple[object, ...], proc: str) -> None:
+        from septran.ir.nodes import For, When
+
+        for stmt in body:
+            match stmt:
+                case LeafCall():
+                    found.append(proc)
+                case For():
+                    visit(stmt.body, stmt.proc or proc)
+                case When():
+                    visit(stmt.body, proc)
+                case _:
+                    pass
+
+    visit(program.body, "HOST")
+    return tuple(found)
