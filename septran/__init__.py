@@ -1,3 +1,68 @@
-"""Logic + mapping -> verified tensor kernels."""
+"""Logic + mapping -> verified tensor kernels.
+
+The public names load on first use, so that `import septran` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from septran.api import compile, jit
+    from septran.errors import (
+        ConfigError,
+        Diagnostic,
+        EnvironmentProblem,
+        InputError,
+        InternalError,
+        MappingError,
+        NotCorrect,
+        SeptranError,
+        Span,
+        TaskLangError,
+    )
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "compile": "septran.api",
+    "jit": "septran.api",
+    "ConfigError": "septran.errors",
+    "Diagnostic": "septran.errors",
+    "EnvironmentProblem": "septran.errors",
+    "InputError": "septran.errors",
+    "InternalError": "septran.errors",
+    "MappingError": "septran.errors",
+    "NotCorrect": "septran.errors",
+    "SeptranError": "septran.errors",
+    "Span": "septran.errors",
+    "TaskLangError": "septran.errors",
+}
+
+__all__ = [
+    "ConfigError",
+    "Diagnostic",
+    "EnvironmentProblem",
+    "InputError",
+    "InternalError",
+    "MappingError",
+    "NotCorrect",
+    "SeptranError",
+    "Span",
+    "TaskLangError",
+    "__version__",
+    "compile",
+    "jit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'septran' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

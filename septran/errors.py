@@ -18,6 +18,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,19 @@ class Diagnostic:
         if self.help:
             lines.append(f"   = help: {self.help}")
         return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values for --json."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "file": self.span.file if self.span else None,
+            "line": self.span.line if self.span else None,
+            "col": self.span.col if self.span else None,
+            "label": self.label,
+            "notes": list(self.notes),
+            "help": self.help,
+        }
 
 
 def _excerpt(span: Span, label: str) -> list[str]:
@@ -98,13 +112,21 @@ class SeptranError(Exception):
         label: str = "",
         notes: Sequence[str] = (),
         help: str = "",
-    ) -> SeptranError:
+    ) -> Self:
         """Return an error of this class with one diagnostic."""
         return cls(
             Diagnostic(
                 code=code, message=message, span=span, label=label, notes=tuple(notes), help=help
             )
         )
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Diagnostic, ...]]]:
+        """Survive the way between processes with the diagnostics, not only their text."""
+        return type(self), (self.diagnostics,)
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the diagnostics as plain values: code, message, file, line, col, notes, help."""
+        return [d.to_json() for d in self.diagnostics]
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -1,0 +1,120 @@
+"""Machine facts: processors, memories and leaf kernels of a target, read from configs/machines/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from septran import spanyaml
+from septran.assets import find
+from septran.errors import ConfigError, closest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """capacity: bytes per processor that owns it, None = unbounded. visible_from: the outermost
+    processor level that can address it. copy: "async" when copies into it must be waited for.
+    """
+
+    name: str
+    capacity: int | None
+    visible_from: str
+    aliases: tuple[str, ...] = ()
+    copy: str = "sync"
+    align: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafKernel:
+    """A named library leaf: which primitives it implements, on which dtypes and memories.
+
+    requires: integer expressions over the primitive's index letters (m, n, k) of static tiles.
+    """
+
+    name: str
+    prims: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    mems: Mapping[str, str] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """procs: outermost first; the first one is HOST."""
+
+    name: str
+    procs: tuple[str, ...]
+    memories: Mapping[str, Memory]
+    limits: Mapping[str, Any]
+    leaf_kernels: Mapping[str, LeafKernel]
+
+    def memory(self, name: str) -> Memory | None:
+        """Return the memory called `name` or having it as an alias."""
+        if name in self.memories:
+            return self.memories[name]
+        for memory in self.memories.values():
+            if name in memory.aliases:
+                return memory
+        return None
+
+    def level(self, proc: str) -> int:
+        """Return the depth of a processor level, 0 = HOST."""
+        return self.procs.index(proc)
+
+
+def load_machine(name: str) -> Machine:
+    """Return the machine described by `configs/machines/<name>.yaml`.
+
+    Raises:
+        ConfigError: C012 no such file, C120 a malformed entry.
+    """
+    asset = find(f"configs/machines/{name}.yaml")
+    doc = spanyaml.load(asset.path)
+    data = doc.value
+
+    def wrong(message: str, *path: str | int) -> ConfigError:
+        found = ConfigError.of("C120", f"machine {name}: {message}", doc.span(*path))
+        assert isinstance(found, ConfigError)
+        return found
+
+    if not isinstance(data, dict):
+        raise wrong("the file must hold a mapping")
+    known = {"name", "procs", "memories", "limits", "leaf_kernels", "facts"}
+    for key in data:
+        if key not in known:
+            raise wrong(f"unknown key {key!r}{closest(key, known)}", key)
+    for key in ("procs", "memories"):
+        if key not in data:
+            raise wrong(f"key {key!r} is missing")
+    memories = {}
+    for mem, facts in data["memories"].items():
+        facts = facts or {}
+        try:
+            memories[mem] = Memory(
+                name=mem,
+                capacity=facts.get("capacity"),
+                visible_from=facts.get("visible_from", data["procs"][0]),
+                aliases=tuple(facts.get("aliases", ())),
+                copy=facts.get("copy", "sync"),
+                align=facts.get("align", 1),
+            )
+        except (AttributeError, TypeError) as e:
+            raise wrong(f"memory {mem}: {e}", "memories", mem) from e
+    kernels = {}
+    for kernel, facts in (data.get("leaf_kernels") or {}).items():
+        facts = facts or {}
+        kernels[kernel] = LeafKernel(
+            name=kernel,
+            prims=tuple(facts.get("prims", ())),
+            dtypes=tuple(facts.get("dtypes", ())),
+            mems=dict(facts.get("mems") or {}),
+            requires=tuple(facts.get("requires", ())),
+        )
+    return Machine(
+        name=name,
+        procs=tuple(data["procs"]),
+        memories=memories,
+        limits=dict(data.get("limits") or {}),
+        leaf_kernels=kernels,
+    )

@@ -1,0 +1,135 @@
+"""Options, markers and fixtures shared by all tests.
+
+    --slow            also run tests marked slow (make test-wide)
+    --update-golden   rewrite tests/golden/ instead of comparing
+
+Tests need no GPU, no key and no network. A session in which everything was skipped fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+_CLEARED = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "SEPTRAN_BASE_URL",
+    "SEPTRAN_MODEL",
+    "SEPTRAN_PROJECT",
+    "SEPTRAN_WRITER",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        reason = _why_not(item, config)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_not(item: pytest.Item, config: pytest.Config) -> str:
+    marks = {mark.name for mark in item.iter_markers()}
+    if "slow" in marks and not config.getoption("--slow"):
+        return "slow; run with --slow"
+    if "qemu" in marks and not (
+        shutil.which("aarch64-linux-gnu-g++")
+        and (shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static"))
+    ):
+        return "needs aarch64-linux-gnu-g++ and qemu-user"
+    if "browser" in marks and not (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    ):
+        return "needs headless Chromium"
+    if "gpu" in marks and not (Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists()):
+        return "needs a GPU"
+    if "npu" in marks and not Path("/dev/davinci_manager").exists():
+        return "needs an Ascend NPU"
+    if "llm" in marks and not os.environ.get("SEPTRAN_TEST_LLM"):
+        return "needs a model server; set SEPTRAN_TEST_LLM to its base URL"
+    return ""
+
+
+class _Tally:
+    """Counts what ran, so that a session of only skips does not look green."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        self.skipped = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped += 1
+        elif report.when == "call":
+            self.ran += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.skipped and not self.ran and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.skipped and not self.ran:
+            terminalreporter.write_line("every test was skipped: nothing was shown", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Tally(), "septran-tally")
+
+
+@pytest.fixture(scope="session")
+def _session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("septran-home")
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(_session_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the developer's home, project, model or key; caches last for the session."""
+    monkeypatch.setenv("SEPTRAN_HOME", str(_session_home))
+    for name in _CLEARED:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty SEPTRAN_HOME for this test alone."""
+    home = tmp_path / "fresh-home"
+    home.mkdir()
+    monkeypatch.setenv("SEPTRAN_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def in_tmp(tmp_path: Path) -> Iterator[Path]:
+    """Run the test in an empty working directory."""
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(before)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Return check(name, text): `text` equals tests/golden/<name>, which --update-golden rewrites."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.is_file(), f"no golden file {name}; rerun with --update-golden. Text:\n{text}"
+        assert text == path.read_text(encoding="utf-8"), f"differs from tests/golden/{name}"
+
+    return check
