@@ -15,7 +15,7 @@ from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.spanyaml import Document, KeyPath
 
 Kind = Literal["str", "int", "float", "bool", "list", "map", "any"]
-_PYTHON: Mapping[str, tuple[type, ...]] = {
+_PYTHON: Mapping[str, Any] = {
     "str": (str,),
     "int": (int,),
     "float": (float, int),
