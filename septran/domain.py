@@ -1,0 +1,26 @@
+"""What values an operator's input may take; the verifier draws its secret inputs inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DomainKind = Literal["real", "positive", "unit", "index", "bool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """The values one input may take.
+
+    kind: real = any number; positive = above 0; unit = 0..1; index = integers in [low, high);
+        bool = 0 or 1.
+    low, high: bounds of real/positive inputs (inclusive), and of index inputs (high exclusive; a dim's
+        name or a number). None = unbounded.
+    specials: NaN, infinities, denormals, signed zeros and huge values may be given. Switch it off only
+        where the operator's meaning is undefined for them.
+    """
+
+    kind: DomainKind = "real"
+    low: float | str | None = None
+    high: float | str | None = None
+    specials: bool = True

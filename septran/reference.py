@@ -1,0 +1,50 @@
+"""What an operator means in torch, and how far a correct kernel may be from it.
+
+Pure data; torch is imported only by those who call `fn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ReferenceKind = Literal["exact", "elementwise", "reduction", "gemm", "softmax", "chain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """An operator's meaning and its error model.
+
+    fn: called with the tensors the kernel reads as keyword arguments by parameter name (float64, or
+        the integer/bool dtype of the parameter) and the operator's scalars by name; returns the output
+        tensor, or a tuple in output order. It must also work on float32 tensors.
+    kind: which error budget applies (docs/verification.md):
+        exact        copies, transposes, max, relu: every bit of the rounded result
+        elementwise  a few ulp of the result, and of its conditioning in the inputs
+        reduction    a sum of n terms; like gemm
+        gemm         8 u sum|a||b| for zero-mean inputs, 2 sqrt(K) u sum|a||b| otherwise
+        softmax      (16 + 4 |x - max| + 2 sqrt(N)) u |r|
+        chain        anything fused (norms, attention, losses): conditioning probes times
+                     (8 + 2 sqrt(n)), plus 8 x the error of torch in the compute dtype
+    magnitude: same arguments as fn -> per output element the sum of absolute terms. Default for gemm
+        and reduction: fn on absolute values (right when fn is multilinear; give it for fused ones,
+        e.g. `lambda A, B, bias: A.abs() @ B.abs() + bias.abs()`). For elementwise and chain it is an
+        additional absolute scale: `ulps * u * magnitude` is granted (gelu: `lambda X: X.abs()`).
+    reduction: dims -> number of terms accumulated per output element.
+    ulps: last places of the compute dtype granted on top.
+    lipschitz: bound on the slope of what follows the accumulation (1.13 for gelu after a gemm).
+    storage_roundings: intermediate tensors the logic itself holds in the storage dtype; each may
+        round once (attention's probabilities in bfloat16).
+    integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
+        bit-exact case applies. None = yes for exact, gemm and reduction.
+    """
+
+    fn: Callable[..., Any]
+    kind: ReferenceKind = "chain"
+    magnitude: Callable[..., Any] | None = None
+    reduction: Callable[[Mapping[str, int]], int] | None = None
+    ulps: float = 8.0
+    lipschitz: float = 1.0
+    storage_roundings: int = 0
+    integer_exact: bool | None = None
