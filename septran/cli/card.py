@@ -1,0 +1,90 @@
+"""The card a person reads after `gen` and `verify`: how far the kernel got, how right, how fast, where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from septran.cli.console import Terminal
+
+_COLORS = {"accurate": "green", "attested": "green", "rejected": "red", "unavailable": "yellow"}
+
+
+def show(result: Mapping[str, Any], term: Terminal) -> None:
+    """Write the card to stdout: a panel on a terminal, the same lines in a pipe."""
+    lines = rows(result)
+    width = max(len(name) for name, _ in lines)
+    if not term.people():
+        text = "".join(f"  {name.ljust(width)}  {value}\n" for name, value in lines)
+        term.result(f"{title(result)}\n{text}")
+        return
+    from rich.panel import Panel
+    from rich.text import Text
+
+    color = _COLORS.get(str(result.get("level")), "yellow")
+    body = Text()
+    for number, (name, value) in enumerate(lines):
+        body.append("\n" if number else "")
+        body.append(f"{name.ljust(width)}  ", style="dim")
+        body.append(value, style=f"bold {color}" if name == "verdict" else "")
+    term.rich().print(
+        Panel(body, title=Text(title(result)), title_align="left", border_style=color, expand=False)
+    )
+
+
+def title(result: Mapping[str, Any]) -> str:
+    """Return "gemm on cpp, M=512 N=512 K=512, float32"."""
+    dims = " ".join(f"{name}={size}" for name, size in (result.get("dims") or {}).items())
+    target = str(result.get("backend"))
+    if result.get("arch"):
+        target += f" ({result['arch']})"
+    parts = (f"{result.get('op')} on {target}", dims, str(result.get("dtype") or ""))
+    return ", ".join(part for part in parts if part)
+
+
+def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the card's lines as (name, text); what is unknown is left out, never invented."""
+    found = [("verdict", _verdict(result))]
+    if result.get("reason"):
+        found.append(("because", str(result["reason"])))
+    if result.get("max_error") is not None:
+        found.append(("errors", _errors(result)))
+    if speed := _speed(result.get("speedup") or {}):
+        found.append(("speed", speed))
+    found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())
+    model = result.get("model") or {}
+    if model.get("calls"):
+        tokens = f"{model.get('prompt_tokens', 0)} + {model.get('completion_tokens', 0)} tokens"
+        found.append(("model", f"{model['calls']} calls, {tokens}"))
+    found.extend(("not checked", str(item)) for item in result.get("not_checked") or ())
+    if result.get("seconds"):
+        times = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
+        found.append(("seconds", times))
+    for name in ("kernel", "run"):
+        if result.get(name):
+            found.append((name, str(result[name])))
+    return found
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    where = f" ({result['where']})" if result.get("where") else ""
+    return f"{result.get('level') or 'stopped'}{where}"
+
+
+def _errors(result: Mapping[str, Any]) -> str:
+    ratio = result.get("budget_ratio")
+    share = f", {100 * ratio:.0f} % of the allowed error" if ratio is not None else ""
+    return f"max {result['max_error']:.3g} against float64 torch{share}"
+
+
+def _speed(speedup: Mapping[str, float | None]) -> str:
+    known = [
+        f"{ratio:.2f} x {name.replace('_', ' ')}"
+        for name, ratio in speedup.items()
+        if ratio is not None
+    ]
+    return ", ".join(known)
+
+
+def _leaf(leaf: Mapping[str, Any]) -> str:
+    return f"{leaf.get('task')}: {leaf.get('name')} ({leaf.get('writer')})"

@@ -1,0 +1,91 @@
+"""`septran doctor`: per backend, what works on this machine and what brings the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from septran.cli.options import backend_names, common, complete, terminal
+
+_CAPABILITIES = ("emit", "compile", "emulate", "device")
+
+
+@click.command("doctor")
+@click.argument("names", nargs=-1, metavar="[BACKEND]...", shell_complete=complete(backend_names))
+@common
+def command(names: tuple[str, ...]) -> int:
+    """Tell what can be emitted, compiled, emulated and run here, and why not.
+
+    The exit code is 3 when none of the backends can compile and run a kernel here.
+    """
+    from septran import assets, backends, settings
+    from septran.run import store
+
+    known = [backends.get(name) for name in names or backends.names()]
+    found = [_examine(backend) for backend in known]
+    usable = any(entry["usable"] for entry in found)
+    term = terminal()
+    if term.json:
+        term.emit(
+            {
+                "schema": "septran.doctor/1",
+                "versions": store.versions(),
+                "machine": store.machine(),
+                "home": str(assets.home()),
+                "data": str(assets.bundled()),
+                "model": settings.load().model,
+                "backends": found,
+            }
+        )
+    else:
+        _print(found)
+    return 0 if usable else 3
+
+
+def _examine(backend: Any) -> dict[str, Any]:
+    available = backend.available()
+    capabilities = {
+        name: {
+            "ok": available[name].ok,
+            "detail": available[name].detail,
+            "install": available[name].install,
+        }
+        for name in _CAPABILITIES
+        if name in available
+    }
+    able = {name for name, entry in capabilities.items() if entry["ok"]}
+    runs = bool(able & {"emulate", "device"})
+    return {
+        "name": backend.name,
+        "title": backend.title,
+        "usable": "compile" in able and runs,
+        "capabilities": capabilities,
+    }
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    from septran.run import store
+
+    term = terminal()
+    rows = []
+    hints = []
+    for entry in found:
+        marks = []
+        for name in _CAPABILITIES:
+            capability = entry["capabilities"].get(name)
+            marks.append("-" if capability is None else "yes" if capability["ok"] else "no")
+            if capability is not None and not capability["ok"]:
+                brings = f"; get it with: {capability['install']}" if capability["install"] else ""
+                hints.append(f"{entry['name']} {name}: {capability['detail']}{brings}")
+            elif capability is not None:
+                term.detail(f"{entry['name']} {name}: {capability['detail']}")
+        rows.append([entry["name"], *marks])
+    machine = store.machine()
+    term.table(("backend", *_CAPABILITIES), rows)
+    term.result(
+        "".join(f"{hint}\n" for hint in hints)
+        + f"machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}\n"
+        + "versions: "
+        + ", ".join(f"{name} {version}" for name, version in store.versions().items())
+    )

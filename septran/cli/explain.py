@@ -1,0 +1,61 @@
+"""`septran explain CODE`: the page of an error code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from septran import assets
+from septran.cli.options import common, complete, terminal
+from septran.errors import ConfigError, closest
+
+
+def pages() -> dict[str, Path]:
+    """Return code -> page of every documented error."""
+    folder = assets.bundled() / "docs" / "errors"
+    return {path.stem: path for path in sorted(folder.glob("[A-Z]*.md")) if _is_code(path.stem)}
+
+
+def _is_code(stem: str) -> bool:
+    return re.fullmatch(r"[A-Z]\d{3}", stem) is not None
+
+
+def title(path: Path) -> str:
+    """Return the page's heading without the code."""
+    heading = path.read_text(encoding="utf-8").splitlines()[0]
+    return re.sub(r"^#\s*[A-Z]\d{3}\s*[:-]?\s*", "", heading)
+
+
+@click.command("explain")
+@click.argument("code", required=False, shell_complete=complete(lambda: list(pages())))
+@common
+def command(code: str | None) -> None:
+    """Explain an error CODE, or list all codes."""
+    term = terminal()
+    known = pages()
+    if code is None:
+        rows = [(name, title(path)) for name, path in known.items()]
+        if term.json:
+            codes = [{"code": name, "title": text} for name, text in rows]
+            term.emit({"schema": "septran.explain/1", "codes": codes})
+        else:
+            term.table(("code", "meaning"), rows)
+        return
+    page = known.get(code.upper())
+    if page is None:
+        raise ConfigError.of(
+            "C004",
+            f"no error code {code!r}{closest(code.upper(), known)}",
+            help="`septran explain` lists all codes",
+        )
+    text = page.read_text(encoding="utf-8")
+    if term.json:
+        term.emit({"schema": "septran.explain/1", "code": page.stem, "text": text})
+    elif term.people():
+        from rich.markdown import Markdown
+
+        term.rich().print(Markdown(text))
+    else:
+        term.result(text)

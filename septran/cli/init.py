@@ -1,0 +1,76 @@
+"""`septran init`: a project folder with a commented septran.toml and an operator to start from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from septran.cli.options import common, terminal
+from septran.errors import ConfigError
+from septran.layered import Key
+from septran.run.store import write_atomic
+from septran.settings import SCHEMA
+
+_LOGIC = '''\
+"""y = a * x + y, the algorithm once, with no hardware word in it.
+
+    septran gen --logic {file} --backend cpp
+"""
+
+import task_lang as task
+
+
+@task.define(leaf=True)
+def scale_add(Z, X, Y):
+    task.call_primitive("map", Z, expr="2.5 * x + y", x=X, y=Y)
+
+
+@task.define
+def axpy(Z: task.Tensor["N"], X: task.Tensor["N"], Y: task.Tensor["N"]):
+    Zp = task.partition(Z, by="blocks")
+    Xp = task.partition(X, by="blocks")
+    Yp = task.partition(Y, by="blocks")
+    for i in task.parallel_range(Zp.shape):
+        task.launch(scale_add, Zp[i], Xp[i], Yp[i])
+'''
+
+
+def sample_toml() -> str:
+    """Return a septran.toml in which every setting stands commented out with its default."""
+    lines = [
+        "# SepTran project. Files in agents/, configs/, dsl_docs/, mappings/ and verify_templates/",
+        "# beside this one hide the bundled files of the same name (`septran assets eject`).",
+        "",
+    ]
+    for name, key in SCHEMA.items():
+        if not isinstance(key, Key):
+            continue
+        if key.about:
+            lines.append(f"# {key.about}")
+        if key.choices:
+            lines.append(f"# one of: {', '.join(str(c) for c in key.choices)}")
+        default = "" if key.default is None else f" {json.dumps(key.default)}"
+        lines.extend([f"# {name} ={default}", ""])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+@click.command("init")
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
+@common
+def command(folder: Path) -> None:
+    """Start a project in FOLDER."""
+    term = terminal()
+    toml = folder / "septran.toml"
+    if toml.exists():
+        raise ConfigError.of("C006", f"{toml} exists already", help="this folder is a project")
+    logic = folder / "logic" / "axpy.py"
+    files = {toml: sample_toml(), folder / ".gitignore": ".septran/\n"}
+    files[logic] = _LOGIC.format(file="logic/axpy.py")
+    written = [write_atomic(path, text) for path, text in files.items() if not path.exists()]
+    if term.json:
+        term.emit({"schema": "septran.init/1", "files": [str(path) for path in written]})
+    else:
+        term.result("".join(f"{path}\n" for path in written))
+        term.note("next: septran gen --logic logic/axpy.py --backend cpp")

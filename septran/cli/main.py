@@ -1,0 +1,166 @@
+"""The `septran` command: which commands there are, and how an error becomes an exit code.
+
+Exit codes: 0 done and verified; 1 a kernel is not correct; 2 the user's input; 3 the environment, or it
+cannot be verified here; 4 a SepTran bug; 130 interrupted. Commands load when they are called, so that
+`septran --help` is instant.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from septran import __version__
+from septran.cli.console import Terminal
+from septran.cli.options import common
+
+_COMMANDS = {
+    "gen": ("gen", "Generate one verified kernel."),
+    "verify": ("verify", "Verify a stored run or kernel again."),
+    "map": ("map", "Print the explicit mapping a policy produces."),
+    "show": ("show", "Show the task, the program after a pass, TIR, a prompt or a kernel."),
+    "check": ("check", "Check logic and mapping files; no device, no model."),
+    "runs": ("runs", "List, show and remove stored runs."),
+    "ls": ("ls", "List operators, backends, mappings, agents or models."),
+    "assets": ("assets", "List, compare and copy data files."),
+    "config": ("config", "Print the settings and where each comes from."),
+    "doctor": ("doctor", "Tell what can be emitted, compiled and run here."),
+    "explain": ("explain", "Explain an error code."),
+    "init": ("init", "Start a project folder."),
+    "completion": ("completion", "Print a shell completion script."),
+}
+"""command -> (module in septran.cli that defines `command`, help line)."""
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when called; help lines come from the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names in the table's order."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        import importlib
+
+        module = importlib.import_module(f"septran.cli.{_COMMANDS[cmd_name][0]}")
+        found: click.Command = module.command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is an error with the nearest name."""
+        if args and args[0] not in self.list_commands(ctx):
+            from septran.errors import closest
+
+            near = closest(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"no command {args[0]!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command list without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(
+    cls=Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 verified, 1 not correct, 2 your input, 3 environment, 4 SepTran bug.",
+)
+@click.version_option(__version__, message="septran %(version)s")
+@common
+def cli() -> None:
+    """Turn operator logic and a target's mapping into kernels that are verified against torch."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; never lets a traceback out."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    term = Terminal(json="--json" in args)
+    try:
+        result = cli.main(args=args, prog_name="septran", standalone_mode=False, obj=term)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) left; that is not our mistake
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except BaseException as e:
+        return _report(e, term)
+    return result if isinstance(result, int) else 0
+
+
+def _report(e: BaseException, term: Terminal) -> int:
+    """Print what a person (or, with --json, a program) needs about `e`; return the exit code."""
+    from septran.errors import EnvironmentProblem, SeptranError
+
+    if isinstance(e, SystemExit):
+        return e.code if isinstance(e.code, int) else 2
+    if isinstance(e, (KeyboardInterrupt, click.Abort)):
+        term.error("interrupted")
+        return 130
+    if isinstance(e, click.ClickException):
+        return _usage(e, term)
+    if isinstance(e, OSError) and e.errno in (
+        errno.ENOSPC,
+        errno.EACCES,
+        errno.EROFS,
+        errno.EDQUOT,
+    ):
+        where = f" ({e.filename})" if e.filename else ""
+        e = EnvironmentProblem.of("V002", f"{e.strerror}{where}")
+    if isinstance(e, SeptranError):
+        _fail(term, e.exit_code, e.to_json(), "\n\n".join(d.render() for d in e.diagnostics))
+        return e.exit_code
+    return _bug(e, term)
+
+
+def _usage(e: click.ClickException, term: Terminal) -> int:
+    lines = [f"error: {e.format_message()}"]
+    if isinstance(e, click.UsageError) and e.ctx is not None:
+        lines.append(f"   = help: {e.ctx.command_path} --help")
+    problem: dict[str, object] = {
+        "code": "C003",
+        "message": e.format_message(),
+        "file": None,
+        "line": None,
+    }
+    _fail(term, 2, [problem], "\n".join(lines))
+    return 2
+
+
+def _bug(e: BaseException, term: Terminal) -> int:
+    """Keep the traceback in a file and say where; the terminal gets two lines."""
+    import traceback
+    from datetime import UTC, datetime
+
+    from septran import assets
+
+    text = "".join(traceback.format_exception(e))
+    name = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{os.getpid()}.txt"
+    path = assets.home() / "crashes" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"septran {__version__}\n{sys.argv}\n\n{text}", encoding="utf-8")
+        kept = f"the traceback is in {path}"
+    except OSError:
+        kept = text
+    message = f"{type(e).__name__}: {e}".splitlines()[0]
+    rendered = (
+        f"internal error: {message}\n   = note: {kept}\n"
+        "   = help: this is a bug in SepTran; please report it with that file"
+    )
+    _fail(term, 4, [{"code": "INTERNAL", "message": message, "traceback": str(path)}], rendered)
+    return 4
+
+
+def _fail(term: Terminal, code: int, problems: Sequence[dict[str, object]], rendered: str) -> None:
+    if term.json:
+        term.emit({"schema": "septran.error/1", "exit_code": code, "errors": list(problems)})
+    term.error(rendered)

@@ -1,0 +1,47 @@
+"""Turn the words of a command line into the types the rest of SepTran takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from septran.errors import ConfigError
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8")
+
+
+def parse_dims(words: Sequence[str]) -> dict[str, int]:
+    """Return {"M": 512, "N": 512} for ("M=512", "N=512") or ("M=512,N=512",).
+
+    Raises:
+        ConfigError: C007 a word that is not NAME=SIZE, or a name given twice.
+    """
+    found: dict[str, int] = {}
+    for word in ",".join(words).split(",") if words else ():
+        name, equals, size = word.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier() or not size.strip().isdecimal() or int(size) < 1:
+            raise ConfigError.of(
+                "C007", f"--dim {word!r} is not NAME=SIZE", help="for example --dim M=1024"
+            )
+        if name in found:
+            raise ConfigError.of("C007", f"--dim gives {name} twice")
+        found[name] = int(size)
+    return found
+
+
+def exactly_one(**given: object) -> str:
+    """Return the name of the one option that was given.
+
+    Raises:
+        ConfigError: C008 none or several.
+    """
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) == 1:
+        return names[0]
+    choices = ", ".join(f"--{name}" for name in given)
+    what = f"both {' and '.join(f'--{n}' for n in names)}" if names else "none of them"
+    raise ConfigError.of(
+        "C008",
+        f"give exactly one of {choices}; found {what}",
+        help="`septran ls ops` lists operators",
+    )
