@@ -60,9 +60,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("seconds"):
         times = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
         found.append(("seconds", times))
-    for name in ("kernel", "run"):
-        if result.get(name):
-            found.append((name, str(result[name])))
+    found.extend((name, str(result[name])) for name in ("kernel", "run") if result.get(name))
     return found
 
 

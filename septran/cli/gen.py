@@ -45,7 +45,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("-o", "--output", type=_FILE, help="Also copy the kernel here.")
 @common
 def command(*, dims: tuple[str, ...], output: Path | None, **given: Any) -> int:
-    """Generate one verified kernel.
+    r"""Generate one verified kernel.
 
     \b
     septran gen --op gemm --backend cpp
@@ -57,9 +57,7 @@ def command(*, dims: tuple[str, ...], output: Path | None, **given: Any) -> int:
     from septran import settings as settings_
     from septran.run.gen import GenRequest, gen
 
-    names = ("writer", "attempts", "candidates", "budget_tokens", "budget_minutes", "search")
-    names += ("seed", "threads", "base_url", "model")
-    settings = settings_.load(flags={name: given[name] for name in names})
+    settings = settings_.load(flags={name: given[name] for name in settings_.SCHEMA & given.keys()})
     request = GenRequest(
         op=given["op"],
         task_file=given["task_file"],

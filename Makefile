@@ -1,0 +1,42 @@
+# make demo        one verified kernel from nothing but Python 3.11 and g++
+# make test        the default tests (no GPU, no key, no network at run time)
+# make test-wide   also the slow ones        make lint, make types        make clean
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# pytest options, e.g. make test ARGS="-k gemm -x"
+ARGS   ?=
+
+.PHONY: demo test test-wide lint format types venv clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,3p' Makefile | sed 's/^# //'
+
+venv:
+	@PYTHON="$(PYTHON)" sh .ci/venv "$(VENV)"
+
+demo: venv
+	$(BIN)/septran gen --op gemm --backend cpp
+
+test: venv
+	$(BIN)/python -m pytest $(ARGS)
+
+test-wide: venv
+	$(BIN)/python -m pytest --slow $(ARGS)
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: venv
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
