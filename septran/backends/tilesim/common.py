@@ -1,0 +1,237 @@
+"""What both dialects share: dtypes, loops, scalar math, tensor annotations, macros."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from septran.backends.tilesim.buffers import Buffer, Element, as_int
+from septran.backends.tilesim.errors import SimError
+from septran.backends.tilesim.interpret import (
+    GridLoop,
+    LazySelect,
+    ParallelLoop,
+    SerialLoop,
+    Variable,
+)
+from septran.backends.tilesim.machine import Machine
+from septran.backends.tilesim.values import (
+    STORAGE,
+    Array,
+    Operand,
+    Value,
+    constant,
+    dtype_name,
+    is_float,
+    meet,
+    narrow,
+)
+
+
+class DType(str):
+    """T.float16 and friends: a dtype's name that also casts when called."""
+
+    __slots__ = ()
+
+    def __call__(self, x: object) -> Value:
+        return constant(x, str(self)).cast(str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """T.Tensor(shape, dtype): the annotation of a kernel parameter."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def tensor_type(shape: object, dtype: object = "float32", *_: object, **__: object) -> TensorType:
+    """Build the annotation; a bare extent means rank 1."""
+    dims = shape if isinstance(shape, list | tuple) else (shape,)
+    return TensorType(tuple(as_int(d, "a tensor extent") for d in dims), dtype_name(dtype))
+
+
+def serial(start: object, stop: object = None, step: object = 1, **_: object) -> SerialLoop:
+    """T.serial, T.unroll, T.Pipelined and T.vectorized: iterations in order."""
+    first = as_int(start, "a loop bound")
+    if stop is None:
+        return SerialLoop(range(first))
+    return SerialLoop(range(first, as_int(stop, "a loop bound"), as_int(step or 1, "a loop step")))
+
+
+def pipelined(
+    start: object, stop: object = None, *, num_stages: int = 0, **kw: object
+) -> SerialLoop:
+    """T.Pipelined: the stages change when copies run, not what they mean."""
+    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
+        raise SimError("type", f"num_stages must be a non-negative int, not {num_stages!r}")
+    unknown = set(kw) - {"order", "stage"}
+    if unknown:
+        raise SimError("type", f"T.Pipelined has no argument {sorted(unknown)}")
+    return serial(start, stop)
+
+
+def parallel(*extents: object, **_: object) -> ParallelLoop:
+    """T.Parallel: all iterations at once."""
+    return ParallelLoop(tuple(as_int(e, "a loop extent") for e in extents))
+
+
+def grid(*extents: object) -> GridLoop:
+    """T.grid: nested serial loops."""
+    return GridLoop(tuple(as_int(e, "a loop extent") for e in extents))
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """Return ceil(a / b) of integers."""
+    return -(-a // b)
+
+
+def cast(a: object, b: object) -> Value:
+    """T.Cast(dtype, x) and T.cast(x, dtype)."""
+    dtype, x = (a, b) if isinstance(a, str) else (b, a)
+    return constant(x).cast(dtype)
+
+
+def infinity(dtype: object = "float32") -> Value:
+    """Return +inf of a dtype."""
+    return Value(narrow(np.inf, dtype_name(dtype)), dtype_name(dtype))
+
+
+def erf(x: Array) -> Array:
+    """Return erf in double precision (numpy has none)."""
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+UNARY_MATH: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "erf": erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.round,
+    "trunc": np.trunc,
+}
+
+
+def unary(fn: Callable[[Any], Any]) -> Callable[[object], Value]:
+    """Return a math function that computes in (at least) float32 and rounds to its dtype."""
+
+    def apply(x: object) -> Value:
+        v = constant(x, "float32") if not isinstance(x, Operand) else constant(x)
+        dtype = v.dtype if is_float(v.dtype) else "float32"
+        data = narrow(v.data, dtype)
+        wide = data.astype(np.float64 if dtype in ("float32", "float64") else np.float32)
+        with np.errstate(all="ignore"):
+            return Value(narrow(fn(wide), dtype), dtype)
+
+    return apply
+
+
+def extremum(fn: Callable[[Any, Any], Any], python: Callable[..., Any]) -> Callable[..., Any]:
+    """Return T.max / T.min: like CUDA's fmaxf they give the other operand when one is NaN."""
+
+    def apply(a: Any, b: Any) -> Any:
+        if not isinstance(a, Operand) and not isinstance(b, Operand):
+            return python(a, b)
+        x, y, dtype = meet(a, b)
+        if isinstance(x.data, int) and isinstance(y.data, int):
+            return Value(python(x.data, y.data), dtype)
+        left, right = (v.data if v.dtype == dtype else narrow(v.data, dtype) for v in (x, y))
+        return Value(fn(left, right), dtype)
+
+    return apply
+
+
+def absolute(x: object) -> Value:
+    """T.abs."""
+    v = constant(x)
+    return Value(abs(v.data) if isinstance(v.data, int) else np.abs(v.data), v.dtype)
+
+
+def power(a: object, b: object) -> Value:
+    """T.pow in float64, rounded."""
+    x, y, dtype = meet(a, b)
+    dtype = dtype if is_float(dtype) else "float32"
+    with np.errstate(all="ignore"):
+        wide = np.power(np.asarray(x.data, np.float64), np.asarray(y.data, np.float64))
+    return Value(narrow(wide, dtype), dtype)
+
+
+def infinite_or_nan(test: Callable[[Any], Any]) -> Callable[[object], Value]:
+    """Return T.isnan / T.isinf."""
+    return lambda x: Value(test(np.asarray(constant(x).data)), "bool")
+
+
+def alloc_var(dtype: object, *args: object, init: object = None, **_: object) -> Variable:
+    """T.alloc_var: a scalar per thread that may be reassigned."""
+    kind = dtype_name(dtype)
+    first = args[0] if args and not isinstance(args[0], str) else init
+    poison: object = float("nan") if is_float(kind) else 85
+    return Variable(kind, constant(poison if first is None else first, kind).cast(kind))
+
+
+def atomic(machine: Machine) -> Callable[..., None]:
+    """Return T.atomic_add for this machine: an element per lane, or a whole tile."""
+    from septran.backends.tilesim.tiles import pair
+
+    def atomic_add(dst: object, value: object, size: object = None, **_: object) -> None:
+        if isinstance(value, Buffer) or machine.core.lanes == ():
+            if isinstance(dst, Element) and not isinstance(value, Buffer):
+                dst._lanes("atomic").add(np.asarray(constant(value, dst.dtype).cast(dst.dtype).data))
+                return
+            source, target = pair(value, dst, size)
+            target.write(narrow(source.read().reshape(target.extent), target.dtype), add=True)
+            return
+        if not isinstance(dst, Element):
+            raise SimError("type", "T.atomic_add inside T.Parallel needs an element, as C[i, j]")
+        dst._lanes("atomic").add(np.asarray(constant(value, dst.dtype).cast(dst.dtype).data))
+
+    return atomic_add
+
+
+def shared_names(machine: Machine) -> dict[str, Any]:
+    """Return the part of the T namespace that is the same in every dialect."""
+    names: dict[str, Any] = {dtype: DType(dtype) for dtype in STORAGE}
+    names.update({name: unary(fn) for name, fn in UNARY_MATH.items()})
+    add = atomic(machine)
+    names |= {
+        "Tensor": tensor_type,
+        "Buffer": tensor_type,
+        "serial": serial,
+        "unroll": serial,
+        "vectorized": serial,
+        "Pipelined": pipelined,
+        "Parallel": parallel,
+        "grid": grid,
+        "ceildiv": ceildiv,
+        "cast": cast,
+        "Cast": cast,
+        "infinity": infinity,
+        "max": extremum(np.fmax, max),
+        "min": extremum(np.fmin, min),
+        "abs": absolute,
+        "pow": power,
+        "isnan": infinite_or_nan(np.isnan),
+        "isinf": infinite_or_nan(np.isinf),
+        "clamp": lambda x, low, high: names["min"](names["max"](x, low), high),
+        "if_then_else": LazySelect(),
+        "Select": LazySelect(),
+        "alloc_var": alloc_var,
+        "atomic_add": add,
+        "floordiv": lambda a, b: a // b,
+        "floormod": lambda a, b: a % b,
+        "print": lambda *_, **__: None,
+    }
+    return names

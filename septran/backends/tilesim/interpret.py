@@ -1,0 +1,440 @@
+"""Walks the body of a prim_func or macro, statement by statement, and says which line it is on.
+
+A tree walker rather than rewriting and `exec`: an `if` inside T.Parallel becomes a mask, lazily
+evaluated `T.if_then_else` needs no magic, and names follow TileLang's rule that a Python name
+bound inside a loop or a run-time branch does not exist outside of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from septran.backends.tilesim.buffers import Buffer
+from septran.backends.tilesim.errors import SimError
+from septran.backends.tilesim.machine import ExchangeLog, Machine
+from septran.backends.tilesim.values import Operand, Value, constant
+
+BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: lambda a: a,
+    ast.Invert: operator.invert,
+}
+
+
+class SerialLoop:
+    """T.serial / T.Pipelined / T.unroll / T.vectorized: one iteration after another."""
+
+    def __init__(self, values: range) -> None:
+        self.values = values
+
+
+class GridLoop:
+    """T.grid(a, b): nested serial loops over all index tuples."""
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
+
+
+class ParallelLoop:
+    """T.Parallel(a, b): all iterations at once."""
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
+
+
+class Variable(Operand):
+    """T.alloc_var: assigning to the name stores into it."""
+
+    __slots__ = ("current", "dtype")
+
+    def __init__(self, dtype: str, current: Value) -> None:
+        self.dtype = dtype
+        self.current = current
+
+    def value(self) -> Value:
+        return self.current
+
+    def assign(self, new: object, mask: Any) -> None:
+        """Replace the value, only in the lanes of `mask` when one is active."""
+        value = constant(new, self.dtype).cast(self.dtype)
+        if mask is not None:
+            value = Value(np.where(mask, value.data, self.current.data), self.dtype)
+        self.current = value
+
+
+class LazySelect:
+    """T.if_then_else: the interpreter evaluates each branch only for the lanes that take it."""
+
+    def __call__(self, condition: object, a: object, b: object) -> Value:
+        """Select between values that are already there (called from a Python function)."""
+        test = constant(condition)
+        if isinstance(a, Operand) or isinstance(b, Operand):
+            like = a if isinstance(a, Operand) else b
+            x = constant(a, constant(like).dtype)
+            y = constant(b, constant(like).dtype)
+        else:
+            x, y = constant(a), constant(b)
+        if x.dtype != y.dtype:
+            x, y = x + 0 * y, y + 0 * x
+        if not test.is_lane:
+            return x if bool(test) else y
+        return Value(np.where(test.data, x.data, y.data), x.dtype)
+
+
+class KernelScope:
+    """Protocol of context managers the interpreter enters: `enter` yields the bodies to run."""
+
+    def run(self, body: Callable[[object], None]) -> None:
+        """Call `body` once per block, core, or scope."""
+        raise NotImplementedError
+
+
+class Interpreter:
+    """Runs function bodies on a machine; `file` and `source` are for messages."""
+
+    def __init__(self, machine: Machine, file: str, source: list[str]) -> None:
+        self.machine = machine
+        self.file = file
+        self.source = source
+
+    def call(self, fn: ast.FunctionDef, env: dict[str, Any]) -> Any:
+        """Run a function body in `env`; the value of a final `return`, else None."""
+        return self.block(fn.body, env, fixed=frozenset())
+
+    def block(self, body: Iterable[ast.stmt], env: dict[str, Any], *, fixed: frozenset[str]) -> Any:
+        """Run statements; names in `fixed` may not be rebound (TileLang would ignore it)."""
+        for stmt in body:
+            self.machine.line = stmt.lineno
+            try:
+                if isinstance(stmt, ast.Return):
+                    return None if stmt.value is None else self.eval(stmt.value, env)
+                self.statement(stmt, env, fixed)
+            except SimError as e:
+                raise e.at(self.file, stmt.lineno, self._text(stmt.lineno)) from None
+            except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as e:
+                kind = type(e).__name__
+                raise SimError("type", f"{kind}: {e}").at(
+                    self.file, stmt.lineno, self._text(stmt.lineno)
+                ) from e
+        return None
+
+    def _text(self, line: int) -> str:
+        return self.source[line - 1] if 0 < line <= len(self.source) else ""
+
+    def statement(self, stmt: ast.stmt, env: dict[str, Any], fixed: frozenset[str]) -> None:
+        """Run one statement."""
+        match stmt:
+            case ast.Expr(value):
+                self.eval(value, env)
+            case ast.Assign(targets, value):
+                result = self.eval(value, env)
+                for target in targets:
+                    self.bind(target, result, env, fixed)
+            case ast.AnnAssign(target, _, value):
+                if value is not None:
+                    self.bind(target, self.eval(value, env), env, fixed)
+            case ast.AugAssign(target, op, value):
+                load = ast.copy_location(_as_load(target), target)
+                result = BINARY[type(op)](self.eval(load, env), self.eval(value, env))
+                self.bind(target, result, env, fixed)
+            case ast.For():
+                self.loop(stmt, env, fixed)
+            case ast.If():
+                self.branch(stmt, env, fixed)
+            case ast.With():
+                self.scope(stmt, env, fixed)
+            case ast.Pass() | ast.Import() | ast.ImportFrom():
+                pass
+            case ast.Assert(test, _):
+                if not self.eval(test, env):
+                    raise SimError("assert", ast.unparse(test))
+            case _:
+                raise SimError("syntax", f"{type(stmt).__name__} is not supported in a kernel")
+
+    def bind(
+        self, target: ast.expr, value: object, env: dict[str, Any], fixed: frozenset[str]
+    ) -> None:
+        """Assign to a name, an element or a tuple of them."""
+        match target:
+            case ast.Name(name):
+                current = env.get(name)
+                if isinstance(current, Variable):
+                    current.assign(value, self.machine.core.mask)
+                    return
+                if name in fixed:
+                    raise SimError(
+                        "rebind",
+                        f"Python name '{name}' is rebound inside a loop or branch; TileLang keeps "
+                        "the first value: use T.alloc_var or T.if_then_else",
+                    )
+                if isinstance(value, Buffer) and value.name == value.scope:
+                    value.name = name
+                if isinstance(value, Operand) and not isinstance(value, Variable):
+                    value = value.value()
+                env[name] = value
+            case ast.Tuple(items) | ast.List(items):
+                values = list(value) if isinstance(value, list | tuple) else [value]
+                if len(values) != len(items):
+                    raise SimError("type", f"{len(values)} values for {len(items)} names")
+                for item, one in zip(items, values, strict=True):
+                    self.bind(item, one, env, fixed)
+            case ast.Subscript(base, index):
+                holder = self.eval(base, env)
+                holder[self.index(index, env)] = value
+            case _:
+                raise SimError("syntax", f"cannot assign to {ast.unparse(target)}")
+
+    def region(self, body: list[ast.stmt], env: dict[str, Any], loop_names: dict[str, Any]) -> None:
+        """Run a loop body or branch: what it binds disappears afterwards."""
+        inner = dict(env)
+        inner.update(loop_names)
+        fixed = frozenset(set(env) - set(loop_names))
+        with self.machine.frame():
+            self.block(body, inner, fixed=fixed)
+
+    def loop(self, stmt: ast.For, env: dict[str, Any], fixed: frozenset[str]) -> None:
+        """Run a for loop of any kind."""
+        source = self.eval(stmt.iter, env)
+        if isinstance(source, range):
+            source = SerialLoop(source)
+        match source:
+            case SerialLoop(values=values):
+                for i in values:
+                    names: dict[str, Any] = {}
+                    self.bind(stmt.target, Value(i, "int32"), names, frozenset())
+                    self.region(stmt.body, env, names)
+            case GridLoop(extents=extents):
+                for ids in np.ndindex(*extents):
+                    names = {}
+                    self.bind(stmt.target, [Value(i, "int32") for i in ids], names, frozenset())
+                    self.region(stmt.body, env, names)
+            case ParallelLoop(extents=extents):
+                if 0 in extents:
+                    return
+                with self.machine.lane_nest(extents) as axes:
+                    self._watch_exchanges(stmt.body, env)
+                    ids_v = [Value(a, "int32") for a in axes]
+                    names = {}
+                    self.bind(
+                        stmt.target, ids_v[0] if len(ids_v) == 1 else ids_v, names, frozenset()
+                    )
+                    self.region(stmt.body, env, names)
+            case list() | tuple():  # a Python loop: unrolled while tracing
+                for item in source:
+                    self.bind(stmt.target, item, env, fixed)
+                    self.block(stmt.body, env, fixed=fixed)
+            case _:
+                raise SimError("syntax", f"cannot loop over {ast.unparse(stmt.iter)}")
+
+    def _watch_exchanges(self, body: list[ast.stmt], env: dict[str, Any]) -> None:
+        """Find buffers stored at one index and read at another inside the nest; log those."""
+        stores: dict[str, set[str]] = {}
+        loads: dict[str, set[str]] = {}
+        for node in ast.walk(ast.Module(body, [])):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                seen = stores if isinstance(node.ctx, ast.Store) else loads
+                seen.setdefault(node.value.id, set()).add(ast.unparse(node.slice))
+        exchange = self.machine.core.exchange
+        for name, written in stores.items():
+            buffer = env.get(name)
+            if loads.get(name, set()) - written and isinstance(buffer, Buffer):
+                assert exchange is not None
+                exchange[id(buffer)] = ExchangeLog(name, buffer.data.size)
+
+    def branch(self, stmt: ast.If, env: dict[str, Any], fixed: frozenset[str]) -> None:
+        """Run an if: Python conditions choose while tracing, run-time ones branch or mask."""
+        condition = self.eval(stmt.test, env)
+        if isinstance(condition, Operand):
+            value = condition.value()
+            if value.is_lane:
+                test = np.asarray(value.data, np.bool_)
+                for body, keep in ((stmt.body, test), (stmt.orelse, ~test)):
+                    if body and keep.any():
+                        with self.machine.masked(keep):
+                            self.region(body, env, {})
+                return
+            self.region(stmt.body if bool(value) else stmt.orelse, env, {})
+            return
+        self.block(stmt.body if condition else stmt.orelse, env, fixed=fixed)
+
+    def scope(self, stmt: ast.With, env: dict[str, Any], fixed: frozenset[str]) -> None:
+        """Run a with statement: T.Kernel, T.Scope, or a context manager."""
+        head, rest = stmt.items[0], stmt.items[1:]
+        manager = self.eval(head.context_expr, env)
+        body: list[ast.stmt] = stmt.body
+        if rest:
+            body = [ast.copy_location(ast.With(items=rest, body=stmt.body), stmt)]
+        if isinstance(manager, KernelScope):
+
+            def once(ids: object) -> None:
+                inner = dict(env)
+                if head.optional_vars is not None:
+                    self.bind(head.optional_vars, ids, inner, frozenset())
+                self.block(body, inner, fixed=frozenset())
+
+            manager.run(once)
+            return
+        with ExitStack() as stack:
+            entered = stack.enter_context(manager)
+            if head.optional_vars is not None:
+                self.bind(head.optional_vars, entered, env, fixed)
+            self.block(body, env, fixed=fixed)
+
+    def index(self, node: ast.expr, env: dict[str, Any]) -> Any:
+        """Evaluate what stands in brackets."""
+        if isinstance(node, ast.Tuple):
+            return tuple(self.index(n, env) for n in node.elts)
+        if isinstance(node, ast.Slice):
+            return slice(
+                *(None if n is None else self.eval(n, env) for n in (node.lower, node.upper, node.step))
+            )
+        return self.eval(node, env)
+
+    def eval(self, node: ast.expr, env: dict[str, Any]) -> Any:
+        """Evaluate an expression."""
+        match node:
+            case ast.Constant(value):
+                return value
+            case ast.Name(name):
+                if name not in env:
+                    raise SimError(
+                        "name",
+                        f"'{name}' is not defined here (names bound in a loop or branch end with it)",
+                    )
+                return env[name]
+            case ast.Attribute(base, attr):
+                return getattr(self.eval(base, env), attr)
+            case ast.BinOp(left, op, right):
+                return BINARY[type(op)](self.eval(left, env), self.eval(right, env))
+            case ast.UnaryOp(ast.Not(), operand):
+                value = self.eval(operand, env)
+                return ~value if isinstance(value, Operand) else not value
+            case ast.UnaryOp(op, operand):
+                return UNARY[type(op)](self.eval(operand, env))
+            case ast.Compare():
+                return self._compare(node, env)
+            case ast.BoolOp():
+                return self._bool_op(node, env)
+            case ast.Subscript(base, index):
+                return self.eval(base, env)[self.index(index, env)]
+            case ast.Call():
+                return self._call(node, env)
+            case ast.Tuple(items):
+                return tuple(self.eval(n, env) for n in items)
+            case ast.List(items):
+                return [self.eval(n, env) for n in items]
+            case ast.Dict(keys, values):
+                pairs = zip(keys, values, strict=True)
+                return {self.eval(k, env): self.eval(v, env) for k, v in pairs if k is not None}
+            case ast.IfExp(test, body, orelse):
+                return self._if_exp(self.eval(test, env), body, orelse, env)
+            case ast.JoinedStr():
+                return ""
+        raise SimError("syntax", f"{type(node).__name__} is not supported in a kernel")
+
+    def _compare(self, node: ast.Compare, env: dict[str, Any]) -> Any:
+        left = self.eval(node.left, env)
+        result: Any = None
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.eval(right_node, env)
+            one = COMPARE[type(op)](left, right)
+            result = one if result is None else _both(result, one)
+            left = right
+        return result
+
+    def _bool_op(self, node: ast.BoolOp, env: dict[str, Any]) -> Any:
+        result = self.eval(node.values[0], env)
+        for other in node.values[1:]:
+            if not isinstance(result, Operand) and bool(result) == isinstance(node.op, ast.Or):
+                return result
+            nxt = self.eval(other, env)
+            result = _both(result, nxt) if isinstance(node.op, ast.And) else _either(result, nxt)
+        return result
+
+    def _if_exp(self, test: Any, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
+        if isinstance(test, Operand) and test.value().is_lane:
+            return self._select(test.value(), a, b, env)
+        return self.eval(a if test else b, env)
+
+    def _select(self, test: Value, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
+        if not test.is_lane:
+            return self.eval(a if bool(test) else b, env)
+        with self.machine.masked(np.asarray(test.data, np.bool_)):
+            x = _forced(self.eval(a, env))
+        with self.machine.masked(~np.asarray(test.data, np.bool_)):
+            y = _forced(self.eval(b, env))
+        return LazySelect()(test, x, y)
+
+    def _call(self, node: ast.Call, env: dict[str, Any]) -> Any:
+        fn = self.eval(node.func, env)
+        if isinstance(fn, LazySelect) and len(node.args) == 3 and not node.keywords:
+            test = constant(self.eval(node.args[0], env))
+            return self._select(test, node.args[1], node.args[2], env)
+        args: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                args.extend(self.eval(a.value, env))
+            else:
+                args.append(self.eval(a, env))
+        line = self.machine.line
+        kwargs = {k.arg: self.eval(k.value, env) for k in node.keywords if k.arg is not None}
+        result = fn(*args, **kwargs)
+        self.machine.line = line
+        return result
+
+
+def _forced(x: Any) -> Any:
+    return x.value() if isinstance(x, Operand) else x
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    match target:
+        case ast.Name(name):
+            return ast.Name(name, ast.Load())
+        case ast.Subscript(base, index):
+            return ast.Subscript(base, index, ast.Load())
+    raise SimError("syntax", f"cannot assign to {ast.unparse(target)}")
+
+
+def _both(a: Any, b: Any) -> Any:
+    if isinstance(a, Operand) or isinstance(b, Operand):
+        return constant(a).cast("bool") & constant(b).cast("bool")
+    return a and b
+
+
+def _either(a: Any, b: Any) -> Any:
+    if isinstance(a, Operand) or isinstance(b, Operand):
+        return constant(a).cast("bool") | constant(b).cast("bool")
+    return a or b

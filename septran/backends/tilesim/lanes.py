@@ -1,0 +1,162 @@
+"""Element accesses of all T.Parallel iterations at once: bounds, masks, races."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from septran.backends.tilesim.errors import SimError
+from septran.backends.tilesim.values import Array, Value, is_float
+
+if TYPE_CHECKING:
+    from septran.backends.tilesim.buffers import Buffer
+
+
+@dataclass(slots=True, eq=False)
+class LaneIndex:
+    """One access by all lanes.
+
+    index: per buffer dim an integer or an array that broadcasts against the lanes.
+    lanes: extents of the T.Parallel nest, () outside of one. keep: lanes that take part (None = all)
+    after masks and, for parameters, the bounds guard. guarded: lanes whose address is outside.
+    """
+
+    buffer: Buffer
+    index: tuple[Array, ...]
+    lanes: tuple[int, ...]
+    keep: Array | None
+    outside: Array | None
+
+    def load(self) -> Array:
+        """Return one value per lane; 0 for lanes that are outside or masked off."""
+        buffer = self.buffer
+        where = self._safe()
+        data = buffer.data[where]
+        if buffer.ready is not None:
+            ready = buffer.ready[where]
+            if self.keep is not None:
+                ready = ready | ~self.keep
+            if not ready.all():
+                buffer.machine.uninitialised(
+                    f"reads uninitialised {buffer.scope} buffer '{buffer.name}'"
+                )
+        self._log(loads=True)
+        if self.outside is not None:
+            data = np.where(self.outside, np.zeros((), data.dtype), data)
+        return data
+
+    def store(self, new: Array) -> None:
+        """Write one value per lane; an error when two lanes write one element."""
+        buffer = self.buffer
+        if new.ndim > 0 and len(self.lanes) == 0:
+            new = new.reshape(())
+        self._check_race()
+        self._log(loads=False)
+        if self.keep is None:
+            where = self.index
+            shape = np.broadcast_shapes(*(i.shape for i in where)) if where else ()
+            if math.prod(np.broadcast_shapes(shape, new.shape)) != math.prod(shape):
+                raise SimError(
+                    "race",
+                    f"several T.Parallel iterations write the same element of {buffer.name}",
+                )
+            buffer.claim(where)
+            buffer.data[where] = new
+        else:
+            keep = np.broadcast_to(self.keep, self.lanes)
+            where = tuple(np.broadcast_to(i, self.lanes)[keep] for i in self.index)
+            buffer.claim(where)
+            buffer.data[where] = np.broadcast_to(new, self.lanes)[keep]
+        if buffer.ready is not None:
+            buffer.ready[where] = True
+
+    def add(self, new: Array) -> None:
+        """Add atomically: lanes may share an element."""
+        shape = self.lanes
+        keep = np.broadcast_to(True if self.keep is None else self.keep, shape)
+        where = tuple(np.broadcast_to(i, shape)[keep] for i in self.index)
+        if self.buffer.owner is not None:
+            self.buffer.owner[where] = -2
+        np.add.at(self.buffer.data, where, np.broadcast_to(new, shape)[keep])
+
+    def _safe(self) -> tuple[Array, ...]:
+        if self.outside is None:
+            return self.index
+        return tuple(np.where(self.outside, 0, i) for i in self.index)
+
+    def _check_race(self) -> None:
+        if not self.lanes or math.prod(self.lanes) == 1:
+            return
+        if self.keep is None and covers_every_axis(self.index, self.lanes):
+            return
+        flat = self._flat()
+        if flat.size != np.unique(flat).size:
+            raise SimError(
+                "race",
+                f"several T.Parallel iterations write the same element of {self.buffer.name}",
+            )
+
+    def _flat(self) -> Array:
+        """Return the flat element number of each lane that takes part."""
+        keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
+        flat = np.zeros(self.lanes, np.int64)
+        for i, n in zip(self.index, self.buffer.shape, strict=True):
+            flat = flat * n + i
+        return flat[keep]
+
+    def _log(self, *, loads: bool) -> None:
+        exchange = self.buffer.machine.core.exchange
+        if not exchange:
+            return
+        log = exchange.get(id(self.buffer))
+        if log is None:
+            return
+        keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
+        lane = np.arange(math.prod(self.lanes)).reshape(self.lanes)[keep]
+        (log.loads if loads else log.stores).append((self._flat(), lane))
+
+
+def covers_every_axis(index: tuple[Array, ...], lanes: tuple[int, ...]) -> bool:
+    """Return whether each lane axis alone decides one index, so that no two lanes can meet."""
+    open_axes = {axis for axis, n in enumerate(lanes) if n > 1}
+    for i in index:
+        if i.ndim != len(lanes):
+            continue
+        axes = [axis for axis, n in enumerate(i.shape) if n > 1]
+        if len(axes) == 1 and axes[0] in open_axes:
+            steps = np.diff(i.reshape(-1))
+            if (steps > 0).all() or (steps < 0).all():
+                open_axes.discard(axes[0])
+    return not open_axes
+
+
+def lane_index(buffer: Buffer, index: tuple[Value, ...], what: str) -> LaneIndex:
+    """Return the access `buffer[index]` of the lanes that run now, with bounds checked.
+
+    Scratch memory: any taking-part lane outside is an error. Parameters: those lanes are guarded
+    (reads give 0, writes are dropped), as TileLang's legalised accesses are.
+    """
+    core = buffer.machine.core
+    lanes = core.lanes
+    arrays = []
+    outside: Array | None = None
+    for d, (value, n) in enumerate(zip(index, buffer.shape, strict=True)):
+        if is_float(value.dtype):
+            raise SimError("type", f"{what} of {buffer.name}: index {d} is a {value.dtype}")
+        i = np.asarray(value.data, np.int64)
+        arrays.append(i)
+        if i.size and (int(i.min()) < 0 or int(i.max()) >= n):
+            bad = (i < 0) | (i >= n)
+            outside = bad if outside is None else outside | bad
+    keep = core.mask
+    if outside is not None:
+        taking_part = outside if keep is None else outside & keep
+        if buffer.scope != "global" and taking_part.any():
+            raise SimError(
+                "bounds", f"{what} of {buffer.name}{list(buffer.shape)} outside its bounds"
+            )
+        keep = ~outside if keep is None else keep & ~outside
+    return LaneIndex(buffer, tuple(arrays), lanes, keep, outside)

@@ -1,0 +1,147 @@
+"""The simulated device: one core's state (line, lanes, mask, memory use) and the dialect's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from septran.backends.tilesim.errors import SimError
+from septran.backends.tilesim.values import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What differs between targets.
+
+    capacity: scope -> bytes available to one block (core); a scope that is missing is unlimited.
+    tf32: T.gemm on float32 operands drops 13 mantissa bits, as NVIDIA tensor cores do.
+    strict_reads: reading data nobody wrote is an error, not a NaN.
+    pad_bytes: the last axis of a buffer occupies a multiple of this many bytes.
+    """
+
+    name: str
+    capacity: Mapping[str, int]
+    tf32: bool = False
+    strict_reads: bool = False
+    pad_bytes: int = 1
+
+
+@dataclass(slots=True)
+class Core:
+    """Registers of one running core: what the interpreter changes while it walks the kernel."""
+
+    block: int = 0
+    kind: str = ""
+    lanes: tuple[int, ...] = ()
+    mask: Array | None = None
+    used: dict[str, int] = field(default_factory=dict)
+    pipe: str = ""
+    flags: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    exchange: dict[int, ExchangeLog] | None = None
+
+
+@dataclass(slots=True)
+class ExchangeLog:
+    """Element accesses of one T.Parallel nest to one buffer: (flat element, lane) pairs."""
+
+    name: str
+    size: int
+    stores: list[tuple[Array, Array]] = field(default_factory=list)
+    loads: list[tuple[Array, Array]] = field(default_factory=list)
+
+
+class Machine:
+    """One simulated device; `core` is the core that runs now."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.core = Core()
+        self.notes: list[str] = []
+        self.line = 0
+
+    def note(self, text: str) -> None:
+        """Record something worth telling that is no error (once)."""
+        place = f"line {self.line}: {text}"
+        if place not in self.notes and len(self.notes) < 20:
+            self.notes.append(place)
+
+    def uninitialised(self, what: str) -> None:
+        """Report a read of data nobody wrote."""
+        if self.dialect.strict_reads:
+            raise SimError("uninitialised", what)
+        self.note(what)
+
+    def reserve(self, scope: str, shape: tuple[int, ...], nbytes_each: int) -> None:
+        """Count a buffer against its memory's capacity."""
+        pad = self.dialect.pad_bytes
+        last = (shape[-1] if shape else 1) * nbytes_each
+        total = -(-last // pad) * pad * int(np.prod(shape[:-1], dtype=np.int64))
+        used = self.core.used.get(scope, 0) + total
+        self.core.used[scope] = used
+        limit = self.dialect.capacity.get(scope)
+        if limit is not None and used > limit:
+            text = (
+                f"{scope} overflow, requires {used * 8} bits while {limit * 8} bits available!"
+                if self.dialect.strict_reads
+                else f"{scope} needs {used} bytes per block but has {limit}"
+            )
+            raise SimError("capacity", text)
+
+    @contextmanager
+    def lane_nest(self, extents: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+        """Enter T.Parallel: yields one index array per axis; checks exchanges at the end."""
+        core = self.core
+        if core.lanes:
+            raise SimError("parallel", "Nested parallel loops are not allowed; use T.Parallel(a, b)")
+        core.lanes, core.exchange = extents, {}
+        rank = len(extents)
+        axes = tuple(
+            np.arange(n).reshape([-1 if d == k else 1 for k in range(rank)])
+            for d, n in enumerate(extents)
+        )
+        try:
+            yield axes
+            for log in core.exchange.values():
+                check_exchange(log)
+        finally:
+            core.lanes, core.mask, core.exchange = (), None, None
+
+    @contextmanager
+    def masked(self, condition: Array) -> Iterator[None]:
+        """Run with only the lanes where `condition` holds."""
+        core = self.core
+        outer = core.mask
+        core.mask = condition if outer is None else np.logical_and(outer, condition)
+        try:
+            yield
+        finally:
+            core.mask = outer
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Give back memory allocated inside a loop body or branch at its end."""
+        before = dict(self.core.used)
+        try:
+            yield
+        finally:
+            self.core.used = before
+
+
+def check_exchange(log: ExchangeLog) -> None:
+    """Raise when one iteration reads an element that another iteration of the nest writes."""
+    if not log.stores or not log.loads:
+        return
+    owner = np.full(log.size, -1, np.int64)
+    for element, lane in log.stores:
+        owner[element] = lane
+    for element, lane in log.loads:
+        other = owner[element]
+        if np.any((other >= 0) & (other != lane)):
+            raise SimError(
+                "race",
+                f"a T.Parallel iteration reads an element of {log.name} that another iteration writes",
+            )

@@ -1,0 +1,290 @@
+"""Numbers as a kernel sees them: a dtype, and one value or one value per lane of T.Parallel.
+
+Arithmetic follows TVM: a Python number takes the dtype of its partner, an integer meets a float in
+the float's dtype, two floats meet in the wider one, and every operation rounds to its dtype.
+bfloat16 is held in float32 that has been rounded to bfloat16.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from septran.backends.tilesim.errors import SimError
+
+Array = np.ndarray[Any, Any]
+
+STORAGE: dict[str, Any] = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": np.float32,
+    "int64": np.int64,
+    "int32": np.int32,
+    "int16": np.int16,
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "uint16": np.uint16,
+    "uint32": np.uint32,
+    "bool": np.bool_,
+}
+BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "bool": 1,
+}
+ALIASES = {"float": "float32", "half": "float16", "int": "int32", "double": "float64"}
+WIDTH_ORDER = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
+
+
+def dtype_name(dtype: object) -> str:
+    """Return the canonical name of `dtype` ("float32" for "float", T.float32, ...)."""
+    name = str(dtype).rsplit(".", 1)[-1]
+    name = ALIASES.get(name, name)
+    if name not in STORAGE:
+        raise SimError("dtype", f"unknown dtype {dtype!r}; the simulator knows {', '.join(STORAGE)}")
+    return name
+
+
+def is_float(dtype: str) -> bool:
+    """Return whether `dtype` is a floating-point type."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def round_bfloat16(x: Array) -> Array:
+    """Return float32 `x` rounded to the nearest bfloat16 (ties to even), still as float32."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)) & np.uint32(0xFFFF0000)
+    result = rounded.view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), result)
+
+
+def truncate_tf32(x: Array) -> Array:
+    """Return float32 `x` with the 13 mantissa bits a tf32 tensor core drops set to 0."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(x), bits.view(np.float32), x)
+
+
+def narrow(data: object, dtype: str) -> Array:
+    """Return `data` rounded to `dtype`, in that dtype's storage type."""
+    with np.errstate(all="ignore"):
+        if dtype == "bfloat16":
+            return round_bfloat16(np.asarray(data, np.float32))
+        array = np.asarray(data)
+        if not is_float(dtype) and array.dtype.kind == "f":
+            array = np.trunc(np.nan_to_num(array, nan=0.0, posinf=2**31 - 1, neginf=-(2**31)))
+        return array.astype(STORAGE[dtype])
+
+
+def common_dtype(a: str, b: str) -> str:
+    """Return the dtype in which operands of dtypes `a` and `b` meet."""
+    if a == b:
+        return a
+    if is_float(a) and is_float(b):
+        if {a, b} == {"float16", "bfloat16"}:
+            raise SimError("dtype", "float16 meets bfloat16; cast one of them with T.Cast")
+        return a if BYTES[a] > BYTES[b] else b
+    if is_float(a) or is_float(b):
+        return a if is_float(a) else b
+    return max(a, b, key=WIDTH_ORDER.index)
+
+
+class Operand:
+    """Anything with a value: the arithmetic operators read it and give a Value."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def value(self) -> Value:
+        """Return the value now."""
+        raise NotImplementedError
+
+    def __add__(self, other: object) -> Value:
+        return binary(operator.add, self, other)
+
+    def __radd__(self, other: object) -> Value:
+        return binary(operator.add, other, self)
+
+    def __sub__(self, other: object) -> Value:
+        return binary(operator.sub, self, other)
+
+    def __rsub__(self, other: object) -> Value:
+        return binary(operator.sub, other, self)
+
+    def __mul__(self, other: object) -> Value:
+        return binary(operator.mul, self, other)
+
+    def __rmul__(self, other: object) -> Value:
+        return binary(operator.mul, other, self)
+
+    def __truediv__(self, other: object) -> Value:
+        return binary(_divide, self, other, floats=True)
+
+    def __rtruediv__(self, other: object) -> Value:
+        return binary(_divide, other, self, floats=True)
+
+    def __floordiv__(self, other: object) -> Value:
+        return binary(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: object) -> Value:
+        return binary(operator.floordiv, other, self)
+
+    def __mod__(self, other: object) -> Value:
+        return binary(operator.mod, self, other)
+
+    def __rmod__(self, other: object) -> Value:
+        return binary(operator.mod, other, self)
+
+    def __pow__(self, other: object) -> Value:
+        return binary(np.power, self, other)
+
+    def __and__(self, other: object) -> Value:
+        return binary(operator.and_, self, other)
+
+    def __or__(self, other: object) -> Value:
+        return binary(operator.or_, self, other)
+
+    def __xor__(self, other: object) -> Value:
+        return binary(operator.xor, self, other)
+
+    def __lshift__(self, other: object) -> Value:
+        return binary(operator.lshift, self, other)
+
+    def __rshift__(self, other: object) -> Value:
+        return binary(operator.rshift, self, other)
+
+    def __invert__(self) -> Value:
+        v = self.value()
+        return Value(np.logical_not(v.data) if v.dtype == "bool" else ~np.asarray(v.data), v.dtype)
+
+    def __neg__(self) -> Value:
+        v = self.value()
+        return Value(-v.data if isinstance(v.data, int) else np.negative(v.data), v.dtype)
+
+    def __lt__(self, other: object) -> Value:
+        return binary(operator.lt, self, other, compare=True)
+
+    def __le__(self, other: object) -> Value:
+        return binary(operator.le, self, other, compare=True)
+
+    def __gt__(self, other: object) -> Value:
+        return binary(operator.gt, self, other, compare=True)
+
+    def __ge__(self, other: object) -> Value:
+        return binary(operator.ge, self, other, compare=True)
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return binary(operator.eq, self, other, compare=True)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return binary(operator.ne, self, other, compare=True)
+
+    def __bool__(self) -> bool:
+        return bool(self.value().scalar("a condition"))
+
+    def __int__(self) -> int:
+        return int(self.value().scalar("an integer"))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.value().scalar("a number"))
+
+
+class Value(Operand):
+    """A number (`data` is a Python int or a numpy scalar) or one per lane (`data` is an array)."""
+
+    __slots__ = ("data", "dtype")
+
+    def __init__(self, data: Any, dtype: str) -> None:
+        self.data = data
+        self.dtype = dtype
+
+    def value(self) -> Value:
+        return self
+
+    @property
+    def is_lane(self) -> bool:
+        """Whether lanes may differ."""
+        return isinstance(self.data, np.ndarray) and self.data.ndim > 0
+
+    def scalar(self, what: str) -> Any:
+        """Return the one number; an error when lanes of T.Parallel hold different ones."""
+        if not self.is_lane:
+            return self.data.item() if isinstance(self.data, np.ndarray) else self.data
+        if self.data.size == 1:
+            return self.data.reshape(-1)[0].item()
+        raise SimError("parallel", f"a value that differs per T.Parallel iteration is used as {what}")
+
+    def cast(self, dtype: object) -> Value:
+        """Return the value rounded to `dtype`."""
+        name = dtype_name(dtype)
+        if name == self.dtype:
+            return self
+        if isinstance(self.data, int) and not is_float(name) and name != "bool":
+            return Value(self.data, name)
+        return Value(narrow(self.data, name), name)
+
+
+def constant(x: object, like: str = "") -> Value:
+    """Return a Python number as a Value of dtype `like` (int32 or float32 when not given)."""
+    if isinstance(x, Operand):
+        return x.value()
+    if isinstance(x, bool | np.bool_):
+        return Value(bool(x), "bool")
+    if isinstance(x, int | np.integer):
+        if like and is_float(like):
+            return Value(narrow(float(x), like), like)
+        return Value(int(x), like if like and like != "bool" else "int32")
+    if isinstance(x, float | np.floating):
+        dtype = like if like and is_float(like) else "float32"
+        return Value(narrow(float(x), dtype), dtype)
+    raise SimError("type", f"{type(x).__name__} is no number")
+
+
+def _divide(a: Any, b: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.true_divide(a, b)
+
+
+def meet(a: object, b: object) -> tuple[Value, Value, str]:
+    """Return both operands and the dtype they meet in."""
+    strong_a, strong_b = isinstance(a, Operand), isinstance(b, Operand)
+    x = constant(a) if strong_a else None
+    y = constant(b) if strong_b else None
+    if x is None:
+        x = constant(a, y.dtype if y is not None else "")
+    if y is None:
+        y = constant(b, x.dtype if strong_a else "")
+    return x, y, common_dtype(x.dtype, y.dtype)
+
+
+def binary(
+    fn: Callable[[Any, Any], Any], a: object, b: object, *, floats: bool = False, compare: bool = False
+) -> Value:
+    """Return `fn(a, b)` computed and rounded in the operands' common dtype."""
+    x, y, dtype = meet(a, b)
+    if isinstance(x.data, int) and isinstance(y.data, int) and not floats:
+        result = fn(x.data, y.data)
+        return Value(result, "bool") if compare else Value(int(result), dtype)
+    if floats and not is_float(dtype):
+        dtype = "float32"
+    left = x.data if x.dtype == dtype else narrow(x.data, dtype)
+    right = y.data if y.dtype == dtype else narrow(y.data, dtype)
+    with np.errstate(all="ignore"):
+        result = fn(left, right)
+    if compare:
+        return Value(result, "bool")
+    return Value(round_bfloat16(result) if dtype == "bfloat16" else result, dtype)
