@@ -62,6 +62,8 @@ class Machine:
         self.core = Core()
         self.notes: list[str] = []
         self.line = 0
+        self.turns: Any = None
+        """The running block's cores on an NPU; None when it runs on one."""
 
     def note(self, text: str) -> None:
         """Record something worth telling that is no error (once)."""

@@ -1,0 +1,213 @@
+"""The vector unit of the NPUIR dialect: v* operations, reductions, casts (all operands in UB)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from septran.backends.tilesim.buffers import Buffer, Region, as_int
+from septran.backends.tilesim.common import UNARY_MATH
+from septran.backends.tilesim.errors import SimError
+from septran.backends.tilesim.machine import Machine
+from septran.backends.tilesim.tiles import merge, place, reduce_array
+from septran.backends.tilesim.values import Array, Operand, constant, is_float, narrow
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "pow": np.power,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    name: UNARY_MATH[name] for name in ("exp", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "erf", "tanh")
+} | {
+    "ln": np.log,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, 0),
+    "rec": lambda x: 1.0 / x,
+    "not": np.bitwise_not,
+}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "le": np.less_equal,
+}
+ROUND: dict[str, Callable[[Any], Any]] = {
+    "rint": np.rint,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
+}
+
+
+def vector_region(x: object) -> Region:
+    """Return a vector operand: a buffer or slice in UB (or a Developer-mode buffer)."""
+    region = place(x, None)
+    if region.buffer.scope not in ("UB", "DEV"):
+        raise SimError("memory", f"vector operand must be in UB, got {region.buffer.scope}")
+    return region
+
+
+def _wide(data: Array) -> Array:
+    return data.astype(np.float32) if data.dtype == np.float16 else data
+
+
+def _source(x: object, rank: int) -> Any:
+    """Return an operand's data (float16 in float32), or the number it is."""
+    if isinstance(x, Buffer | Region):
+        region = vector_region(x)
+        if len(region.extent) != rank:
+            raise SimError("shape", "'hivm.hir' vector op operands must have the same rank")
+        return _wide(region.read())
+    if isinstance(x, Operand):
+        return x.value().scalar("a vector operand")
+    return x
+
+
+def _store(target: Region, data: Any) -> None:
+    shape = np.shape(data)
+    try:
+        full = np.broadcast_shapes(shape, target.extent)
+    except ValueError:
+        full = ()
+    if full != target.extent:
+        raise SimError(
+            "shape", f"operands' shape are inconsistent: {shape} -> {list(target.extent)}"
+        )
+    target.write(narrow(data, target.dtype))
+
+
+def vector_names(machine: Machine) -> dict[str, Any]:
+    """Return the vector operations under their v* and npuir_* names."""
+
+    def apply(fn: Callable[..., Any], sources: tuple[object, ...], dst: object) -> None:
+        if machine.core.kind == "Cube":
+            raise SimError("scope", 'vector operations must be inside T.Scope("Vector")')
+        target = vector_region(dst)
+        values = [_source(x, len(target.extent)) for x in sources]
+        with np.errstate(all="ignore"):
+            _store(target, fn(*values))
+
+    def binary(fn: Callable[[Any, Any], Any]) -> Callable[..., None]:
+        def op(a: object, b: object, dst: object) -> None:
+            if not isinstance(a, Buffer | Region):
+                raise SimError("type", "only the second source of a vector op may be a scalar")
+            apply(fn, (a, b), dst)
+
+        return op
+
+    def unary(fn: Callable[[Any], Any]) -> Callable[..., None]:
+        return lambda a, dst, *tmp: apply(fn, (a,), dst)
+
+    def compare(a: object, b: object, dst: object, mode: str) -> None:
+        apply(COMPARE[mode], (a, b), dst)
+
+    def select(condition: object, a: object, b: object, dst: object) -> None:
+        apply(lambda c, x, y: np.where(c.astype(bool), x, y), (condition, a, b), dst)
+
+    def cast(
+        src: object, dst: object, size: object = None, round_mode: str = "rint"
+    ) -> None:
+        del size
+        target = vector_region(dst)
+        data = _source(src, len(target.extent))
+        if data.dtype.kind == "f" and not is_float(target.dtype):
+            data = ROUND[round_mode](data)
+        _store(target, data)
+
+    def broadcast(src: object, dst: object) -> None:
+        target = vector_region(dst)
+        if isinstance(src, Buffer | Region):
+            _store(target, _source(src, len(target.extent)))
+        else:
+            _store(target, np.asarray(constant(src, target.dtype).data))
+
+    def clamp(src: object, dst: object, low: object, high: object) -> None:
+        apply(lambda x, a, b: np.minimum(np.maximum(x, a), b), (src, low, high), dst)
+
+    def reduce(
+        src: object,
+        dst: object,
+        dims: object = -1,
+        reduce_mode: str = "sum",
+        size: object = None,
+        clear: bool = True,
+    ) -> None:
+        del size
+        source, target = vector_region(src), vector_region(dst)
+        rank = len(source.extent)
+        if rank != len(target.extent):
+            raise SimError("shape", "The input vector and output vector must have same rank.")
+        listed = dims if isinstance(dims, list | tuple) else [dims]
+        axes = tuple(as_int(d, "a reduced dim") % rank for d in listed)
+        result = reduce_array(source.read(), reduce_mode, axes, source.dtype)
+        if result.shape != target.extent:
+            raise SimError(
+                "shape", f"reduce output shape {list(target.extent)}, expected {result.shape}"
+            )
+        if not clear:
+            result = merge(reduce_mode, target.read().astype(result.dtype), result)
+        target.write(narrow(result, target.dtype))
+
+    def named_reduce(op: str) -> Callable[..., None]:
+        return lambda src, dst, dim=-1, size=None, clear=True: reduce(
+            src, dst, dim, op, size, clear
+        )
+
+    def transpose(src: object, dst: object, permutation: object = None, **_: object) -> None:
+        source, target = vector_region(src), vector_region(dst)
+        rank = len(source.extent)
+        axes = permutation if isinstance(permutation, list | tuple) else range(rank)[::-1]
+        _store(target, source.read().transpose([as_int(a, "a dim") for a in axes]))
+
+    def arange(dst: object, strides: Any = (1,), offset: Any = 0) -> None:
+        target = vector_region(dst)
+        grids = np.indices(target.extent)
+        steps = [as_int(s, "a stride") for s in strides]
+        total = sum(g * s for g, s in zip(grids, steps, strict=False)) + as_int(offset, "an offset")
+        _store(target, total)
+
+    def cumsum(src: object, dst: object, dim: int = 0, reverse: bool = False) -> None:
+        target = vector_region(dst)
+        data = _source(src, len(target.extent))
+        data = np.flip(data, dim) if reverse else data
+        total = np.cumsum(data, axis=dim)
+        _store(target, np.flip(total, dim) if reverse else total)
+
+    def reshape(src: object, dst: object) -> None:
+        source, target = vector_region(src), vector_region(dst)
+        if math.prod(source.extent) != math.prod(target.extent):
+            raise SimError("shape", f"reshape {list(source.extent)} -> {list(target.extent)}")
+        target.write(narrow(source.read().reshape(target.extent), target.dtype))
+
+    names: dict[str, Any] = {name: binary(fn) for name, fn in BINARY.items()}
+    names |= {name: unary(fn) for name, fn in UNARY.items()}
+    names |= {"exp2": unary(np.exp2), "log2": unary(np.log2)}
+    names |= {"cmp": compare, "select": select, "cast": cast, "brc": broadcast, "clamp": clamp}
+    both = {f"{prefix}{name}": fn for name, fn in names.items() for prefix in ("v", "npuir_")}
+    both |= {f"reduce_{op}": named_reduce(op) for op in ("sum", "max", "min", "abssum", "absmax")}
+    plain = {
+        "reduce": reduce,
+        "transpose": transpose,
+        "arange": arange,
+        "cumsum": cumsum,
+        "reshape": reshape,
+    }
+    return both | plain | {f"npuir_{name}": fn for name, fn in plain.items()}
+
+
