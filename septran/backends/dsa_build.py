@@ -1,0 +1,129 @@
+"""Build single `dsa.*` operations as Program statements, with temporaries and staging.
+
+An operation is a `LeafCall` whose `impl` starts with "dsa." and whose one primitive says what it
+means, so the Program interpreter runs expanded programs as it runs any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from septran.ir.expr import Const, Expr
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    Copy,
+    LeafArg,
+    LeafCall,
+    Prim,
+    Privilege,
+    Region,
+    Scalar,
+    Stmt,
+)
+
+Operand = Region | Expr | float
+"""A tensor operand, an integer expression or a constant."""
+
+
+def whole(buffer: Buffer, extent: tuple[Expr, ...]) -> Region:
+    """Return the region of `buffer` at its origin with run-time `extent`."""
+    zeros = (Const(0),) * len(buffer.shape)
+    ones = (1,) * len(buffer.shape)
+    nil = (0,) * len(buffer.shape)
+    return Region(
+        buffer=buffer, offset=zeros, extent=extent, tile=buffer.shape, step=ones, grid=nil
+    )
+
+
+def like(region: Region, **changes: object) -> Region:
+    """Return `region` with some fields replaced."""
+    from dataclasses import replace
+
+    return replace(region, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Builder:
+    """Collects statements; hands out temporaries, reusing those given back.
+
+    prefix: makes buffer names unique in the Program.
+    """
+
+    prefix: str
+    stmts: list[Stmt] = field(default_factory=list)
+    _count: int = 0
+    _free: list[Buffer] = field(default_factory=list)
+
+    def temp(
+        self,
+        tile: tuple[int, ...],
+        extent: tuple[Expr, ...],
+        dtype: str = "float32",
+        mem: str = "SHARED",
+        kind: str = "t",
+    ) -> Region:
+        """Return a buffer of static size `tile`, contents undefined; kind "t" may be released."""
+        for b in self._free:
+            if kind == "t" and (b.shape, b.dtype, b.mem) == (tile, dtype, mem):
+                self._free.remove(b)
+                return whole(b, extent)
+        buffer = Buffer(name=f"{self.prefix}_{kind}{self._count}", shape=tile, dtype=dtype, mem=mem)
+        self._count += 1
+        self.stmts.append(Alloc(buffer=buffer))
+        return whole(buffer, extent)
+
+    def release(self, operand: Operand) -> None:
+        """Give a temporary back; anything else is left alone."""
+        if isinstance(operand, Region) and operand.buffer.name.startswith(f"{self.prefix}_t"):
+            self._free.append(operand.buffer)
+
+    def copy(self, dst: Region, src: Region) -> None:
+        """Append a data movement."""
+        self.stmts.append(Copy(dst=dst, src=src))
+
+    def op(
+        self,
+        name: str,
+        out: Region,
+        *ins: Region,
+        prim: str,
+        rw: bool = False,
+        named: tuple[tuple[str, str], ...] = (),
+        scalars: tuple[tuple[str, Scalar], ...] = (),
+        **attrs: object,
+    ) -> None:
+        """Append `name(out, *ins)`; operands are called Y, A, B, C in the primitive."""
+        params = ("Y", "A", "B", "C")
+        privilege: Privilege = "rw" if rw else "w"
+        args = (LeafArg(param="Y", region=out, privilege=privilege),) + tuple(
+            LeafArg(param=p, region=r, privilege="r")
+            for p, r in zip(params[1:], ins, strict=False)
+        )
+        meaning = Prim(
+            name=prim,
+            out="Y",
+            ins=() if prim == "map" else params[1 : 1 + len(ins)],
+            named=named,
+            attrs=tuple(sorted(attrs.items())),
+        )
+        self.stmts.append(
+            LeafCall(task=name, impl=name, args=args, scalars=scalars, prims=(meaning,))
+        )
+
+    def fill(self, out: Region, value: float) -> None:
+        """Append out[...] = value."""
+        self.op("dsa.fill", out, prim="fill", value=value)
+
+    def staged(self, region: Region, mem: str, dtype: str | None = None) -> Region:
+        """Return `region` itself, or a copy of it in `mem` (and `dtype`) when it lives elsewhere."""
+        want = dtype or region.buffer.dtype
+        if region.buffer.mem == mem and region.buffer.dtype == want:
+            return region
+        out = self.temp(region.tile, region.extent, want, mem, kind="s")
+        self.copy(out, region)
+        return out
+
+    def local(self, region: Region) -> Region:
+        """Return `region`, staged in SHARED when it lives in GLOBAL (engines cannot reach it)."""
+        return self.staged(region, "SHARED") if region.buffer.mem == "GLOBAL" else region

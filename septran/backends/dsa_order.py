@@ -1,0 +1,454 @@
+"""Order the engines of a scratchpad machine: events between queues, from conflicts on bytes.
+
+Each core has in-order queues (LOAD, STORE, MMA, VEC); between queues nothing is ordered unless an event
+says so. For every body of statements this pass finds conflicting accesses (same bytes, one a write)
+on different queues and adds the events that are not already implied, using symbolic vector clocks
+over statement positions; a loop body is looked at twice in a row, which finds the edges from one
+iteration to the next. Buffers with several versions are ordered by the events of
+`septran.passes.pipeline_loops` and only get edges where their whole allocation repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from septran.errors import InternalError
+from septran.ir.expr import Expr, Var, const, make
+from septran.ir.nodes import (
+    Alloc,
+    Await,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    When,
+    walk,
+)
+
+QUEUES = ("LOAD", "STORE", "MMA", "VEC")
+CORE_ID, CORE_NUM = "core_id", "core_num"
+"""Free variables of a distributed program: this core's number and how many cores there are."""
+_BIG = 1 << 30
+
+
+def engine(stmt: Copy | LeafCall) -> str:
+    """Return the queue that runs `stmt`; "" for a leaf written as a C function (runs on all)."""
+    if isinstance(stmt, Copy):
+        if stmt.dst.buffer.mem == "GLOBAL":
+            return "STORE"
+        return "LOAD" if stmt.src.buffer.mem == "GLOBAL" else "VEC"
+    if not stmt.impl.startswith("dsa."):
+        return ""
+    return "MMA" if stmt.impl == "dsa.mma" else "VEC"
+
+
+# -- distribution over cores ---------------------------------------------------------------------
+
+
+def distribute(program: Program) -> Program:
+    """Return `program` with processor loops turned into this core's share, and barriers between."""
+    return replace(program, body=_share(program.body, "d"))
+
+
+def _share(body: tuple[Stmt, ...], tag: str) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    running = 0
+    for number, stmt in enumerate(body):
+        if isinstance(stmt, Alloc):
+            out.append(stmt)
+            continue
+        if isinstance(stmt, Sync):
+            continue
+        if running:
+            out.append(Sync(scope="GRID"))
+        running += 1
+        if isinstance(stmt, For) and stmt.proc not in ("", "HOST"):
+            out.append(_flatten(stmt, f"{tag}{number}"))
+        elif isinstance(stmt, For | When) and any(
+            isinstance(s, For) and s.proc not in ("", "HOST") for s in walk(stmt.body)
+        ):
+            inner = _share(stmt.body, f"{tag}{number}_")
+            end = (Sync(scope="GRID"),) if isinstance(stmt, For) else ()
+            out.append(replace(stmt, body=inner + end))
+        else:
+            out.append(When(expr=Var(CORE_ID), low=0, high=1, body=(stmt,)))
+    return tuple(out)
+
+
+def _flatten(loop: For, tag: str) -> For:
+    nest, body = [loop], loop.body
+    while len(body) == 1 and isinstance(body[0], For) and body[0].proc not in ("", "HOST"):
+        nest.append(body[0])
+        body = body[0].body
+    # an inner extent that uses an outer variable cannot be flattened; leave it sequential
+    from septran.ir.expr import free
+
+    names = {n.var for n in nest}
+    while len(nest) > 1 and free(nest[-1].extent) & names:
+        last = nest.pop()
+        body = (replace(last, proc=""),)
+        names.discard(last.var)
+    var = f"blk_{tag}"
+    total: Expr = const(1)
+    for level in nest:
+        total = total * level.extent
+    at: Expr = Var(CORE_ID) + Var(var) * Var(CORE_NUM)
+    env: dict[str, Expr] = {}
+    rest = at
+    for level in reversed(nest[1:]):
+        env[level.var] = make("%", rest, level.extent)
+        rest = make("//", rest, level.extent)
+    env[nest[0].var] = rest
+    extent = (total - Var(CORE_ID) + (Var(CORE_NUM) - 1)) // Var(CORE_NUM)
+    return replace(
+        loop, var=var, extent=extent, body=tuple(substitute_stmt(s, env) for s in body)
+    )
+
+
+def substitute_stmt(stmt: Stmt, env: dict[str, Expr]) -> Stmt:
+    """Return `stmt` with index variables replaced."""
+    from septran.ir.expr import substitute
+    from septran.ir.nodes import LeafArg
+
+    def e(x: Expr) -> Expr:
+        return substitute(x, env)
+
+    def region(r: Region) -> Region:
+        return replace(
+            r,
+            offset=tuple(map(e, r.offset)),
+            extent=tuple(map(e, r.extent)),
+            version=None if r.version is None else e(r.version),
+        )
+
+    match stmt:
+        case Copy():
+            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
+        case LeafCall():
+            return replace(
+                stmt,
+                args=tuple(
+                    LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
+                    for a in stmt.args
+                ),
+                scalars=tuple((n, e(v) if isinstance(v, Expr) else v) for n, v in stmt.scalars),
+            )
+        case Post() | Await():
+            return replace(stmt, slot=e(stmt.slot))
+        case For():
+            inner = {k: v for k, v in env.items() if k != stmt.var}
+            return replace(
+                stmt,
+                extent=e(stmt.extent),
+                body=tuple(substitute_stmt(s, inner) for s in stmt.body),
+            )
+        case When():
+            return replace(
+                stmt, expr=e(stmt.expr), body=tuple(substitute_stmt(s, env) for s in stmt.body)
+            )
+    return stmt
+
+
+# -- conflicts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Bytes [low, high) of a memory touched by a queue; GLOBAL buffers are taken whole."""
+
+    queue: str
+    memory: str
+    low: int
+    high: int
+    write: bool
+    buffer: str
+
+    def conflicts(self, other: Access) -> bool:
+        """Whether the two may not be reordered."""
+        return (
+            self.memory == other.memory
+            and (self.write or other.write)
+            and self.low < other.high
+            and other.low < self.high
+        )
+
+
+@dataclass(slots=True)
+class _Ids:
+    """Event numbers per pair of queues."""
+
+    limit: int
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def take(self, source: str, target: str, slots: int) -> int | None:
+        base = self.used.get((source, target), 0)
+        if base + slots > self.limit:
+            return None
+        self.used[source, target] = base + slots
+        return base
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    source: int
+    from_queue: str
+    target: int
+    to_queue: str
+
+
+def order_engines(program: Program, nbytes: Callable[[Buffer], int], events: int) -> Program:
+    """Return `program` with Post/Await between queues and a closing Sync; other Syncs are dropped.
+
+    Event names are "FROM>TO", slots the event numbers 0..events-1. When a pair of queues has no
+    number left, a Sync (drain all queues) stands in for the event.
+
+    Raises:
+        InternalError: a pipelined loop alone needs more events than the machine has.
+    """
+    ids = _Ids(events)
+    body = _resolve(program.body, ids)
+    ordered, _ = _Orderer(nbytes, ids).body(body, frozenset(), None)
+    return replace(program, body=(*ordered, Sync(scope="CORE")))
+
+
+def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
+    """Turn the "copy"/"compute" events of pipelined loops into events between real queues."""
+    consumers: dict[str, list[str]] = {}
+
+    def collect(stmts: tuple[Stmt, ...]) -> None:
+        for stmt in stmts:
+            if isinstance(stmt, For):
+                waits = [s for s in stmt.body if isinstance(s, Await) and s.engine == "compute"]
+                if waits:
+                    queues = {
+                        engine(s)
+                        for s in walk(stmt.body)
+                        if isinstance(s, Copy | LeafCall)
+                        and engine(s) not in ("", "LOAD")
+                        and any(r.buffer.versions > 1 for r in _regions(s))
+                    }
+                    for wait in waits:
+                        stem = wait.event.removesuffix("_full")
+                        consumers[stem] = [q for q in QUEUES if q in queues] or ["VEC"]
+            if isinstance(stmt, For | When):
+                collect(stmt.body)
+
+    collect(body)
+    depth: dict[str, int] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, Copy) and stmt.dst.buffer.versions > 1:
+            depth[""] = max(depth.get("", 1), stmt.dst.buffer.versions)
+    bases: dict[tuple[str, str], int] = {}
+
+    def base(event: str, source: str, target: str) -> int:
+        key = (event, target if source == "LOAD" else source)
+        if key not in bases:
+            taken = ids.take(source, target, depth.get("", 1))
+            if taken is None:
+                raise InternalError(f"no events left between {source} and {target}")
+            bases[key] = taken
+        return bases[key]
+
+    def one(stmt: Stmt) -> tuple[Stmt, ...]:
+        match stmt:
+            case Post() | Await():
+                stem, _, kind = stmt.event.rpartition("_")
+                out: list[Stmt] = []
+                for queue in consumers.get(stem, ["VEC"]):
+                    source, target = ("LOAD", queue) if kind == "full" else (queue, "LOAD")
+                    slot = stmt.slot + base(stmt.event, source, target)
+                    mine = source if isinstance(stmt, Post) else target
+                    out.append(
+                        replace(stmt, event=f"{source}>{target}", slot=slot, engine=mine)
+                    )
+                return tuple(out)
+            case For() | When():
+                return (replace(stmt, body=many(stmt.body)),)
+            case Sync() if stmt.scope != "GRID":
+                return ()
+        return (stmt,)
+
+    def many(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return tuple(x for s in stmts for x in one(s))
+
+    return many(body)
+
+
+def _regions(stmt: Copy | LeafCall) -> tuple[Region, ...]:
+    if isinstance(stmt, Copy):
+        return stmt.dst, stmt.src
+    return tuple(a.region for a in stmt.args)
+
+
+def _is_barrier(stmt: Stmt) -> bool:
+    return isinstance(stmt, Sync) or (isinstance(stmt, LeafCall) and engine(stmt) == "")
+
+
+@dataclass(slots=True)
+class _Orderer:
+    nbytes: Callable[[Buffer], int]
+    ids: _Ids
+
+    def accesses(self, stmt: Copy | LeafCall) -> frozenset[Access]:
+        queue = engine(stmt) or "VEC"
+        found = set()
+        if isinstance(stmt, Copy):
+            rows = [(stmt.dst, True), (stmt.src, False)]
+        else:
+            rows = []
+            for arg in stmt.args:
+                rows.append((arg.region, "w" in arg.privilege))
+        for region, write in rows:
+            b = region.buffer
+            if b.mem == "GLOBAL":
+                found.add(Access(queue, f"GLOBAL {b.name}", 0, 1, write, b.name))
+            else:
+                if b.offset is None:
+                    raise InternalError(f"buffer {b.name} has no place in {b.mem}")
+                end = b.offset + self.nbytes(b) * b.versions
+                found.add(Access(queue, b.mem, b.offset, end, write, b.name))
+        return frozenset(found)
+
+    def body(
+        self, stmts: tuple[Stmt, ...], managed: frozenset[str], loop: For | None
+    ) -> tuple[tuple[Stmt, ...], frozenset[Access]]:
+        own = managed | {
+            s.buffer.name for s in stmts if isinstance(s, Alloc) and s.buffer.versions > 1
+        }
+        inner: list[Stmt] = []
+        touched: list[frozenset[Access]] = []
+        for stmt in stmts:
+            match stmt:
+                case For() | When():
+                    new, acc = self.body(stmt.body, own, stmt if isinstance(stmt, For) else None)
+                    inner.append(replace(stmt, body=new))
+                    touched.append(acc)
+                case Copy() | LeafCall():
+                    inner.append(stmt)
+                    touched.append(self.accesses(stmt))
+                case _:
+                    inner.append(stmt)
+                    touched.append(frozenset())
+        forward, back = _edges(inner, touched, own, managed, loop is not None)
+        merged = frozenset(a for acc in touched for a in acc)
+        return self._insert(inner, forward, back, loop), merged
+
+    def _insert(
+        self, stmts: list[Stmt], forward: list[_Edge], back: list[_Edge], loop: For | None
+    ) -> tuple[Stmt, ...]:
+        before: dict[int, list[Stmt]] = {}
+        after: dict[int, list[Stmt]] = {}
+        for edge in forward:
+            number = self.ids.take(edge.from_queue, edge.to_queue, 1)
+            if number is None:
+                before.setdefault(edge.target, []).insert(0, Sync(scope="CORE"))
+                continue
+            name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
+            after.setdefault(edge.source, []).append(
+                Post(event=name, slot=slot, engine=edge.from_queue)
+            )
+            before.setdefault(edge.target, []).append(
+                Await(event=name, slot=slot, engine=edge.to_queue)
+            )
+        for edge in back:
+            assert loop is not None
+            number = self.ids.take(edge.from_queue, edge.to_queue, 1)
+            if number is None:
+                before.setdefault(edge.target, []).insert(0, Sync(scope="CORE"))
+                continue
+            name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
+            post = Post(event=name, slot=slot, engine=edge.from_queue)
+            wait = Await(event=name, slot=slot, engine=edge.to_queue)
+            after.setdefault(edge.source, []).append(
+                When(expr=loop.extent - Var(loop.var), low=2, high=_BIG, body=(post,))
+            )
+            before.setdefault(edge.target, []).append(
+                When(expr=Var(loop.var), low=1, high=_BIG, body=(wait,))
+            )
+        out: list[Stmt] = []
+        for number, stmt in enumerate(stmts):
+            out.extend(before.get(number, ()))
+            if isinstance(stmt, LeafCall) and engine(stmt) == "":
+                out.extend((Sync(scope="CORE"), stmt, Sync(scope="CORE")))
+            else:
+                out.append(stmt)
+            out.extend(after.get(number, ()))
+        return tuple(out)
+
+
+def _edges(
+    stmts: list[Stmt],
+    touched: list[frozenset[Access]],
+    own: frozenset[str],
+    managed: frozenset[str],
+    loops: bool,
+) -> tuple[list[_Edge], list[_Edge]]:
+    """Return the edges inside one pass over `stmts` and those to the next iteration."""
+    count = len(stmts)
+    clock: dict[str, dict[str, int]] = {q: dict.fromkeys(QUEUES, -1) for q in QUEUES}
+    after: dict[tuple[int, str], dict[str, int]] = {}
+    forward: list[_Edge] = []
+    back: list[_Edge] = []
+
+    def advance(position: int, number: int) -> None:
+        if _is_barrier(stmts[number]):
+            for q in QUEUES:
+                clock[q] = dict.fromkeys(QUEUES, position)
+        for q in {a.queue for a in touched[number]}:
+            clock[q][q] = position
+            after[position, q] = dict(clock[q])
+
+    def join(queue: str, source: tuple[int, str]) -> None:
+        for q, seen in after[source].items():
+            clock[queue][q] = max(clock[queue][q], seen)
+
+    def missing(
+        number: int, position: int, low: int, high: int, skip: frozenset[str]
+    ) -> list[tuple[int, str, str]]:
+        """Return the latest unordered conflicting positions in [low, high) per pair of queues."""
+        found = []
+        for to in QUEUES:
+            mine = [a for a in touched[number] if a.queue == to]
+            for source in QUEUES:
+                if source == to or not mine:
+                    continue
+                for p in range(high - 1, max(low, clock[to][source] + 1) - 1, -1):
+                    if any(
+                        a.queue == source
+                        and any(
+                            a.conflicts(b)
+                            and not (a.buffer == b.buffer and a.buffer in skip)
+                            for b in mine
+                        )
+                        for a in touched[p % count]
+                    ):
+                        found.append((p, source, to))
+                        break
+        # nearest first: a later statement's knowledge often covers an earlier one's
+        return sorted(found, reverse=True)
+
+    for number in range(count):
+        for p, source, to in missing(number, number, 0, number, own):
+            if clock[to][source] < p:
+                forward.append(_Edge(p, source, number, to))
+                join(to, (p, source))
+        advance(number, number)
+    if not loops:
+        return forward, back
+    for number in range(count):
+        position = count + number
+        for edge in forward:
+            if edge.target == number:
+                join(edge.to_queue, (count + edge.source, edge.from_queue))
+        for p, source, to in missing(number, position, 0, count, managed):
+            if clock[to][source] < p:
+                back.append(_Edge(p, source, number, to))
+                join(to, (p, source))
+        advance(position, number)
+    return forward, back

@@ -1,0 +1,209 @@
+"""Pass `place_buffers`: byte offsets for buffers in bounded memories, and the capacity check M011.
+
+First every buffer gets space of its own, because shared space costs ordering between engines. Only when
+that does not fit, buffers whose lifetimes are disjoint share space: largest first, lowest free
+address (after Knight et al. 2008, the packer of Sequoia; Cypress relaxes its interference graph the same way).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from septran.errors import MappingError, Span
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafArg,
+    LeafCall,
+    Program,
+    Region,
+    Stmt,
+    When,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bank:
+    """A bounded memory of one processor. capacity and align in bytes; proc: whose it is."""
+
+    name: str
+    capacity: int
+    align: int = 64
+    proc: str = "CORE"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A buffer and the inclusive statement positions between which it holds data."""
+
+    buffer: Buffer
+    first: int
+    last: int
+    span: Span | None
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Return the bytes of one version of `buffer`, dense."""
+    return buffer.nbytes
+
+
+def place_buffers(
+    program: Program,
+    banks: Mapping[str, Bank],
+    nbytes: Callable[[Buffer], int] = buffer_bytes,
+) -> Program:
+    """Return `program` with `Buffer.offset` set for every allocation in one of `banks`.
+
+    nbytes: bytes of ONE version of a buffer as the target stores it (padding included).
+
+    Raises:
+        MappingError: M011, a bank is too small even with space shared between lifetimes.
+    """
+    alive = lifetimes(program)
+    offsets: dict[str, int] = {}
+    for bank in banks.values():
+        mine = [life for life in alive if life.buffer.mem == bank.name]
+        placed = _pack(mine, bank, nbytes, share=False)
+        if placed is None:
+            placed = _pack(mine, bank, nbytes, share=True)
+        if placed is None:
+            raise _too_small(mine, bank, nbytes)
+        offsets.update(placed)
+    return with_offsets(program, offsets)
+
+
+def lifetimes(program: Program) -> tuple[Life, ...]:
+    """Return the life of every allocation; a use inside a loop keeps it alive for the whole loop."""
+    found: list[Life] = []
+    counter = 0
+
+    def visit(body: tuple[Stmt, ...]) -> list[tuple[int, int, frozenset[str]]]:
+        nonlocal counter
+        rows: list[tuple[int, int, frozenset[str]]] = []
+        for stmt in body:
+            first = counter
+            counter += 1
+            used = frozenset(r.buffer.name for r in regions(stmt))
+            if isinstance(stmt, For | When):
+                for _, _, names in visit(stmt.body):
+                    used |= names
+            rows.append((first, counter - 1, used))
+        for stmt, (first, last, _) in zip(body, rows, strict=True):
+            if isinstance(stmt, Alloc):
+                name = stmt.buffer.name
+                uses = [(a, b) for a, b, used in rows if name in used]
+                low = min((a for a, _ in uses), default=first)
+                high = max((b for _, b in uses), default=last)
+                found.append(Life(stmt.buffer, low, high, stmt.span))
+        return rows
+
+    visit(program.body)
+    return tuple(found)
+
+
+def regions(stmt: Stmt) -> Iterator[Region]:
+    """Yield the regions that `stmt` itself touches."""
+    match stmt:
+        case Copy():
+            yield stmt.dst
+            yield stmt.src
+        case LeafCall():
+            for arg in stmt.args:
+                yield arg.region
+
+
+def _total(buffer: Buffer, bank: Bank, nbytes: Callable[[Buffer], int]) -> int:
+    return -(-nbytes(buffer) * buffer.versions // bank.align) * bank.align
+
+
+def _pack(
+    alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int], *, share: bool
+) -> dict[str, int] | None:
+    placed: list[tuple[int, int, Life]] = []
+    order = sorted(
+        alive,
+        key=lambda x: (-_total(x.buffer, bank, nbytes), x.first, x.buffer.name)
+        if share
+        else (0, x.first, x.buffer.name),
+    )
+    for life in order:
+        size = _total(life.buffer, bank, nbytes)
+        taken = sorted(
+            (low, high)
+            for low, high, other in placed
+            if not share or (life.first <= other.last and other.first <= life.last)
+        )
+        at = 0
+        for low, high in taken:
+            if at + size <= low:
+                break
+            at = max(at, high)
+        if at + size > bank.capacity:
+            return None
+        placed.append((at, at + size, life))
+    return {life.buffer.name: low for low, _, life in placed}
+
+
+def _too_small(
+    alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]
+) -> MappingError:
+    peak: list[Life] = []
+    for point in sorted({life.first for life in alive}):
+        now = [x for x in alive if x.first <= point <= x.last]
+        if sum(_total(x.buffer, bank, nbytes) for x in now) >= sum(
+            _total(x.buffer, bank, nbytes) for x in peak
+        ):
+            peak = now
+    peak.sort(key=lambda x: -_total(x.buffer, bank, nbytes))
+    need = sum(_total(x.buffer, bank, nbytes) for x in peak)
+    parts = []
+    for life in peak[:6]:
+        b = life.buffer
+        dims = ",".join(str(n) for n in b.shape)
+        stages = f" x{b.versions} stages" if b.versions > 1 else ""
+        parts.append(f"{b.name}[{dims}] {b.dtype}{stages} = {_total(b, bank, nbytes)}")
+    if len(peak) > 6:
+        parts.append(f"{len(peak) - 6} more")
+    span = next((x.span for x in peak if x.span is not None), None)
+    error = MappingError.of(
+        "M011",
+        f"{bank.name} needs {need} bytes per {bank.proc} but the limit is {bank.capacity}: "
+        + ", ".join(parts),
+        span,
+        help="reduce pipeline or the tile sizes",
+    )
+    assert isinstance(error, MappingError)
+    return error
+
+
+def with_offsets(program: Program, offsets: Mapping[str, int]) -> Program:
+    """Return `program` with the buffers named in `offsets` placed."""
+
+    def buffer(b: Buffer) -> Buffer:
+        return replace(b, offset=offsets[b.name]) if b.name in offsets else b
+
+    def region(r: Region) -> Region:
+        return replace(r, buffer=buffer(r.buffer))
+
+    def one(stmt: Stmt) -> Stmt:
+        match stmt:
+            case Alloc():
+                return replace(stmt, buffer=buffer(stmt.buffer))
+            case Copy():
+                return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
+            case LeafCall():
+                return replace(
+                    stmt,
+                    args=tuple(
+                        LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
+                        for a in stmt.args
+                    ),
+                )
+            case For() | When():
+                return replace(stmt, body=tuple(one(s) for s in stmt.body))
+        return stmt
+
+    return replace(program, body=tuple(one(s) for s in program.body))
