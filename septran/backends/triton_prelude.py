@@ -1,0 +1,86 @@
+"""Device functions that emitted kernels may call; a file carries only those that it uses."""
+
+from __future__ import annotations
+
+PRELUDE: tuple[tuple[str, str], ...] = (
+    (
+        "st_max",
+        '''@triton.jit
+def st_max(a, b):
+    """Maximum that lets NaN through, for tl.reduce."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    ),
+    (
+        "st_min",
+        '''@triton.jit
+def st_min(a, b):
+    """Minimum that lets NaN through, for tl.reduce."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    ),
+    (
+        "st_prod",
+        '''@triton.jit
+def st_prod(a, b):
+    """Product, for tl.reduce."""
+    return a * b
+''',
+    ),
+    (
+        "st_tanh",
+        '''@triton.jit
+def st_tanh(x):
+    """tanh: odd polynomial below 0.625 (Cephes tanhf), exponential form above."""
+    z = x * x
+    p = -5.70498872745e-3 * z + 2.06390887954e-2
+    p = p * z - 5.37397155531e-2
+    p = p * z + 1.33314422036e-1
+    p = p * z - 3.33332819422e-1
+    near = p * z * x + x
+    t = tl.exp(-2.0 * tl.abs(x))
+    far = (1.0 - t) / (1.0 + t)
+    far = tl.where(x < 0.0, -far, far)
+    return tl.where(tl.abs(x) < 0.625, near, far)
+''',
+    ),
+    (
+        "st_pow",
+        '''@triton.jit
+def st_pow(a, b):
+    """a ** b; a negative base needs an integral exponent, otherwise the result is NaN."""
+    b = b + tl.zeros_like(a)
+    size = tl.exp2(b * tl.log2(tl.abs(a)))
+    whole = tl.floor(b) == b
+    odd = tl.floor(b * 0.5) * 2.0 != b
+    signed = tl.where(whole, tl.where(odd, -size, size), float("nan"))
+    size = tl.where(a < 0.0, signed, size)
+    return tl.where(b == 0.0, 1.0, size)
+''',
+    ),
+    (
+        "st_grow",
+        '''@triton.jit
+def st_grow(x, R: tl.constexpr, C: tl.constexpr, N: tl.constexpr):
+    """[R, C] -> [N, C] with zero rows below; tl.dot needs 16 rows."""
+    y = tl.broadcast_to(tl.expand_dims(x, 0), (N // R, R, C))
+    y = tl.where(tl.arange(0, N // R)[:, None, None] == 0, y, tl.zeros_like(y))
+    return tl.reshape(y, (N, C))
+''',
+    ),
+    (
+        "st_take",
+        '''@triton.jit
+def st_take(x, N: tl.constexpr, C: tl.constexpr, R: tl.constexpr):
+    """[N, C] -> the first R rows."""
+    y = tl.reshape(x, (N // R, R, C))
+    y = tl.where(tl.arange(0, N // R)[:, None, None] == 0, y, tl.zeros_like(y))
+    return tl.sum(y, 0)
+''',
+    ),
+)
+
+
+def used(text: str) -> str:
+    """Return the source of the prelude functions that `text` calls."""
+    return "\n\n".join(source for name, source in PRELUDE if f"{name}" in text)

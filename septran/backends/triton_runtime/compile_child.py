@@ -1,0 +1,107 @@
+"""Compiles a kernel file for one GPU, without the GPU. Runs in the sandboxed child only.
+
+argv: folder with kernel.py, backend ("cuda" or "hip"), arch ("90" or "gfx942"), output JSON path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
+    import triton.backends.nvidia as nvidia
+
+    ptx = asm["ptx"]
+    facts = {
+        "wgmma": ptx.count("wgmma.mma_async"),
+        "mma": ptx.count("mma.sync"),
+        "cp_async": ptx.count("cp.async.c"),
+        "tma": ptx.count("cp.async.bulk.tensor"),
+    }
+    tool = Path(str(nvidia.__file__)).parent / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(asm["cubin"])
+        file.flush()
+        done = subprocess.run(
+            [str(tool), "--dump-resource-usage", file.name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    for key, name in (("REG", "registers"), ("STACK", "stack"), ("LOCAL", "spill_bytes")):
+        match = re.search(rf"\b{key}:(\d+)", done.stdout)
+        if match:
+            facts[name] = int(match.group(1))
+    if "registers" not in facts:
+        facts["spill_bytes"] = len(re.findall(r"(?:ld|st)\.local", ptx))
+    return facts
+
+
+def _amd(asm: dict[str, Any]) -> dict[str, int]:
+    text = asm["amdgcn"]
+    facts = {"mfma": text.count("v_mfma")}
+    for key, name in (
+        ("vgpr_count", "registers"),
+        ("vgpr_spill_count", "spilled_registers"),
+        ("private_segment_fixed_size", "spill_bytes"),
+    ):
+        match = re.search(rf"\.{key}:\s*(\d+)", text)
+        if match:
+            facts[name] = int(match.group(1))
+    return facts
+
+
+def main() -> int:
+    """Compile every launch; write {"ok", "facts", "log"} to the output file."""
+    folder, backend, arch, out = sys.argv[1:5]
+    warnings.simplefilter("ignore")
+    result: dict[str, Any] = {"ok": True, "facts": {}, "log": ""}
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        module = _load(Path(folder) / "kernel.py")
+        target = GPUTarget(
+            backend, int(arch) if arch.isdigit() else arch, 64 if backend == "hip" else 32
+        )
+        for kernel, signature, options in module.LAUNCHES:
+            attrs = {
+                (i,): [["tt.divisibility", 16]]
+                for i, kind in enumerate(signature.values())
+                if kind.startswith("*")
+            }
+            source = ASTSource(fn=kernel, signature=signature, constexprs={}, attrs=attrs)
+            built = triton.compile(source, target=target, options=dict(options))
+            found = _amd(built.asm) if backend == "hip" else _nvidia(built.asm)
+            found["shared"] = int(built.metadata.shared)
+            for key, value in found.items():
+                result["facts"][key] = max(value, result["facts"].get(key, 0))
+    except Exception as e:  # any compiler failure is a result, not a crash
+        text = f"{type(e).__name__}: {e}"
+        cause = e.__cause__
+        if cause is not None:
+            text += f"\ncaused by {type(cause).__name__}: {cause}"
+        result.update(ok=False, log=text)
+    Path(out).write_text(json.dumps(result), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

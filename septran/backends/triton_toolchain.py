@@ -1,0 +1,132 @@
+"""Triton's toolchain: write the kernel folder, compile it off-device in a child, probe what is here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from septran.backends.base import Availability, Built, Capability
+from septran.kernel import Kernel
+
+RUNTIME = Path(__file__).resolve().parent / "triton_runtime"
+_COMPILE_SECONDS = 300
+_INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
+_COPIED = (("interp.py", "septran_triton_interp.py"), ("selftest.py", "septran_triton_selftest.py"))
+
+TARGETS = {
+    "sm_80": ("cuda", "80"),
+    "sm_90": ("cuda", "90"),
+    "gfx942": ("hip", "gfx942"),
+}
+"""arch -> (Triton backend name, arch as Triton names it)."""
+
+
+def found() -> bool:
+    """Return whether the triton package is installed (it is not imported)."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def write(kernel: Kernel, folder: Path) -> Path:
+    """Write the kernel and the emulator's runtime into `folder`; return the main file."""
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    for source, name in _COPIED:
+        shutil.copyfile(RUNTIME / source, folder / name)
+    return folder / kernel.main
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile every launch of `kernel` for its arch in a child process, without a GPU."""
+    started = time.monotonic()
+    main = write(kernel, folder)
+    if not found():
+        reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
+        return Built(ok=True, artifact=main, not_checked=(reason,))
+    backend, arch = TARGETS[kernel.arch]
+    out = folder / "compiled.json"
+    command = [
+        sys.executable,
+        str(RUNTIME / "compile_child.py"),
+        str(folder),
+        backend,
+        arch,
+        str(out),
+    ]
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH", "LANG")}
+    env |= {
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    shown = f"triton.compile({kernel.main}, target={backend}:{arch})"
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=_COMPILE_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        log = f"triton took longer than {_COMPILE_SECONDS} s"
+        return Built(ok=False, artifact=None, log=log, command=shown)
+    seconds = time.monotonic() - started
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    if not out.is_file():
+        log = scrub(done.stdout + done.stderr, folder) or f"exit status {done.returncode}"
+        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    out.unlink()
+    return Built(
+        ok=bool(result["ok"]),
+        artifact=main if result["ok"] else None,
+        log=scrub(str(result["log"]), folder),
+        command=shown,
+        seconds=seconds,
+        facts=tuple(sorted(result["facts"].items())),
+    )
+
+
+def scrub(text: str, folder: Path) -> str:
+    """Return compiler output without this machine's paths."""
+    return text.replace(f"{folder}/", "").replace(str(folder), ".")[-8000:]
+
+
+def available(device: str) -> Mapping[Capability, Availability]:
+    """Probe what works here. `device`: "cuda" or "hip"."""
+    emit = Availability(ok=True, detail="needs nothing")
+    if not found():
+        missing = Availability(ok=False, detail="triton is not installed", install=_INSTALL)
+        return {"emit": emit, "compile": missing, "emulate": missing, "device": missing}
+    version = metadata.version("triton")
+    ready = Availability(ok=True, detail=f"triton {version}")
+    torch = importlib.util.find_spec("torch") is not None
+    emulate = (
+        Availability(ok=True, detail=f"triton {version} interpreter, repaired and watched")
+        if torch
+        else Availability(ok=False, detail="torch is not installed", install="pip install torch")
+    )
+    return {"emit": emit, "compile": ready, "emulate": emulate, "device": _device(device)}
+
+
+def _device(device: str) -> Availability:
+    node = {"cuda": Path("/dev/nvidiactl"), "hip": Path("/dev/kfd")}[device]
+    vendor = {"cuda": "NVIDIA", "hip": "AMD"}[device]
+    if node.exists():
+        return Availability(ok=True, detail=f"{vendor} GPU driver found")
+    return Availability(
+        ok=False, detail=f"no {vendor} GPU here", install=f"run on a machine with an {vendor} GPU"
+    )
