@@ -1,0 +1,114 @@
+// __half and __nv_bfloat16 with their vector types and the intrinsics kernels use.
+// Arithmetic rounds after every operation, as the hardware does.
+#pragma once
+#include <cmath>
+#include <type_traits>
+#include "intrinsics.h"
+
+namespace cuemu {
+struct Half {
+  static uint16_t encode(float f) { return bits<uint16_t>(static_cast<_Float16>(f)); }
+  static float decode(uint16_t u) { return static_cast<float>(bits<_Float16>(u)); }
+};
+struct Bfloat {
+  static uint16_t encode(float f) {
+    if (f != f) return 0x7fff;
+    uint32_t u = bits<uint32_t>(f);
+    return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  }
+  static float decode(uint16_t u) { return bits<float>(static_cast<uint32_t>(u) << 16); }
+};
+}  // namespace cuemu
+
+#define CUEMU_16BIT(H, HI)                                                                     \
+  struct H {                                                                                   \
+    uint16_t v;                                                                                \
+    H() = default;                                                                             \
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>                      \
+    H(T f) : v(HI::encode(static_cast<float>(f))) {}                                           \
+    operator float() const { return HI::decode(v); }                                           \
+    H& operator+=(H o) { return *this = H((float)*this + (float)o); }                          \
+    H& operator-=(H o) { return *this = H((float)*this - (float)o); }                          \
+    H& operator*=(H o) { return *this = H((float)*this * (float)o); }                          \
+    H& operator/=(H o) { return *this = H((float)*this / (float)o); }                          \
+  };                                                                                           \
+  struct alignas(4) H##2 { H x, y; };                                                          \
+  inline H operator+(H a, H b) { return H((float)a + (float)b); }                              \
+  inline H operator-(H a, H b) { return H((float)a - (float)b); }                              \
+  inline H operator*(H a, H b) { return H((float)a * (float)b); }                              \
+  inline H operator/(H a, H b) { return H((float)a / (float)b); }                              \
+  inline H operator-(H a) { return H(-(float)a); }                                             \
+  inline bool operator<(H a, H b) { return (float)a < (float)b; }                              \
+  inline bool operator>(H a, H b) { return (float)a > (float)b; }                              \
+  inline bool operator<=(H a, H b) { return (float)a <= (float)b; }                            \
+  inline bool operator>=(H a, H b) { return (float)a >= (float)b; }                            \
+  inline bool operator==(H a, H b) { return (float)a == (float)b; }                            \
+  inline bool operator!=(H a, H b) { return (float)a != (float)b; }                            \
+  inline H __hadd(H a, H b) { return a + b; }                                                  \
+  inline H __hsub(H a, H b) { return a - b; }                                                  \
+  inline H __hmul(H a, H b) { return a * b; }                                                  \
+  inline H __hdiv(H a, H b) { return a / b; }                                                  \
+  inline H __hfma(H a, H b, H c) { return H(fmaf(a, b, c)); }                                  \
+  inline H __hneg(H a) { return -a; }                                                          \
+  inline H __habs(H a) { return H(fabsf(a)); }                                                 \
+  inline H __hmax(H a, H b) { return H(fmaxf(a, b)); }                                         \
+  inline H __hmin(H a, H b) { return H(fminf(a, b)); }                                         \
+  inline bool __hgt(H a, H b) { return a > b; }                                                \
+  inline bool __hlt(H a, H b) { return a < b; }                                                \
+  inline bool __hge(H a, H b) { return a >= b; }                                               \
+  inline bool __hle(H a, H b) { return a <= b; }                                               \
+  inline bool __heq(H a, H b) { return a == b; }                                               \
+  inline bool __hisnan(H a) { return std::isnan((float)a); }                                   \
+  inline H hexp(H a) { return H(expf(a)); }                                                    \
+  inline H hlog(H a) { return H(logf(a)); }                                                    \
+  inline H hsqrt(H a) { return H(sqrtf(a)); }                                                  \
+  inline H hrsqrt(H a) { return H(1.f / sqrtf(a)); }                                           \
+  inline H hrcp(H a) { return H(1.f / (float)a); }                                             \
+  inline H hsin(H a) { return H(sinf(a)); }                                                    \
+  inline H hcos(H a) { return H(cosf(a)); }                                                    \
+  inline H htanh(H a) { return H(tanhf(a)); }                                                  \
+  inline H hexp2(H a) { return H(exp2f(a)); }                                                  \
+  inline H##2 __hadd2(H##2 a, H##2 b) { return {a.x + b.x, a.y + b.y}; }                       \
+  inline H##2 __hsub2(H##2 a, H##2 b) { return {a.x - b.x, a.y - b.y}; }                       \
+  inline H##2 __hmul2(H##2 a, H##2 b) { return {a.x * b.x, a.y * b.y}; }                       \
+  inline H##2 __hfma2(H##2 a, H##2 b, H##2 c) {                                                \
+    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                     \
+  }                                                                                            \
+  inline H##2 __hmax2(H##2 a, H##2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }         \
+  inline H##2 __hmin2(H##2 a, H##2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }         \
+  inline H##2 h2exp(H##2 a) { return {hexp(a.x), hexp(a.y)}; }                                 \
+  inline H##2 operator+(H##2 a, H##2 b) { return __hadd2(a, b); }                              \
+  inline H##2 operator-(H##2 a, H##2 b) { return __hsub2(a, b); }                              \
+  inline H##2 operator*(H##2 a, H##2 b) { return __hmul2(a, b); }
+CUEMU_16BIT(__half, cuemu::Half)
+CUEMU_16BIT(__nv_bfloat16, cuemu::Bfloat)
+#undef CUEMU_16BIT
+using half = __half;
+using half2 = __half2;
+using nv_bfloat16 = __nv_bfloat16;
+using nv_bfloat162 = __nv_bfloat162;
+
+inline float __half2float(half h) { return h; }
+inline half __float2half(float f) { return half(f); }
+inline half __float2half_rn(float f) { return half(f); }
+inline half __int2half_rn(int i) { return half(i); }
+inline float2 __half22float2(half2 h) { return {h.x, h.y}; }
+inline half2 __float22half2_rn(float2 f) { return {half(f.x), half(f.y)}; }
+inline half2 __floats2half2_rn(float a, float b) { return {half(a), half(b)}; }
+inline half2 __float2half2_rn(float a) { return {half(a), half(a)}; }
+inline half2 __halves2half2(half a, half b) { return {a, b}; }
+inline half2 __half2half2(half a) { return {a, a}; }
+inline half __low2half(half2 h) { return h.x; }
+inline half __high2half(half2 h) { return h.y; }
+inline float __low2float(half2 h) { return h.x; }
+inline float __high2float(half2 h) { return h.y; }
+inline unsigned short __half_as_ushort(half h) { return h.v; }
+inline half __ushort_as_half(unsigned short u) { half h; h.v = u; return h; }
+inline float __bfloat162float(nv_bfloat16 h) { return h; }
+inline nv_bfloat16 __float2bfloat16(float f) { return nv_bfloat16(f); }
+inline nv_bfloat16 __float2bfloat16_rn(float f) { return nv_bfloat16(f); }
+inline float2 __bfloat1622float2(nv_bfloat162 h) { return {h.x, h.y}; }
+inline nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {nv_bfloat16(a), nv_bfloat16(b)}; }
+inline nv_bfloat162 __float22bfloat162_rn(float2 f) { return {nv_bfloat16(f.x), nv_bfloat16(f.y)}; }
+inline unsigned short __bfloat16_as_ushort(nv_bfloat16 h) { return h.v; }
+inline nv_bfloat16 __ushort_as_bfloat16(unsigned short u) { nv_bfloat16 h; h.v = u; return h; }

@@ -1,0 +1,148 @@
+// Thread indices, barriers, votes, shuffles, atomics and device math as macros and functions.
+#pragma once
+#include <cmath>
+#include <type_traits>
+#include "async_copy.h"
+
+#define CUEMU_TEXT_(x) #x
+#define CUEMU_TEXT(x) CUEMU_TEXT_(x)
+#define CUEMU_HERE(n) n " at " __FILE__ ":" CUEMU_TEXT(__LINE__)
+#define threadIdx (cuemu::current->tid)
+#define blockIdx (cuemu::block_id)
+#define blockDim (cuemu::block_dim)
+#define gridDim (cuemu::grid_dim)
+#define warpSize 32
+#define __syncthreads() cuemu::block_barrier(CUEMU_HERE("__syncthreads"))
+#define __syncthreads_or(p) cuemu::block_vote(p, 1, CUEMU_HERE("__syncthreads_or"))
+#define __syncthreads_count(p) cuemu::block_vote(p, 0, CUEMU_HERE("__syncthreads_count"))
+#define __syncthreads_and(p) cuemu::block_vote(p, 2, CUEMU_HERE("__syncthreads_and"))
+#define __syncwarp(...) cuemu::sync_warp(CUEMU_HERE("__syncwarp") __VA_OPT__(, ) __VA_ARGS__)
+
+namespace cuemu {
+
+inline int block_vote(int p, int which, const char* where) {
+  vote_count += !!p;
+  vote_or |= !!p;
+  vote_and &= !!p;
+  block_barrier(where);
+  return vote_result[which];
+}
+inline void sync_warp(const char* where, unsigned mask = ~0u) { warp_barrier(mask, where); }
+
+template <class T> struct Shuffle { T value, result; int source; };
+
+/// Every lane of `mask` gives a value and takes the one of lane `source` (-1: keeps its own).
+template <class T> T shuffle(unsigned mask, T value, int source, const char* where) {
+  Shuffle<T> mine{value, value, source};
+  warp_collective(mask, where, mine, [&](Shuffle<T>** all) {
+    for (int i = 0; i < 32; i++)
+      if (all[i] && all[i]->source >= 0) {
+        if (!all[all[i]->source]) fail("divergence", std::string(where) + ": source lane is not in the mask");
+        all[i]->result = all[all[i]->source]->value;
+      }
+  });
+  return mine.result;
+}
+struct Ballot { int p; unsigned result; };
+inline unsigned ballot(unsigned mask, int p, const char* where) {
+  Ballot mine{p, 0};
+  warp_collective(mask, where, mine, [](Ballot** all) {
+    unsigned r = 0;
+    for (int i = 0; i < 32; i++)
+      if (all[i] && all[i]->p) r |= 1u << i;
+    for (int i = 0; i < 32; i++)
+      if (all[i]) all[i]->result = r;
+  });
+  return mine.result;
+}
+template <class T> struct Same { using type = T; };
+template <class T> using same_t = typename Same<T>::type;
+template <class T, class F> CUEMU_NOTSAN T atomic(T* p, F f) {
+  if (std::is_floating_point_v<T> || sizeof(T) == 2) float_atomics = true;
+  T old = *p;
+  *p = f(old);
+  return old;
+}
+}  // namespace cuemu
+
+template <class T> T __shfl_sync(unsigned m, T v, int s, int w = 32) {
+  return cuemu::shuffle(m, v, cuemu::lane() / w * w + (s & (w - 1)), "__shfl_sync");
+}
+template <class T> T __shfl_xor_sync(unsigned m, T v, int x, int w = 32) {
+  int l = cuemu::lane(), s = l ^ x;
+  return cuemu::shuffle(m, v, s / w == l / w ? s : -1, "__shfl_xor_sync");
+}
+template <class T> T __shfl_down_sync(unsigned m, T v, unsigned d, int w = 32) {
+  int l = cuemu::lane(), s = l + static_cast<int>(d);
+  return cuemu::shuffle(m, v, s / w == l / w ? s : -1, "__shfl_down_sync");
+}
+template <class T> T __shfl_up_sync(unsigned m, T v, unsigned d, int w = 32) {
+  int l = cuemu::lane(), s = l - static_cast<int>(d);
+  return cuemu::shuffle(m, v, s >= l / w * w ? s : -1, "__shfl_up_sync");
+}
+static inline unsigned __ballot_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__ballot_sync"); }
+static inline int __any_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__any_sync") != 0; }
+static inline int __all_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__all_sync") == m; }
+static inline unsigned __activemask() { return cuemu::warp().alive; }
+static inline void __threadfence() {}
+static inline void __threadfence_block() {}
+
+template <class T> T atomicAdd(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o + v); }); }
+template <class T> T atomicSub(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o - v); }); }
+template <class T> T atomicMax(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return v > o ? v : o; }); }
+template <class T> T atomicMin(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return v < o ? v : o; }); }
+template <class T> T atomicExch(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T) { return v; }); }
+template <class T> T atomicOr(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o | v); }); }
+template <class T> T atomicAnd(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o & v); }); }
+template <class T> T atomicCAS(T* p, cuemu::same_t<T> c, cuemu::same_t<T> v) {
+  return cuemu::atomic(p, [&](T o) { return o == c ? v : o; });
+}
+
+template <class T> T __ldg(const T* p) { return *p; }
+template <class T> T __ldcs(const T* p) { return *p; }
+template <class T> T __ldca(const T* p) { return *p; }
+template <class T> T __ldcg(const T* p) { return *p; }
+template <class T, class U> void __stcs(T* p, U v) { *p = v; }
+template <class T, class U> void __stcg(T* p, U v) { *p = v; }
+template <class A, class B, class R = std::common_type_t<A, B>,
+          class = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
+constexpr R min(A a, B b) { return (R)b < (R)a ? (R)b : (R)a; }
+template <class A, class B, class R = std::common_type_t<A, B>,
+          class = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
+constexpr R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }
+
+// glibc declares some of these names with other linkage, hence the macros.
+#define __expf cuemu_expf
+#define __logf cuemu_logf
+#define __powf cuemu_powf
+#define __sinf cuemu_sinf
+#define __cosf cuemu_cosf
+#define __log2f cuemu_log2f
+#define __tanhf cuemu_tanhf
+static inline float cuemu_expf(float x) { return expf(x); }
+static inline float cuemu_logf(float x) { return logf(x); }
+static inline float cuemu_powf(float a, float b) { return powf(a, b); }
+static inline float cuemu_sinf(float x) { return sinf(x); }
+static inline float cuemu_cosf(float x) { return cosf(x); }
+static inline float cuemu_log2f(float x) { return log2f(x); }
+static inline float cuemu_tanhf(float x) { return tanhf(x); }
+static inline float rsqrtf(float x) { return 1.f / sqrtf(x); }
+static inline double rsqrt(double x) { return 1. / sqrt(x); }
+static inline float __frsqrt_rn(float x) { return 1.f / sqrtf(x); }
+static inline float __fsqrt_rn(float x) { return sqrtf(x); }
+static inline float __frcp_rn(float x) { return 1.f / x; }
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+static inline float normcdff(float x) { return .5f * erfcf(-x * 0.70710678f); }
+static inline int __float_as_int(float f) { return cuemu::bits<int>(f); }
+static inline float __int_as_float(int i) { return cuemu::bits<float>(i); }
+static inline unsigned __float_as_uint(float f) { return cuemu::bits<unsigned>(f); }
+static inline float __uint_as_float(unsigned i) { return cuemu::bits<float>(i); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __mul24(int a, int b) { return a * b; }
+static inline long long clock64() { return 0; }
+static inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
+#define CUDART_INF_F INFINITY

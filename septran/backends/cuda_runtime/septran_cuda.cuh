@@ -1,0 +1,3 @@
+// Everything a generated kernel and its leaves use; see the other st_*.cuh files for the parts.
+#pragma once
+#include "st_reduce.cuh"

@@ -1,0 +1,154 @@
+// Copies between global memory, shared memory and fragments. All threads of the block take part.
+#pragma once
+#include "st_view.cuh"
+
+namespace st {
+
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T v[N]; };
+
+/// memory -> fragment, N contiguous elements at a time where the addresses allow it.
+template <class T, class G, int... D, class S> ST_DEVICE void copy(Frag<T, G, D...>& y, const View<S, sizeof...(D)>& x) {
+  using Y = Frag<T, G, D...>;
+  using P = Pack<plain<S>, G::vn>;
+  const bool wide = Y::N > 1 && G::vn > 1 && x.aligned(alignof(P)) ;
+#pragma unroll
+  for (int r = 0; r < Y::R; r++)
+#pragma unroll
+    for (int c = 0; c < Y::C; c += Y::N == 1 ? 1 : G::vn) {
+      idx i[Y::rank];
+      const bool in = y.locate(Y::row(r), Y::col(c), i);
+      if (wide && in && Y::col(c) + G::vn <= y.n[Y::rank - 1]) {
+        const P p = *reinterpret_cast<const P*>(&x.at(i));
+#pragma unroll
+        for (int k = 0; k < G::vn; k++) y[At{r, c + k}] = convert<T>(p.v[k]);
+        continue;
+      }
+#pragma unroll
+      for (int k = 0; k < (Y::N == 1 ? 1 : G::vn); k++)
+        if (y.locate(Y::row(r), Y::col(c + k), i)) y[At{r, c + k}] = convert<T>(x.at(i));
+    }
+}
+
+/// fragment -> memory.
+template <class T, class G, int... D, class S> ST_DEVICE void copy(const View<S, sizeof...(D)>& y, const Frag<T, G, D...>& x) {
+  using X = Frag<T, G, D...>;
+  using P = Pack<S, G::vn>;
+  if (!X::owner()) return;
+  const bool wide = X::N > 1 && G::vn > 1 && y.aligned(alignof(P));
+#pragma unroll
+  for (int r = 0; r < X::R; r++)
+#pragma unroll
+    for (int c = 0; c < X::C; c += X::N == 1 ? 1 : G::vn) {
+      idx i[X::rank];
+      const bool in = x.locate(X::row(r), X::col(c), i);
+      if (wide && in && X::col(c) + G::vn <= x.n[X::rank - 1]) {
+        P p;
+#pragma unroll
+        for (int k = 0; k < G::vn; k++) p.v[k] = convert<S>(x[At{r, c + k}]);
+        *reinterpret_cast<P*>(&y.at(i)) = p;
+        continue;
+      }
+#pragma unroll
+      for (int k = 0; k < (X::N == 1 ? 1 : G::vn); k++)
+        if (x.locate(X::row(r), X::col(c + k), i)) y.at(i) = convert<S>(x[At{r, c + k}]);
+    }
+}
+
+/// fragment -> fragment of the same tile.
+template <class T, class S, class G, int... D> ST_DEVICE void copy(Frag<T, G, D...>& y, const Frag<S, G, D...>& x) {
+#pragma unroll
+  for (int e = 0; e < Frag<T, G, D...>::R * Frag<T, G, D...>::C; e++) y.v[e] = convert<T>(x.v[e]);
+}
+
+/// memory -> memory, any strides, with a cast.
+template <class T, class S, int R> ST_DEVICE void copy(const View<T, R>& y, const View<S, R>& x) {
+  idx total = 1;
+#pragma unroll
+  for (int d = 0; d < R; d++) total *= y.n[d];
+  for (idx e = threadIdx.x; e < total; e += threads) {
+    idx i[R], rest = e;
+#pragma unroll
+    for (int d = R - 1; d >= 0; d--) {
+      i[d] = d ? rest % y.n[d] : rest;
+      rest = d ? rest / y.n[d] : 0;
+    }
+    y.at(i) = convert<T>(x.at(i));
+  }
+}
+
+template <class A, class B> struct Same { static constexpr bool value = false; };
+template <class A> struct Same<A, A> { static constexpr bool value = true; };
+
+/// Static bounds of a tile.
+template <int... D> struct Tile {
+  static constexpr int rank = sizeof...(D);
+  static constexpr int size(int d) { const int all[] = {D...}; return all[d]; }
+  static constexpr int last() { return size(rank - 1); }
+  static constexpr int lead() { int m = 1; for (int d = 0; d < rank - 1; d++) m *= size(d); return m; }
+};
+
+/// global -> shared tile of static bounds Tile<..>, asynchronous 16-byte copies where the addresses allow it.
+/// Everything of the tile outside the extents of `x` becomes 0. Needs cp_commit, cp_wait and a barrier.
+template <class TILE, class T, class S> ST_DEVICE void copy_async(const View<T, TILE::rank>& y, const View<S, TILE::rank>& x) {
+  constexpr int R = TILE::rank, V = 16 / sizeof(T), LAST = ceil_div(TILE::last(), V), TOTAL = TILE::lead() * LAST;
+  constexpr bool same = Same<T, plain<S>>::value && V > 1;
+  const bool wide = same && x.aligned(16) && y.aligned(16);
+#pragma unroll 8
+  for (int e = threadIdx.x; e < TOTAL; e += threads) {
+    idx i[R];
+    i[R - 1] = e % LAST * V;
+    int rest = e / LAST;
+    bool in = true;
+#pragma unroll
+    for (int d = R - 2; d >= 0; d--) {
+      i[d] = d ? rest % TILE::size(d) : rest;
+      rest = d ? rest / TILE::size(d) : 0;
+      in = in && i[d] < x.n[d];
+    }
+    const int left = in ? static_cast<int>(x.n[R - 1] - i[R - 1]) : 0;
+    const int count = left < 0 ? 0 : left > V ? V : left;
+    T* dst = y.p;
+#pragma unroll
+    for (int d = 0; d < R; d++) dst += i[d] * y.s[d];
+    if (wide) {
+      cp_async<16>(dst, count ? static_cast<const void*>(&x.at(i)) : static_cast<const void*>(x.p), count * static_cast<int>(sizeof(T)));
+      continue;
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+      idx j[R];
+#pragma unroll
+      for (int d = 0; d < R; d++) j[d] = i[d];
+      j[R - 1] += k;
+      if (i[R - 1] + k < TILE::last()) dst[k * y.s[R - 1]] = k < count ? convert<T>(x.at(j)) : from<T>(0.f);
+    }
+  }
+}
+
+/// global -> shared where positions outside the tensor read as 0: element i of dimension d is position
+/// offset[d] + step[d] * i of a tensor with extents x.n and strides x.s (convolution padding).
+template <class TILE, class T, class S>
+ST_DEVICE void copy_padded(const View<T, TILE::rank>& y, const View<S, TILE::rank>& x, const idx (&offset)[TILE::rank],
+                           const idx (&step)[TILE::rank]) {
+  constexpr int R = TILE::rank, TOTAL = TILE::lead() * TILE::last();
+  for (int e = threadIdx.x; e < TOTAL; e += threads) {
+    idx i[R], at[R];
+    int rest = e;
+    bool in = true, write = true;
+#pragma unroll
+    for (int d = R - 1; d >= 0; d--) {
+      i[d] = d ? rest % TILE::size(d) : rest;
+      rest = d ? rest / TILE::size(d) : 0;
+      at[d] = offset[d] + step[d] * i[d];
+      in = in && at[d] >= 0 && at[d] < x.n[d];
+      write = write && i[d] < y.n[d];
+    }
+    T* dst = y.p;
+#pragma unroll
+    for (int d = 0; d < R; d++) dst += i[d] * y.s[d];
+    (void)write;
+    *dst = in ? convert<T>(x.at(at)) : from<T>(0.f);
+  }
+}
+
+}  // namespace st
