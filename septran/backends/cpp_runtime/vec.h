@@ -1,0 +1,150 @@
+// Vectors of the widest native width: float lanes f32v / int lanes i32v, double lanes f64v / i64v.
+#if defined(__AVX512F__)
+#define ST_VB 64
+#elif defined(__AVX2__)
+#define ST_VB 32
+#else
+#define ST_VB 16
+#endif
+
+namespace st {
+
+typedef float f32v __attribute__((vector_size(ST_VB)));
+typedef int32_t i32v __attribute__((vector_size(ST_VB)));
+typedef uint32_t u32v __attribute__((vector_size(ST_VB)));
+typedef double f64v __attribute__((vector_size(ST_VB)));
+typedef int64_t i64v __attribute__((vector_size(ST_VB)));
+
+template <class V> struct lane_of;
+template <> struct lane_of<f32v> { using type = float; using mask = i32v; using integer = int32_t; };
+template <> struct lane_of<i32v> { using type = int32_t; using mask = i32v; using integer = int32_t; };
+template <> struct lane_of<f64v> { using type = double; using mask = i64v; using integer = int64_t; };
+template <> struct lane_of<i64v> { using type = int64_t; using mask = i64v; using integer = int64_t; };
+template <class V> using lane = typename lane_of<V>::type;
+template <class V> using mask = typename lane_of<V>::mask;
+template <class V> inline constexpr int lanes = ST_VB / int(sizeof(lane<V>));
+template <class T> struct vec_of;
+template <> struct vec_of<float> { using type = f32v; };
+template <> struct vec_of<double> { using type = f64v; };
+template <class T> using vec = typename vec_of<T>::type;
+
+template <class V> ST_INLINE V splat(lane<V> x) { return V{} + x; }
+template <> inline __attribute__((always_inline)) f32v splat<f32v>(float x) { return x - f32v{}; }
+template <> inline __attribute__((always_inline)) f64v splat<f64v>(double x) { return x - f64v{}; }
+
+// 0, 1, 2, ... per lane
+template <class V> ST_INLINE V iota() {
+    V v;
+    for (int i = 0; i < lanes<V>; ++i) v[i] = lane<V>(i);
+    return v;
+}
+
+// Integers wider than a lane saturate: comparing with a position inside a tile stays exact.
+template <class L, class T> ST_INLINE L to_lane(T x) {
+    if constexpr (std::is_same_v<L, int32_t> && std::is_same_v<T, int64_t>)
+        return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : int32_t(x);
+    else return cast<L>(x);
+}
+
+template <class V, class T> ST_INLINE V load(const T* p) {
+    using L = lane<V>;
+    if constexpr (std::is_same_v<T, L>) {
+        V v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    } else if constexpr (std::is_same_v<T, bf16> && std::is_same_v<V, f32v>) {
+        typedef uint16_t half __attribute__((vector_size(ST_VB / 2)));
+        half h;
+        std::memcpy(&h, p, sizeof h);
+        return (f32v)(__builtin_convertvector(h, u32v) << 16);
+#if defined(__AVX512F__)
+    } else if constexpr (std::is_same_v<T, f16> && std::is_same_v<V, f32v>) {
+        typedef short half __attribute__((vector_size(32)));
+        half h;
+        std::memcpy(&h, p, sizeof h);
+        return (f32v)__builtin_ia32_vcvtph2ps512_mask(h, f32v{}, (unsigned short)-1, 4);
+#elif defined(__F16C__) && defined(__AVX2__)
+    } else if constexpr (std::is_same_v<T, f16> && std::is_same_v<V, f32v>) {
+        typedef short half __attribute__((vector_size(16)));
+        half h;
+        std::memcpy(&h, p, sizeof h);
+        return (f32v)__builtin_ia32_vcvtph2ps256(h);
+#endif
+    } else {
+        V v;
+        for (int i = 0; i < lanes<V>; ++i) v[i] = to_lane<L>(p[i]);
+        return v;
+    }
+}
+
+template <class V, class T> ST_INLINE void store(T* p, V v) {
+    using L = lane<V>;
+    if constexpr (std::is_same_v<T, L>) {
+        std::memcpy(p, &v, sizeof v);
+    } else if constexpr (std::is_same_v<T, bf16> && std::is_same_v<V, f32v>) {
+        typedef uint16_t half __attribute__((vector_size(ST_VB / 2)));
+        const u32v u = (u32v)v;
+        const u32v r = (v == v) ? (u + 0x7fff + ((u >> 16) & 1)) >> 16 : (u >> 16) | 0x40;
+        const half h = __builtin_convertvector(r, half);
+        std::memcpy(p, &h, sizeof h);
+#if defined(__AVX512F__)
+    } else if constexpr (std::is_same_v<T, f16> && std::is_same_v<V, f32v>) {
+        typedef short half __attribute__((vector_size(32)));
+        const half h = (half)__builtin_ia32_vcvtps2ph512_mask(v, 0, half{}, (unsigned short)-1);
+        std::memcpy(p, &h, sizeof h);
+#elif defined(__F16C__) && defined(__AVX2__)
+    } else if constexpr (std::is_same_v<T, f16> && std::is_same_v<V, f32v>) {
+        typedef short half __attribute__((vector_size(16)));
+        const half h = (half)__builtin_ia32_vcvtps2ph256(v, 0);
+        std::memcpy(p, &h, sizeof h);
+#endif
+    } else {
+        for (int i = 0; i < lanes<V>; ++i) p[i] = cast<T>(lane<V>(v[i]));
+    }
+}
+
+// The first k lanes; the rest are 0. Never reads past p + k.
+template <class V, class T> ST_INLINE V load_n(const T* p, long k) {
+    if (k >= lanes<V>) return load<V>(p);
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<V, f32v> && std::is_same_v<T, float>)
+        return (f32v)__builtin_ia32_loadups512_mask(p, f32v{}, (unsigned short)((1u << k) - 1));
+#endif
+    T part[lanes<V>] = {};
+    for (long i = 0; i < k; ++i) part[i] = p[i];
+    return load<V>(part);
+}
+
+template <class V, class T> ST_INLINE void store_n(T* p, V v, long k) {
+    if (k >= lanes<V>) return store(p, v);
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<V, f32v> && std::is_same_v<T, float>) {
+        __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << k) - 1));
+        return;
+    }
+#endif
+    T part[lanes<V>];
+    store(part, v);
+    for (long i = 0; i < k; ++i) p[i] = part[i];
+}
+
+// k lanes, `stride` elements apart
+template <class V, class T> ST_INLINE V gather(const T* p, long stride, long k) {
+    V v = {};
+    for (int i = 0; i < lanes<V>; ++i)
+        if (i < k) v[i] = to_lane<lane<V>>(p[i * stride]);
+    return v;
+}
+
+template <class V, class T> ST_INLINE void scatter(T* p, long stride, V v, long k) {
+    for (int i = 0; i < lanes<V>; ++i)
+        if (i < k) p[i * stride] = cast<T>(lane<V>(v[i]));
+}
+
+// v in the first k lanes, `other` in the rest
+template <class V> ST_INLINE V keep(V v, long k, V other) {
+    using M = mask<V>;
+    return (iota<M>() < splat<M>(typename lane_of<V>::integer(k))) ? v : other;
+}
+
+}  // namespace st

@@ -1,0 +1,192 @@
+// Elementwise functions on vectors. Float versions are polynomials fitted for this file (errors of a
+// few units in the last place, subnormals, infinities and NaN as libm gives them); doubles use libm.
+
+namespace st {
+
+template <class V> ST_INLINE V vabs(V x) {
+    using M = mask<V>;
+    return (V)((M)x & splat<M>(std::numeric_limits<typename lane_of<V>::integer>::max()));
+}
+template <class V> ST_INLINE V copysign(V x, V sign) {
+    using M = mask<V>;
+    return (V)((M)x | ((M)sign & splat<M>(std::numeric_limits<typename lane_of<V>::integer>::min())));
+}
+
+// NaN in either operand wins, as in torch.maximum.
+template <class V> ST_INLINE V vmax(V a, V b) {
+    if constexpr (std::is_integral_v<lane<V>>) return a > b ? a : b;
+    else return ((a > b) | (a != a)) ? a : b;
+}
+template <class V> ST_INLINE V vmin(V a, V b) {
+    if constexpr (std::is_integral_v<lane<V>>) return a < b ? a : b;
+    else return ((a < b) | (a != a)) ? a : b;
+}
+
+// libm, lane by lane
+template <class V, class F> ST_INLINE V each(V x, F f) {
+    V y;
+    for (int i = 0; i < lanes<V>; ++i) y[i] = f(x[i]);
+    return y;
+}
+
+ST_INLINE f32v vsqrt(f32v x) {
+#if defined(__AVX512F__)
+    return (f32v)__builtin_ia32_sqrtps512_mask(x, x, (unsigned short)-1, 4);
+#elif defined(__AVX2__)
+    return (f32v)__builtin_ia32_sqrtps256(x);
+#else
+    return each(x, [](float a) { return __builtin_sqrtf(a); });
+#endif
+}
+ST_INLINE f64v vsqrt(f64v x) { return each(x, [](double a) { return __builtin_sqrt(a); }); }
+template <class V> ST_INLINE V vrsqrt(V x) { return splat<V>(1) / vsqrt(x); }
+
+// p * 2^n for whole n in [-300, 300]; the result may be subnormal or infinite.
+ST_INLINE f32v scale(f32v p, f32v n) {
+#if defined(__AVX512F__)
+    return (f32v)__builtin_ia32_scalefps512_mask(p, n, p, (unsigned short)-1, 4);
+#else
+    const i32v k = __builtin_convertvector(n, i32v), half = k >> 1;
+    return p * (f32v)((half + 127) << 23) * (f32v)((k - half + 127) << 23);
+#endif
+}
+// Nearest whole number for |x| < 2^22.
+ST_INLINE f32v nearest(f32v x) {
+    const f32v magic = splat<f32v>(12582912.0f);
+    return (x + magic) - magic;
+}
+
+ST_INLINE f32v vexp(f32v x) {
+    x = x < -104.0f ? splat<f32v>(-104.0f) : x;
+    x = x > 89.0f ? splat<f32v>(89.0f) : x;
+    const f32v n = nearest(x * 1.44269504f);
+    f32v r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    f32v q = r * 0x1.6dbc5ap-10f + 0x1.12414ap-7f;
+    q = q * r + 0x1.555454p-5f;
+    q = q * r + 0x1.555486p-3f;
+    q = q * r + 0.5f;
+    return scale((q * (r * r) + r) + 1.0f, n);
+}
+ST_INLINE f32v vexp2(f32v x) {
+    x = x < -150.5f ? splat<f32v>(-150.5f) : x;
+    x = x > 129.0f ? splat<f32v>(129.0f) : x;
+    const f32v n = nearest(x), f = x - n;
+    f32v q = f * 0x1.448dc0p-13f + 0x1.5f5126p-10f;
+    q = q * f + 0x1.3b29aep-7f;
+    q = q * f + 0x1.c6aebcp-5f;
+    q = q * f + 0x1.ebfbe0p-3f;
+    q = q * f + 0x1.62e430p-1f;
+    return scale(q * f + 1.0f, n);
+}
+ST_INLINE f32v vlog(f32v x) {
+    const i32v tiny = x < 0x1p-126f;
+    const f32v y = tiny ? x * 0x1p23f : x;
+    const i32v bits = (i32v)y - 0x3f3504f3;  // exponent counted from sqrt(1/2)
+    const f32v e = __builtin_convertvector((bits >> 23) - (tiny & 23), f32v);
+    const f32v f = (f32v)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    f32v p = f * 0x1.145614p-4f - 0x1.de3bb4p-4f;
+    p = p * f + 0x1.e6f0f0p-4f;
+    p = p * f - 0x1.fc2220p-4f;
+    p = p * f + 0x1.233760p-3f;
+    p = p * f - 0x1.555c4cp-3f;
+    p = p * f + 0x1.99a4b6p-3f;
+    p = p * f - 0x1.000006p-2f;
+    p = p * f + 0x1.555548p-2f;
+    const f32v ff = f * f;
+    f32v r = p * ff * f + e * -2.12194440e-4f;
+    r = r - ff * 0.5f;
+    r = (r + f) + e * 0.693359375f;
+    const float inf = std::numeric_limits<float>::infinity();
+    r = x == inf ? x : r;
+    r = x == 0.0f ? splat<f32v>(-inf) : r;
+    return (x >= 0.0f) ? r : splat<f32v>(std::numeric_limits<float>::quiet_NaN());
+}
+ST_INLINE f32v vtanh(f32v x) {
+    const f32v a = vabs(x), y = x * x;
+    f32v p = y * 0x1.197b12p-9f - 0x1.0c2126p-7f;
+    p = p * y + 0x1.6394d2p-6f;
+    p = p * y - 0x1.b9ef7cp-5f;
+    p = p * y + 0x1.11106cp-3f;
+    p = p * y - 0x1.555554p-2f;
+    const f32v near = p * (y * x) + x;
+    const f32v far = 1.0f - 2.0f / (vexp(a + a) + 1.0f);
+    return (a < 0.625f) ? near : copysign(far, x);
+}
+ST_INLINE f32v vsigmoid(f32v x) {
+    const f32v e = vexp(-vabs(x));
+    return ((x < 0.0f) ? e : splat<f32v>(1.0f)) / (1.0f + e);
+}
+ST_INLINE f32v verf(f32v x) {
+    const f32v y = x * x;
+    f32v p = y * 0x1.58946p-14f - 0x1.a8fc64p-11f;
+    p = p * y + 0x1.54a490p-8f;
+    p = p * y - 0x1.b80b0ep-6f;
+    p = p * y + 0x1.ce2de2p-4f;
+    p = p * y - 0x1.812742p-2f;
+    p = p * y + 0x1.06eba8p-3f;
+    const f32v near = p * x + x;
+    f32v a = vabs(x);
+    a = a > 4.0f ? splat<f32v>(4.0f) : a;
+    f32v q = a * 0x1.5e1954p-17f - 0x1.4a28bap-12f;
+    q = q * a + 0x1.d937c4p-9f;
+    q = q * a - 0x1.843668p-6f;
+    q = q * a + 0x1.b2d3e2p-4f;
+    q = q * a + 0x1.4538acp-1f;
+    q = q * a + 0x1.20ee5cp+0f;
+    const f32v far = copysign(1.0f - vexp(-(q * a)), x);
+    return (a < 0.95f) ? near : far;
+}
+ST_INLINE f32v vpow(f32v x, f32v y) {
+    f32v r;
+    for (int i = 0; i < lanes<f32v>; ++i) r[i] = std::pow(x[i], y[i]);
+    return r;
+}
+
+ST_INLINE f64v vexp(f64v x) { return each(x, [](double a) { return std::exp(a); }); }
+ST_INLINE f64v vexp2(f64v x) { return each(x, [](double a) { return std::exp2(a); }); }
+ST_INLINE f64v vlog(f64v x) { return each(x, [](double a) { return std::log(a); }); }
+ST_INLINE f64v vtanh(f64v x) { return each(x, [](double a) { return std::tanh(a); }); }
+ST_INLINE f64v verf(f64v x) { return each(x, [](double a) { return std::erf(a); }); }
+ST_INLINE f64v vsigmoid(f64v x) {
+    return each(x, [](double a) { return a < 0 ? std::exp(a) / (1 + std::exp(a)) : 1 / (1 + std::exp(-a)); });
+}
+ST_INLINE f64v vpow(f64v x, f64v y) {
+    f64v r;
+    for (int i = 0; i < lanes<f64v>; ++i) r[i] = std::pow(x[i], y[i]);
+    return r;
+}
+
+// x to a small whole power; the exponent is a constant of the leaf
+template <int N, class V> ST_INLINE V power(V x) {
+    if constexpr (N == 0) return splat<V>(1);
+    else if constexpr (N < 0) return splat<V>(1) / power<-N>(x);
+    else if constexpr (N == 1) return x;
+    else if constexpr (N % 2 == 0) return power<N / 2>(x * x);
+    else return x * power<N - 1>(x);
+}
+
+// All lanes combined, pairwise.
+template <class V, class F> ST_INLINE lane<V> fold(V v, F f) {
+    lane<V> part[lanes<V>];
+    std::memcpy(part, &v, sizeof v);
+    for (int width = lanes<V> / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; ++i) part[i] = f(part[i], part[i + width]);
+    return part[0];
+}
+struct Sum { template <class V> ST_INLINE V of(V a, V b) { return a + b; } static constexpr double unit = 0; };
+struct Prod { template <class V> ST_INLINE V of(V a, V b) { return a * b; } static constexpr double unit = 1; };
+struct Max { template <class V> ST_INLINE V of(V a, V b) { return vmax(a, b); }
+             static constexpr double unit = -std::numeric_limits<double>::infinity(); };
+struct Min { template <class V> ST_INLINE V of(V a, V b) { return vmin(a, b); }
+             static constexpr double unit = std::numeric_limits<double>::infinity(); };
+template <class Op, class V> ST_INLINE lane<V> fold(V v) {
+    return fold(v, [](lane<V> a, lane<V> b) {
+        if constexpr (std::is_same_v<Op, Sum>) return a + b;
+        else if constexpr (std::is_same_v<Op, Prod>) return a * b;
+        else if constexpr (std::is_same_v<Op, Max>) return (a > b || a != a) ? a : b;
+        else return (a < b || a != a) ? a : b;
+    });
+}
+
+}  // namespace st
