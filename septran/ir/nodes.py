@@ -2,7 +2,7 @@
 
 A Program is a tree of frozen statements. Semantics are sequential, except that a `Copy` is issued
 when it is reached and is only guaranteed to have landed at the next `Sync` (or `Await`); the
-interpreter in `septran.ir.interpret` runs exactly that and starts every buffer as NaN.
+interpreter in `septran.passes.interpret` runs exactly that and starts every buffer as NaN.
 
 Shapes are static per Program (a Program is bound for given dims); extents at ragged edges are
 expressions over loop variables, always `1 <= extent <= tile`.
@@ -111,11 +111,16 @@ class Prim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafArg:
-    """One tensor argument of a leaf call."""
+    """One tensor argument of a leaf call.
+
+    mem: the memory the mapping wants the operand in, "" = where it is. `insert_copies` stages
+    operands whose memory differs and clears the field.
+    """
 
     param: str
     region: Region
     privilege: Privilege
+    mem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

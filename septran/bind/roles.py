@@ -1,0 +1,54 @@
+"""What each dimension of a leaf's operands means: m, n, k of a gemm, kept and reduced of a reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from septran.bind.lower import LeafSite
+from septran.ir.nodes import Prim
+
+PRIORITY = {"gemm": 3, "gemm_acc": 3, "reduce": 2, "reduce_acc": 2, "transpose": 2}
+"""Which primitive decides when several ask for a size; others count 1."""
+
+
+def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
+    """Yield (parameter, axis, role) for the tensor operands of one primitive."""
+
+    def rank(name: str) -> int:
+        return site.args[name].region.rank
+
+    if prim.name in ("gemm", "gemm_acc"):
+        c, (a, b) = prim.out, prim.ins
+        yield from ((c, d, r) for d, r in enumerate(_matrix(rank(c), "m", "n", lead="lead")))
+        rows = ("k", "m") if prim.attr("trans_a") else ("m", "k")
+        yield from ((a, d, r) for d, r in enumerate(_matrix(rank(a), *rows, lead="lead")))
+        cols = ("n", "k") if prim.attr("trans_b") else ("k", "n")
+        yield from ((b, d, r) for d, r in enumerate(_matrix(rank(b), *cols, lead="")) if r)
+    elif prim.name in ("reduce", "reduce_acc"):
+        axis = prim.attr("axis")
+        assert isinstance(axis, int)
+        for name in (prim.ins[0], prim.out):
+            for d in range(rank(name)):
+                yield name, d, "reduced" if d == axis % rank(name) else "kept"
+    else:
+        for name in (prim.out, *prim.ins, *(n for _, n in prim.named)):
+            if name in site.args:
+                n = rank(name)
+                for d in range(n):
+                    yield name, d, "inner" if d == n - 1 else "outer"
+
+
+def _matrix(rank: int, row: str, col: str, *, lead: str) -> list[str]:
+    return [lead] * (rank - 2) + [row, col]
+
+
+def operand_role(param: str, prims: tuple[Prim, ...]) -> str:
+    """Return "a", "b" or "out" of a gemm, else "in" or "out", by the first primitive that uses it."""
+    for prim in prims:
+        if param == prim.out:
+            return "out"
+        if prim.name in ("gemm", "gemm_acc") and param in prim.ins:
+            return "ab"[prim.ins.index(param)]
+        if param in prim.ins or param in (n for _, n in prim.named):
+            return "in"
+    return "in"

@@ -1,0 +1,130 @@
+"""The rules every Program obeys, checked between passes and independent of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from septran.errors import InternalError
+from septran.ir.expr import evaluate, free
+from septran.ir.nodes import (
+    Alloc,
+    Await,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    When,
+)
+
+_SAMPLES = 4
+_COMBINATIONS = 4096
+
+
+def check_program(program: Program, *, after: str = "bind") -> None:
+    """Raise InternalError naming the pass and the statement when a rule is broken.
+
+    Rules: buffer names are unique and allocated before use; ranks agree; loop variables are bound
+    once; extents are between 1 and the tile; regions lie inside their buffer unless guarded; guarded
+    regions are only read; a copy's extents agree.
+    """
+    for problem in _problems(program):
+        raise InternalError(f"after {after}: {problem}")
+
+
+def _problems(program: Program) -> Iterator[str]:
+    buffers = {p.buffer.name for p in program.params}
+    if len(buffers) != len(program.params):
+        yield "two parameters share a name"
+    yield from _body(program.body, buffers, {}, set())
+
+
+def _body(
+    body: tuple[Stmt, ...], buffers: set[str], loops: dict[str, list[int]], used: set[str]
+) -> Iterator[str]:
+    here = set(buffers)
+    for stmt in body:
+        match stmt:
+            case Alloc():
+                name = stmt.buffer.name
+                if name in here:
+                    yield f"buffer {name} is allocated twice"
+                here.add(name)
+            case For():
+                if stmt.var in loops:
+                    yield f"loop variable {stmt.var} is bound twice"
+                missing = free(stmt.extent) - set(loops)
+                if missing:
+                    yield f"extent of loop {stmt.var} uses unbound {sorted(missing)}"
+                    continue
+                most = max((evaluate(stmt.extent, env) for env in _envs(loops)), default=0)
+                yield from _body(stmt.body, here, {**loops, stmt.var: _samples(most)}, used)
+            case When():
+                yield from _body(stmt.body, here, loops, used)
+            case Copy():
+                yield from _region(stmt.src, "copy source", here, loops, written=False)
+                yield from _region(stmt.dst, "copy target", here, loops, written=True)
+                if stmt.src.extent != stmt.dst.extent and stmt.src.rank == stmt.dst.rank:
+                    yield f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}: extents differ"
+            case LeafCall():
+                for arg in stmt.args:
+                    what = f"leaf {stmt.task}, operand {arg.param}"
+                    yield from _region(arg.region, what, here, loops, written="w" in arg.privilege)
+            case Post() | Await():
+                missing = free(stmt.slot) - set(loops)
+                if missing:
+                    yield f"event {stmt.event} uses unbound {sorted(missing)}"
+            case _:
+                pass
+
+
+def _samples(extent: int) -> list[int]:
+    """Return first and last values of a loop; enough for expressions linear up to the last block."""
+    if extent <= _SAMPLES:
+        return list(range(extent))
+    return [0, 1, extent - 2, extent - 1]
+
+
+def _envs(loops: dict[str, list[int]]) -> Iterator[dict[str, int]]:
+    names = list(loops)
+    found = itertools.product(*(loops[n] for n in names))
+    for values in itertools.islice(found, _COMBINATIONS):
+        yield dict(zip(names, values, strict=True))
+
+
+def _region(
+    r: Region, what: str, buffers: set[str], loops: dict[str, list[int]], *, written: bool
+) -> Iterator[str]:
+    if r.buffer.name not in buffers:
+        yield f"{what}: buffer {r.buffer.name} is not allocated here"
+        return
+    if {len(r.offset), len(r.extent), len(r.tile), len(r.step)} != {len(r.buffer.shape)}:
+        yield f"{what}: rank of {r.buffer.name} differs"
+        return
+    if r.guard and written:
+        yield f"{what}: a guarded region of {r.buffer.name} is written"
+    names = frozenset().union(*(free(e) for e in (*r.offset, *r.extent)))
+    missing = names - set(loops)
+    if missing:
+        yield f"{what}: unbound variables {sorted(missing)}"
+        return
+    for env in _envs({n: loops[n] for n in sorted(names)}):
+        yield from _bounds(r, what, env)
+
+
+def _bounds(r: Region, what: str, env: dict[str, int]) -> Iterator[str]:
+    rows = zip(r.offset, r.extent, r.tile, r.step, r.buffer.shape, strict=True)
+    for d, (offset, extent, tile, step, size) in enumerate(rows):
+        o, e = evaluate(offset, env), evaluate(extent, env)
+        if e < 1:
+            continue  # an iteration the enclosing loop does not reach at run time
+        if e > tile:
+            yield f"{what}: extent {e} of {r.buffer.name} dim {d} is over its tile {tile} at {env}"
+        if not r.guard and (o < 0 or o + (e - 1) * step >= size):
+            yield (
+                f"{what}: {r.buffer.name} dim {d} reaches [{o}, {o + (e - 1) * step}] "
+                f"outside [0, {size}) at {env}"
+            )

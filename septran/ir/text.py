@@ -1,0 +1,339 @@
+"""Programs as text, and back."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+from septran.ir.expr import Bin, Const, Expr, Var, make, to_text
+from septran.ir.nodes import (
+    Alloc,
+    Await,
+    Buffer,
+    Copy,
+    For,
+    LeafArg,
+    LeafCall,
+    Param,
+    Post,
+    Prim,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    When,
+)
+
+
+def region_text(r: Region) -> str:
+    """Return e.g. `A[(i0 * 64):+min(64, ..)<=64, 0:+32]`; a strided dim ends in `::step`."""
+    dims = []
+    for o, e, t, s in zip(r.offset, r.extent, r.tile, r.step, strict=True):
+        text = f"{to_text(o)}:+{to_text(e)}"
+        if e != Const(t):
+            text += f"<={t}"
+        if s != 1:
+            text += f"::{s}"
+        dims.append(text)
+    version = "" if r.version is None else f"@{to_text(r.version)}"
+    return f"{r.buffer.name}{version}[{', '.join(dims)}]{' guard' if r.guard else ''}"
+
+
+def buffer_text(b: Buffer) -> str:
+    """Return e.g. `A_s: SHARED float32[64, 32] layout=panel_m:14 x2 @0`."""
+    text = f"{b.name}: {b.mem} {b.dtype}{list(b.shape)}"
+    if b.layout != "row":
+        text += f" layout={b.layout}"
+    if b.versions != 1:
+        text += f" x{b.versions}"
+    if b.offset is not None:
+        text += f" @{b.offset}"
+    return text
+
+
+def print_program(p: Program) -> str:
+    """Return the Program as text that `parse_program` reads back to an equal Program (spans apart)."""
+    lines = [
+        f"program {p.name} target={p.target} arch={p.arch or '-'} machine={p.machine}",
+        f"options {json.dumps(dict(p.options), sort_keys=True)}",
+    ]
+    lines += [f"param {q.privilege} {buffer_text(q.buffer)}" for q in p.params]
+
+    def visit(body: tuple[Stmt, ...], depth: int) -> None:
+        pad = "  " * depth
+        for s in body:
+            match s:
+                case Alloc():
+                    lines.append(f"{pad}alloc {buffer_text(s.buffer)}")
+                case Copy():
+                    lines.append(f"{pad}copy {region_text(s.dst)} <- {region_text(s.src)}")
+                case Sync():
+                    lines.append(f"{pad}sync {s.scope}")
+                case Post():
+                    lines.append(f"{pad}post {s.event} [{to_text(s.slot)}] {s.engine}")
+                case Await():
+                    lines.append(f"{pad}await {s.event} [{to_text(s.slot)}] {s.engine}")
+                case LeafCall():
+                    lines.extend(pad + t for t in _leaf_text(s))
+                case For():
+                    lines.append(f"{pad}{_for_text(s)}")
+                    visit(s.body, depth + 1)
+                case When():
+                    lines.append(f"{pad}when {s.low} <= {to_text(s.expr)} < {s.high}")
+                    visit(s.body, depth + 1)
+
+    visit(p.body, 1)
+    return "\n".join(lines) + "\n"
+
+
+def _for_text(s: For) -> str:
+    text = f"for {s.var} in {to_text(s.extent)}"
+    if s.proc:
+        text += f" on {s.proc}"
+    if s.parallel:
+        text += " parallel"
+    if s.pipeline:
+        text += f" pipeline={s.pipeline}"
+    if s.warpspecialize:
+        text += " warpspecialize"
+    return text
+
+
+def _leaf_text(s: LeafCall) -> list[str]:
+    lines = [f"leaf {s.task} <{s.impl}>"]
+    for a in s.args:
+        mem = f" -> {a.mem}" if a.mem else ""
+        lines.append(f"| {a.privilege} {a.param} = {region_text(a.region)}{mem}")
+    for name, value in s.scalars:
+        shown = to_text(value) if isinstance(value, Expr) else f"float {value!r}"
+        lines.append(f"| scalar {name} = {shown}")
+    for p in s.prims:
+        data = {
+            "name": p.name,
+            "out": p.out,
+            "ins": list(p.ins),
+            "named": dict(p.named),
+            "attrs": {k: _plain(v) for k, v in p.attrs},
+        }
+        lines.append(f"| prim {json.dumps(data)}")
+    return lines
+
+
+def _plain(v: object) -> object:
+    if isinstance(v, float) and v in (float("inf"), float("-inf")):
+        return {"float": repr(v)}
+    return {"tuple": list(v)} if isinstance(v, tuple) else v
+
+
+def _restored(v: object) -> object:
+    if isinstance(v, dict) and "float" in v:
+        return float(v["float"])
+    if isinstance(v, dict) and "tuple" in v:
+        return tuple(v["tuple"])
+    return v
+
+
+def parse_expr(text: str) -> Expr:
+    """Return the expression `text` denotes (the inverse of `to_text`)."""
+    ops = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
+
+    def visit(node: ast.expr) -> Expr:
+        match node:
+            case ast.Constant(value=int(value)):
+                return Const(value)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+                return Const(-value)
+            case ast.Name(id=name):
+                return Var(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return Bin(ops[type(op)], visit(left), visit(right))
+            case ast.Call(func=ast.Name(id=name), args=[a, b]) if name in ("min", "max"):
+                return make(name, visit(a), visit(b))
+        raise ValueError(f"not an index expression: {text!r}")
+
+    return visit(ast.parse(text.strip(), mode="eval").body)
+
+
+_BUFFER = re.compile(
+    r"(\w+): (\w+) (\w+)\[([\d, ]*)\](?: layout=(\S+))?(?: x(\d+))?(?: @(\d+))?$"
+)
+
+
+def _parse_buffer(text: str) -> Buffer:
+    m = _BUFFER.match(text)
+    if m is None:
+        raise ValueError(f"not a buffer: {text!r}")
+    name, mem, dtype, shape, layout, versions, offset = m.groups()
+    return Buffer(
+        name=name,
+        shape=tuple(int(n) for n in shape.split(",") if n.strip()),
+        dtype=dtype,
+        mem=mem,
+        layout=layout or "row",
+        versions=int(versions or 1),
+        offset=None if offset is None else int(offset),
+    )
+
+
+def _split_dims(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [p for p in [*parts, text[start:]] if p.strip()]
+
+
+class _Parser:
+    """Reads lines; buffers are found by name."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = [line for line in text.splitlines() if line.strip()]
+        self.at = 0
+        self.buffers: dict[str, Buffer] = {}
+
+    def region(self, text: str) -> Region:
+        head, _, rest = text.strip().partition("[")
+        name, _, version = head.partition("@")
+        dims, _, tail = rest.rpartition("]")
+        offset, extent, tile, step = [], [], [], []
+        for dim in _split_dims(dims):
+            body, _, stride = dim.partition("::")
+            o, _, e = body.partition(":+")
+            e, _, bound = e.partition("<=")
+            expr = parse_expr(e)
+            offset.append(parse_expr(o))
+            extent.append(expr)
+            tile.append(int(bound) if bound else expr.value if isinstance(expr, Const) else 0)
+            step.append(int(stride or 1))
+        return Region(
+            buffer=self.buffers[name],
+            offset=tuple(offset),
+            extent=tuple(extent),
+            tile=tuple(tile),
+            step=tuple(step),
+            grid=(0,) * len(tile),
+            guard="guard" in tail,
+            version=parse_expr(version) if version else None,
+        )
+
+    def buffer(self, text: str) -> Buffer:
+        found = _parse_buffer(text)
+        self.buffers[found.name] = found
+        return found
+
+    def body(self, depth: int) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        while self.at < len(self.lines):
+            line = self.lines[self.at]
+            indent = (len(line) - len(line.lstrip(" "))) // 2
+            if indent < depth:
+                break
+            self.at += 1
+            out.append(self.stmt(line.strip(), depth))
+        return tuple(out)
+
+    def stmt(self, line: str, depth: int) -> Stmt:
+        word, _, rest = line.partition(" ")
+        match word:
+            case "alloc":
+                return Alloc(buffer=self.buffer(rest))
+            case "copy":
+                dst, _, src = rest.partition(" <- ")
+                return Copy(dst=self.region(dst), src=self.region(src))
+            case "sync":
+                return Sync(scope=rest)
+            case "post" | "await":
+                m = re.match(r"(\S+) \[(.*)\] (\S+)$", rest)
+                assert m is not None
+                kind = Post if word == "post" else Await
+                return kind(event=m[1], slot=parse_expr(m[2]), engine=m[3])
+            case "leaf":
+                return self.leaf(rest)
+            case "for":
+                return self.loop(rest, depth)
+            case "when":
+                m = re.match(r"(-?\d+) <= (.*) < (-?\d+)$", rest)
+                assert m is not None
+                return When(
+                    expr=parse_expr(m[2]), low=int(m[1]), high=int(m[3]), body=self.body(depth + 1)
+                )
+        raise ValueError(f"unknown statement: {line!r}")
+
+    def loop(self, rest: str, depth: int) -> For:
+        m = re.match(
+            r"(\w+) in (.*?)(?: on (\w+))?( parallel)?(?: pipeline=(\d+))?( warpspecialize)?$", rest
+        )
+        assert m is not None
+        return For(
+            var=m[1],
+            extent=parse_expr(m[2]),
+            proc=m[3] or "",
+            parallel=bool(m[4]),
+            pipeline=int(m[5] or 0),
+            warpspecialize=bool(m[6]),
+            body=self.body(depth + 1),
+        )
+
+    def leaf(self, rest: str) -> LeafCall:
+        m = re.match(r"(\w+) <(.*)>$", rest)
+        assert m is not None
+        args, scalars, prims = [], [], []
+        while self.at < len(self.lines) and self.lines[self.at].lstrip().startswith("| "):
+            line = self.lines[self.at].strip()[2:]
+            self.at += 1
+            word, _, tail = line.partition(" ")
+            if word == "prim":
+                d = json.loads(tail)
+                prims.append(
+                    Prim(
+                        name=d["name"],
+                        out=d["out"],
+                        ins=tuple(d["ins"]),
+                        named=tuple(d["named"].items()),
+                        attrs=tuple((k, _restored(v)) for k, v in d["attrs"].items()),
+                    )
+                )
+            elif word == "scalar":
+                name, _, value = tail.partition(" = ")
+                is_float = value.startswith("float ")
+                scalars.append((name, float(value[6:]) if is_float else parse_expr(value)))
+            else:
+                name, _, value = tail.partition(" = ")
+                text, _, mem = value.partition(" -> ")
+                args.append(
+                    LeafArg(param=name, region=self.region(text), privilege=word, mem=mem)  # type: ignore[arg-type]
+                )
+        return LeafCall(
+            task=m[1], impl=m[2], args=tuple(args), scalars=tuple(scalars), prims=tuple(prims)
+        )
+
+
+def parse_program(text: str) -> Program:
+    """Return the Program that `print_program` printed.
+
+    Raises:
+        ValueError: the text is not a Program.
+    """
+    parser = _Parser(text)
+    head = re.match(r"program (\w+) target=(\S+) arch=(\S+) machine=(\S+)", parser.lines[0])
+    if head is None:
+        raise ValueError(f"not a program: {parser.lines[0]!r}")
+    options = json.loads(parser.lines[1].removeprefix("options "))
+    parser.at = 2
+    params = []
+    while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("param "):
+        _, privilege, rest = parser.lines[parser.at].split(" ", 2)
+        params.append(Param(buffer=parser.buffer(rest), privilege=privilege))  # type: ignore[arg-type]
+        parser.at += 1
+    return Program(
+        name=head[1],
+        target=head[2],
+        arch="" if head[3] == "-" else head[3],
+        machine=head[4],
+        params=tuple(params),
+        body=parser.body(1),
+        options=tuple(sorted(options.items())),
+    )

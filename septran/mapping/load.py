@@ -1,0 +1,367 @@
+"""Read a mapping file, in the seeds' form or as a target's policy; report all mistakes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from septran import spanyaml
+from septran.errors import Diagnostic, MappingError, Span, closest
+from septran.mapping.schema import (
+    OPTION_KEYS,
+    Binding,
+    ExplicitMapping,
+    Instance,
+    LeafKernelFile,
+    Policy,
+    Rule,
+    Tune,
+)
+
+_EXPLICIT = ("target", "arch", "machine", "entrypoint", "task_mappings", "leaf_kernels", "constraints")
+_POLICY = ("target", "arch", "machine", "policies", "constraints")
+_INSTANCE = (
+    "task_name",
+    "variant",
+    "proc",
+    "mems",
+    "tunables",
+    "tiles",
+    "calls",
+    "leaf_task_bindings",
+    *OPTION_KEYS,
+)
+_POLICIES = ("grid", "locals", "halo", "rules", *OPTION_KEYS)
+_RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
+_KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
+
+
+def load_mapping(path: Path) -> ExplicitMapping | Policy:
+    """Return the mapping in the file at `path`.
+
+    Raises:
+        ConfigError: C01x, not readable or not YAML. MappingError: M000-M002, M006, M041, M042, M091,
+            all of them together.
+    """
+    return parse_mapping(spanyaml.load(path, tags={"!tune": _tune}))
+
+
+def parse_mapping(doc: spanyaml.Document) -> ExplicitMapping | Policy:
+    """Return the mapping of a parsed document; raises as `load_mapping`."""
+    reader = _Reader(doc)
+    found = reader.read()
+    if reader.problems:
+        raise MappingError(sorted(reader.problems, key=_place))
+    assert found is not None
+    return found
+
+
+def _place(d: Diagnostic) -> tuple[int, int]:
+    return (d.span.line, d.span.col) if d.span else (0, 0)
+
+
+def _tune(value: Any, span: Span) -> Tune:
+    def wrong(message: str) -> MappingError:
+        return MappingError(Diagnostic(code="M091", message=message, span=span))
+
+    if not isinstance(value, dict) or "type" not in value:
+        raise wrong("!tune needs {type: choice|range|pow2, ...}")
+    kind = value["type"]
+    if kind == "choice":
+        values = value.get("values")
+        if not isinstance(values, list) or not values:
+            raise wrong("!tune {type: choice} needs values: [...] with at least one entry")
+        return Tune(kind=kind, values=tuple(values), span=span)
+    if kind not in ("range", "pow2"):
+        raise wrong(
+            f"!tune type {kind!r} is unknown; known: choice, range, pow2"
+            f"{closest(str(kind), ('choice', 'range', 'pow2'))}"
+        )
+    low, high = value.get("min"), value.get("max")
+    if not isinstance(low, int) or not isinstance(high, int) or low > high or low < 1:
+        raise wrong(f"!tune {{type: {kind}}} needs integers 1 <= min <= max")
+    if kind == "range":
+        step = value.get("step", 1)
+        if not isinstance(step, int) or step < 1:
+            raise wrong("!tune {type: range} needs step >= 1")
+        return Tune(kind=kind, values=tuple(range(low, high + 1, step)), span=span)
+    return Tune(kind=kind, values=tuple(1 << e for e in range(31) if low <= 1 << e <= high), span=span)
+
+
+class _Reader:
+    """Turns the document into a mapping, collecting diagnostics."""
+
+    def __init__(self, doc: spanyaml.Document) -> None:
+        self.doc = doc
+        self.problems: list[Diagnostic] = []
+
+    def wrong(self, code: str, message: str, *path: str | int, key: bool = False) -> None:
+        span = self.doc.key_span(*path) if key else self.doc.span(*path)
+        self.problems.append(Diagnostic(code=code, message=message, span=span))
+
+    def keys(self, what: str, value: Any, allowed: Iterable[str], *path: str | int) -> dict[str, Any]:
+        """Return `value` as a dict with only allowed keys (M000 not a mapping, M001 unknown key)."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.wrong("M000", f"{what} must be a mapping, found {type(value).__name__}", *path)
+            return {}
+        allowed = tuple(allowed)
+        for key in value:
+            if key not in allowed:
+                self.wrong(
+                    "M001",
+                    f"{what}: unknown key {key!r}{closest(str(key), allowed)}",
+                    *path,
+                    key,
+                    key=True,
+                )
+        return {k: v for k, v in value.items() if k in allowed}
+
+    def table(self, what: str, value: Any, *path: str | int) -> dict[str, Any]:
+        """Return `value` as a dict with any string keys (M000)."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.wrong("M000", f"{what} must be a mapping, found {type(value).__name__}", *path)
+            return {}
+        return {str(k): v for k, v in value.items()}
+
+    def read(self) -> ExplicitMapping | Policy | None:
+        data = self.doc.value
+        if not isinstance(data, dict):
+            self.wrong("M000", "a mapping file holds task_mappings: or policies:")
+            return None
+        if "policies" in data:
+            return self.policy(self.keys("the policy file", data, _POLICY))
+        if "task_mappings" not in data:
+            self.wrong("M000", "neither task_mappings: nor policies: is given")
+            for key in data:
+                if key not in _EXPLICIT:
+                    self.wrong(
+                        "M001",
+                        f"unknown key {key!r}{closest(str(key), (*_EXPLICIT, 'policies'))}",
+                        key,
+                        key=True,
+                    )
+            return None
+        return self.explicit(self.keys("the mapping file", data, _EXPLICIT))
+
+    def constraints(self, value: Any) -> tuple[tuple[str, Span | None], ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            self.wrong("M000", "constraints must be a list of expressions", "constraints")
+            return ()
+        return tuple((v, self.doc.span("constraints", i)) for i, v in enumerate(value))
+
+    def explicit(self, data: dict[str, Any]) -> ExplicitMapping:
+        instances = {}
+        for name, entry in self.table("task_mappings", data["task_mappings"], "task_mappings").items():
+            instances[name] = self.instance(name, entry)
+        entry = data.get("entrypoint")
+        if entry not in instances:
+            self.wrong(
+                "M002",
+                f"entrypoint {entry!r} is not in task_mappings"
+                f"{closest(str(entry), instances)}; it has {sorted(instances)}",
+                "entrypoint",
+            )
+        for name, found in instances.items():
+            for task, callee in found.calls.items():
+                if callee not in instances:
+                    self.wrong(
+                        "M006",
+                        f"{name}: calls maps {task!r} to {callee!r}, which is no instance"
+                        f"{closest(str(callee), instances)}; instances are {sorted(instances)}",
+                        "task_mappings",
+                        name,
+                        "calls",
+                        task,
+                    )
+        self.cycles(instances)
+        return ExplicitMapping(
+            file=self.doc.file,
+            target=data.get("target"),
+            arch=data.get("arch"),
+            entrypoint=str(entry),
+            instances=instances,
+            leaf_kernels=self.leaf_kernels(data.get("leaf_kernels")),
+            constraints=self.constraints(data.get("constraints")),
+        )
+
+    def cycles(self, instances: Mapping[str, Instance]) -> None:
+        for start in instances:
+            chain, at = [start], [c for c in instances[start].calls.values()]
+            while at:
+                name = at.pop()
+                if name == start:
+                    self.wrong(
+                        "M009",
+                        f"calls form a cycle: {' -> '.join([*chain, start])}",
+                        "task_mappings",
+                        start,
+                        "calls",
+                    )
+                    return
+                if name in instances and name not in chain:
+                    chain.append(name)
+                    at.extend(instances[name].calls.values())
+
+    def instance(self, name: str, entry: Any) -> Instance:
+        path = ("task_mappings", name)
+        data = self.keys(name, entry, _INSTANCE, *path)
+        for key in ("task_name", "proc"):
+            if key not in data and not (key == "task_name" and "variant" in data):
+                self.wrong("M000", f"{name}: {key} is missing", *path, key=True)
+        bindings = {
+            leaf: self.binding(name, leaf, value, *path, "leaf_task_bindings", leaf)
+            for leaf, value in self.table(
+                f"{name}: leaf_task_bindings",
+                data.get("leaf_task_bindings"),
+                *path,
+                "leaf_task_bindings",
+            ).items()
+        }
+        options = {k: data[k] for k in OPTION_KEYS if k in data}
+        self.options(name, options, *path)
+        spans = {
+            p[2:]: s
+            for p, s in {**self.doc.spans, **self.doc.key_spans}.items()
+            if p[:2] == path
+        }
+        return Instance(
+            name=name,
+            task_name=str(data.get("variant") or data.get("task_name", "")),
+            proc=str(data.get("proc", "")),
+            mems=self.words(f"{name}: mems", data.get("mems"), *path, "mems"),
+            tunables=self.table(f"{name}: tunables", data.get("tunables"), *path, "tunables"),
+            tiles=self.tiles(name, data.get("tiles"), *path, "tiles"),
+            calls=self.words(f"{name}: calls", data.get("calls"), *path, "calls"),
+            leaf_task_bindings=bindings,
+            options=options,
+            spans=spans,
+        )
+
+    def options(self, name: str, options: Mapping[str, object], *path: str | int) -> None:
+        pipeline = options.get("pipeline")
+        if isinstance(pipeline, Tune):
+            return
+        if pipeline is not None and (not isinstance(pipeline, int) or pipeline < 1):
+            self.wrong("M041", f"{name}: pipeline must be >= 1, found {pipeline!r}", *path, "pipeline")
+        if options.get("warpspecialize") and (not isinstance(pipeline, int) or pipeline < 2):
+            self.wrong(
+                "M042",
+                f"{name}: warpspecialize needs pipeline >= 2, found {pipeline!r}",
+                *path,
+                "warpspecialize",
+            )
+
+    def words(self, what: str, value: Any, *path: str | int) -> dict[str, str]:
+        found = self.table(what, value, *path)
+        for key, item in found.items():
+            if not isinstance(item, str):
+                self.wrong("M000", f"{what}: {key} must be a name, found {item!r}", *path, key)
+        return {k: v for k, v in found.items() if isinstance(v, str)}
+
+    def tiles(self, name: str, value: Any, *path: str | int) -> dict[str, tuple[int | None, ...]]:
+        found = {}
+        for tensor, sizes in self.table(f"{name}: tiles", value, *path).items():
+            good = isinstance(sizes, list) and all(
+                s is None or (isinstance(s, int) and s > 0) for s in sizes
+            )
+            if not good:
+                self.wrong(
+                    "M000",
+                    f"{name}: tiles of {tensor} must be a list of positive ints or null, "
+                    f"found {sizes!r}",
+                    *path,
+                    tensor,
+                )
+                continue
+            found[tensor] = tuple(sizes)
+        return found
+
+    def binding(self, name: str, leaf: str, value: Any, *path: str | int) -> Binding:
+        if isinstance(value, str):
+            return Binding(kernel=value)
+        if isinstance(value, Tune):
+            return Binding(kernel=value)  # type: ignore[arg-type]
+        data = self.keys(f"{name}: binding of {leaf}", value, ("kernel", "mems"), *path)
+        return Binding(
+            kernel=data.get("kernel", "auto"),
+            mems=self.words(f"{name}: mems of {leaf}", data.get("mems"), *path, "mems"),
+        )
+
+    def leaf_kernels(self, value: Any) -> dict[str, LeafKernelFile]:
+        found = {}
+        for name, entry in self.table("leaf_kernels", value, "leaf_kernels").items():
+            path = ("leaf_kernels", name)
+            data = self.keys(f"leaf kernel {name}", entry, _KERNEL, *path)
+            for key in ("dsl", "symbol", "source"):
+                if key not in data:
+                    self.wrong("M000", f"leaf kernel {name}: {key} is missing", *path, key=True)
+            found[name] = LeafKernelFile(
+                name=name,
+                dsl=str(data.get("dsl", "")),
+                symbol=str(data.get("symbol", "")),
+                source=str(data.get("source", "")),
+                mems=self.words(f"leaf kernel {name}: mems", data.get("mems"), *path, "mems"),
+                dtypes=tuple(data.get("dtypes") or ()),
+                requires=tuple(data.get("requires") or ()),
+                span=self.doc.span(*path),
+            )
+        return found
+
+    def policy(self, data: dict[str, Any]) -> Policy:
+        body = self.keys("policies", data["policies"], _POLICIES, "policies")
+        if "target" not in data:
+            self.wrong("M000", "a policy file names its target:")
+        if "grid" not in body:
+            self.wrong("M000", "policies: grid is missing (the processor of the tiles)", "policies")
+        raw = body.get("rules")
+        if not isinstance(raw, list) or not raw:
+            self.wrong("M000", "policies: rules must be a list of rules", "policies", "rules")
+            raw = []
+        options = {k: body[k] for k in OPTION_KEYS if k in body}
+        self.options("policies", options, "policies")
+        return Policy(
+            file=self.doc.file,
+            target=str(data.get("target", "")),
+            arch=data.get("arch"),
+            grid=str(body.get("grid", "")),
+            locals=self.words("policies: locals", body.get("locals"), "policies", "locals"),
+            halo=str(body.get("halo", "")),
+            rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),
+            options=options,
+            constraints=self.constraints(data.get("constraints")),
+        )
+
+    def rule(self, i: int, entry: Any) -> Rule:
+        path = ("policies", "rules", i)
+        data = self.keys(f"rule {i + 1}", entry, _RULE, *path)
+        match = self.keys(
+            f"rule {i + 1}: match",
+            data.get("match"),
+            ("primitive", "dtype", "when"),
+            *path,
+            "match",
+        )
+        options = {k: data[k] for k in OPTION_KEYS if k in data}
+        self.options(f"rule {i + 1}", options, *path)
+
+        def listed(value: Any) -> tuple[str, ...]:
+            items = value if isinstance(value, list) else [value]
+            return tuple(str(v) for v in items if v is not None)
+
+        return Rule(
+            primitives=listed(match.get("primitive", "*")),
+            dtypes=listed(match.get("dtype")),
+            when=listed(match.get("when")),
+            kernel=data.get("kernel", "auto"),
+            mems=self.words(f"rule {i + 1}: mems", data.get("mems"), *path, "mems"),
+            tiles=self.table(f"rule {i + 1}: tiles", data.get("tiles"), *path, "tiles"),
+            options=options,
+            span=self.doc.span(*path),
+        )

@@ -1,0 +1,130 @@
+"""A mapping: which processor runs each task, which memory holds each tensor, and the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from septran.errors import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tune:
+    """`!tune {type: choice, values: [...]}` and friends: a value left to the tuner."""
+
+    kind: str
+    values: tuple[object, ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """What runs a leaf: a leaf kernel's name, "auto" or "agent", and operand memories (param -> mem)."""
+
+    kernel: str = "auto"
+    mems: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One task at one processor level."""
+
+    name: str
+    task_name: str
+    proc: str
+    mems: Mapping[str, str] = field(default_factory=dict)
+    tunables: Mapping[str, object] = field(default_factory=dict)
+    tiles: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    calls: Mapping[str, str] = field(default_factory=dict)
+    leaf_task_bindings: Mapping[str, Binding] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
+    """pipeline, warpspecialize, threads, smem_limit, layouts, swizzle, vectorize, unroll, math."""
+    spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict)
+    """key path below the instance -> place."""
+
+    def span(self, *path: str | int) -> Span | None:
+        """Return the place of a key path, or of its nearest recorded parent."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.spans:
+                return self.spans[path[:end]]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafKernelFile:
+    """A user's leaf kernel declared in the mapping (`leaf_kernels:`)."""
+
+    name: str
+    dsl: str
+    symbol: str
+    source: str
+    mems: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplicitMapping:
+    """The seeds' form: an entry instance and a tree of instances."""
+
+    file: str
+    target: str | None
+    arch: str | None
+    entrypoint: str
+    instances: Mapping[str, Instance]
+    leaf_kernels: Mapping[str, LeafKernelFile] = field(default_factory=dict)
+    constraints: tuple[tuple[str, Span | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One policy rule; the first whose match holds decides a leaf.
+
+    primitives: any of these in the leaf ("*" = any leaf). dtypes: of the leaf's first read operand
+    (() = any). mems: operand role -> memory; roles a, b (gemm operands), in, out, halo. tiles: role
+    -> size (int, expression text or Tune); roles m n k lead (gemm), kept reduced (reduce),
+    inner outer (the rest). options: as Instance.options.
+    """
+
+    primitives: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    when: tuple[str, ...]
+    kernel: object
+    mems: Mapping[str, str]
+    tiles: Mapping[str, object]
+    options: Mapping[str, object]
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How a target maps any operator.
+
+    grid: processor level of the outermost parallel tiles. locals: use -> memory for tensors a task
+    makes itself; uses gemm.out, gemm.in, default. halo: memory windows with padding are staged in.
+    """
+
+    file: str
+    target: str
+    arch: str | None
+    grid: str
+    locals: Mapping[str, str]
+    halo: str
+    rules: tuple[Rule, ...]
+    options: Mapping[str, object] = field(default_factory=dict)
+    constraints: tuple[tuple[str, Span | None], ...] = ()
+
+
+OPTION_KEYS = (
+    "pipeline",
+    "warpspecialize",
+    "threads",
+    "smem_limit",
+    "layouts",
+    "swizzle",
+    "vectorize",
+    "unroll",
+    "math",
+    "schedule",
+)

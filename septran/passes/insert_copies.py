@@ -1,0 +1,111 @@
+"""Stage leaf operands that the mapping wants in another memory.
+
+    leaf f(A[R] -> SHARED)   -->   A_s = alloc; copy A_s <- A[R]; leaf f(A_s); (copy A[R] <- A_s)
+
+Copy-in when the leaf reads the operand, copy-out when it writes it. Low-precision accumulators are
+staged in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from septran.errors import MappingError
+from septran.ir.access import map_bodies
+from septran.ir.expr import Const
+from septran.ir.nodes import Alloc, Buffer, Copy, LeafArg, LeafCall, Program, Region, Stmt, walk
+
+Layouts = Callable[[LeafCall], Mapping[str, str]]
+
+
+def insert_copies(program: Program, layouts: Layouts | None = None) -> Program:
+    """Return the Program with no LeafArg.mem left.
+
+    layouts: leaf call -> param -> layout its library leaf wants for a staged operand.
+
+    Raises:
+        MappingError: M015, a padded window is used without a memory to stage it in.
+    """
+    taken = {p.buffer.name for p in program.params} | {
+        s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)
+    }
+
+    def fresh(name: str) -> str:
+        found, n = name, 1
+        while found in taken:
+            n += 1
+            found = f"{name}_{n}"
+        taken.add(found)
+        return found
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, LeafCall):
+                out.extend(_stage(stmt, fresh, layouts))
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    return replace(program, body=map_bodies(program.body, change))
+
+
+def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None) -> list[Stmt]:
+    wanted = layouts(call) if layouts is not None else {}
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    args: list[LeafArg] = []
+    for arg in call.args:
+        if arg.region.guard and not arg.mem:
+            raise MappingError.of(
+                "M015",
+                f"{call.task}: {arg.region.buffer.name} is read through a padded window and has to "
+                f"be staged; give {arg.param} a memory in mems",
+                call.span,
+            )
+        if not arg.mem or (arg.mem == arg.region.buffer.mem and not arg.region.guard):
+            args.append(replace(arg, mem=""))
+            continue
+        layout = wanted.get(arg.param, "row") if arg.privilege == "r" else "row"
+        tile = stage_region(
+            arg.region, arg.mem, _dtype(call, arg), fresh, layout=layout
+        )
+        before.append(Alloc(buffer=tile.buffer, span=call.span))
+        if "r" in arg.privilege:
+            before.append(Copy(dst=tile, src=arg.region, span=call.span))
+        if "w" in arg.privilege:
+            after.append(Copy(dst=arg.region, src=tile, span=call.span))
+        args.append(LeafArg(param=arg.param, region=tile, privilege=arg.privilege))
+    return [*before, replace(call, args=tuple(args)), *after]
+
+
+def _dtype(call: LeafCall, arg: LeafArg) -> str:
+    dtype = arg.region.buffer.dtype
+    accumulates = any(
+        p.out == arg.param and p.name in ("gemm", "gemm_acc", "reduce", "reduce_acc")
+        for p in call.prims
+    )
+    return "float32" if accumulates and dtype in ("float16", "bfloat16") else dtype
+
+
+def stage_region(
+    region: Region, mem: str, dtype: str, fresh: Callable[[str], str], *, layout: str = "row"
+) -> Region:
+    """Return the whole region of a fresh buffer holding a tile of `region` in `mem`."""
+    buffer = Buffer(
+        name=fresh(f"{region.buffer.name}_{mem[0].lower()}"),
+        shape=region.tile,
+        dtype=dtype,
+        mem=mem,
+        layout=layout,
+    )
+    rank = len(region.tile)
+    return Region(
+        buffer=buffer,
+        offset=(Const(0),) * rank,
+        extent=region.extent,
+        tile=region.tile,
+        step=(1,) * rank,
+        grid=(0,) * rank,
+    )

@@ -1,0 +1,153 @@
+"""Read a logic file: run it once, under a time limit, and collect its tasks and operators."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from septran.errors import SeptranError, Span, TaskLangError, closest
+from septran.tasklang.api import registry
+from septran.tasklang.operator import Operator
+from septran.tasklang.tree import Task
+
+LOAD_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logic:
+    """The tasks of one file. sha: content hash of the text."""
+
+    path: str
+    sha: str
+    tasks: dict[str, Task]
+    operators: dict[str, Operator]
+
+    def task(self, name: str) -> Task:
+        """Return task `name`; raises TaskLangError E127 with the nearest name."""
+        if name in self.tasks:
+            return self.tasks[name]
+        raise TaskLangError.of(
+            "E127",
+            f"{self.path} defines no task {name!r}; known: {sorted(self.tasks)}"
+            f"{closest(name, self.tasks)}",
+        )
+
+
+class _OutOfTime(BaseException):
+    pass
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_OutOfTime` in this thread when the body takes longer than `seconds`."""
+    thread = threading.get_ident()
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread), ctypes.py_object(_OutOfTime)
+            )
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
+    """Return the tasks of the logic file at `path`.
+
+    Raises:
+        TaskLangError: E128 file missing, E129 syntax error, E150 no end within `limit_s` seconds,
+            E151 the file raised, E109 two tasks with one name, and E1xx of decorators.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise TaskLangError.of(
+            "E128", f"logic file {path} does not exist{closest(path.name, siblings)}"
+        ) from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise TaskLangError.of("E128", f"logic file {path} cannot be read: {e}") from None
+    try:
+        code = compile(text, str(path), "exec")
+    except SyntaxError as e:
+        raise TaskLangError.of(
+            "E129", f"{e.msg}", Span(str(path), e.lineno or 1, e.offset or 1)
+        ) from None
+    found: list[Task] = []
+    module = ModuleType(f"septran_logic_{hashlib.sha256(text.encode()).hexdigest()[:8]}")
+    module.__file__ = str(path)
+    token = registry.set(found)
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)
+    try:
+        with time_limit(limit_s):
+            exec(code, module.__dict__)
+    except _OutOfTime:
+        raise TaskLangError.of(
+            "E150",
+            f"the logic file did not finish within {limit_s:g} s",
+            Span(str(path), 1),
+            help="a logic file only defines tasks; move work out of it",
+        ) from None
+    except SeptranError:
+        raise
+    except BaseException as e:
+        if isinstance(e, KeyboardInterrupt):
+            raise
+        lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
+        raise TaskLangError.of(
+            "E151",
+            f"the logic file raised {type(e).__name__}: {e}",
+            Span(str(path), (lines[-1] if lines else 1) or 1),
+        ) from e
+    finally:
+        registry.reset(token)
+        if folder in sys.path:
+            sys.path.remove(folder)
+    return Logic(
+        path=str(path),
+        sha=hashlib.sha256(text.encode()).hexdigest()[:16],
+        tasks=_by_name(found, module),
+        operators={
+            o.name: o for o in _values(module) if isinstance(o, Operator)
+        },
+    )
+
+
+def _values(module: ModuleType) -> Iterator[object]:
+    for value in list(vars(module).values()):
+        if isinstance(value, tuple | list):
+            yield from value
+        else:
+            yield value
+
+
+def _by_name(defined: list[Task], module: ModuleType) -> dict[str, Task]:
+    tasks: dict[str, Task] = {}
+    for task in [*defined, *(v for v in vars(module).values() if isinstance(v, Task))]:
+        other = tasks.get(task.name)
+        if other is not None and other is not task:
+            raise TaskLangError.of(
+                "E109",
+                f"two tasks are named {task.name!r}",
+                task.span,
+                notes=(f"the other one is at {other.span}",),
+                help="rename one; mappings refer to tasks by name",
+            )
+        tasks[task.name] = task
+    return tasks

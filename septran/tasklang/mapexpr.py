@@ -1,0 +1,132 @@
+"""The expression language of `map`: a restricted Python expression over operands and scalars."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import lru_cache
+
+from septran.errors import Span, TaskLangError, closest
+
+FUNCTIONS: dict[str, int] = {
+    "max": 2,
+    "min": 2,
+    "exp": 1,
+    "exp2": 1,
+    "log": 1,
+    "sqrt": 1,
+    "rsqrt": 1,
+    "tanh": 1,
+    "sigmoid": 1,
+    "erf": 1,
+    "abs": 1,
+    "select": 3,
+    "index": 1,
+}
+"""Function name -> number of arguments."""
+
+_ALLOWED = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Call,
+    ast.Name,
+    ast.Constant,
+    ast.Load,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.Pow,
+    ast.USub,
+    ast.UAdd,
+    ast.Compare,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.Eq,
+    ast.NotEq,
+)
+
+
+@lru_cache(maxsize=512)
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def parse(text: str, names: Iterable[str], span: Span | None = None) -> ast.expr:
+    """Return the checked expression tree of `text` over operand `names`.
+
+    Raises:
+        TaskLangError: E120 (syntax or a construct that is not allowed), E121 (unknown name),
+            E122 (wrong number of arguments).
+    """
+    known = sorted(names)
+    try:
+        tree = _parse(text)
+    except SyntaxError as e:
+        raise TaskLangError.of(
+            "E120", f"map expression {text!r}: {e.msg} at column {e.offset}", span
+        ) from None
+    called = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            raise TaskLangError.of(
+                "E120",
+                f"map expression {text!r}: {type(node).__name__} is not allowed",
+                span,
+                help="allowed: + - * / ** comparisons, numbers, operands and "
+                + ", ".join(FUNCTIONS),
+            )
+        if isinstance(node, ast.Compare) and len(node.ops) != 1:
+            raise TaskLangError.of(
+                "E120", f"map expression {text!r}: chained comparisons are not allowed", span
+            )
+        if isinstance(node, ast.Constant) and not isinstance(node.value, int | float):
+            raise TaskLangError.of(
+                "E120", f"map expression {text!r}: constant {node.value!r} is not a number", span
+            )
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            if name not in FUNCTIONS:
+                raise TaskLangError.of(
+                    "E121",
+                    f"map expression {text!r}: unknown function {name or 'expression'!r}; "
+                    f"functions are {sorted(FUNCTIONS)}{closest(name, FUNCTIONS)}",
+                    span,
+                )
+            if len(node.args) != FUNCTIONS[name] or node.keywords:
+                raise TaskLangError.of(
+                    "E122",
+                    f"map expression {text!r}: {name} takes {FUNCTIONS[name]} arguments, "
+                    f"got {len(node.args)}",
+                    span,
+                )
+            if name == "index" and not (
+                isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, int)
+            ):
+                raise TaskLangError.of(
+                    "E122", f"map expression {text!r}: index takes a literal axis number", span
+                )
+            called.add(node.func)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node not in called and node.id not in known:
+            raise TaskLangError.of(
+                "E121",
+                f"map expression {text!r}: unknown name {node.id!r}; operands are "
+                f"{known}{closest(node.id, known)}",
+                span,
+            )
+    return tree
+
+
+def used_names(text: str) -> frozenset[str]:
+    """Return the operand names an expression uses."""
+    tree = _parse(text)
+    called = {
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in called)

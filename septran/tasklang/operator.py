@@ -1,0 +1,108 @@
+"""An operator: a logic file's entry task with shapes, reference, sample dims and input domains."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from septran.domain import Domain
+from septran.errors import InputError, closest
+from septran.reference import Reference
+from septran.tasklang.primitives import DTYPE_ALIASES
+from septran.tasklang.tree import Task
+
+FLOATS = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorType:
+    """Dims (names or integer expressions of names) and dtype ("T" = the operator's dtype)."""
+
+    dims: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """What `septran gen --op NAME` needs to know besides the logic.
+
+    tensors: parameter -> "M K" (dims; integer expressions such as "(H + 2 - 3) // 2 + 1" are written
+        without spaces) with an optional ":dtype" ("M:int64"). Order is the entry task's order.
+    outputs: the parameters the entry task writes.
+    scalars: parameter -> float constant or dim name; fixed at compile time.
+    dims: sample dims. odd_dims: further dims, none a multiple of any tile.
+    reference: torch meaning and error model. domains: input -> allowed values.
+    """
+
+    name: str
+    about: str
+    entry: Task
+    tensors: Mapping[str, str]
+    outputs: tuple[str, ...]
+    dims: Mapping[str, int]
+    odd_dims: tuple[Mapping[str, int], ...]
+    reference: Reference
+    scalars: Mapping[str, float | str] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = FLOATS
+
+    def types(self) -> dict[str, TensorType]:
+        """Return each tensor parameter's type."""
+        found = {}
+        for name, text in self.tensors.items():
+            body, _, dtype = text.partition(":")
+            canonical = DTYPE_ALIASES.get(dtype, "T") if dtype else "T"
+            found[name] = TensorType(dims=tuple(body.split()), dtype=canonical)
+        return found
+
+    def bind_dims(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Return all dims, `given` over the sample dims.
+
+        Raises:
+            InputError: C110 for an unknown dim, C111 for a size below 1.
+        """
+        for name, value in given.items():
+            if name not in self.dims:
+                raise InputError.of(
+                    "C110",
+                    f"operator {self.name} has no dim {name!r}; it has "
+                    f"{', '.join(self.dims)}{closest(name, self.dims)}",
+                )
+            if value < 1:
+                raise InputError.of("C111", f"dim {name}={value}: a size is at least 1")
+        return {**self.dims, **given}
+
+    def shape(self, param: str, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of `param` for `dims`; raises InputError C111 when a size is below 1."""
+        shape = tuple(evaluate_dim(d, dims) for d in self.types()[param].dims)
+        if any(n < 1 for n in shape):
+            raise InputError.of(
+                "C111", f"{self.name}: {param} would have shape {shape} for {dict(dims)}"
+            )
+        return shape
+
+
+_OPS = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def evaluate_dim(text: str, dims: Mapping[str, int]) -> int:
+    """Return the value of an integer expression over dim names (+ - * // % and parentheses)."""
+
+    def visit(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(value=int(value)):
+                return value
+            case ast.Name(id=name):
+                return dims[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPS:
+                return int(_OPS[type(op)](visit(left), visit(right)))
+        raise ValueError(f"dim expression {text!r} is not +, -, *, //, % over names")
+
+    return visit(ast.parse(text, mode="eval").body)

@@ -1,0 +1,293 @@
+"""Reading 2: run a task body on torch tensors. Slow, literal and mapping-free: the oracle.
+
+Primitives compute in float32 (float64 when the output or an operand is float64), as kernels do.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from septran.errors import TaskLangError
+from septran.tasklang import mapexpr
+from septran.tasklang.api import PartitionOptions, current
+from septran.tasklang.primitives import PRIMITIVES
+from septran.tasklang.tree import Task
+from septran.tasklang.values import caller_span
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_TILE = 32
+
+
+def run_oracle(
+    task: Task, args: tuple[Any, ...], tunables: Mapping[str, int] | None = None
+) -> None:
+    """Run `task` on torch CPU tensors and scalars in place.
+
+    args: tensors (any float dtype, any strides) and numbers in parameter order; written tensors
+        are overwritten. tunables: values by name; others take their default, else 32.
+    """
+    token = current.set(_Oracle(dict(tunables or {})))
+    try:
+        task.fn(*args)
+    finally:
+        current.reset(token)
+
+
+class _Pieces:
+    """A grid of views of a torch tensor."""
+
+    def __init__(self, shape: tuple[int, ...], cut: Callable[[tuple[Any, ...]], Any]) -> None:
+        self.shape = shape
+        self._cut = cut
+
+    def __getitem__(self, index: Any) -> Any:
+        items = index if isinstance(index, tuple) else (index,)
+        return self._cut(items + (slice(None),) * (len(self.shape) - len(items)))
+
+
+def _per_dim(value: Any, rank: int, default: int) -> tuple[int, ...]:
+    if value is None:
+        return (default,) * rank
+    if isinstance(value, int):
+        return (value,) * rank
+    return tuple(default if v is None else int(v) for v in value) + (default,) * (rank - len(value))
+
+
+class _Oracle:
+    """The interpreter; one per run."""
+
+    def __init__(self, tunables: dict[str, int]) -> None:
+        self.tunables = tunables
+
+    def partition(self, t: torch.Tensor, o: PartitionOptions) -> _Pieces:
+        rank, block = t.ndim, self.tunables.get("block_size", DEFAULT_TILE)
+        if o["by"] == "halo":
+            return self._halo(t, o)
+        if o["by"] == "grid":
+            parts = _per_dim(o["parts"], rank, 1)
+            tile = [-(-n // p) for n, p in zip(t.shape, parts, strict=True)]
+        elif o["shape"] is not None:
+            given = tuple(o["shape"]) + (None,) * (rank - len(o["shape"]))
+            tile = [n if b is None else int(b) for b, n in zip(given, t.shape, strict=True)]
+        else:
+            tile = [block] * rank
+
+        def cut(index: tuple[Any, ...]) -> torch.Tensor:
+            return t[
+                tuple(
+                    i if isinstance(i, slice) else slice(i * b, (i + 1) * b)
+                    for i, b in zip(index, tile, strict=True)
+                )
+            ]
+
+        return _Pieces(tuple(-(-n // b) for n, b in zip(t.shape, tile, strict=True)), cut)
+
+    def _halo(self, t: torch.Tensor, o: PartitionOptions) -> _Pieces:
+        import torch
+
+        rank = t.ndim
+        window, stride = _per_dim(o["window"], rank, 1), _per_dim(o["stride"], rank, 1)
+        dilation, pad = _per_dim(o["dilation"], rank, 1), _per_dim(o["pad"], rank, 0)
+        reach = tuple((w - 1) * d + 1 for w, d in zip(window, dilation, strict=True))
+        positions = tuple(
+            (n + 2 * p - r) // s + 1
+            for n, p, r, s in zip(t.shape, pad, reach, stride, strict=True)
+        )
+        given = tuple(o["shape"] or ()) + (None,) * (rank - len(o["shape"] or ()))
+        tile = tuple(n if b is None else min(int(b), n) for b, n in zip(given, positions, strict=True))
+        padded = torch.zeros([n + 2 * p for n, p in zip(t.shape, pad, strict=True)], dtype=t.dtype)
+        padded[tuple(slice(p, p + n) for n, p in zip(t.shape, pad, strict=True))] = t
+
+        def cut(index: tuple[Any, ...]) -> torch.Tensor:
+            slices = []
+            for d, i in enumerate(index):
+                i = 0 if isinstance(i, slice) else i
+                count = min(tile[d], positions[d] - i * tile[d])
+                start = i * tile[d] * stride[d]
+                slices.append(slice(start, start + (count - 1) * stride[d] + reach[d]))
+            return padded[tuple(slices)]
+
+        return _Pieces(tuple(-(-n // b) for n, b in zip(positions, tile, strict=True)), cut)
+
+    def shift(self, t: torch.Tensor, offset: Any, shape: Any, stride: Any) -> torch.Tensor:
+        steps = _per_dim(stride, t.ndim, 1)
+        return t[
+            tuple(
+                slice(o, o + (n - 1) * s + 1, s)
+                for o, n, s in zip(offset, shape, steps, strict=True)
+            )
+        ]
+
+    def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]:
+        if len(extents) == 1:
+            yield from range(extents[0])
+        else:
+            yield from itertools.product(*(range(n) for n in extents))
+
+    def launch(self, callee: Task, args: tuple[Any, ...]) -> None:
+        callee.fn(*args)
+
+    def tensor(self, name: str, shape: tuple[Any, ...], dtype: str) -> torch.Tensor:
+        import torch
+
+        return torch.full(tuple(int(n) for n in shape), float("nan"), dtype=getattr(torch, dtype))
+
+    def tunable(self, name: str, default: int | None) -> int:
+        return self.tunables.get(name, DEFAULT_TILE if default is None else default)
+
+    def primitive(self, name: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+        if name not in PRIMITIVES:
+            raise TaskLangError.of("E110", f"unknown primitive {name!r}", caller_span())
+        apply_primitive(name, args[0], args[1:], attrs)
+
+
+def compute_dtype(*tensors: Any) -> torch.dtype:
+    """Return float64 when any tensor is float64, else float32."""
+    import torch
+
+    wide = any(getattr(t, "dtype", None) == torch.float64 for t in tensors)
+    return torch.float64 if wide else torch.float32
+
+
+def apply_primitive(name: str, y: Any, ins: tuple[Any, ...], attrs: Mapping[str, Any]) -> None:
+    """Run one primitive on torch tensors, `y` written in place."""
+    import torch
+
+    if name == "fill":
+        y.fill_(attrs["value"])
+    elif name == "copy":
+        y.copy_(ins[0])
+    elif name == "transpose":
+        y.copy_(ins[0].permute(tuple(attrs["perm"])))
+    elif name in ("gemm", "gemm_acc"):
+        wide = compute_dtype(y, *ins)
+        a, b = ins[0].to(wide), ins[1].to(wide)
+        b = b.reshape(b.shape[-2:])
+        b = b.mT if attrs.get("trans_b") else b
+        a = a.mT if attrs.get("trans_a") else a
+        product = torch.tensordot(a, b, 1).reshape(y.shape)
+        y.copy_(product + y.to(wide) if name == "gemm_acc" else product)
+    elif name == "map":
+        operands = {k: v for k, v in attrs.items() if k != "expr"}
+        y.copy_(evaluate_map(str(attrs["expr"]), operands, y))
+    elif name in ("reduce", "reduce_acc"):
+        wide = compute_dtype(y, *ins)
+        value = _reduce(ins[0].to(wide), attrs["op"], attrs["axis"])
+        y.copy_(_combine(attrs["op"], y.to(wide), value) if name == "reduce_acc" else value)
+
+
+def _reduce(x: Any, op: str, axis: int) -> Any:
+    match op:
+        case "sum":
+            return x.sum(axis, keepdim=True)
+        case "prod":
+            return x.prod(axis, keepdim=True)
+        case "max":
+            return x.amax(axis, keepdim=True)
+    return x.amin(axis, keepdim=True)
+
+
+def _combine(op: str, a: Any, b: Any) -> Any:
+    import torch
+
+    match op:
+        case "sum":
+            return a + b
+        case "prod":
+            return a * b
+        case "max":
+            return torch.maximum(a, b)
+    return torch.minimum(a, b)
+
+
+def evaluate_map(expr: str, operands: Mapping[str, Any], y: Any) -> Any:
+    """Return the value of a map expression for output `y` (torch tensor or scalar)."""
+    import torch
+
+    wide = compute_dtype(y, *operands.values())
+    tree = mapexpr.parse(expr, operands)
+
+    def tensor(v: Any) -> Any:
+        return v if isinstance(v, torch.Tensor) else torch.tensor(v, dtype=wide)
+
+    def real(v: Any) -> Any:
+        return v.to(wide) if isinstance(v, torch.Tensor) and v.dtype != wide else tensor(v)
+
+    unary: dict[str, Callable[[Any], Any]] = {
+        "exp": torch.exp,
+        "exp2": torch.exp2,
+        "log": torch.log,
+        "sqrt": torch.sqrt,
+        "rsqrt": torch.rsqrt,
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+        "erf": torch.erf,
+        "abs": torch.abs,
+    }
+    binary = {
+        ast.Add: torch.add,
+        ast.Sub: torch.sub,
+        ast.Mult: torch.mul,
+        ast.Div: torch.true_divide,
+        ast.Pow: torch.pow,
+    }
+    compare = {
+        ast.Lt: torch.lt,
+        ast.LtE: torch.le,
+        ast.Gt: torch.gt,
+        ast.GtE: torch.ge,
+        ast.Eq: torch.eq,
+        ast.NotEq: torch.ne,
+    }
+
+    def raw(node: ast.expr) -> Any:
+        """Integers stay exact inside comparisons and index arithmetic."""
+        match node:
+            case ast.Constant(value=value):
+                return torch.tensor(value) if isinstance(value, int) else tensor(value)
+            case ast.Name(id=name):
+                value = operands[name]
+                return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+            case ast.Call(func=ast.Name(id="index"), args=[ast.Constant(value=int(axis))]):
+                axis %= y.ndim
+                shape = [1] * y.ndim
+                shape[axis] = y.shape[axis]
+                return torch.arange(y.shape[axis]).reshape(shape)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in (ast.Add, ast.Sub, ast.Mult):
+                a, b = raw(left), raw(right)
+                if not a.is_floating_point() and not b.is_floating_point():
+                    return binary[type(op)](a, b)
+        return visit(node)
+
+    def visit(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant() | ast.Name():
+                return real(raw(node))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -visit(operand)
+            case ast.UnaryOp(operand=operand):
+                return visit(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                return binary[type(op)](visit(left), visit(right))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return compare[type(op)](raw(left), raw(right))
+            case ast.Call(func=ast.Name(id="index")):
+                return real(raw(node))
+            case ast.Call(func=ast.Name(id="select"), args=[cond, a, b]):
+                chosen = visit(cond)
+                chosen = chosen if chosen.dtype == torch.bool else chosen != 0
+                return torch.where(chosen, visit(a), visit(b))
+            case ast.Call(func=ast.Name(id="max"), args=[a, b]):
+                return torch.maximum(visit(a), visit(b))
+            case ast.Call(func=ast.Name(id="min"), args=[a, b]):
+                return torch.minimum(visit(a), visit(b))
+            case ast.Call(func=ast.Name(id=name), args=[a]):
+                return unary[name](visit(a))
+        raise TypeError(ast.dump(node))
+
+    return visit(tree)

@@ -1,0 +1,150 @@
+"""The primitives as data: what each reads and writes, how its dimensions relate, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Privilege = Literal["r", "w", "rw"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Primitive:
+    """One row.
+
+    args: positional operands, the output first. privileges: per operand.
+    index: per operand the index letters of its dimensions, right aligned; "*" = any leading dims
+        (flattened). Equal letters mean equal extents. Empty = pointwise with broadcasting.
+    reduced: letters summed over. stream: (initial primitive, accumulating primitive) when the
+        reduced dimension may be cut into blocks. attrs: allowed attributes, required ones True.
+    pad: operand -> value that leaves the result unchanged when padding is read.
+    flops: per index point, counting one multiply-add as 2. meaning: for people and prompts.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    privileges: tuple[Privilege, ...]
+    index: tuple[str, ...] = ()
+    reduced: str = ""
+    stream: tuple[str, str] | None = None
+    attrs: Mapping[str, bool]
+    pad: Mapping[str, float]
+    flops: int
+    meaning: str
+
+
+_GEMM_ATTRS = {"trans_a": False, "trans_b": False}
+
+PRIMITIVES: Mapping[str, Primitive] = {
+    p.name: p
+    for p in (
+        Primitive(
+            name="fill",
+            args=("Y",),
+            privileges=("w",),
+            attrs={"value": True},
+            pad={},
+            flops=0,
+            meaning="Y[...] = value",
+        ),
+        Primitive(
+            name="copy",
+            args=("Y", "X"),
+            privileges=("w", "r"),
+            attrs={},
+            pad={},
+            flops=0,
+            meaning="Y[...] = cast(X[...])",
+        ),
+        Primitive(
+            name="transpose",
+            args=("Y", "X"),
+            privileges=("w", "r"),
+            attrs={"perm": True},
+            pad={},
+            flops=0,
+            meaning="Y = X with axes permuted: Y.shape[d] = X.shape[perm[d]]",
+        ),
+        Primitive(
+            name="gemm",
+            args=("C", "A", "B"),
+            privileges=("w", "r", "r"),
+            index=("*mn", "*mk", "kn"),
+            reduced="k",
+            stream=("fill", "gemm_acc"),
+            attrs=_GEMM_ATTRS,
+            pad={"A": 0.0, "B": 0.0},
+            flops=2,
+            meaning="C[.., n] = sum_k A[.., k] * B[k, n]; leading dims flattened; "
+            "leading size-1 dims of B dropped; trans_a/trans_b swap the last two dims",
+        ),
+        Primitive(
+            name="gemm_acc",
+            args=("C", "A", "B"),
+            privileges=("rw", "r", "r"),
+            index=("*mn", "*mk", "kn"),
+            reduced="k",
+            stream=("", "gemm_acc"),
+            attrs=_GEMM_ATTRS,
+            pad={"A": 0.0, "B": 0.0},
+            flops=2,
+            meaning="C[.., n] += sum_k A[.., k] * B[k, n]",
+        ),
+        Primitive(
+            name="map",
+            args=("Y",),
+            privileges=("w",),
+            attrs={"expr": True},
+            pad={},
+            flops=1,
+            meaning="Y[i] = expr(operands[i]); broadcasting through size-1 dims; index(d) is the "
+            "position along axis d of Y's tile",
+        ),
+        Primitive(
+            name="reduce",
+            args=("Y", "X"),
+            privileges=("w", "r"),
+            stream=("fill", "reduce_acc"),
+            attrs={"op": True, "axis": True},
+            pad={},
+            flops=1,
+            meaning="Y = op over axis of X, the axis kept with size 1; op sum max min prod",
+        ),
+        Primitive(
+            name="reduce_acc",
+            args=("Y", "X"),
+            privileges=("rw", "r"),
+            stream=("", "reduce_acc"),
+            attrs={"op": True, "axis": True},
+            pad={},
+            flops=1,
+            meaning="Y = op(Y, op over axis of X)",
+        ),
+    )
+}
+
+REDUCE_IDENTITY: Mapping[str, float] = {
+    "sum": 0.0,
+    "prod": 1.0,
+    "max": float("-inf"),
+    "min": float("inf"),
+}
+
+DTYPE_ALIASES: Mapping[str, str] = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i8": "int8",
+    "u8": "uint8",
+    **{
+        n: n
+        for n in (
+            "float64 float32 float16 bfloat16 int64 int32 int8 uint8 bool".split()  # noqa: SIM905
+        )
+    },
+}
+"""Dtype names users write -> canonical names."""

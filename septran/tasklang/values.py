@@ -1,0 +1,316 @@
+"""Symbolic values a task body computes with while it is traced: integers, tensors, pieces."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from septran.errors import Span, TaskLangError
+
+_HERE = str(Path(__file__).parent)
+
+
+def caller_span() -> Span | None:
+    """Return the span of the nearest frame outside this package (the user's logic file)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_HERE) and not name.startswith("<"):
+            positions = list(frame.f_code.co_positions())
+            line, _, col, end = positions[frame.f_lasti // 2]
+            width = (
+                max(1, (end or 0) - (col or 0)) if line == positions[frame.f_lasti // 2][1] else 1
+            )
+            return Span(name, line or frame.f_lineno, (col or 0) + 1, width)
+        back = frame.f_back
+        if back is None:
+            return None
+        frame = back
+    return None
+
+
+def _no_condition(*_: object) -> NoReturn:
+    raise TaskLangError.of(
+        "E108",
+        "a symbolic value was used as a condition",
+        caller_span(),
+        help="use tunables, task.minimum/maximum, or map(select) for data-dependent choices",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SymInt:
+    """An integer known only after binding. Arithmetic builds expressions; comparing raises E108."""
+
+    def __add__(self, other: SymInt | int) -> SymInt:
+        return Arith("+", self, lift(other))
+
+    def __radd__(self, other: int) -> SymInt:
+        return Arith("+", lift(other), self)
+
+    def __sub__(self, other: SymInt | int) -> SymInt:
+        return Arith("-", self, lift(other))
+
+    def __rsub__(self, other: int) -> SymInt:
+        return Arith("-", lift(other), self)
+
+    def __mul__(self, other: SymInt | int) -> SymInt:
+        return Arith("*", self, lift(other))
+
+    def __rmul__(self, other: int) -> SymInt:
+        return Arith("*", lift(other), self)
+
+    def __floordiv__(self, other: SymInt | int) -> SymInt:
+        return Arith("//", self, lift(other))
+
+    def __mod__(self, other: SymInt | int) -> SymInt:
+        return Arith("%", self, lift(other))
+
+    __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _no_condition
+    __index__ = __int__ = __float__ = _no_condition
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        _no_condition()
+
+    def __ne__(self, other: object) -> bool:
+        _no_condition()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __iter__(self) -> Any:
+        """Let `for (i,) in parallel_range(n)` and `for i in parallel_range(n)` both work."""
+        yield self
+
+
+@dataclass(frozen=True, eq=False)
+class Lit(SymInt):
+    """A literal integer."""
+
+    value: int
+
+
+@dataclass(frozen=True, eq=False)
+class LoopVar(SymInt):
+    """A loop index."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Tunable(SymInt):
+    """A mapping-bound constant."""
+
+    name: str
+    default: int | None
+    span: Span | None
+
+
+@dataclass(frozen=True, eq=False)
+class DimOf(SymInt):
+    """Extent `axis` of a tensor or view."""
+
+    view: SymTensor | Piece | Shift
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class GridOf(SymInt):
+    """Number of pieces of a partition along `axis`."""
+
+    partition: Partition
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class Arith(SymInt):
+    """`a op b`, op one of + - * // % min max."""
+
+    op: str
+    a: SymInt
+    b: SymInt
+
+
+def lift(value: SymInt | int) -> SymInt:
+    """Return `value` as a symbolic integer."""
+    if isinstance(value, SymInt):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TaskLangError.of(
+            "E115",
+            f"expected an integer, found {type(value).__name__} {value!r}",
+            caller_span(),
+            help="sizes and indices are Python ints, tunables, shapes or arithmetic on them",
+        )
+    return Lit(value)
+
+
+@dataclass(frozen=True, eq=False)
+class SymTensor:
+    """A parameter or local of the traced task; `rank` is fixed when tracing starts."""
+
+    name: str
+    rank: int
+    local: bool = False
+    dtype: str | None = None
+
+    @property
+    def shape(self) -> tuple[SymInt, ...]:
+        """Symbolic extents."""
+        return tuple(DimOf(self, d) for d in range(self.rank))
+
+
+@dataclass(frozen=True, eq=False)
+class SymScalar(SymInt):
+    """A scalar parameter of the traced task (integer or float; which one is known after binding)."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A view of `base` as a grid of pieces. Exactly one of sizes/shape_from/parts/window decides."""
+
+    base: SymTensor | Piece | Shift
+    by: str
+    sizes: tuple[SymInt | None, ...] | None
+    shape_from: str | None
+    parts: tuple[SymInt, ...] | None
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad: tuple[int, ...]
+    span: Span | None = field(default=None)
+
+    @property
+    def rank(self) -> int:
+        """Rank of the base."""
+        return self.base.rank
+
+    @property
+    def shape(self) -> tuple[SymInt, ...]:
+        """Number of pieces per axis."""
+        return tuple(GridOf(self, d) for d in range(self.rank))
+
+    def __getitem__(self, index: object) -> Piece:
+        items = index if isinstance(index, tuple) else (index,)
+        if len(items) > self.rank:
+            raise TaskLangError.of(
+                "E116",
+                f"partition of {root_name(self.base)!r} has {self.rank} axes, "
+                f"but {len(items)} indices were given",
+                caller_span(),
+            )
+        found: list[SymInt | None] = []
+        for item in items:
+            if isinstance(item, slice):
+                if (item.start, item.stop, item.step) != (None, None, None):
+                    raise TaskLangError.of(
+                        "E103",
+                        "only ':' slices are allowed in a partition index",
+                        caller_span(),
+                        help="index with loop variables; choose piece sizes in task.partition",
+                    )
+                found.append(None)
+            elif isinstance(item, SymTensor | Piece | Partition):
+                raise TaskLangError.of(
+                    "E115", "expected an integer index, found a tensor", caller_span()
+                )
+            else:
+                found.append(lift(item))  # type: ignore[arg-type]
+        found += [None] * (self.rank - len(items))
+        return Piece(self, tuple(found), caller_span())
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One piece (or panel, where the index is None = ':') of a partition."""
+
+    partition: Partition
+    index: tuple[SymInt | None, ...]
+    span: Span | None
+
+    @property
+    def rank(self) -> int:
+        """Rank (that of the base)."""
+        return self.partition.rank
+
+    @property
+    def shape(self) -> tuple[SymInt, ...]:
+        """Symbolic extents, clipped at the edge."""
+        return tuple(DimOf(self, d) for d in range(self.rank))
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """A read-only strided sub-view."""
+
+    base: SymTensor | Piece | Shift
+    offset: tuple[SymInt, ...]
+    dims: tuple[SymInt, ...]
+    stride: tuple[int, ...]
+    span: Span | None
+
+    @property
+    def rank(self) -> int:
+        """Rank (that of the base)."""
+        return self.base.rank
+
+    @property
+    def shape(self) -> tuple[SymInt, ...]:
+        """Symbolic extents."""
+        return self.dims
+
+
+View = SymTensor | Piece | Shift
+
+
+def root(view: View) -> SymTensor:
+    """Return the tensor a view looks into."""
+    while not isinstance(view, SymTensor):
+        view = view.partition.base if isinstance(view, Piece) else view.base
+    return view
+
+
+def root_name(view: View) -> str:
+    """Return the name of the tensor a view looks into."""
+    return root(view).name
+
+
+def sym_text(value: SymInt | None) -> str:
+    """Return a symbolic integer as the user would write it."""
+    match value:
+        case None:
+            return ":"
+        case Lit():
+            return str(value.value)
+        case LoopVar() | SymScalar():
+            return value.name
+        case Tunable():
+            return f"tunable({value.name})"
+        case DimOf():
+            return f"{view_text(value.view)}.shape[{value.axis}]"
+        case GridOf():
+            return f"{root_name(value.partition.base)}p.shape[{value.axis}]"
+        case Arith() if value.op in ("min", "max"):
+            return f"{value.op}({sym_text(value.a)}, {sym_text(value.b)})"
+        case Arith():
+            return f"({sym_text(value.a)} {value.op} {sym_text(value.b)})"
+    raise TypeError(value)
+
+
+def view_text(view: View) -> str:
+    """Return a view as the user would write it, with `Xp` for a partition of X."""
+    match view:
+        case SymTensor():
+            return view.name
+        case Piece():
+            index = ", ".join(sym_text(i) for i in view.index)
+            return f"{view_text(view.partition.base)}p[{index}]"
+        case Shift():
+            offset = ", ".join(sym_text(i) for i in view.offset)
+            return f"shift({view_text(view.base)}, ({offset}))"
