@@ -361,21 +361,19 @@ class _RowLoop:
         reductions = {row.prim.out: leaf.fresh(f"{row.prim.out}_acc") for row in loop if row.reduces}
         for row in loop:
             if row.reduces:
-                unit = f"splat<F>(lane<F>({_OPS[str(row.prim.attr('op'))]}::unit))"
-                leaf.line(
-                    f"F {reductions[row.prim.out]}[4] = {{{unit}, {unit}, {unit}, {unit}}};"
-                )
+                acc = reductions[row.prim.out]
+                leaf.line(f"F {acc}[4];")
+                leaf.line(f"clear<{_OPS[str(row.prim.attr('op'))]}>({acc});")
         j = leaf.fresh("j")
         leaf.line(f"long {j} = 0;")
         if reductions:
             u, q = leaf.fresh("u"), leaf.fresh("q")
-            leaf.line(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
+            leaf.open(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
             leaf.line("#pragma GCC unroll 4")
-            leaf.depth += 1
             leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; ++{u}, {q} += L)")
             self._step(loop, q, None, {k: f"{v}[{u}]" for k, v in reductions.items()})
             leaf.close()
-            leaf.depth -= 1
+            leaf.close()
         else:
             leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
             self._step(loop, j, None, {})
@@ -391,8 +389,7 @@ class _RowLoop:
                 continue
             out = row.prim.out
             op, acc = _OPS[str(row.prim.attr("op"))], reductions[out]
-            pairs = f"{op}::of({op}::of({acc}[0], {acc}[1]), {op}::of({acc}[2], {acc}[3]))"
-            text = f"splat<F>(fold<{op}>({pairs}))"
+            text = f"total<{op}>({acc})"
             if row.prim.name == "reduce_acc":
                 text = f"{op}::of({self._once_float(out)}, {text})"
             self._keep_once(out, text)
@@ -423,7 +420,7 @@ class _RowLoop:
                 op = f"{_OPS[str(prim.attr('op'))]}"
                 text = as_float(value(prim.ins[0]))
                 if rest is not None:
-                    text = f"keep({text}, {rest}, splat<F>(lane<F>({op}::unit)))"
+                    text = f"keep({text}, {rest}, unit<{op}, F>())"
                 leaf.line(f"{acc[prim.out]} = {op}::of({acc[prim.out]}, {text});")
                 continue
             if prim.name == "fill":

@@ -111,7 +111,7 @@ ST_INLINE f32v vtanh(f32v x) {
     p = p * y - 0x1.555554p-2f;
     const f32v near = p * (y * x) + x;
     const f32v far = 1.0f - 2.0f / (vexp(a + a) + 1.0f);
-    return (a < 0.625f) ? near : copysign(far, x);
+    return copysign((a < 0.625f) ? near : far, x);
 }
 ST_INLINE f32v vsigmoid(f32v x) {
     const f32v e = vexp(-vabs(x));
@@ -180,6 +180,10 @@ struct Max { template <class V> ST_INLINE V of(V a, V b) { return vmax(a, b); }
              static constexpr double unit = -std::numeric_limits<double>::infinity(); };
 struct Min { template <class V> ST_INLINE V of(V a, V b) { return vmin(a, b); }
              static constexpr double unit = std::numeric_limits<double>::infinity(); };
+template <class Op, class V> ST_INLINE V unit() { return splat<V>(lane<V>(Op::unit)); }
+template <class Op, class V> ST_INLINE void clear(V (&acc)[4]) {
+    acc[0] = acc[1] = acc[2] = acc[3] = unit<Op, V>();
+}
 template <class Op, class V> ST_INLINE lane<V> fold(V v) {
     return fold(v, [](lane<V> a, lane<V> b) {
         if constexpr (std::is_same_v<Op, Sum>) return a + b;
@@ -187,6 +191,11 @@ template <class Op, class V> ST_INLINE lane<V> fold(V v) {
         else if constexpr (std::is_same_v<Op, Max>) return (a > b || a != a) ? a : b;
         else return (a < b || a != a) ? a : b;
     });
+}
+
+// Four partial results as one, in every lane.
+template <class Op, class V> ST_INLINE V total(const V (&acc)[4]) {
+    return splat<V>(fold<Op>(Op::of(Op::of(acc[0], acc[1]), Op::of(acc[2], acc[3]))));
 }
 
 }  // namespace st

@@ -193,4 +193,11 @@ template <class T, class G, int... D, class... I> ST_DEVICE void bound(Frag<T, G
   for (int d = 0; d < static_cast<int>(sizeof...(D)); d++) x.n[d] = list[d];
 }
 
+/// Every element of the fragment becomes 0.
+template <class T, class G, int... D> ST_DEVICE void zero(Frag<T, G, D...>& x) {
+  using X = Frag<T, G, D...>;
+#pragma unroll
+  for (int e = 0; e < X::R * X::C; e++) x.v[e] = from<T>(0.f);
+}
+
 }  // namespace st

@@ -1,0 +1,79 @@
+"""Offline compilation for real GPUs, and what is said when it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from septran.backends import triton_toolchain
+from septran.ir.nodes import Program
+from tests.backends.triton import programs as P
+from tests.backends.triton import running as R
+
+pytestmark = pytest.mark.skipif(not triton_toolchain.found(), reason="triton is not installed")
+BIG = P.gemm(700, 500, 900, "float16", tile=(128, 128, 64), threads=256, swizzle=8)
+
+
+def facts(program: Program, arch: str, folder: Path) -> dict[str, int]:
+    built = triton_toolchain.build(replace(R.build_kernel(program), arch=arch), folder)
+    assert built.ok, built.log
+    assert built.artifact == folder / "kernel.py" and built.seconds > 0
+    return {k: v for k, v in built.facts if isinstance(v, int)}
+
+
+def test_gemm_uses_the_tensor_cores_of_each_target(tmp_path: Path) -> None:
+    found = {}
+    for arch in triton_toolchain.TARGETS:
+        folder = tmp_path / arch
+        folder.mkdir()
+        found[arch] = facts(BIG, arch, folder)
+    assert found["sm_90"]["wgmma"] > 0 and found["sm_90"]["cp_async"] > 0
+    assert found["sm_80"]["mma"] > 0 and found["sm_80"]["wgmma"] == 0
+    assert found["gfx942"]["mfma"] > 0
+    assert all(f["spill_bytes"] == 0 for f in found.values())
+    assert found["gfx942"]["shared"] <= 65536
+
+
+def test_a_type_error_is_reported_without_paths(tmp_path: Path) -> None:
+    kernel = R.changed(R.build_kernel(P.softmax(10, 37)), "(t / s)", "tl.dot(t, s)")
+    built = triton_toolchain.build(kernel, tmp_path)
+    assert not built.ok and built.artifact is None
+    assert "leaf_softmax" in built.log or "dot" in built.log
+    assert str(tmp_path) not in built.log
+
+
+def test_without_triton_the_gate_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_toolchain, "found", lambda: False)
+    built = triton_toolchain.build(R.build_kernel(P.softmax(4, 8)), tmp_path)
+    assert built.ok and built.artifact is not None
+    assert "triton is not installed" in built.not_checked[0]
+    caps = triton_toolchain.available("cuda")
+    assert not caps["compile"].ok and "pip install" in caps["compile"].install
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", sorted(triton_toolchain.TARGETS))
+@pytest.mark.parametrize(
+    "program",
+    [
+        P.gemm(700, 500, 900, "float32", tile=(64, 64, 32)),
+        P.gemm(70, 50, 90, "float64"),
+        P.gemm(33, 31, 60, "float16", tile=(24, 20, 12)),
+        P.gemm(9, 5, 6, tile=(4, 4, 4)),
+        P.gemm(1, 50, 60, "float16", tile=(1, 32, 32)),
+        P.attention(512, 64, bm=64, bn=64, causal=True),
+        P.attention(512, 64, "bfloat16", bm=64, bn=64),
+        P.softmax(100, 1000),
+        P.conv(2, 28, 28, 32, 64, th=8, tw=8, dtype="float16"),
+        P.reduce_all(5, 100, "max"),
+        P.pointwise((13, 29), "tanh(x) + erf(x) + x ** 3 + abs(x) ** 1.7 + 2 ** x", (4, 8)),
+        P.pointwise((13, 29), "select(x == index(1), 1, 0.1) + sqrt(abs(x))", (4, 8), "float64"),
+    ],
+    ids=lambda p: p.name,
+)
+def test_compiles(program: Program, arch: str, tmp_path: Path) -> None:
+    assert facts(program, arch, tmp_path)["spill_bytes"] == 0
