@@ -149,7 +149,7 @@ class OpenAIChat:
         try:
             page = self._openai().models.list()
             return tuple(str(m.id) for m in page.data)
-        except Exception as e:  # noqa: BLE001 - every failure of the list is one fault
+        except Exception as e:
             raise self._as_fault(e) from None
 
     def ask(self, request: Request) -> Reply:
@@ -202,7 +202,7 @@ class OpenAIChat:
             self._receive(body, got, until)
         except Fault:
             raise
-        except Exception as e:  # noqa: BLE001 - whatever a client or a server does ends as a Fault
+        except Exception as e:
             raise self._as_fault(e) from None
         return got
 

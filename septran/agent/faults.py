@@ -28,7 +28,7 @@ CODES: dict[str, str] = {
 }
 
 
-class Fault(Exception):  # noqa: N818 - the word of the table above
+class Fault(Exception):
     """A model call that gave no reply. `retry_after` is what the server asked for, in seconds."""
 
     def __init__(

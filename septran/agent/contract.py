@@ -1,0 +1,196 @@
+"""The leaf contract as text: everything a LeafSpec says, for a model (or a person) to read.
+
+`render_leafspec` is what `septran show --leafspec` prints and what every prompt carries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from septran.backends.base import Backend
+from septran.ir.nodes import Prim
+from septran.kernel import LeafParam, LeafSpec
+
+_INDEX = "ijklmnpq"
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
+_PRIVILEGE = {
+    "r": "read only",
+    "w": "write only (undefined before: write every element, never read it first)",
+    "rw": "read and written",
+}
+
+
+def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
+    """Return the contract: signature, parameters, meaning, edges, target."""
+    parts = [
+        f"Leaf `{spec.symbol}` (task {spec.task}, key {spec.key})",
+        f"Target: {backend.title}"
+        + (f", arch {spec.arch}" if spec.arch else "")
+        + f"; executed by one {spec.proc}"
+        + (f"; options {_options(spec)}" if spec.options else ""),
+        "",
+        "Signature (generated; you cannot change it):",
+        _indent(backend.signature(spec).rstrip()),
+        "",
+        "Parameters (tile = upper bound of the run-time extent):",
+        *(_indent(_param(p)) for p in spec.params),
+        *(_indent(_scalar(name, kind)) for name, kind in spec.scalars),
+        "",
+        "Meaning (in this order, each statement for all elements of its output):",
+        *(_indent(f"{i}. {meaning(spec, p)}") for i, p in enumerate(spec.prims, 1)),
+        "",
+        "Edges: " + _edges(spec),
+        "Arithmetic: " + _arithmetic(spec),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _options(spec: LeafSpec) -> str:
+    return ", ".join(f"{k}={v}" for k, v in spec.options)
+
+
+def _indent(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())
+
+
+def _param(p: LeafParam) -> str:
+    shape = " x ".join(f"<={n}" if r else str(n) for n, r in zip(p.shape, p.ragged, strict=True))
+    facts = [f"{p.name}: {p.dtype} [{shape}]", f"in {p.mem}"]
+    if p.layout != "row":
+        facts.append(f"layout {layout_text(p.layout)}")
+    if any(s != 1 for s in p.step):
+        facts.append("step " + " x ".join(str(s) for s in p.step))
+    return ", ".join(facts) + f"; {_PRIVILEGE[p.privilege]}"
+
+
+def layout_text(layout: str) -> str:
+    """Return a layout's name with its element order."""
+    kind, _, size = layout.partition(":")
+    if kind == "panel_m":
+        return f"{layout} (stored [ceil(m/{size})][k][{size}], zero padded)"
+    if kind == "panel_n":
+        return f"{layout} (stored [ceil(n/{size})][k][{size}], zero padded)"
+    return layout
+
+
+def _scalar(name: str, kind: str) -> str:
+    return f"{name}: integer" if kind == "int" else f"{name}: the constant {kind}"
+
+
+def _edges(spec: LeafSpec) -> str:
+    ragged = [p.name for p in spec.params if any(p.ragged)]
+    if not ragged:
+        return "all extents equal their tile; strides are run-time values."
+    return (
+        f"the run-time extents of {', '.join(ragged)} can be smaller than the tile (1 <= extent <= tile); "
+        "never read or write outside them."
+    )
+
+
+def _arithmetic(spec: LeafSpec) -> str:
+    wide = any(p.dtype == "float64" for p in spec.params)
+    text = f"compute and accumulate in {'float64' if wide else 'float32'}; round once when storing"
+    if any(p.dtype in ("float16", "bfloat16") for p in spec.params):
+        text += "; 16-bit types are storage only"
+    return (
+        text
+        + "; max and min return NaN when an operand is NaN; inputs may hold NaN and infinities."
+    )
+
+
+def meaning(spec: LeafSpec, prim: Prim) -> str:
+    """Return one primitive as an index equation, e.g. "C[i, j] += sum over k of A[i, k] * B[k, j]"."""
+    shapes = {p.name: p.shape for p in spec.params}
+    out = _indexed(prim.out, len(shapes[prim.out]))
+    match prim.name:
+        case "fill":
+            return f"fill: {out} = {prim.attr('value')}"
+        case "copy":
+            return f"copy: {out} = {_broadcast(prim.ins[0], prim.out, shapes)}"
+        case "transpose":
+            return f"transpose: {out} = {_permuted(prim, shapes)}"
+        case "gemm" | "gemm_acc":
+            return f"{prim.name}: {_gemm(prim, shapes)}"
+        case "map":
+            expr = str(prim.attr("expr"))
+            operands = {n: _broadcast(p, prim.out, shapes) for n, p in prim.named}
+            return f"map: {out} = {substitute_operands(expr, operands)}"
+        case "reduce" | "reduce_acc":
+            return f"{prim.name}: {_reduce(prim, shapes)}"
+    return f"{prim.name}: {prim.out} from {', '.join(prim.ins)} {dict(prim.attrs)}"
+
+
+def substitute_operands(expr: str, operands: Mapping[str, str]) -> str:
+    """Return the expression of a map with each operand's name replaced by `operands[name]`."""
+    return _WORD.sub(lambda m: operands.get(m[0], m[0]), expr)
+
+
+def _indexed(name: str, rank: int) -> str:
+    return f"{name}[{', '.join(_INDEX[:rank])}]"
+
+
+def broadcast_indices(shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Return, per dimension of an operand, the output dimension that indexes it; None stands for index 0."""
+    shift = len(out) - len(shape)
+    return tuple(None if n == 1 and out[d + shift] != 1 else d + shift for d, n in enumerate(shape))
+
+
+def _broadcast(name: str, out: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    found = broadcast_indices(shapes[name], shapes[out])
+    return f"{name}[{', '.join('0' if d is None else _INDEX[d] for d in found)}]"
+
+
+def _permuted(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    perm = prim.attr("perm")
+    assert isinstance(perm, tuple | list)
+    source = ["?"] * len(shapes[prim.ins[0]])
+    for d, p in enumerate(perm):
+        source[int(p)] = _INDEX[d]
+    return f"{prim.ins[0]}[{', '.join(source)}]"
+
+
+def _gemm(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    a, b = prim.ins[:2]
+    lead = len(shapes[prim.out]) - 2
+    rows = [*_INDEX[2 : 2 + lead], "i"] if lead else ["i"]
+    rows = ["bcdefgh"[d] for d in range(lead)] + ["i"]
+
+    def index(name: str, last: tuple[str, str], lead_of: list[str]) -> str:
+        return f"{name}[{', '.join([*lead_of, *last])}]"
+
+    a_lead = rows[:-1] if len(shapes[a]) > 2 else []
+    b_lead = ["0"] * (len(shapes[b]) - 2)
+    a_last = ("k", "i") if prim.attr("trans_a") else ("i", "k")
+    b_last = ("j", "k") if prim.attr("trans_b") else ("k", "j")
+    sign = "+=" if prim.name == "gemm_acc" else "="
+    return (
+        f"{index(prim.out, ('i', 'j'), rows[:-1])} {sign} sum over k of "
+        f"{index(a, a_last, a_lead)} * {index(b, b_last, b_lead)}"
+    )
+
+
+def _reduce(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    source, op = prim.ins[0], str(prim.attr("op"))
+    axis = prim.attr("axis")
+    assert isinstance(axis, int)
+    axis %= len(shapes[source])
+    letters = list(_INDEX[: len(shapes[source])])
+    kept = ["0" if d == axis else letter for d, letter in enumerate(letters)]
+    out = f"{prim.out}[{', '.join(kept[-len(shapes[prim.out]) :])}]"
+    over = f"{op} over {letters[axis]} of {source}[{', '.join(letters)}]"
+    if prim.name == "reduce":
+        return f"{out} = {over}"
+    joined = {"sum": f"{out} + ({over})", "prod": f"{out} * ({over})"}.get(
+        op, f"{op}({out}, {over})"
+    )
+    return f"{out} = {joined}"
+
+
+def primitive_words(spec: LeafSpec) -> frozenset[str]:
+    """Return the words that select rows of the documentation's decision table."""
+    words = {p.name for p in spec.prims}
+    words |= {name.removesuffix("_acc") for name in words}
+    words |= {str(p.attr("op")) for p in spec.prims if p.attr("op")}
+    words |= {"softmax"} if {"reduce", "map"} <= words else set()
+    return frozenset(words | {p.dtype for p in spec.params})

@@ -1,0 +1,168 @@
+"""The generated frame around the hole that a model fills, and the way back from a reply to a leaf.
+
+Frames are data: agents/coder/frames/<language>.j2 renders the text around the hole and
+agents/coder/frames/<language>.yaml says what a body may not hold. The signature is always generated,
+so a reply can decide nothing but the body.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from septran import assets, spanyaml
+from septran.agent.contract import broadcast_indices, substitute_operands
+from septran.backends.base import Backend
+from septran.ir.nodes import Prim
+from septran.kernel import Leaf, LeafSpec
+
+HOLE = "@@BODY@@"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Text with one HOLE. braces: a C-like language; else Python. indent: of the hole's lines."""
+
+    text: str
+    language: str
+    braces: bool
+    indent: str
+    forbidden: tuple[tuple[str, str], ...]
+    tags: tuple[str, ...]
+    kind: str
+
+    @property
+    def shown(self) -> str:
+        """The frame as a prompt shows it."""
+        mark = "// YOUR CODE" if self.braces else "# YOUR CODE"
+        return self.text.replace(HOLE, mark)
+
+    def fill(self, body: str) -> str:
+        """Return the frame with `body` in the hole, indented."""
+        lines = [self.indent + line if line.strip() else "" for line in body.splitlines()]
+        return self.text.replace(self.indent + HOLE, "\n".join(lines))
+
+
+def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
+    """Return the frame of a spec. kind "loops" falls back to "body" where loops are not simple.
+
+    Raises ConfigError C001 when the language has no frame.
+    """
+    rules = spanyaml.load(assets.find(f"agents/coder/frames/{backend.language}.yaml").path).value
+    loops = loop_nest(spec) if kind == "loops" and rules.get("loops") else None
+    template = assets.environment("agents").get_template(f"coder/frames/{backend.language}.j2")
+    text = template.render(
+        signature=backend.signature(spec).rstrip(), spec=spec, loops=loops, hole=HOLE
+    )
+    line = next(line for line in text.splitlines() if HOLE in line)
+    return Frame(
+        text=text,
+        language=backend.language,
+        braces=bool(rules["braces"]),
+        indent=line[: line.index(HOLE)],
+        forbidden=tuple((r["pattern"], r["why"]) for r in rules["forbidden"]),
+        tags=tuple(rules["tags"]),
+        kind="loops" if loops else "body",
+    )
+
+
+def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
+    """Return what a frame with loops needs, for a leaf of one primitive of a simple form, else None.
+
+    kind: map, gemm or reduce. out, rank: the loops. operands: (name, parameter, indices) of a map,
+    an index being a loop's number or None for 0.
+    """
+    if len(spec.prims) != 1:
+        return None
+    prim = spec.prims[0]
+    shapes = {p.name: p.shape for p in spec.params}
+    dtypes = {p.name: p.dtype for p in spec.params}
+    common = {
+        "out": prim.out,
+        "rank": len(shapes[prim.out]),
+        "dtype": dtypes[prim.out],
+        "compute": "double" if "float64" in dtypes.values() else "float",
+    }
+    if prim.name == "map":
+        operands = [
+            {"name": n, "param": p, "at": broadcast_indices(shapes[p], shapes[prim.out])}
+            for n, p in prim.named
+        ]
+        return {**common, "kind": "map", "operands": operands, "expr": _expression(prim)}
+    if prim.name in ("gemm", "gemm_acc") and all(len(shapes[n]) == 2 for n in prim.ins):
+        if len(shapes[prim.out]) != 2 or any(p.layout != "row" for p in spec.params):
+            return None
+        return {
+            **common,
+            "kind": "gemm",
+            "a": prim.ins[0],
+            "b": prim.ins[1],
+            "trans_a": bool(prim.attr("trans_a")),
+            "trans_b": bool(prim.attr("trans_b")),
+            "acc": prim.name == "gemm_acc",
+        }
+    return None
+
+
+def _expression(prim: Prim) -> str:
+    return substitute_operands(str(prim.attr("expr")), {})
+
+
+def assemble(frame: Frame, body: str, spec: LeafSpec, writer: str, name: str) -> Leaf:
+    """Return the leaf whose source is the frame around `body`."""
+    return Leaf(spec=spec, writer=writer, name=name, source=frame.fill(body))
+
+
+def body_problem(frame: Frame, body: str) -> str:
+    """Return why `body` cannot go into the frame, "" when it can.
+
+    Only what would let a reply leave its hole or is pointless to compile is looked for here; whether a
+    leaf is harmless and right is decided by the verifier alone.
+    """
+    if len(body) > 60_000:
+        return f"the body has {len(body)} characters; 60000 are allowed"
+    bare = strip_comments(body, braces=frame.braces)
+    for pattern, why in frame.forbidden:
+        found = re.search(pattern, bare, re.MULTILINE)
+        if found:
+            return f"{found[0].strip()!r} is not allowed in a leaf: {why}"
+    if frame.braces:
+        return _unbalanced(bare)
+    return _python_problem(frame, body)
+
+
+def _unbalanced(bare: str) -> str:
+    depth = 0
+    for char in bare:
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if depth < 0:
+            return "a closing brace ends the function; return the body only"
+    return "a brace is not closed; the code looks cut" if depth else ""
+
+
+def _python_problem(frame: Frame, body: str) -> str:
+    import ast
+
+    try:
+        tree = ast.parse(frame.fill(body))
+        empty = ast.parse(frame.fill("pass"))
+    except SyntaxError as e:
+        return f"Python syntax: {e.msg} (line {e.lineno} of the frame)"
+    if [type(n) for n in tree.body] != [type(n) for n in empty.body]:
+        return "the code leaves the function; return the body only"
+    return ""
+
+
+_C_TOKENS = re.compile(
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+)
+_PY_TOKENS = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
+
+
+def strip_comments(text: str, *, braces: bool) -> str:
+    """Return code without comments and with empty string literals."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0][0] * 2 if match[0][0] in "\"'" else " "
+
+    return (_C_TOKENS if braces else _PY_TOKENS).sub(blank, text)

@@ -1,0 +1,198 @@
+"""From the text of a reply to code or JSON. The text is data: whatever else it says changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from dataclasses import dataclass
+
+from septran.agent.frame import Frame, body_problem, strip_comments
+from septran.kernel import LeafSpec
+
+_INVISIBLE = dict.fromkeys(
+    [
+        0xFEFF,
+        0x200B,
+        0x200C,
+        0x200D,
+        0x2060,
+        0x00AD,
+        0x202A,
+        0x202B,
+        0x202C,
+        0x202D,
+        0x202E,
+        0x2066,
+        0x2067,
+        0x2068,
+        0x2069,
+    ]
+)
+_QUOTES = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " ", "\u2212": "-"}
+)
+_THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_OPEN_THINK = re.compile(r"^.*?</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_LOST_THINK = re.compile(r"<(?:think|thinking|reasoning)>.*\Z", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#.-]*)[^\n`]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Code out of a reply, or the reason why there is none (for the next prompt)."""
+
+    body: str
+    problem: str = ""
+
+
+def clean(text: str) -> str:
+    """Return the reply with one kind of line end, no invisible characters and no thinking part."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_INVISIBLE)
+    text = text.replace("\x00", "")
+    text = _THINK.sub("", text)
+    text = _OPEN_THINK.sub("", text)
+    return _LOST_THINK.sub("", text)
+
+
+def fences(text: str) -> tuple[tuple[str, str, bool], ...]:
+    """Return (language tag, code, closed) of each fenced block, in order."""
+    found: list[tuple[str, str, bool]] = []
+    mark, lang, start = "", "", 0
+    for match in _FENCE.finditer(text):
+        if not mark:
+            mark, lang, start = match["mark"], match["lang"].lower(), match.end()
+        elif match["mark"][0] == mark[0] and len(match["mark"]) >= len(mark):
+            if match["lang"]:
+                # a new block opens before the last one was closed
+                found.append((lang, _block(text[start : match.start()]), True))
+                mark, lang, start = match["mark"], match["lang"].lower(), match.end()
+                continue
+            found.append((lang, _block(text[start : match.start()]), True))
+            mark = ""
+    if mark:
+        found.append((lang, _block(text[start:]), False))
+    return tuple(found)
+
+
+def _block(text: str) -> str:
+    return textwrap.dedent(text.strip("\n")).rstrip() + "\n" if text.strip() else ""
+
+
+def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
+    """Return the body that a reply proposes for the hole of `frame`.
+
+    The last non-empty block with a fitting (or no) language tag counts. A reply without any fence is taken
+    as code when it looks like code. When the block holds the whole function, its body is taken out.
+    """
+    text = clean(text)
+    blocks = [b for b in fences(text) if b[1].strip()]
+    fitting = [b for b in blocks if b[0] in ("", *frame.tags)]
+    if fitting:
+        whole = [b for b in fitting if spec.symbol in b[1]] or fitting
+        code = whole[-1][1]
+    elif blocks:
+        return Found(
+            "", f"the code block is tagged {blocks[-1][0]!r}; write it in {frame.language}"
+        )
+    elif _looks_like_code(text, frame):
+        code = _block(text)
+    else:
+        return Found("", "the reply holds no code block")
+    code = code.translate(_QUOTES)
+    body = _inside(code, frame, spec)
+    if body is None:
+        return Found("", f"the function {spec.symbol} in the reply has no complete body")
+    if not strip_comments(body, braces=frame.braces).strip():
+        return Found("", "the code block is empty")
+    problem = body_problem(frame, body)
+    return Found("" if problem else body, problem)
+
+
+def _looks_like_code(text: str, frame: Frame) -> bool:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines or len(text) > 60_000:
+        return False
+    if frame.braces:
+        codelike = sum(line.rstrip().endswith((";", "{", "}", ")", ",")) for line in lines)
+    else:
+        codelike = sum(
+            bool(re.match(r"\s*(for|if|with|return|\w[\w.\[\], :]* ?[-+*/]?= )", line))
+            for line in lines
+        )
+    return codelike * 2 > len(lines)
+
+
+def _inside(code: str, frame: Frame, spec: LeafSpec) -> str | None:
+    """Return the body of `spec.symbol` when `code` defines it, else `code` itself; None when cut."""
+    if not frame.braces:
+        return _inside_python(code, spec)
+    bare = strip_comments(code, braces=True)
+    if not re.search(rf"\b{re.escape(spec.symbol)}\s*\([^;{{}}]*\)[^;{{}}]*\{{", bare):
+        return code
+    start = code.index("{", code.index(spec.symbol))
+    depth = 0
+    for token in re.finditer(
+        r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[{}]',
+        code[start:],
+        re.DOTALL,
+    ):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if depth == 0 and token[0] == "}":
+            body = code[start + 1 : start + token.start()]
+            return _hole_part(textwrap.dedent(body.strip("\n")), frame)
+    return None
+
+
+def _hole_part(body: str, frame: Frame) -> str:
+    """Return what stands where the hole is, when a reply repeats the loops of the frame."""
+    if frame.kind != "loops":
+        return body
+    inner = frame.text[frame.text.index("{") + 1 :]
+    before, _, after = inner.partition(frame.indent + "@@BODY@@")
+
+    def squeeze(text: str) -> str:
+        return re.sub(r"\s+", "", strip_comments(text, braces=True))
+
+    lines = body.splitlines()
+    head, tail = squeeze(before), squeeze(after.rstrip().removesuffix("}"))
+    for i in range(len(lines) + 1):
+        if squeeze("\n".join(lines[:i])) == head:
+            for j in range(len(lines), i - 1, -1):
+                if squeeze("\n".join(lines[j:])) == tail:
+                    return textwrap.dedent("\n".join(lines[i:j]))
+    return body
+
+
+def _inside_python(code: str, spec: LeafSpec) -> str | None:
+    match = re.search(rf"^([ \t]*)def\s+{re.escape(spec.symbol)}\b[^\n]*", code, re.MULTILINE)
+    if not match:
+        return code
+    import ast
+
+    try:
+        tree = ast.parse(textwrap.dedent(code))
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == spec.symbol:
+            lines = textwrap.dedent(code).splitlines()
+            return (
+                textwrap.dedent("\n".join(lines[node.body[0].lineno - 1 : node.end_lineno])) + "\n"
+            )
+    return None
+
+
+def extract_json(text: str) -> dict[str, object] | None:
+    """Return the first JSON object of a reply (fenced or bare), None when there is none."""
+    text = clean(text)
+    for _, code, _ in (*fences(text), ("", text, True)):
+        start = code.find("{")
+        while start >= 0:
+            try:
+                value, _end = json.JSONDecoder().raw_decode(code[start:])
+            except ValueError:
+                start = code.find("{", start + 1)
+                continue
+            return value if isinstance(value, dict) else None
+    return None
