@@ -112,7 +112,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Ker
     """Return the Triton kernel of `program`; `leaves` maps LeafSpec.key to the leaf to use.
 
     Raises:
-        MappingError: M070, the mapping asks for something a Triton tile cannot do.
+        MappingError: M170, the mapping asks for something a Triton tile cannot do.
     """
     pairs = leaf_specs(program)
     specs = {id(call): spec for call, spec in pairs}

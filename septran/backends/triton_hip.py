@@ -8,6 +8,7 @@ from functools import partial
 from septran.backends.base import Availability, Backend, Capability
 from septran.backends.triton_emit import emit
 from septran.backends.triton_leaves import library, signature
+from septran.backends.triton_passes import PASSES
 from septran.backends.triton_toolchain import available, build
 
 
@@ -26,7 +27,7 @@ BACKEND = Backend(
     suffix=".py",
     arches=("gfx942",),
     machine=_machine,
-    passes=(),
+    passes=PASSES,
     library=library,
     signature=signature,
     emit=partial(emit, warp_size=64),

@@ -162,7 +162,7 @@ class KernelText:
 
     def _partial(self, buffer: Buffer, span: Span | None, verb: str) -> MappingError:
         error = MappingError.of(
-            "M070",
+            "M170",
             f"{self.program.target} {verb} only a part of {buffer.name} "
             f"{list(buffer.shape)} in {buffer.mem}; a Triton tile has no addressable parts",
             span,

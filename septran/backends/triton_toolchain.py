@@ -22,11 +22,11 @@ _INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
 _COPIED = (("interp.py", "septran_triton_interp.py"), ("selftest.py", "septran_triton_selftest.py"))
 
 TARGETS = {
-    "sm_80": ("cuda", "80"),
-    "sm_90": ("cuda", "90"),
-    "gfx942": ("hip", "gfx942"),
+    "sm_80": ("cuda", "80", 166912),
+    "sm_90": ("cuda", "90", 232448),
+    "gfx942": ("hip", "gfx942", 65536),
 }
-"""arch -> (Triton backend name, arch as Triton names it)."""
+"""arch -> (Triton backend name, arch as Triton names it, bytes of shared memory per block)."""
 
 
 def found() -> bool:
@@ -50,7 +50,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if not found():
         reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
         return Built(ok=True, artifact=main, not_checked=(reason,))
-    backend, arch = TARGETS[kernel.arch]
+    backend, arch, shared_limit = TARGETS[kernel.arch]
     out = folder / "compiled.json"
     command = [
         sys.executable,
@@ -90,6 +90,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
         return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
     result = json.loads(out.read_text(encoding="utf-8"))
     out.unlink()
+    shared = int(result["facts"].get("shared", 0))
+    if shared > shared_limit:
+        result["ok"] = False
+        result["log"] = (
+            f"the kernel needs {shared} bytes of shared memory, {kernel.arch} has {shared_limit}; "
+            "make tiles smaller or reduce pipeline"
+        )
     return Built(
         ok=bool(result["ok"]),
         artifact=main if result["ok"] else None,

@@ -1,3 +1,4 @@
+# ruff: noqa: E741 - O and l are the names of the literature
 """Hand-built Programs: what bind and the passes are expected to produce, small enough to read."""
 
 from __future__ import annotations

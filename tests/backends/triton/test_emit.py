@@ -92,7 +92,7 @@ def _partial_write() -> Program:
 def test_writing_a_part_of_a_tile_is_refused_with_the_fix() -> None:
     with pytest.raises(MappingError) as caught:
         R.build_kernel(_partial_write())
-    assert caught.value.codes == ("M070",)
+    assert caught.value.codes == ("M170",)
     assert "keep h in GLOBAL" in str(caught.value)
 
 
