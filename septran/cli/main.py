@@ -101,6 +101,8 @@ def _report(e: BaseException, term: Terminal) -> int:
     from septran.errors import EnvironmentProblem, SeptranError
 
     if isinstance(e, SystemExit):
+        if isinstance(e.__context__, OSError) and e.__context__.errno == errno.EPIPE:
+            return 0  # click's own way of saying that the reader left
         return e.code if isinstance(e.code, int) else 2
     if isinstance(e, (KeyboardInterrupt, click.Abort)):
         term.error("interrupted")

@@ -1,0 +1,94 @@
+"""The options that name a kernel (operator, target, sizes), and the request they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from septran.cli.options import F, backend_names, complete, op_names
+from septran.cli.values import DTYPES, exactly_one, parse_dims
+
+if TYPE_CHECKING:
+    from septran.run.gen import GenRequest
+    from septran.settings import Settings
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def kernel_options(command: F) -> F:
+    """Add --op, --task, --logic, --backend, --arch, --dim, --dtype and --mapping to a command."""
+    for option in (
+        click.option(
+            "--mapping", type=FILE, help="An explicit mapping instead of the target's policy."
+        ),
+        click.option("--dtype", type=click.Choice(DTYPES)),
+        click.option(
+            "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Repeat for each dim."
+        ),
+        click.option("--arch", metavar="NAME", help="Architecture of the backend, e.g. sm_90a."),
+        click.option(
+            "--backend",
+            metavar="NAME",
+            shell_complete=complete(backend_names),
+            help="The target; a mapping that names its target may replace it.",
+        ),
+        click.option("--logic", type=FILE, help="Your own logic file."),
+        click.option(
+            "--task", "task_file", type=FILE, help="A torch module file (KernelBench form)."
+        ),
+        click.option(
+            "--op", metavar="NAME", shell_complete=complete(op_names), help="A known operator."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
+    """Return the request for the options `given`; what a command does not have takes its default.
+
+    Raises:
+        ConfigError: C007 a bad --dim, C008 not exactly one of --op, --task, --logic, C009 no target.
+    """
+    exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
+    backend = given["backend"] or _target_of(given["mapping"])
+    from septran.run.gen import GenRequest
+
+    return GenRequest(
+        op=given["op"],
+        task_file=given["task_file"],
+        logic=given["logic"],
+        backend=backend,
+        arch=given["arch"],
+        dims=parse_dims(given["dims"]),
+        dtype=given["dtype"],
+        mapping=given["mapping"],
+        writer=settings.writer,
+        attempts=settings.attempts,
+        candidates=settings.candidates,
+        budget_tokens=settings.budget_tokens,
+        budget_minutes=settings.budget_minutes,
+        seed=settings.seed,
+        stop_after=given.get("stop_after"),
+        require=tuple(given.get("require") or ()),
+        config=given.get("config"),
+        search=settings.search,
+        resume=given.get("resume"),
+    )
+
+
+def _target_of(mapping: Path | None) -> str:
+    """Return the target a mapping names, so that --backend need not repeat it."""
+    from septran.errors import ConfigError
+
+    if mapping is not None:
+        from septran.mapping.load import load_mapping
+
+        if target := load_mapping(mapping).target:
+            return str(target)
+    raise ConfigError.of(
+        "C009", "no target: give --backend", help="`septran ls backends` lists them"
+    )

@@ -1,0 +1,40 @@
+"""`septran show`: what the compiler sees, at any step, without compiling or calling a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from septran.cli.options import common, terminal
+from septran.cli.request import build, kernel_options
+
+
+@click.command("show")
+@kernel_options
+@click.option("--task-tree", "what", flag_value="task", help="The logic as it was traced.")
+@click.option("--program", "what", flag_value="program", default=True, help="The IR (the default).")
+@click.option("--after", metavar="PASS", help="The IR after this pass; `bind` is the first.")
+@click.option("--passes", "what", flag_value="passes", help="The names of the passes, in order.")
+@click.option("--tir", "what", flag_value="tir", help="The TVM PrimFunc, as TVMScript.")
+@click.option("--kernel", "what", flag_value="kernel", help="The emitted source.")
+@click.option("--leafspec", "what", flag_value="leafspec", help="What a leaf writer is told.")
+@click.option("--prompt", "what", flag_value="prompt", help="The first prompt; costs nothing.")
+@common
+def command(*, what: str, after: str | None, **given: Any) -> None:
+    r"""Show the task, the program after a pass, TIR, a prompt or a kernel.
+
+    \b
+    septran show --op gemm --backend cpp --after insert_copies
+    septran show --op gemm --backend cpp --kernel
+    """
+    from septran import settings as settings_
+    from septran.run import inspect
+
+    settings = settings_.load()
+    text = inspect.show(build(given, settings), what, after=after, settings=settings)
+    term = terminal()
+    if term.json:
+        term.emit({"schema": "septran.show/1", "what": what, "after": after, "text": text})
+    else:
+        term.result(text)

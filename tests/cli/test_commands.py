@@ -1,0 +1,206 @@
+"""The commands that need no compiler: config, explain, assets, runs, ls, doctor, init, completion."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from septran import settings
+from septran.backends.base import Availability
+from septran.cli import card, doctor
+from septran.cli.console import Terminal
+from septran.cli.values import exactly_one, parse_dims
+from septran.errors import ConfigError
+from septran.run import store
+
+
+def test_config_shows_value_and_origin(septran, monkeypatch):
+    monkeypatch.setenv("SEPTRAN_MODEL", "qwen")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-never-shown")
+    found = septran("config", "--json")
+    assert found.json["schema"] == "septran.config/1"
+    assert found.json["settings"]["model"] == {"value": "qwen", "from": "SEPTRAN_MODEL"}
+    text = septran("config")
+    assert "sk-never-shown" not in found.out + text.out
+    assert any(line.split()[:2] == ["writer", "library"] for line in text.out.splitlines())
+
+
+def test_explain(septran):
+    assert "duplicate key" in septran("explain", "c011").out
+    assert septran("explain", "C011", "--json").json["code"] == "C011"
+    codes = [entry["code"] for entry in septran("explain", "--json").json["codes"]]
+    assert "C011" in codes and codes == sorted(codes)
+    missing = septran("explain", "C019")
+    assert missing.code == 2 and "C004" in missing.err
+
+
+def test_assets_ls_diff_eject(septran, in_tmp):
+    assert septran("assets", "eject", "configs/default.yaml").code == 2
+    assert septran("init", ".").code == 0
+    out = septran("assets", "eject", "configs/default.yaml")
+    assert out.code == 0
+    copy = in_tmp / "configs" / "default.yaml"
+    assert copy.is_file()
+    assert septran("assets", "eject", "configs/default.yaml").code == 2
+    copy.write_text(copy.read_text() + "seed: 7\n")
+    assert "+seed: 7" in septran("assets", "diff").out
+    found = septran("config", "--json").json["settings"]["seed"]
+    assert found["value"] == 7 and found["from"].startswith("project (")
+    assert septran("assets", "eject", "configs/default.yaml", "--force").code == 0
+    assert "seed: 7" not in copy.read_text()
+    assert septran("assets", "diff", "configs/nope.yaml").code == 2
+
+
+def test_init_writes_a_project_that_loads(septran, in_tmp):
+    found = septran("init", "new", "--json")
+    assert len(found.json["files"]) == 3
+    toml = (in_tmp / "new" / "septran.toml").read_text()
+    for name in settings.SCHEMA:
+        assert f"# {name} =" in toml
+    lines = (line.removeprefix("# ") for line in toml.splitlines() if " = " in line)
+    (in_tmp / "new" / "septran.toml").write_text("\n".join(lines) + "\n")
+    loaded = settings.load(project=in_tmp / "new")
+    assert loaded.origins["attempts"].layer == "septran.toml"
+    assert loaded.attempts == settings.SCHEMA["attempts"].default
+    again = septran("init", "new")
+    assert again.code == 2 and "C006" in again.err
+
+
+def test_runs(septran, fresh_home):
+    assert septran("runs", "ls", "--json").json["runs"] == []
+    assert septran("runs", "show").code == 2
+    run = store.create({"op": "gemm", "backend": "b"}, label=("gemm",), settings=settings.load())
+    run.write("kernel.txt", "k")
+    run.finish("finished", exit_code=0, summary={"level": "accurate", "where": "native"})
+    (row,) = septran("runs", "ls", "--json").json["runs"]
+    assert (row["op"], row["level"], row["status"]) == ("gemm", "accurate", "finished")
+    assert run.id in septran("runs", "ls").out
+    shown = septran("runs", "show", "latest", "--json").json
+    assert shown["files"] == ["kernel.txt", "run.json"]
+    assert "level: accurate" in septran("runs", "show").out
+    assert septran("runs", "path").out == f"{run.dir.parent / run.id}\n"
+    assert septran("runs", "prune", "--keep", "0", "--days", "1", "--json").json["removed"] == []
+    assert septran("runs", "rm", run.id).code == 0
+    assert not run.dir.exists()
+
+
+def test_ls_files(septran, in_tmp):
+    (in_tmp / "septran.toml").write_text("")
+    for name in (
+        "mappings/x.sm_1.mapping.yaml",
+        "configs/machines/m.yaml",
+        "agents/coder/role.yaml",
+    ):
+        (in_tmp / name).parent.mkdir(parents=True, exist_ok=True)
+        (in_tmp / name).write_text("")
+    for what, name in (("mappings", "x.sm_1"), ("machines", "m"), ("agents", "coder")):
+        found = septran("ls", what, "--json").json
+        assert found["schema"] == "septran.ls/1"
+        assert {"name": name, "layer": "project"}.items() <= next(
+            e for e in found[what] if e["name"] == name
+        ).items()
+        assert name in septran("ls", what).out
+
+
+def backend(name: str, **able: bool) -> SimpleNamespace:
+    facts = {k: Availability(ok=v, detail=f"{k} fact", install=f"get {k}") for k, v in able.items()}
+    return SimpleNamespace(name=name, title=name, available=lambda: facts)
+
+
+@pytest.mark.parametrize(
+    ("able", "usable"),
+    [
+        ({"emit": True, "compile": True, "emulate": True}, True),
+        ({"emit": True, "compile": True, "device": False}, False),
+        ({"emit": True, "compile": False, "emulate": True}, False),
+        ({"emit": True, "compile": True, "emulate": False, "device": True}, True),
+    ],
+)
+def test_doctor_judges_a_backend(able, usable):
+    assert doctor._examine(backend("b", **able))["usable"] is usable
+
+
+def test_doctor_says_what_is_missing_and_what_brings_it(septran, monkeypatch):
+    from septran import backends
+
+    known = {"a": backend("a", emit=True, compile=False, emulate=True)}
+    monkeypatch.setattr(backends, "names", lambda: tuple(known), raising=False)
+    monkeypatch.setattr(backends, "get", known.__getitem__, raising=False)
+    found = septran("doctor")
+    assert found.code == 3
+    assert "a compile: compile fact; get it with: get compile" in found.out
+    assert septran("doctor", "--json").json["backends"][0]["usable"] is False
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell, septran):
+    assert "_SEPTRAN_COMPLETE" in septran("completion", shell).out
+
+
+@pytest.mark.parametrize(
+    ("words", "dims"),
+    [((), {}), (("M=3", "N=4"), {"M": 3, "N": 4}), (("M=3,N=4",), {"M": 3, "N": 4})],
+)
+def test_dims(words, dims):
+    assert parse_dims(words) == dims
+
+
+@pytest.mark.parametrize(
+    "words", [("M",), ("M=",), ("M=0",), ("M=-1",), ("M=1", "M=2"), ("3=4",), ("M=1.5",)]
+)
+def test_bad_dims(words):
+    with pytest.raises(ConfigError) as caught:
+        parse_dims(words)
+    assert caught.value.codes == ("C007",)
+
+
+def test_exactly_one():
+    assert exactly_one(op="gemm", logic=None) == "op"
+    for given in ({"op": None, "logic": None}, {"op": "a", "logic": "b"}):
+        with pytest.raises(ConfigError) as caught:
+            exactly_one(**given)
+        assert caught.value.codes == ("C008",)
+
+
+RESULT = {
+    "schema": "septran.gen/1",
+    "op": "gemm",
+    "backend": "cpp",
+    "dims": {"M": 512, "N": 64},
+    "dtype": "float32",
+    "level": "accurate",
+    "where": "native",
+    "max_error": 1.2e-5,
+    "budget_ratio": 0.21,
+    "not_checked": ["device"],
+    "speedup": {"torch_eager": 1.08, "torch_compile": None},
+    "leaves": [{"task": "mma", "writer": "library", "name": "simd"}],
+    "model": {"calls": 3, "prompt_tokens": 10, "completion_tokens": 5},
+    "seconds": {"compile": 2.13, "verify": 3.0},
+    "kernel": "/x/kernel.cpp",
+    "run": "/x",
+}
+
+
+def test_card_lines(capsys):
+    card.show(RESULT, Terminal())
+    assert capsys.readouterr().out.splitlines() == [
+        "gemm on cpp, M=512 N=64, float32",
+        "  verdict      accurate (native)",
+        "  errors       max 1.2e-05 against float64 torch, 21 % of the allowed error",
+        "  speed        1.08 x torch eager",
+        "  leaf         mma: simd (library)",
+        "  model        3 calls, 10 + 5 tokens",
+        "  not checked  device",
+        "  seconds      compile 2.1, verify 3.0",
+        "  kernel       /x/kernel.cpp",
+        "  run          /x",
+    ]
+
+
+def test_card_for_a_person_and_for_a_stopped_run(capsys):
+    card.show(RESULT, Terminal(color="always"))
+    assert "\x1b[" in (out := capsys.readouterr().out) and "accurate (native)" in out
+    card.show({"op": "gemm", "backend": "cpp", "level": "rejected", "reason": "NaN"}, Terminal())
+    assert capsys.readouterr().out.splitlines()[1:] == ["  verdict  rejected", "  because  NaN"]
