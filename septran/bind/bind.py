@@ -82,6 +82,7 @@ def bind(
                 env=env,
                 machine=machine,
                 cores=cores,
+                accumulate=_accumulate(args),
             )
         )
     else:
@@ -93,6 +94,7 @@ def bind(
         instances=explicit.instances,
         machine=machine,
         missing=_no_value,
+        accumulate=_accumulate(args),
         probe=Probe(),
     )
     for param in env:
@@ -118,6 +120,11 @@ def bind(
     return BoundKernel(
         program=program, mapping=explicit, sites=tuple(walk.sites), notes=_notes(explicit, everything)
     )
+
+
+def _accumulate(args: Arguments) -> str:
+    wide = any(isinstance(a, ArgType) and a.dtype == "float64" for a in args.values())
+    return "float64" if wide else "float32"
 
 
 def _no_value(name: str, asked: Tunable | None) -> int | None:

@@ -56,6 +56,7 @@ class Lowering:
     instances: Mapping[str, Instance]
     machine: Machine
     missing: Callable[[str, Tunable | None], int | None]
+    accumulate: str = "float32"
     probe: Probe = field(default_factory=Probe)
     sites: list[LeafSite] = field(default_factory=list)
     taken: dict[str, int] = field(default_factory=dict)
@@ -216,7 +217,7 @@ class Lowering:
         buffer = Buffer(
             name=self.fresh(node.tensor.name),
             shape=tuple(s.bound for s in sizes),
-            dtype=node.dtype,
+            dtype=self._dtype(node.dtype, scope),
             mem=mem,
         )
         region = Region(
@@ -229,6 +230,16 @@ class Lowering:
         )
         scope.env[node.tensor.name] = Bound(region, node.tensor.name, tuple(s.taint for s in sizes))
         return Alloc(buffer=buffer, span=node.span)
+
+    def _dtype(self, dtype: str, scope: Scope) -> str:
+        """Return a local's dtype; "like:X" takes that of tensor X."""
+        if dtype == "accumulate":
+            return self.accumulate
+        if not dtype.startswith("like:"):
+            return dtype
+        found = scope.env[dtype.removeprefix("like:")]
+        assert isinstance(found, Bound)
+        return found.region.buffer.dtype
 
     def call(self, node: Launch, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
         """Return the statements of a launched inner task."""

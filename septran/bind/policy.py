@@ -33,6 +33,7 @@ def apply_policy(
     env: dict[str, Value],
     machine: Machine,
     cores: int,
+    accumulate: str = "float32",
 ) -> ExplicitMapping:
     """Return the explicit mapping that `policy` gives the logic.
 
@@ -46,6 +47,7 @@ def apply_policy(
         instances=skeleton,
         machine=machine,
         missing=_trial_value,
+        accumulate=accumulate,
     )
     body = trial.instance(skeleton["host"], (), dict(env), 0)
     chosen = {id(s): _choose(policy, s, trial) for s in trial.sites}

@@ -23,7 +23,7 @@ class Reading(Protocol):
     def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]: ...  # noqa: D102
     def launch(self, callee: Task, args: tuple[Any, ...]) -> None: ...  # noqa: D102
     def primitive(self, name: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> None: ...  # noqa: D102
-    def tensor(self, name: str, shape: tuple[Any, ...], dtype: str) -> Any: ...  # noqa: D102
+    def tensor(self, name: str, shape: tuple[Any, ...], dtype: Any) -> Any: ...  # noqa: D102
     def tunable(self, name: str, default: int | None) -> Any: ...  # noqa: D102
 
 
@@ -67,35 +67,39 @@ def _reading(word: str) -> Reading:
 def define(
     fn: Callable[..., None] | None = None,
     *,
+    name: str | None = None,
     leaf: bool = False,
     variant_of: str | None = None,
     reads: Sequence[str] | None = None,
     writes: Sequence[str] | None = None,
     reduces: Sequence[str] = (),
 ) -> Any:
-    """Turn a function into a Task. Usable bare (`@define`) or with options (`@define(leaf=True)`)."""
+    """Turn a function into a Task. Usable bare (`@define`) or with options (`@define(leaf=True)`).
+
+    name: the task's name in mappings, default the function's.
+    """
     span = caller_span()
 
     def decorate(f: Callable[..., None]) -> Task:
         signature = inspect.signature(f)
         scalars, ranks = set(), {}
-        for name, parameter in signature.parameters.items():
+        for param, parameter in signature.parameters.items():
             if parameter.kind not in (
                 parameter.POSITIONAL_ONLY,
                 parameter.POSITIONAL_OR_KEYWORD,
             ):
                 raise TaskLangError.of(
-                    "E117", f"task {f.__name__!r}: *{name} is not a plain parameter", span
+                    "E117", f"task {f.__name__!r}: *{param} is not a plain parameter", span
                 )
             annotation = parameter.annotation
             if annotation is Scalar or (
                 isinstance(annotation, tuple) and annotation[:1] == ("scalar",)
             ):
-                scalars.add(name)
+                scalars.add(param)
             elif isinstance(annotation, tuple) and annotation[:1] == ("tensor",):
-                ranks[name] = len(annotation[1])
+                ranks[param] = len(annotation[1])
         made = Task(
-            name=f.__name__,
+            name=name or f.__name__,
             fn=f,
             leaf=leaf,
             params=tuple(signature.parameters),
@@ -215,8 +219,14 @@ def call_primitive(name: str, *args: Any, **attrs: Any) -> None:
     _reading("call_primitive").primitive(name, args, attrs)
 
 
-def tensor(name: str, shape: Sequence[Any], dtype: str = "f32") -> Any:
-    """Return a local tensor; its memory is the mapping's `mems[name]`; contents start undefined."""
+def tensor(name: str, shape: Sequence[Any], dtype: Any = "acc") -> Any:
+    """Return a local tensor; its memory is the mapping's `mems[name]`; contents start undefined.
+
+    dtype: a name ("f32", "f16", ...), "acc" (float32, or float64 when the kernel has a float64 tensor),
+        or a tensor or piece whose dtype is taken.
+    """
+    if not isinstance(dtype, str):
+        return _reading("tensor").tensor(name, tuple(shape), dtype)
     if dtype not in DTYPE_ALIASES:
         raise TaskLangError.of(
             "E123",

@@ -30,7 +30,8 @@ class Operator:
     tensors: parameter -> "M K" (dims; integer expressions such as "(H + 2 - 3) // 2 + 1" are written
         without spaces) with an optional ":dtype" ("M:int64"). Order is the entry task's order.
     outputs: the parameters the entry task writes.
-    scalars: parameter -> float constant or dim name; fixed at compile time.
+    scalars: parameter -> float constant, or an expression over dims ("D ** -0.5"); fixed at compile
+        time.
     dims: sample dims. odd_dims: further dims, none a multiple of any tile.
     reference: torch meaning and error model. domains: input -> allowed values.
     """
@@ -81,6 +82,39 @@ class Operator:
                 "C111", f"{self.name}: {param} would have shape {shape} for {dict(dims)}"
             )
         return shape
+
+    def scalar_values(self, dims: Mapping[str, int]) -> dict[str, float]:
+        """Return the compile-time scalars for `dims`."""
+        return {
+            name: float(eval_scalar(value, dims)) if isinstance(value, str) else value
+            for name, value in self.scalars.items()
+        }
+
+
+def eval_scalar(text: str, dims: Mapping[str, int]) -> float:
+    """Return the value of an expression over dim names with + - * / ** and numbers."""
+
+    def visit(node: ast.expr) -> float:
+        match node:
+            case ast.Constant(value=int(value) | float(value)):
+                return float(value)
+            case ast.Name(id=name):
+                return float(dims[name])
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -visit(operand)
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                return float(visit(left) ** visit(right))
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return visit(left) / visit(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return visit(left) * visit(right)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return visit(left) + visit(right)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return visit(left) - visit(right)
+        raise ValueError(f"scalar expression {text!r} is not arithmetic over dims")
+
+    return visit(ast.parse(text, mode="eval").body)
 
 
 _OPS = {

@@ -31,7 +31,8 @@ def run_oracle(
     args: tensors (any float dtype, any strides) and numbers in parameter order; written tensors
         are overwritten. tunables: values by name; others take their default, else 32.
     """
-    token = current.set(_Oracle(dict(tunables or {})))
+    wide = any(str(getattr(a, "dtype", "")) == "torch.float64" for a in args)
+    token = current.set(_Oracle(dict(tunables or {}), "float64" if wide else "float32"))
     try:
         task.fn(*args)
     finally:
@@ -61,8 +62,9 @@ def _per_dim(value: Any, rank: int, default: int) -> tuple[int, ...]:
 class _Oracle:
     """The interpreter; one per run."""
 
-    def __init__(self, tunables: dict[str, int]) -> None:
+    def __init__(self, tunables: dict[str, int], accumulate: str) -> None:
         self.tunables = tunables
+        self.accumulate = accumulate
 
     def partition(self, t: torch.Tensor, o: PartitionOptions) -> _Pieces:
         rank, block = t.ndim, self.tunables.get("block_size", DEFAULT_TILE)
@@ -132,10 +134,13 @@ class _Oracle:
     def launch(self, callee: Task, args: tuple[Any, ...]) -> None:
         callee.fn(*args)
 
-    def tensor(self, name: str, shape: tuple[Any, ...], dtype: str) -> torch.Tensor:
+    def tensor(self, name: str, shape: tuple[Any, ...], dtype: Any) -> torch.Tensor:
         import torch
 
-        return torch.full(tuple(int(n) for n in shape), float("nan"), dtype=getattr(torch, dtype))
+        if dtype == "accumulate":
+            dtype = self.accumulate
+        kind = getattr(torch, dtype) if isinstance(dtype, str) else dtype.dtype
+        return torch.full(tuple(int(n) for n in shape), float("nan"), dtype=kind)
 
     def tunable(self, name: str, default: int | None) -> int:
         return self.tunables.get(name, DEFAULT_TILE if default is None else default)

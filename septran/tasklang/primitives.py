@@ -132,6 +132,7 @@ REDUCE_IDENTITY: Mapping[str, float] = {
 }
 
 DTYPE_ALIASES: Mapping[str, str] = {
+    "acc": "accumulate",
     "f64": "float64",
     "f32": "float32",
     "f16": "float16",
@@ -147,4 +148,5 @@ DTYPE_ALIASES: Mapping[str, str] = {
         )
     },
 }
-"""Dtype names users write -> canonical names."""
+"""Dtype names users write -> canonical names. `acc` is the accumulator's: float32, or float64 when the
+kernel has a float64 tensor."""

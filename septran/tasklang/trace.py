@@ -210,8 +210,10 @@ class _Trace:
                 )
         self.stack[-1].append(Launch(callee, tuple(found), span))
 
-    def tensor(self, name: str, shape: tuple[Any, ...], dtype: str) -> SymTensor:
+    def tensor(self, name: str, shape: tuple[Any, ...], dtype: Any) -> SymTensor:
         span = caller_span()
+        if not isinstance(dtype, str):
+            dtype = f"like:{root_name(self._view(dtype, 'dtype'))}"
         if self.task.leaf:
             raise TaskLangError.of(
                 "E114",
