@@ -83,7 +83,7 @@ def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
     except (OSError, UnicodeDecodeError) as e:
         raise TaskLangError.of("E128", f"logic file {path} cannot be read: {e}") from None
     try:
-        code = compile(text, str(path), "exec")
+        code = compile(text, str(path), "exec", dont_inherit=True)
     except SyntaxError as e:
         raise TaskLangError.of(
             "E129", f"{e.msg}", Span(str(path), e.lineno or 1, e.offset or 1)
