@@ -229,13 +229,28 @@ class _RowLoop:
             for row in loop:
                 for name in (*reads(row.prim, self.leaf.params), row.prim.out):
                     self._row_pointer(name)
+        walks = [loop for loop in self.group.loops if loop[0].inner is not None]
         for loop in self.group.loops:
             if loop[0].inner is None:
                 self._single(loop[0])
             else:
-                self._inner(loop)
+                # Several passes over a row: fetch the next one while the last pass computes.
+                last = len(walks) > 1 and loop is walks[-1]
+                self._inner(loop, self._next_rows() if last else ())
         for _ in range(loops):
             leaf.close()
+
+    def _next_rows(self) -> tuple[str, ...]:
+        """Return, per tensor of the group in GLOBAL, the address of its next row's elements."""
+        found: dict[str, None] = {}
+        for row in (row for loop in self.group.loops for row in loop):
+            for name in (*reads(row.prim, self.leaf.params), row.prim.out):
+                param = self.leaf.params[name]
+                rank = len(param.shape)
+                follows = rank == self.rank >= 2 and param.shape[-2] != 1 and param.shape[-1] != 1
+                if follows and param.mem == "GLOBAL" and self._unit(name):
+                    found[f"{self.row[name]} + {identifier(name)}.s[{rank - 2}]"] = None
+        return tuple(found)
 
     # ---- where things are
     def _outer_terms(self, name: str) -> str:
@@ -348,7 +363,7 @@ class _RowLoop:
         return translator.translate(str(prim.attr("expr")))
 
     # ---- whole rows
-    def _inner(self, loop: tuple[RowPrim, ...]) -> None:
+    def _inner(self, loop: tuple[RowPrim, ...], next_rows: tuple[str, ...]) -> None:
         leaf = self.leaf
         space = loop[0].space
         rank = len(leaf.params[space].shape)
@@ -371,11 +386,15 @@ class _RowLoop:
             leaf.open(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
             leaf.line("#pragma GCC unroll 4")
             leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; ++{u}, {q} += L)")
+            for address in next_rows:
+                leaf.line(f"__builtin_prefetch({address} + {q});")
             self._step(loop, q, None, {k: f"{v}[{u}]" for k, v in reductions.items()})
             leaf.close()
             leaf.close()
         else:
             leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
+            for address in next_rows:
+                leaf.line(f"__builtin_prefetch({address} + {j});")
             self._step(loop, j, None, {})
             leaf.close()
         rest = leaf.fresh("rest")

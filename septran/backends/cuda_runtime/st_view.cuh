@@ -37,6 +37,12 @@ template <> ST_DEVICE int convert<int, int>(int x) { return x; }
 template <> ST_DEVICE long long convert<long long, long long>(long long x) { return x; }
 template <> ST_DEVICE long long convert<long long, int>(int x) { return x; }
 
+// ---- index arithmetic; division rounds down ----
+ST_DEVICE constexpr idx least(idx a, idx b) { return a < b ? a : b; }
+ST_DEVICE constexpr idx most(idx a, idx b) { return a < b ? b : a; }
+ST_DEVICE constexpr idx floor_div(idx a, idx b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+ST_DEVICE constexpr idx floor_mod(idx a, idx b) { return a - floor_div(a, b) * b; }
+
 // ---- pointwise functions with torch's NaN rules ----
 template <class C> ST_DEVICE C maximum(C a, C b) { return (a > b || a != a) ? a : b; }
 template <class C> ST_DEVICE C minimum(C a, C b) { return (a < b || a != a) ? a : b; }

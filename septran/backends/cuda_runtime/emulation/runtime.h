@@ -85,6 +85,45 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
   dynamic_shared_size = 0;
 }
 
+struct Output {
+  void* data;
+  size_t bytes;
+};
+
+/// Run `kernel` with threads forward, reverse and shuffled; outputs that differ are a race. Later calls
+/// run one order each, in turn. Float atomics may round differently, so they get a tolerance of none
+/// but the verifier's.
+template <class F> void in_every_order(const std::vector<Output>& outputs, F kernel) {
+  static int calls = 0;
+  if (calls++ > 0) {
+    order = calls % 3;
+    kernel();
+    return;
+  }
+  auto snapshot = [&] {
+    std::vector<std::string> all;
+    for (auto& o : outputs) all.emplace_back(static_cast<char*>(o.data), o.bytes);
+    return all;
+  };
+  const auto before = snapshot();
+  order = forward;
+  kernel();
+  const auto expected = snapshot();
+  const char* names[] = {"forward", "reverse", "shuffled"};
+  for (int other : {int(reverse), int(shuffled)}) {
+    for (size_t i = 0; i < outputs.size(); i++) memcpy(outputs[i].data, before[i].data(), outputs[i].bytes);
+    order = other;
+    kernel();
+    if (float_atomics) continue;
+    const auto now = snapshot();
+    for (size_t i = 0; i < outputs.size(); i++)
+      for (size_t b = 0; b < outputs[i].bytes; b++)
+        if (now[i][b] != expected[i][b])
+          fail("race", "output " + std::to_string(i) + " differs at byte " + std::to_string(b) +
+                           " between threads run forward and " + names[other] + ": a barrier is missing");
+  }
+}
+
 }  // namespace cuemu
 
 static inline cudaError_t cudaGetLastError() { return cudaSuccess; }
