@@ -1,0 +1,73 @@
+"""The backends: an explicit list, plus the entry-point group "septran.backends" for third parties."""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+
+from septran.backends.base import Availability, Backend, Built
+from septran.errors import ConfigError, closest
+
+BUILTIN = (
+    ("cpp", "septran.backends.cpp:CPP"),
+    ("cuda_c", "septran.backends.cuda_c:CUDA_C"),
+    ("tilelang_cuda", "septran.backends.tilelang_cuda:TILELANG_CUDA"),
+    ("tilelang_hip", "septran.backends.tilelang_hip:TILELANG_HIP"),
+    ("tilelang_npuir", "septran.backends.tilelang_npuir:TILELANG_NPUIR"),
+    ("dsa_c", "septran.backends.dsa_c:DSA_C"),
+    ("triton_cuda", "septran.backends.triton_cuda:TRITON_CUDA"),
+    ("triton_hip", "septran.backends.triton_hip:TRITON_HIP"),
+)
+"""name -> where its manifest is; loaded when asked for."""
+
+__all__ = ["BUILTIN", "Availability", "Backend", "Built", "get", "names"]
+
+
+def _places() -> dict[str, str]:
+    found = dict(BUILTIN)
+    for entry in metadata.entry_points(group="septran.backends"):
+        found.setdefault(entry.name, entry.value)
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Return the known backends' names."""
+    return tuple(_places())
+
+
+def get(name: str) -> Backend:
+    """Return the manifest of backend `name`.
+
+    Raises:
+        ConfigError: C130, no such backend; names the nearest.
+    """
+    places = _places()
+    if name not in places:
+        raise ConfigError.of(
+            "C130",
+            f"no backend {name!r}{closest(name, places)}",
+            help=f"backends are {', '.join(places)}",
+        )
+    module, _, attribute = places[name].partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    assert isinstance(found, Backend)
+    return found
+
+
+def resolve_arch(backend: Backend, arch: str | None) -> str:
+    """Return `arch`, or the backend's default.
+
+    Raises:
+        ConfigError: C131, the backend does not know it.
+    """
+    if not backend.arches:
+        return ""
+    if arch is None:
+        return backend.arches[0]
+    if arch not in backend.arches:
+        raise ConfigError.of(
+            "C131",
+            f"{backend.name} does not know arch {arch!r}{closest(arch, backend.arches)}",
+            help=f"it knows {', '.join(backend.arches)}",
+        )
+    return arch

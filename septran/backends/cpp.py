@@ -11,6 +11,7 @@ from septran.backends.cpp_leaves import layouts, library_leaf, signature
 from septran.backends.process import run
 from septran.backends.toolchains import compile_shared, cpp_compiler, flags_for
 from septran.kernel import Kernel
+from septran.passes.staging import staging_passes
 
 ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", "aarch64")
 _INSTALL = "apt-get install g++ (aarch64: g++-aarch64-linux-gnu)"
@@ -55,7 +56,7 @@ CPP = Backend(
     suffix=".cpp",
     arches=ARCHES,
     machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",
-    passes=(),
+    passes=staging_passes(layouts),
     library=library_leaf,
     signature=signature,
     emit=emit,

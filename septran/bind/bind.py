@@ -48,12 +48,13 @@ def bind(
     args: Arguments,
     *,
     tasks: Mapping[str, Task],
+    target: str = "",
     arch: str = "",
     cores: int = 1,
 ) -> BoundKernel:
     """Return the Program of `entry` for arguments `args` (by parameter, in any order).
 
-    tasks: the logic file's tasks by name. cores: workers of the machine, for size expressions.
+    tasks: the logic file's tasks by name. target: the backend's name (default: the mapping's). cores: workers of the machine, for size expressions.
 
     Raises:
         TaskLangError: E1xx. MappingError: Mxxx.
@@ -110,7 +111,7 @@ def bind(
             )
     program = Program(
         name=entry.name,
-        target=explicit.target or machine.name,
+        target=target or explicit.target or machine.name,
         arch=arch,
         machine=machine.name,
         params=tuple(params),
