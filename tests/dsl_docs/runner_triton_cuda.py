@@ -1,0 +1,88 @@
+"""Checks the blocks of dsl_docs/triton_cuda: interpreter for numbers, offline compiler for targets."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from septran.agent.docs import Block
+from septran.backends.triton_toolchain import RUNTIME, TARGETS, found
+from tests.dsl_docs.runner import Outcome
+
+KINDS = ("run",)
+_RUN = """
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, os.getcwd())
+import septran_triton_interp as interp
+interp.install(interp.Watch())
+import kernel
+kernel.check()
+"""
+_PRELUDE = {"st_max", "st_min", "st_prod", "st_tanh", "st_pow"}
+
+
+def _compile(folder: Path, arch: str) -> Outcome:
+    backend, name, _ = TARGETS[arch]
+    out = folder / "out.json"
+    env = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
+    subprocess.run(
+        [sys.executable, str(RUNTIME / "compile_child.py"), str(folder), backend, name, str(out)],
+        cwd=folder,
+        env=env,
+        check=True,
+        timeout=300,
+        capture_output=True,
+    )
+    result = json.loads(out.read_text())
+    return Outcome(ok=result["ok"], log=f"{arch}: {result['log']}")
+
+
+def check(block: Block, folder: Path) -> Outcome:
+    """Run the block's `check` in the interpreter, then compile its LAUNCHES for every target."""
+    if not found():
+        pytest.skip("triton is not installed")
+    (folder / "kernel.py").write_text(block.code, encoding="utf-8")
+    shutil.copyfile(RUNTIME / "interp.py", folder / "septran_triton_interp.py")
+    if block.test == "run":
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode:
+            return Outcome(ok=False, log=done.stdout + done.stderr)
+    for arch in TARGETS if block.test == "run" else ["sm_90"]:
+        outcome = _compile(folder, arch)
+        if not outcome.ok:
+            return outcome
+    return Outcome(ok=True, log="")
+
+
+def versions() -> Mapping[str, str]:
+    """Return the installed Triton."""
+    return {"triton": metadata.version("triton")} if found() else {}
+
+
+def unknown_names(text: str) -> set[str]:
+    """Return `tl.x` and `st_x` that neither Triton nor the prelude has."""
+    named = set(re.findall(r"\btl\.([a-z_0-9]+)", text))
+    helpers = set(re.findall(r"\b(st_[a-z]+)", text)) - _PRELUDE
+    if importlib.util.find_spec("triton") is None:
+        return helpers
+    import triton.language as tl
+
+    return {f"tl.{n}" for n in named if not hasattr(tl, n)} | helpers
