@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Color = Literal["auto", "always", "never"]
 
 
+class ReaderLeft(Exception):
+    """The program that reads our stdout is gone; click would turn BrokenPipeError into exit 1."""
+
+
 @dataclass(slots=True)
 class Terminal:
     """The output choices of one call; lives on click's context and nowhere else."""
@@ -30,8 +34,11 @@ class Terminal:
 
     def result(self, text: str) -> None:
         """Write the command's result to stdout."""
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError as e:
+            raise ReaderLeft from e
 
     def emit(self, value: Mapping[str, Any]) -> None:
         """Write one JSON object on one line to stdout; not-a-number becomes null."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import click
 
 from septran import __version__
-from septran.cli.console import Terminal
+from septran.cli.console import ReaderLeft, Terminal
 from septran.cli.options import common
 
 _COMMANDS = {
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = cli.main(args=args, prog_name="septran", standalone_mode=False, obj=term)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) left; that is not our mistake
+    except (BrokenPipeError, ReaderLeft):  # head or less has seen enough; not our mistake
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BaseException as e:
@@ -101,8 +101,6 @@ def _report(e: BaseException, term: Terminal) -> int:
     from septran.errors import EnvironmentProblem, SeptranError
 
     if isinstance(e, SystemExit):
-        if isinstance(e.__context__, OSError) and e.__context__.errno == errno.EPIPE:
-            return 0  # click's own way of saying that the reader left
         return e.code if isinstance(e.code, int) else 2
     if isinstance(e, (KeyboardInterrupt, click.Abort)):
         term.error("interrupted")

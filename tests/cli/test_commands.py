@@ -204,3 +204,39 @@ def test_card_for_a_person_and_for_a_stopped_run(capsys):
     assert "\x1b[" in (out := capsys.readouterr().out) and "accurate (native)" in out
     card.show({"op": "gemm", "backend": "cpp", "level": "rejected", "reason": "NaN"}, Terminal())
     assert capsys.readouterr().out.splitlines()[1:] == ["  verdict  rejected", "  because  NaN"]
+
+
+BAD_LOGIC = """\
+import task_lang as task
+
+
+@task.define(leaf=True)
+def leaf(C, A):
+    task.call_primitive("mapp", C, A)
+
+
+@task.define
+def entry(C: task.Tensor["N"], A: task.Tensor["N"]):
+    task.launch(leaf, C, A)
+"""
+
+
+def test_check_finds_all_problems_of_all_files(septran, in_tmp):
+    (in_tmp / "bad.py").write_text(BAD_LOGIC)
+    (in_tmp / "bad.mapping.yaml").write_text("entrypoint: a\nentrypoint: b\n")
+    found = septran("check", "bad.py", "bad.mapping.yaml", "notes.txt", "gone.py", "--json")
+    assert found.code == 2
+    assert [e["code"] for e in found.json["errors"]] == ["E110", "C011", "C045", "E128"]
+    assert found.json["ok"] is False
+    first = found.json["errors"][0]
+    assert (first["file"], first["line"], first["col"]) == ("bad.py", 6, 5)
+    text = septran("check", "bad.py")
+    assert text.out == "" and "did you mean 'map'" in text.err and "1 problem in 1 file" in text.err
+    marks = septran("check", "bad.py", "--format", "github").out
+    assert marks.startswith("::error file=bad.py,line=6,col=5,title=E110::unknown primitive")
+
+
+def test_check_says_nothing_on_stdout_when_all_is_well(septran, in_tmp):
+    (in_tmp / "good.py").write_text(BAD_LOGIC.replace("mapp", "copy"))
+    found = septran("check", "good.py")
+    assert (found.code, found.out, found.err) == (0, "", "no problems in 1 file\n")

@@ -102,7 +102,7 @@ def test_unknown_command_names_the_nearest(septran):
 
 
 def test_usage_errors_are_json_too(septran):
-    found = septran("gen", "--json")
+    found = septran("gen", "--attempts", "x", "--json")
     assert found.code == 2
     assert found.json["errors"][0]["code"] == "C003"
 
