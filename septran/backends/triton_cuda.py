@@ -20,7 +20,7 @@ def _available() -> Mapping[Capability, Availability]:
     return available("cuda")
 
 
-BACKEND = Backend(
+TRITON_CUDA = Backend(
     name="triton_cuda",
     title="Triton for NVIDIA GPUs",
     language="python",

@@ -20,7 +20,7 @@ def _available() -> Mapping[Capability, Availability]:
     return available("hip")
 
 
-BACKEND = Backend(
+TRITON_HIP = Backend(
     name="triton_hip",
     title="Triton for AMD GPUs",
     language="python",

@@ -162,13 +162,18 @@ class _Body:
 
     def prim_map(self, prim: Prim) -> None:
         out = self.param(prim.out)
-        compute = self.compute(prim.out, *(name for _, name in prim.named))
-        operands = {
-            key: Operand(self.read(name), self.param(name).dtype) for key, name in prim.named
-        }
-        for name, kind in self.spec.scalars:
-            dtype = "int32" if kind == "int" else "float32"
-            operands.setdefault(name, Operand(self.shape.name(name), dtype, tile=False))
+        tiles = {p.name for p in self.spec.params}
+        compute = self.compute(prim.out, *(n for _, n in prim.named if n in tiles))
+        kinds = {p.name: p for p in self.spec.params}
+        scalars = {n: "int32" if k == "int" else "float32" for n, k in self.spec.scalars}
+        operands = {}
+        for key, name in (*((n, n) for n in scalars), *prim.named):
+            if name in kinds:
+                missing = len(out.shape) - len(kinds[name].shape)
+                text = _lifted(self.read(name), missing, len(kinds[name].shape))
+                operands[key] = Operand(text, kinds[name].dtype)
+            else:
+                operands[key] = Operand(self.shape.name(name), scalars[name], tile=False)
         text, tile, kind = MapText(operands, out.shape, compute).render(str(prim.attr("expr")))
         if not tile:
             self.assign(prim.out, _full(out, text))
@@ -287,6 +292,13 @@ class _Body:
         return f"({add}{text})"
 
 
+def _lifted(text: str, missing: int, rank: int) -> str:
+    """Tile `text` of `rank` with `missing` leading axes of size 1."""
+    if missing <= 0:
+        return text
+    return f"{text}[{', '.join(['None'] * missing + [':'] * rank)}]"
+
+
 def _ints(value: object) -> Iterable[int]:
     if not isinstance(value, Iterable):
         raise InternalError(f"a list of axes was expected, got {value!r}")
@@ -302,7 +314,8 @@ def _cast(text: str, have: str, want: str) -> str:
 
 
 def _fit(text: str, out: LeafParam, shape: tuple[int, ...], dtype: str) -> str:
-    text = _cast(text, dtype, out.dtype)
+    text = _lifted(_cast(text, dtype, out.dtype), len(out.shape) - len(shape), len(shape))
+    shape = (1,) * (len(out.shape) - len(shape)) + tuple(shape)
     if padded_shape(shape) == padded_shape(out.shape):
         return text
     return f"tl.broadcast_to({text}, {shape_text(padded_shape(out.shape))})"

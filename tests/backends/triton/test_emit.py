@@ -149,7 +149,7 @@ def test_padding_and_names() -> None:
 
 
 def test_manifests() -> None:
-    for backend in (triton_cuda.BACKEND, triton_hip.BACKEND):
+    for backend in (triton_cuda.TRITON_CUDA, triton_hip.TRITON_HIP):
         caps = backend.available()
         assert caps["emit"].ok and set(caps) == {"emit", "compile", "emulate", "device"}
         for arch in backend.arches:
