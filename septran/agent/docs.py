@@ -20,6 +20,7 @@ _KEYS = ("dsl", "file", "version", "targets", "verified", "tokens_max", "extends
 _FENCE = re.compile(r"^(?P<mark>```+|~~~+)(?P<info>.*)$")
 _INFO = re.compile(r"^(?P<lang>[\w+-]*)\s*(?:\{(?P<tag>.*)\})?\s*$")
 _ATTR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+_QUOTES = {0x2018: "'", 0x2019: "'"}  # compilers quote names so in a UTF-8 locale
 _CELL = re.compile(r"(?<!\\)\|")
 
 
@@ -226,7 +227,7 @@ def _rows(text: str, wanted: object) -> str:
 
 def _matches(cell: str, log: str) -> bool:
     try:
-        return re.search(row_regex(cell), log) is not None
+        return re.search(row_regex(cell), log.translate(_QUOTES)) is not None
     except re.error:
         return False
 
