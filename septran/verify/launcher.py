@@ -110,7 +110,7 @@ def main() -> None:
     if linux:
         step("no new privileges", lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1))
         step("no capabilities", _drop_capabilities)
-        step("landlock", lambda: _landlock(config["read"], config["write"]))
+        step("landlock", lambda: _landlock(config))
         step("seccomp", lambda: _seccomp(forks=config["forks"]))
     else:
         refused.extend(f"{name}: only on Linux" for name in ("landlock", "seccomp"))
@@ -232,8 +232,8 @@ def _drop_capabilities() -> str | None:
     return None
 
 
-def _landlock(read: list[str], write: list[str]) -> str | None:
-    """Reads below `read`, everything below `write`, nothing else; no TCP, no signals outside."""
+def _landlock(config: dict[str, list[str]]) -> str | None:
+    """Reads below `read`, names below `list`, all below `write`, nothing else; no TCP, no signals out."""
     abi = _LIBC.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if abi < 1:
         return "the kernel has no Landlock"
@@ -246,8 +246,9 @@ def _landlock(read: list[str], write: list[str]) -> str | None:
     if rules < 0:
         return os.strerror(ctypes.get_errno())
     files = _EXECUTE | _WRITE_FILE | _READ_FILE | (everything & (_TRUNCATE | _IOCTL_DEV))
-    wanted = [(path, _EXECUTE | _READ_FILE | _READ_DIR) for path in read]
-    wanted += [(path, everything) for path in write]
+    wanted = [(path, _EXECUTE | _READ_FILE | _READ_DIR) for path in config["read"]]
+    wanted += [(path, _READ_DIR) for path in config["list"]]
+    wanted += [(path, everything) for path in config["write"]]
     for path, access in wanted:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -150,6 +150,8 @@ class Confined:
             "command": [_absolute(str(command[0])), *map(str, command[1:])],
             "env": _environment(rw_dir, env or {}),
             "read": [*_SYSTEM, *_python_paths(), *(str(p.resolve()) for p in ro_paths)],
+            # Python finds a package by listing its parent, which may be a checkout
+            "list": [str(Path(__file__).resolve().parents[2])],
             "write": [*_WRITABLE, str(rw_dir), *map(str, rw_paths)],
             "rlimits": _rlimits(limits),
             "forks": limits.forks,

@@ -1,0 +1,168 @@
+"""The memory a kernel works in: shared files that the parent fills, poisons and reads.
+
+Each tensor lies in pages of its own. The child maps them between pages it may not touch, once so that the
+tensor ends at the page's end (overruns fault) and once so that it starts at the page's start (underruns
+fault). Inputs are in a file that the kernel (the operating system's) has sealed against writing by anybody
+but the mapping the parent already holds, so no mprotect in the child can make them writable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from septran.kernel import KernelParam
+from septran.verify.cases import numpy_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+PAGE = mmap.PAGESIZE
+PLACEMENTS = ("end", "start")
+Placement = Literal["end", "start"]
+_F_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Where a tensor lies in its file for one placement: `offset` is a page's, `lead` bytes precede it."""
+
+    name: str
+    file: Literal["inputs", "outputs"]
+    offset: int
+    pages: int
+    lead: int
+    nbytes: int
+
+
+class Arena:
+    """Both files, mapped by the parent. `alignment`: bytes that every tensor's address is a multiple of."""
+
+    def __init__(self, params: tuple[KernelParam, ...], *, alignment: int | None = None) -> None:
+        self._params = params
+        self.slots: dict[str, tuple[Slot, ...]] = {}
+        sizes: dict[Literal["inputs", "outputs"], int] = {"inputs": 0, "outputs": 0}
+        for placement in PLACEMENTS:
+            found = []
+            for param in params:
+                which: Literal["inputs", "outputs"] = (
+                    "inputs" if param.privilege == "r" else "outputs"
+                )
+                slot = _slot(param, which, sizes[which], placement, alignment)
+                sizes[which] += slot.pages * PAGE
+                found.append(slot)
+            self.slots[placement] = tuple(found)
+        self.not_enforced: tuple[str, ...] = ()
+        self._files: dict[str, int] = {}
+        self._maps: dict[str, mmap.mmap] = {}
+        for name, size in sizes.items():
+            fd = os.memfd_create(f"septran-{name}", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+            os.ftruncate(fd, max(size, PAGE))
+            self._files[name] = fd
+            self._maps[name] = mmap.mmap(fd, max(size, PAGE))
+            seals = _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL
+            self._seal(fd, seals | (_SEAL_FUTURE_WRITE if name == "inputs" else 0))
+
+    def _seal(self, fd: int, seals: int) -> None:
+        try:
+            fcntl.fcntl(fd, _F_ADD_SEALS, seals)
+        except OSError as error:
+            self.not_enforced = (f"sealed inputs: {error.strerror}",)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """File descriptors (inputs, outputs) for the child."""
+        return self._files["inputs"], self._files["outputs"]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for which, view in self._maps.items():
+            with contextlib.suppress(BufferError):
+                view.close()
+            os.close(self._files[which])
+        self._maps, self._files = {}, {}
+
+    def fill(
+        self, placement: Placement, inputs: Mapping[str, Array], noise: np.random.Generator
+    ) -> None:
+        """Write the inputs; poison outputs and all slack bytes with random NaN bits and noise."""
+        import numpy as np
+
+        for param, slot in zip(self._params, self.slots[placement], strict=True):
+            whole = self._bytes(slot)
+            if slot.file == "outputs":
+                # random bytes around the tensor show writes beside it
+                whole[: slot.lead] = noise.integers(0, 256, slot.lead, dtype=np.uint8)
+                tail = whole[slot.lead + slot.nbytes :]
+                tail[:] = noise.integers(0, 256, tail.size, dtype=np.uint8)
+            body = whole[slot.lead : slot.lead + slot.nbytes]
+            if param.name in inputs:
+                body[:] = inputs[param.name].reshape(-1).view(np.uint8)
+            else:
+                body[:] = poison(param.dtype, slot.nbytes, noise)
+
+    def snapshot(self, placement: Placement) -> dict[str, bytes]:
+        """Return output name -> its pages (slack included), as they are now."""
+        return {
+            slot.name: self._bytes(slot).tobytes()
+            for slot in self.slots[placement]
+            if slot.file == "outputs"
+        }
+
+    def _bytes(self, slot: Slot) -> Array:
+        import numpy as np
+
+        return np.frombuffer(
+            self._maps[slot.file], dtype=np.uint8, count=slot.pages * PAGE, offset=slot.offset
+        )
+
+
+def tensor_bytes(slot: Slot, pages: bytes) -> bytes:
+    """Return the tensor's own bytes out of a snapshot."""
+    return pages[slot.lead : slot.lead + slot.nbytes]
+
+
+def slack_bytes(slot: Slot, pages: bytes) -> bytes:
+    """Return the bytes beside the tensor out of a snapshot."""
+    return pages[: slot.lead] + pages[slot.lead + slot.nbytes :]
+
+
+def poison(dtype: str, nbytes: int, noise: np.random.Generator) -> Array:
+    """Return bytes that are a random NaN of `dtype` in each element; random bytes for integers."""
+    import numpy as np
+
+    raw = noise.integers(0, 256, nbytes, dtype=np.uint8)
+    exponent = {"float64": (np.uint64, 0x7FF8 << 48), "float32": (np.uint32, 0x7FC0 << 16)}
+    exponent |= {"float16": (np.uint16, 0x7E00), "bfloat16": (np.uint16, 0x7FC0)}
+    if dtype == "bool":
+        return raw & 1
+    if dtype not in exponent:
+        return raw
+    word, bits = exponent[dtype]
+    raw.view(word)[:] |= word(bits)
+    return raw
+
+
+def _slot(
+    param: KernelParam,
+    which: Literal["inputs", "outputs"],
+    offset: int,
+    placement: str,
+    alignment: int | None,
+) -> Slot:
+    count = 1
+    for extent in param.shape:
+        count *= extent
+    item = numpy_dtype(param.dtype).itemsize
+    nbytes = count * item
+    pages = max(1, -(-nbytes // PAGE))
+    step = max(alignment or item, item)
+    lead = (pages * PAGE - nbytes) // step * step if placement == "end" else 0
+    return Slot(name=param.name, file=which, offset=offset, pages=pages, lead=lead, nbytes=nbytes)

@@ -1,0 +1,262 @@
+"""How far each element of a correct result may be from torch in float64; policy in configs/accuracy.yaml.
+
+Sources: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 4.2 (error of
+sums in any order, and its statistical size sqrt(n) u for same-sign terms).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from septran import assets, spanyaml
+from septran.verify.problem import FLOAT_DTYPES, Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from septran.verify.cases import Array
+
+    Tensors = Mapping[str, torch.Tensor]
+
+# dtype -> (stored fraction bits, least normal exponent)
+_FORMATS = {
+    "float64": (52, -1022),
+    "float32": (23, -126),
+    "float16": (10, -14),
+    "bfloat16": (7, -126),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The numbers of configs/accuracy.yaml."""
+
+    unit_roundoff: Mapping[str, float]
+    zero_mean_coefficient: float
+    same_sign_coefficient_per_sqrt: float
+    softmax: Mapping[str, float]
+    probe_coefficient: float
+    probe_per_sqrt: float
+    torch_error_factor: float
+    probes: int
+    near_limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One output: float64 (or integer) values, the budget per element, and whether bits must match."""
+
+    name: str
+    dtype: str
+    values: torch.Tensor
+    budget: torch.Tensor
+    exact: bool
+
+
+def load_policy() -> Policy:
+    """Return the policy the asset layers give."""
+    asset = assets.find("configs/accuracy.yaml")
+    return Policy(**spanyaml.load(asset.path).value)
+
+
+def expected(
+    problem: Problem, arrays: Mapping[str, Array], *, zero_mean: bool, policy: Policy, seed: int
+) -> tuple[Expected, ...]:
+    """Return reference and budget of each output for one input set; torch runs here, in the parent."""
+    import torch
+
+    inputs = {name: _tensor(array) for name, array in arrays.items()}
+    with torch.no_grad():
+        results = evaluate(problem, inputs)
+        return tuple(
+            _one(problem, inputs, results, i, zero_mean=zero_mean, policy=policy, seed=seed)
+            for i in range(len(problem.outputs))
+        )
+
+
+def exact_if_representable(problem: Problem, one: Expected) -> Expected:
+    """Return `one` with bits that must match, when every sum of small integers is exact.
+
+    It is when the operator does not say otherwise, no intermediate can exceed the integers that the
+    accumulate dtype holds, and each result is itself such a number; then any order of additions gives
+    the same sum, and the one rounding to the output dtype is the correct one.
+    """
+    reference = problem.reference
+    allowed = reference.integer_exact
+    if allowed is None:
+        allowed = reference.kind in ("gemm", "reduction")
+    limit = 2.0**24 if problem.accumulate == "float32" else 2.0**53
+    terms = reference.reduction(problem.dims) if reference.reduction else 1
+    whole = bool((one.values == one.values.round()).all())
+    if not allowed or not whole or 9 * terms > limit:
+        return one
+    return replace(one, exact=True)
+
+
+def evaluate(
+    problem: Problem, inputs: Tensors, *, dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Return the reference's outputs with float inputs in `dtype` (default float64)."""
+    return _call(problem, problem.reference.fn, inputs, dtype)
+
+
+def _call(
+    problem: Problem, fn: Any, inputs: Tensors, dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, ...]:
+    given = {
+        name: t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone()
+        for name, t in inputs.items()
+    }
+    found = fn(**given, **problem.scalars)
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    import numpy as np
+    import torch
+
+    if array.dtype.kind in "iub":
+        return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def _one(
+    problem: Problem,
+    inputs: Tensors,
+    results: tuple[torch.Tensor, ...],
+    index: int,
+    *,
+    zero_mean: bool,
+    policy: Policy,
+    seed: int,
+) -> Expected:
+    import torch
+
+    param = problem.outputs[index]
+    values = results[index]
+    if param.dtype not in FLOAT_DTYPES:
+        zero = torch.zeros(values.shape, dtype=torch.float64)
+        return Expected(name=param.name, dtype=param.dtype, values=values, budget=zero, exact=True)
+    values = values.to(torch.float64)
+    if problem.reference.kind == "exact":
+        return Expected(
+            name=param.name, dtype=param.dtype, values=values, budget=values * 0.0, exact=True
+        )
+    budget = _arithmetic(problem, inputs, values, index, zero_mean, policy, seed)
+    budget = budget * problem.reference.lipschitz
+    fraction, least = _FORMATS[param.dtype]
+    if problem.reference.storage_roundings:
+        scale = _pooled(values.abs().nan_to_num(0.0, 0.0, 0.0))
+        budget = budget + problem.reference.storage_roundings * 2.0 ** -(fraction + 1) * scale
+    # the result is rounded once to the output dtype: half a last place, also of denormals
+    spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
+    budget = budget + 0.5 * spacing
+    budget = budget + 4.0 * 2.0 ** _FORMATS[problem.accumulate][1]
+    return Expected(name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False)
+
+
+def _arithmetic(
+    problem: Problem,
+    inputs: Tensors,
+    values: torch.Tensor,
+    index: int,
+    zero_mean: bool,
+    policy: Policy,
+    seed: int,
+) -> torch.Tensor:
+    reference = problem.reference
+    u = policy.unit_roundoff[problem.accumulate]
+    terms = reference.reduction(problem.dims) if reference.reduction else 1
+    root = math.sqrt(max(terms, 1))
+    size = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    few = reference.ulps * u * size
+    match reference.kind:
+        case "gemm" | "reduction":
+            coefficient = policy.zero_mean_coefficient
+            if not zero_mean:
+                coefficient = max(coefficient, policy.same_sign_coefficient_per_sqrt * root)
+            return coefficient * u * _magnitude(problem, inputs, index, default=True) + few
+        case "softmax":
+            distance = -size.clamp(min=2.0**-1000).log()
+            rule = policy.softmax
+            factor = rule["constant"] + rule["per_distance"] * distance
+            return (factor + rule["per_sqrt"] * root) * u * size + few
+        case _:
+            pool = reference.kind == "chain"
+            probe, own = _conditioning(problem, inputs, values, index, policy, seed)
+            if pool:
+                probe, own = _pooled(probe), _pooled(own)
+                few = few + (reference.ulps + 2 * root) * u * _pooled(size) * 0.25
+            factor = policy.probe_coefficient + policy.probe_per_sqrt * root * pool
+            found = factor * probe + policy.torch_error_factor * own + few
+            if reference.magnitude is not None:
+                scale = _magnitude(problem, inputs, index, default=False)
+                found = found + reference.ulps * u * scale
+            return found
+
+
+def _magnitude(problem: Problem, inputs: Tensors, index: int, *, default: bool) -> torch.Tensor:
+    import torch
+
+    fn = problem.reference.magnitude
+    given = {
+        name: t.nan_to_num(0.0, 0.0, 0.0) if t.is_floating_point() else t
+        for name, t in inputs.items()
+    }
+    if fn is None and default:
+        fn = problem.reference.fn
+        given = {n: t.abs() if t.is_floating_point() else t for n, t in given.items()}
+    found = _call(problem, fn, given)
+    one = found[index if len(found) > 1 else 0]
+    return one.to(torch.float64).abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _conditioning(
+    problem: Problem,
+    inputs: Tensors,
+    values: torch.Tensor,
+    index: int,
+    policy: Policy,
+    seed: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (largest change under relative perturbations of u, error of torch in the compute dtype).
+
+    A backward stable algorithm is as good as an exact one on inputs perturbed by a few u; what that does
+    to the result is measured instead of derived, so it holds for any fused operator.
+    """
+    import torch
+
+    u = policy.unit_roundoff[problem.accumulate]
+    generator = torch.Generator().manual_seed(seed % 2**31)
+    change = torch.zeros_like(values)
+    for _ in range(policy.probes):
+        moved = {}
+        for name, t in inputs.items():
+            sign = torch.randint(0, 2, t.shape, generator=generator) * 2.0 - 1.0
+            moved[name] = t * (1 + u * sign) if t.is_floating_point() else t
+        found = evaluate(problem, moved)[index].to(torch.float64)
+        change = torch.maximum(change, (found - values).abs().nan_to_num(0.0, 0.0, 0.0))
+    if problem.accumulate == "float64":
+        return change, change * 0.0
+    own = evaluate(problem, inputs, dtype=torch.float32)[index].to(torch.float64)
+    return change, (own - values).abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _pooled(error: torch.Tensor) -> torch.Tensor:
+    """Return the row's largest value in each element (last axis); a lucky element proves nothing."""
+    if error.dim() < 2:
+        return error
+    return error.amax(dim=-1, keepdim=True).expand_as(error)
+
+
+def _spacing(size: torch.Tensor, fraction: int, least: int) -> torch.Tensor:
+    """Return the distance between neighbours of `size` in a format."""
+    import torch
+
+    _, exponent = torch.frexp(size.nan_to_num(0.0, 0.0, 0.0))
+    # frexp(0) says exponent 0; its neighbours are denormals
+    leading = torch.where(size > 0, exponent - 1, least).clamp(min=least)
+    return torch.pow(torch.tensor(2.0, dtype=torch.float64), leading.double() - fraction)

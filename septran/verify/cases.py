@@ -1,0 +1,318 @@
+"""Secret inputs: families of values, drawn from seeds that only the parent and the evidence know.
+
+A family is chosen for the mistakes it shows: narrow domains hide identities, zero-mean inputs hide
+nothing of a lost low-order bit, one huge element shows a subsampled sum, and so on
+(docs/verification.md has the table).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from septran.domain import Domain
+from septran.kernel import KernelParam
+from septran.verify.problem import FLOAT_DTYPES, Problem
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    Draw = Callable[[np.random.Generator, tuple[int, ...], "Range"], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Largest ordinary magnitude that keeps products and sums finite, and the least normal number."""
+
+    big: float
+    tiny: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One kind of values. zero_mean: sums of products cancel, so the tight bound applies.
+
+    special: holds NaN, infinities or values that a narrow domain excludes; given to one input only.
+    """
+
+    name: str
+    shows: str
+    zero_mean: bool = False
+    special: bool = False
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(name="integers", shows="wrong index, tail or count: results are exact", zero_mean=True),
+    Family(name="normal", shows="low-precision arithmetic", zero_mean=True),
+    Family(name="nan", shows="swallowed NaN; reads of the wrong element", special=True),
+    Family(name="uniform", shows="long same-sign sums"),
+    Family(name="heavy", shows="subsampled reductions: one element dominates"),
+    Family(name="neg_inf_led", shows="online softmax that starts from -inf", special=True),
+    Family(name="mixed", shows="lost small terms, narrow exponents"),
+    Family(name="inf", shows="infinities turned into numbers or NaN", special=True),
+    Family(name="threshold", shows="off-by-one-ulp comparisons, saturation points"),
+    Family(name="cancel", shows="sums that are zero up to rounding", zero_mean=True),
+    Family(name="equal", shows="variance of constants, ties"),
+    Family(name="denormal", shows="flush to zero", special=True),
+    Family(name="zeros", shows="signed zeros, division by a zero norm", special=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One input set.
+
+    target: the input that gets the special values. touched: for a near-duplicate, the input and the
+    position (fraction of its flat size) of the one element that differs.
+    """
+
+    name: str
+    family: str
+    seed: int
+    target: str = ""
+    touched: tuple[str, float] | None = None
+
+    @property
+    def zero_mean(self) -> bool:
+        """Whether the family's sums of products cancel."""
+        return next(f.zero_mean for f in FAMILIES if f.name == self.family)
+
+
+def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
+    """Return the cases for `problem`, the most telling first; `seed` None draws a secret one."""
+    rng = random.Random(secrets.randbits(64) if seed is None else seed)
+    names = [p.name for p in problem.inputs if _is_real(problem, p)]
+    open_names = [n for n in names if problem.domain(n).specials]
+    found: list[Case] = []
+    for family in FAMILIES:
+        if family.special and not open_names:
+            continue
+        target = rng.choice(open_names) if family.special else ""
+        case = Case(name=family.name, family=family.name, seed=rng.getrandbits(63), target=target)
+        found.append(case)
+        if family.name == "normal" and problem.inputs:
+            who = rng.choice([p.name for p in problem.inputs])
+            position = rng.uniform(0.05, 0.95)
+            found.append(replace(case, name="near_duplicate", touched=(who, position)))
+        if not names and len(found) >= 4:
+            break
+    second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
+    return (*found, second)
+
+
+def draw(problem: Problem, case: Case) -> dict[str, Array]:
+    """Return input name -> array in its storage dtype (ml_dtypes.bfloat16 for bfloat16)."""
+    import numpy as np
+
+    arrays: dict[str, Array] = {}
+    for index, param in enumerate(problem.inputs):
+        rng = np.random.default_rng([case.seed, index])
+        arrays[param.name] = _draw_one(problem, param, case, rng)
+    if case.touched is not None:
+        name, position = case.touched
+        _touch(problem, arrays[name], name, position)
+    return arrays
+
+
+def numpy_dtype(name: str) -> Any:
+    """Return numpy's dtype for a dtype name."""
+    import numpy as np
+
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def _is_real(problem: Problem, param: KernelParam) -> bool:
+    kind = problem.domain(param.name).kind
+    return param.dtype in FLOAT_DTYPES and kind in ("real", "positive", "unit")
+
+
+def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.Generator) -> Array:
+    import numpy as np
+
+    domain = problem.domain(param.name)
+    dtype = numpy_dtype(param.dtype)
+    if domain.kind == "bool" or param.dtype == "bool":
+        return rng.integers(0, 2, param.shape).astype(dtype)
+    if domain.kind == "index" or param.dtype not in FLOAT_DTYPES:
+        low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
+        high = int(_bound(domain.high, problem.dims, 8))
+        return rng.integers(low, max(high, low + 1), param.shape).astype(dtype)
+    family = case.family
+    if family in _SPECIAL and case.target != param.name:
+        family = "normal"
+    values = _DRAWS[family](rng, param.shape, _range(param.dtype))
+    values = _into_domain(values, domain, problem.dims)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(values.astype(dtype))
+
+
+def _bound(value: float | str | None, dims: Mapping[str, int], default: float) -> float:
+    if value is None:
+        return default
+    return float(dims[value]) if isinstance(value, str) else float(value)
+
+
+def _range(dtype: str) -> Range:
+    # half storage overflows at 65504, so its large values are chosen for sums of products
+    match dtype:
+        case "float16":
+            return Range(big=2.0**4, tiny=2.0**-14)
+        case "bfloat16":
+            return Range(big=1e6, tiny=2.0**-126)
+        case "float64":
+            return Range(big=1e12, tiny=2.0**-1022)
+        case _:
+            return Range(big=1e6, tiny=2.0**-126)
+
+
+def _into_domain(values: Array, domain: Domain, dims: Mapping[str, int]) -> Array:
+    import numpy as np
+
+    if domain.kind == "positive":
+        values = np.abs(values)
+        values = np.where(values == 0, 1.0, values)
+    elif domain.kind == "unit":
+        values = np.where(np.isfinite(values), np.abs(values) % 1.0, values)
+    if domain.low is not None or domain.high is not None:
+        low = _bound(domain.low, dims, -np.inf)
+        high = _bound(domain.high, dims, np.inf)
+        values = np.where(np.isnan(values), values, np.clip(values, low, high))
+    return values
+
+
+def _touch(problem: Problem, array: Array, name: str, position: float) -> None:
+    """Change one interior element by about its own size, so that no fingerprint sees it."""
+    flat = array.reshape(-1)
+    at = int(position * (flat.size - 1))
+    domain = problem.domain(name)
+    if array.dtype == bool or domain.kind == "bool":
+        flat[at] = not flat[at]
+    elif array.dtype.kind in "iu":
+        low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
+        high = int(_bound(domain.high, problem.dims, 8))
+        flat[at] = low + (int(flat[at]) - low + 1) % max(high - low, 1)
+    elif domain.kind == "real" and domain.low is None and domain.high is None:
+        flat[at] = -(float(flat[at]) + 1.0)
+    else:
+        flat[at] = float(flat[at]) * 0.5
+
+
+def _integers(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return rng.integers(-3, 4, shape).astype("float64")
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return rng.standard_normal(shape)
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return rng.random(shape)
+
+
+def _mixed(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    import numpy as np
+
+    top = np.log10(span.big)
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-top, top, shape)
+
+
+def _heavy(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    values = rng.standard_normal(shape)
+    flat = values.reshape(-1)
+    flat[rng.integers(0, flat.size)] = span.big * (1 if rng.random() < 0.5 else -1)
+    return values
+
+
+def _cancel(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    """Each value is followed by its negation along the last axis."""
+    values = rng.standard_normal(shape)
+    if shape and shape[-1] > 1:
+        half = shape[-1] // 2
+        values[..., half : 2 * half] = -values[..., :half]
+    return values
+
+
+def _equal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    import numpy as np
+
+    return np.full(shape, rng.uniform(0.1, 3.0))
+
+
+def _denormal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    import numpy as np
+
+    values = rng.standard_normal(shape) * span.tiny * 0.25
+    return np.where(rng.random(shape) < 0.25, rng.standard_normal(shape), values)
+
+
+def _zeros(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    import numpy as np
+
+    return np.where(rng.random(shape) < 0.5, 0.0, -0.0)
+
+
+def _nan(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return _sprinkle(rng, shape, (float("nan"),))
+
+
+def _inf(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return _sprinkle(rng, shape, (float("inf"), float("-inf")))
+
+
+def _sprinkle(
+    rng: np.random.Generator, shape: tuple[int, ...], choices: tuple[float, ...]
+) -> Array:
+    """A few special values, few enough that most results stay ordinary."""
+    values = rng.standard_normal(shape)
+    flat = values.reshape(-1)
+    rows = shape[-2] if len(shape) > 1 else flat.size
+    count = max(1, min(rows // 4, 8))
+    where = rng.integers(0, flat.size, count)
+    flat[where] = rng.choice(choices, count)
+    return values
+
+
+def _neg_inf_led(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    values = rng.standard_normal(shape)
+    if shape and shape[-1] > 1:
+        lead = rng.integers(1, max(2, shape[-1] * 3 // 4))
+        values[..., :lead] = float("-inf")
+        # only every other row, so that ordinary rows stay beside them
+        if len(shape) > 1 and shape[-2] > 1:
+            values[..., ::2, :lead] = rng.standard_normal(values[..., ::2, :lead].shape)
+    return values
+
+
+def _threshold(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    import numpy as np
+
+    points = np.array([-20.0, -6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0, 20.0])
+    points = points[np.abs(points) <= max(span.big, 6.0)]
+    nudge = 1.0 + rng.choice([-1.0, 0.0, 1.0], shape) * 2.0**-7
+    return rng.choice(points, shape) * nudge
+
+
+_SPECIAL = tuple(f.name for f in FAMILIES if f.special)
+_DRAWS: Mapping[str, Draw] = {
+    "integers": _integers,
+    "normal": _normal,
+    "nan": _nan,
+    "uniform": _uniform,
+    "heavy": _heavy,
+    "neg_inf_led": _neg_inf_led,
+    "mixed": _mixed,
+    "inf": _inf,
+    "threshold": _threshold,
+    "cancel": _cancel,
+    "equal": _equal,
+    "denormal": _denormal,
+    "zeros": _zeros,
+}

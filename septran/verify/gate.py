@@ -1,0 +1,35 @@
+"""Static gate: what a compiled kernel may call, and what a Python kernel may say.
+
+The sandbox and the bytes decide; the gate refuses early and by name what has no place in a kernel.
+Compiled code is judged by its artefact, because source scanners are fooled by the preprocessor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.kernel import Kernel
+from septran.verify.gate_binary import scan_shared_object
+from septran.verify.gate_python import scan_python
+from septran.verify.gate_source import scan_c_source
+from septran.verify.gate_types import Finding, GateReport
+
+__all__ = ["Finding", "GateReport", "gate"]
+
+
+def gate(kernel: Kernel, artifact: Path, *, language: str) -> GateReport:
+    """Return what the gate found in the leaves' sources and in the artifact; empty = admitted."""
+    findings: list[Finding] = []
+    skipped: list[str] = []
+    for leaf in kernel.leaves:
+        if language in ("cpp", "cuda", "c"):
+            findings += scan_c_source(
+                leaf.source, name=leaf.name, untrusted=leaf.writer != "library"
+            )
+        elif language == "python":
+            findings += scan_python(leaf.source, name=leaf.name)
+    if language in ("cpp", "cuda", "c"):
+        report = scan_shared_object(artifact)
+        findings += report.findings
+        skipped += report.not_checked
+    return GateReport(findings=tuple(findings), not_checked=tuple(skipped))

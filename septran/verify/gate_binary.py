@@ -1,0 +1,92 @@
+"""What a shared object may import and contain.
+
+Undefined symbols are compared with an allow-list (mathematics, memory moves, OpenMP, the C++ runtime's
+allocation); the disassembly is searched for instructions that reach the operating system or the
+processor's modes without a symbol.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from septran import assets, spanyaml
+from septran.verify.gate_types import Finding, GateReport
+
+_CONSTRUCTOR_SECTIONS = (".init_array", ".ctors", ".preinit_array")
+# "syscall" and friends; wrfsbase and xrstor touch thread state, ldmxcsr rounding (checked at run time too)
+_INSTRUCTIONS = re.compile(
+    r"\t(syscall|sysenter|int\s+\$0x80|int3|rdtscp?|rdpmc|wrfsbase|wrgsbase|rdfsbase|rdgsbase"
+    r"|vmcall|hlt|svc\s|hvc\s|smc\s|ptwrite)\b"
+)
+_FS_ACCESS = re.compile(r"%[fg]s:")
+
+
+def scan_shared_object(path: Path) -> GateReport:
+    """Return findings in a compiled kernel; what the machine lacks tools for is not checked."""
+    if path.suffix not in (".so", ".o", ".dylib"):
+        return GateReport()
+    missing = [tool for tool in ("nm", "objdump", "readelf") if shutil.which(tool) is None]
+    if missing:
+        return GateReport(not_checked=(f"compiled symbols: no {', '.join(missing)} here",))
+    findings = [*_imports(path), *_instructions(path), *_constructors(path)]
+    return GateReport(findings=tuple(findings))
+
+
+def allowed_symbols() -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+    """Return names and patterns of configs/gate.yaml a compiled kernel may import."""
+    value = spanyaml.load(assets.find("configs/gate.yaml").path).value
+    names = {str(n) for group in value["symbols"].values() for n in group}
+    return frozenset(names), tuple(re.compile(p) for p in value["patterns"])
+
+
+def _imports(path: Path) -> list[Finding]:
+    names, patterns = allowed_symbols()
+    found = []
+    for line in _tool("nm", "-D", "--undefined-only", str(path)).splitlines():
+        symbol = line.split()[-1].partition("@")[0]
+        bare = symbol.removesuffix("f").removesuffix("l")
+        if symbol in names or bare in names or any(p.fullmatch(symbol) for p in patterns):
+            continue
+        found.append(Finding(kind="symbol", what=f"calls {_demangled(symbol)}"))
+    return found
+
+
+def _instructions(path: Path) -> list[Finding]:
+    found: dict[str, Finding] = {}
+    for line in _tool("objdump", "-d", "--no-show-raw-insn", str(path)).splitlines():
+        match = _INSTRUCTIONS.search(line)
+        if match:
+            name = " ".join(match.group(1).split())
+            found.setdefault(name, Finding(kind="instruction", what=f"contains {name}"))
+    return list(found.values())
+
+
+def _constructors(path: Path) -> list[Finding]:
+    """The compiler's own frame_dummy is the one constructor a kernel has."""
+    found = []
+    for line in _tool("readelf", "-SW", str(path)).splitlines():
+        match = re.search(r"\]\s+(\.\S+)\s+\S+\s+[0-9a-f]+\s+[0-9a-f]+\s+([0-9a-f]+)", line)
+        if match and match.group(1) in _CONSTRUCTOR_SECTIONS and int(match.group(2), 16) > 8:
+            what = f"runs code when it is loaded ({match.group(1)})"
+            found.append(Finding(kind="constructor", what=what))
+        if match and match.group(1) == ".ifunc":
+            found.append(Finding(kind="constructor", what="resolves symbols at load"))
+    if re.search(r"\bIFUNC\b", _tool("readelf", "-sW", str(path))):
+        found.append(Finding(kind="constructor", what="has an indirect function resolver"))
+    return found
+
+
+def _tool(*command: str) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, errors="replace"
+    )
+    return done.stdout
+
+
+def _demangled(symbol: str) -> str:
+    if shutil.which("c++filt") is None:
+        return symbol
+    return _tool("c++filt", symbol).strip() or symbol

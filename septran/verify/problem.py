@@ -1,0 +1,47 @@
+"""What a kernel is asked to compute: parameters, meaning, and the values its inputs may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from septran.domain import Domain
+from septran.kernel import KernelParam
+from septran.reference import Reference
+
+FLOAT_DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An operator at fixed dims and dtype.
+
+    params: in the kernel's call order; privilege r = input, w = output, rw = both.
+    scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
+    """
+
+    name: str
+    params: tuple[KernelParam, ...]
+    reference: Reference
+    dims: Mapping[str, int] = field(default_factory=dict)
+    scalars: Mapping[str, float | int] = field(default_factory=dict)
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[KernelParam, ...]:
+        """Parameters the kernel may read."""
+        return tuple(p for p in self.params if p.privilege != "w")
+
+    @property
+    def outputs(self) -> tuple[KernelParam, ...]:
+        """Parameters the kernel writes."""
+        return tuple(p for p in self.params if p.privilege != "r")
+
+    @property
+    def accumulate(self) -> str:
+        """Compute dtype: float64 when any tensor is, else float32 (also for half storage)."""
+        return "float64" if any(p.dtype == "float64" for p in self.params) else "float32"
+
+    def domain(self, name: str) -> Domain:
+        """Return the domain of input `name`; integers without one are any small integer."""
+        return self.domains.get(name, Domain())

@@ -1,0 +1,367 @@
+"""One confined child that runs a kernel on secret inputs, one call at a time, at the parent's word.
+
+The parent writes inputs, poisons outputs, says go, and copies the output bytes the moment the child says
+done. Nothing else the child says counts in the kernel's favour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import sysconfig
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran import assets
+from septran.kernel import Kernel
+from septran.verify.arena import Arena, Placement, slack_bytes, tensor_bytes
+from septran.verify.cases import Case, draw
+from septran.verify.problem import Problem
+from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MAX_MESSAGE = 16 * 1024
+# a kernel's own threads get a moment after these calls, in which a late write would land
+_SETTLE_S = 0.015
+_SETTLE_AFTER = (2, 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One planned call: which case, where in memory. repeat_of: index of the call it repeats exactly."""
+
+    case: Case
+    placement: Placement
+    repeat_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A call that returned: output bytes at that moment, seconds, and the child's claims.
+
+    beside: outputs whose neighbouring bytes were written.
+    """
+
+    call: Call
+    outputs: Mapping[str, bytes]
+    beside: tuple[str, ...]
+    seconds: float
+    claims: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Transcript:
+    """All that was observed. failure: "" or crash | timeout | error | load | protocol."""
+
+    ran: list[Ran] = field(default_factory=list)
+    last: dict[Placement, Mapping[str, bytes]] = field(default_factory=dict)
+    ready: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+    message: str = ""
+    failed_call: Call | None = None
+    late: tuple[str, ...] = ()
+    result: SandboxResult | None = None
+    diagnostics: tuple[Mapping[str, object], ...] = ()
+    skipped: tuple[str, ...] = ()
+    not_enforced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """How children are run.
+
+    loader: file under verify_templates/loaders/. threads: for the kernel. call_timeout_s: one call.
+    load_timeout_s: start, imports and load. budget_s: stop planning further calls after this.
+    """
+
+    loader: str = "c_abi.py.j2"
+    threads: int = 2
+    call_timeout_s: float = 30.0
+    load_timeout_s: float = 60.0
+    budget_s: float = 20.0
+    minimum_calls: int = 6
+    memory_bytes: int = 4096 * MIB
+    address_space: bool = True
+    ro_paths: tuple[Path, ...] = ()
+    rw_paths: tuple[Path, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    alignment: int | None = None
+
+
+def loader_capabilities(loader: str) -> frozenset[str]:
+    """Return the words after `capabilities:` in the loader's first line."""
+    first = assets.read(f"verify_templates/loaders/{loader}").partition("\n")[0]
+    found = re.search(r"capabilities:([\w ,]*)", first)
+    return frozenset(re.findall(r"\w+", found.group(1))) if found else frozenset()
+
+
+def run_calls(
+    kernel: Kernel,
+    artifact: Path,
+    problem: Problem,
+    calls: Sequence[Call],
+    *,
+    settings: Sessions,
+    work: Path,
+    noise: np.random.Generator,
+) -> Transcript:
+    """Return what happened when the kernel was called on `calls` in one child.
+
+    `work` is the child's working folder; the rendered child and its diagnostics stay there.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    arena = Arena(problem.params, alignment=settings.alignment)
+    go_read, go_write = os.pipe()
+    done_read, done_write = os.pipe()
+    script = work / "verify_child.py"
+    transcript = Transcript(not_enforced=arena.not_enforced)
+    try:
+        plan = _plan(kernel, artifact, arena, settings, go_read, done_write)
+        script.write_text(_render(plan, settings.loader), encoding="utf-8")
+        child = _start(script, artifact, work, settings, (*arena.descriptors, go_read, done_write))
+        os.close(go_read)
+        os.close(done_write)
+        go_read = done_write = -1
+        pipe = _Pipe(go_write, done_read, child)
+        _converse(pipe, arena, problem, calls, settings, noise, transcript)
+        if not transcript.failure:
+            time.sleep(_SETTLE_S)
+        os.close(go_write)
+        go_write = -1
+        transcript.result = _finish(child)
+        _note_late_writes(arena, transcript)
+    finally:
+        for fd in (go_read, go_write, done_read, done_write):
+            if fd >= 0:
+                os.close(fd)
+        arena.close()
+    transcript.diagnostics = _diagnostics(work)
+    return transcript
+
+
+def _plan(
+    kernel: Kernel, artifact: Path, arena: Arena, settings: Sessions, go: int, done: int
+) -> str:
+    inputs, outputs = arena.descriptors
+    own = Path(assets.__file__).resolve().parents[1]
+    params = [asdict(p) for p in kernel.params]
+    plan = {
+        "artifact": str(artifact.resolve()),
+        "params": params,
+        "slots": {k: [asdict(s) for s in v] for k, v in arena.slots.items()},
+        "files": {"inputs": inputs, "outputs": outputs},
+        "pipes": {"go": go, "done": done},
+        "paths": [sysconfig.get_path("purelib"), str(own)],
+        "meta": {
+            "entry": kernel.entry,
+            "params": params,
+            "options": dict(kernel.options),
+            "arch": kernel.arch,
+            "backend": kernel.backend,
+            "threads": settings.threads,
+        },
+    }
+    return json.dumps(plan, default=str)
+
+
+def _render(plan: str, loader: str) -> str:
+    template = assets.environment("verify_templates").get_template("kernel_verify_template.j2")
+    return template.render(plan=repr(plan), loader=loader)
+
+
+def _start(
+    script: Path, artifact: Path, work: Path, settings: Sessions, fds: tuple[int, ...]
+) -> Confined:
+    import sys
+
+    threads = str(settings.threads)
+    env = {
+        "OMP_NUM_THREADS": threads,
+        "OMP_WAIT_POLICY": "passive",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        **dict(settings.env),
+    }
+    return Confined(
+        [sys.executable, "-I", "-S", script],
+        rw_dir=work,
+        ro_paths=(artifact.resolve().parent, *settings.ro_paths),
+        rw_paths=settings.rw_paths,
+        limits=Limits(
+            timeout_s=settings.load_timeout_s + 4 * settings.budget_s + settings.call_timeout_s,
+            cpu_s=int(600 + settings.budget_s * 8),
+            memory_bytes=settings.memory_bytes,
+            file_bytes=256 * MIB,
+            forks=False,
+            address_space=settings.address_space,
+        ),
+        env=env,
+        pass_fds=fds,
+    )
+
+
+class _Pipe:
+    """The two pipes to the child, with deadlines."""
+
+    def __init__(self, go: int, done: int, child: Confined) -> None:
+        self._go, self._done, self._child = go, done, child
+        self._rest = b""
+
+    def send(self, order: bytes) -> bool:
+        try:
+            return os.write(self._go, order) == 1
+        except BrokenPipeError:
+            return False
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | str:
+        """Return the next message, or why there is none: timeout, crash, protocol."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "timeout"
+            ready, _, _ = select.select([self._done], [], [], left)
+            if not ready:
+                return "timeout"
+            chunk = os.read(self._done, 65536)
+            if not chunk:
+                return "crash"
+            self._rest += chunk
+            if len(self._rest) > _MAX_MESSAGE:
+                return "protocol"
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return "protocol"
+        return message if isinstance(message, dict) else "protocol"
+
+    def kill(self, why: str) -> None:
+        self._child.kill(why)
+
+    @property
+    def unread(self) -> bool:
+        """Whether the child spoke out of turn."""
+        return bool(self._rest) or bool(select.select([self._done], [], [], 0)[0])
+
+
+def _converse(
+    pipe: _Pipe,
+    arena: Arena,
+    problem: Problem,
+    calls: Sequence[Call],
+    settings: Sessions,
+    noise: np.random.Generator,
+    transcript: Transcript,
+) -> None:
+    first = pipe.receive(settings.load_timeout_s)
+    if not isinstance(first, dict) or "error" in first:
+        _fail(pipe, transcript, first, "load", None)
+        return
+    transcript.ready = first
+    start = time.monotonic()
+    drawn: tuple[Case, dict[str, Any]] | None = None
+    for index, call in enumerate(calls):
+        spent = time.monotonic() - start
+        if index >= settings.minimum_calls and spent > settings.budget_s:
+            transcript.skipped = tuple(dict.fromkeys(c.case.name for c in calls[index:]))
+            return
+        if drawn is None or drawn[0] != call.case:
+            drawn = (call.case, draw(problem, call.case))
+        if index in _SETTLE_AFTER:
+            time.sleep(_SETTLE_S)
+        _note_late_writes(arena, transcript)
+        arena.fill(call.placement, drawn[1], noise)
+        before = arena.snapshot(call.placement)
+        begun = time.perf_counter()
+        if not pipe.send(call.placement[0].encode()):
+            _fail(pipe, transcript, "crash", "call", call)
+            return
+        message = pipe.receive(settings.call_timeout_s)
+        seconds = time.perf_counter() - begun
+        pages = arena.snapshot(call.placement)
+        if not isinstance(message, dict) or "error" in message:
+            _fail(pipe, transcript, message, "call", call)
+            return
+        transcript.last[call.placement] = pages
+        transcript.ran.append(_record(arena, call, before, pages, seconds, message))
+
+
+def _record(
+    arena: Arena,
+    call: Call,
+    before: Mapping[str, bytes],
+    pages: Mapping[str, bytes],
+    seconds: float,
+    claims: Mapping[str, Any],
+) -> Ran:
+    slots = {slot.name: slot for slot in arena.slots[call.placement]}
+    return Ran(
+        call=call,
+        outputs={name: tensor_bytes(slots[name], raw) for name, raw in pages.items()},
+        beside=tuple(
+            name
+            for name, raw in pages.items()
+            if slack_bytes(slots[name], raw) != slack_bytes(slots[name], before[name])
+        ),
+        seconds=seconds,
+        claims=claims,
+    )
+
+
+def _fail(
+    pipe: _Pipe,
+    transcript: Transcript,
+    message: dict[str, Any] | str,
+    stage: str,
+    call: Call | None,
+) -> None:
+    transcript.failed_call = call
+    if isinstance(message, dict):
+        transcript.failure = "load" if stage == "load" else "error"
+        transcript.message = str(message.get("error", ""))[:2000]
+        return
+    transcript.failure = message
+    transcript.message = stage
+    if message != "crash":
+        pipe.kill(message)
+
+
+def _finish(child: Confined) -> SandboxResult:
+    deadline = time.monotonic() + 2.0
+    while child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    if child.poll() is None:
+        child.kill("did not end")
+    return child.wait()
+
+
+def _note_late_writes(arena: Arena, transcript: Transcript) -> None:
+    """Record outputs whose bytes changed since their call returned."""
+    failed = transcript.failed_call
+    for placement, pages in transcript.last.items():
+        if failed is not None and failed.placement == placement:
+            continue
+        now = arena.snapshot(placement)
+        late = tuple(name for name, raw in pages.items() if now[name] != raw)
+        transcript.late = tuple(dict.fromkeys((*transcript.late, *late)))
+
+
+def _diagnostics(work: Path) -> tuple[Mapping[str, object], ...]:
+    path = work / "diagnostics.json"
+    try:
+        if path.is_symlink() or path.stat().st_size > MIB:
+            return ({"kind": "protocol", "message": "diagnostics.json is not a small plain file"},)
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError):
+        return ({"kind": "protocol", "message": "diagnostics.json is not JSON"},)
+    return tuple(d for d in data if isinstance(d, dict)) if isinstance(data, list) else ()

@@ -1,0 +1,175 @@
+"""How far a kernel got, how wrong it is where it is wrong, and what was not checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+Where = Literal["native", "emulated", "device"]
+SCHEMA = "septran.verdict/1"
+
+
+class Level(StrEnum):
+    """How far it got; each level includes those before it."""
+
+    EMITTED = "emitted"
+    COMPILED = "compiled"
+    RAN = "ran"
+    ACCURATE = "accurate"
+    ATTESTED = "attested"
+    REJECTED = "rejected"
+    UNAVAILABLE = "unavailable"
+
+    @property
+    def rank(self) -> int:
+        """Position in emitted < compiled < ran < accurate < attested; -1 for the other two."""
+        order = (Level.EMITTED, Level.COMPILED, Level.RAN, Level.ACCURATE, Level.ATTESTED)
+        return order.index(self) if self in order else -1
+
+
+class Status(StrEnum):
+    """Why it stopped there."""
+
+    PASSED = "PASSED"
+    INCORRECT_NUMERICAL = "INCORRECT_NUMERICAL"
+    INCORRECT_SHAPE = "INCORRECT_SHAPE"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    TIMEOUT = "TIMEOUT"
+    REJECTED = "REJECTED"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """The element furthest outside (or nearest to the edge of) its budget. Values are texts: NaN exists."""
+
+    case: str
+    family: str
+    seed: int
+    output: str
+    index: tuple[int, ...]
+    got: str
+    expected: str
+    budget: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One call's figures. wrong: elements over budget. ratio: largest error / budget (inf = pattern)."""
+
+    case: str
+    family: str
+    seed: int
+    placement: str
+    max_error: float
+    ratio: float
+    wrong: int
+    elements: int
+    seconds: float
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was established about one kernel at one set of dims. Immutable; see docs/verification.md.
+
+    code: of `septran explain` when something is wrong (V2xx), else "".
+    message: one sentence; hint: what to try next. max_error, budget_ratio: over all accepted cases.
+    """
+
+    level: Level
+    status: Status
+    where: Where
+    kernel: str
+    kernel_sha: str
+    backend: str
+    arch: str
+    dims: Mapping[str, int] = field(default_factory=dict)
+    code: str = ""
+    message: str = ""
+    hint: str = ""
+    max_error: float = 0.0
+    budget_ratio: float = 0.0
+    worst: Worst | None = None
+    cases: tuple[CaseResult, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
+    diagnostics: tuple[Mapping[str, object], ...] = ()
+    seed: int | None = None
+    seconds: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the kernel may be used: accurate or better."""
+        return self.status is Status.PASSED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values (non-finite numbers as texts)."""
+        found = asdict(self)
+        found["schema"] = SCHEMA
+        return _plain(found)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Verdict:
+        """Return the verdict `to_json` made.
+
+        Raises:
+            ValueError: another schema.
+        """
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"not a {SCHEMA} object: {data.get('schema')!r}")
+        known = {f.name for f in fields(cls)}
+        values = {k: v for k, v in data.items() if k in known}
+        values["level"] = Level(values["level"])
+        values["status"] = Status(values["status"])
+        if values.get("worst"):
+            worst = dict(values["worst"])
+            worst["index"] = tuple(worst["index"])
+            values["worst"] = Worst(**worst)
+        values["cases"] = tuple(
+            CaseResult(**{**c, "ratio": float(c["ratio"]), "max_error": float(c["max_error"])})
+            for c in values.get("cases", ())
+        )
+        for name in ("not_checked", "enforced", "diagnostics"):
+            values[name] = tuple(values.get(name, ()))
+        for name in ("max_error", "budget_ratio"):
+            values[name] = float(values[name])
+        return cls(**values)
+
+
+def write_evidence(verdict: Verdict, run_dir: Path, *, files: Mapping[str, str]) -> None:
+    """Write verdict.json and `files` into `run_dir`, each atomically."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_atomically(run_dir / name, text)
+    text = json.dumps(verdict.to_json(), indent=1, sort_keys=True)
+    write_atomically(run_dir / "verdict.json", text + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `path` so that a reader, or a crash, sees the old text or the new one, never half."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    Path(name).replace(path)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(k): _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(v) for v in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+        case _:
+            return value

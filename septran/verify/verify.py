@@ -1,0 +1,425 @@
+"""verify(kernel, built, problem): the verdict on one kernel at one set of dims.
+
+gate -> plan secret cases -> child runs them (confined) -> child is dead -> torch in float64 judges
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from septran.backends.base import Built
+from septran.kernel import Kernel
+from septran.verify import budget, judge
+from septran.verify.budget import Expected, Policy
+from septran.verify.cases import Case, draw, plan
+from septran.verify.environment import environment_facts
+from septran.verify.gate import gate
+from septran.verify.problem import Problem
+from septran.verify.session import Call, Ran, Sessions, Transcript, loader_capabilities, run_calls
+from septran.verify.verdict import (
+    CaseResult,
+    Level,
+    Status,
+    Verdict,
+    Where,
+    Worst,
+    write_evidence,
+)
+
+# over about fifteen calls; interpreters (loaders that copy) cache what they compiled
+_GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How to verify. language decides the static gate: cpp, cuda, c, python ("" = none).
+
+    seed: of the secret inputs; None draws one (it is recorded). policy: None loads configs/accuracy.yaml.
+    """
+
+    where: Where = "native"
+    language: str = "cpp"
+    seed: int | None = None
+    policy: Policy | None = None
+    sessions: Sessions = field(default_factory=Sessions)
+    gate: bool = True
+
+
+def verify(
+    kernel: Kernel, built: Built, problem: Problem, *, run_dir: Path, request: Request | None = None
+) -> Verdict:
+    """Return what was established about `kernel`, and leave the evidence in `run_dir`.
+
+    Writes verdict.json, verify_child.py and child.log. Never raises for anything the kernel does.
+    """
+    request = request or Request()
+    start = time.perf_counter()
+    seed = secrets.randbits(62) if request.seed is None else request.seed
+    base = Verdict(
+        level=Level.EMITTED,
+        status=Status.COMPILE_ERROR,
+        where=request.where,
+        kernel=kernel.name,
+        kernel_sha=kernel.sha,
+        backend=kernel.backend,
+        arch=kernel.arch,
+        dims=dict(problem.dims),
+        seed=seed,
+        not_checked=built.not_checked,
+        environment=environment_facts(),
+    )
+    verdict = _verify(base, kernel, built, problem, run_dir, request, seed)
+    verdict = replace(verdict, seconds=time.perf_counter() - start)
+    write_evidence(verdict, run_dir, files={"child.log": verdict.log})
+    return verdict
+
+
+def _verify(
+    base: Verdict,
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    run_dir: Path,
+    request: Request,
+    seed: int,
+) -> Verdict:
+    if not built.ok or built.artifact is None:
+        return replace(
+            base,
+            code="V201",
+            message=f"the compiler refused the kernel: {_first_line(built.log)}",
+            hint="see the compiler's log",
+            log=built.log,
+        )
+    if kernel.params != problem.params:
+        return replace(
+            base,
+            level=Level.COMPILED,
+            status=Status.INCORRECT_SHAPE,
+            code="V204",
+            message=f"the kernel's parameters {_names(kernel.params)} are not the operator's "
+            f"{_names(problem.params)}",
+        )
+    base = replace(base, level=Level.COMPILED, status=Status.RUNTIME_ERROR)
+    if request.gate:
+        report = gate(kernel, built.artifact, language=request.language)
+        base = replace(base, not_checked=(*base.not_checked, *report.not_checked))
+        if report.findings:
+            return replace(
+                base,
+                level=Level.REJECTED,
+                status=Status.REJECTED,
+                code="V210",
+                message="; ".join(str(f) for f in report.findings[:5]),
+                hint="a leaf computes on its arguments and calls nothing outside its language",
+                diagnostics=tuple(asdict(f) for f in report.findings),
+            )
+    return _run_and_judge(base, kernel, built.artifact, problem, run_dir, request, seed)
+
+
+def _run_and_judge(
+    base: Verdict,
+    kernel: Kernel,
+    artifact: Path,
+    problem: Problem,
+    run_dir: Path,
+    request: Request,
+    seed: int,
+) -> Verdict:
+    import numpy as np
+
+    calls = schedule(problem, seed)
+    transcript = run_calls(
+        kernel,
+        artifact,
+        problem,
+        calls,
+        settings=request.sessions,
+        work=run_dir / "child",
+        noise=np.random.default_rng(secrets.randbits(64)),
+    )
+    base = _with_facts(base, transcript, request)
+    refused = _refusal(base, transcript, request)
+    if refused is not None:
+        return refused
+    policy = request.policy or budget.load_policy()
+    return _judge(base, problem, transcript, policy)
+
+
+def schedule(problem: Problem, seed: int) -> tuple[Call, ...]:
+    """Return the calls: each case once, the first ones at both placements, one repeated at the end.
+
+    The order matters: the near-duplicate follows its original at the same addresses, and what is
+    left out when time runs out is at the end, before the repeats.
+    """
+    cases = plan(problem, seed)
+    calls: list[Call] = []
+    for number, case in enumerate(cases):
+        moved = number % 3 == 0 and number > 0 and case.touched is None
+        calls.append(Call(case=case, placement="start" if moved else "end"))
+        if number == 1:
+            calls.append(Call(case=case, placement="end", repeat_of=2))
+    calls.insert(1, Call(case=cases[0], placement="start"))
+    return (*calls, Call(case=cases[0], placement="end", repeat_of=0))
+
+
+def _with_facts(base: Verdict, transcript: Transcript, request: Request) -> Verdict:
+    result = transcript.result
+    enforced = list(result.enforced if result else ())
+    missing = [*base.not_checked, *transcript.not_enforced]
+    missing += [f"sandbox: {part}" for part in (result.not_enforced if result else ())]
+    if "in_place" in loader_capabilities(request.sessions.loader):
+        enforced += ["guard pages", "read-only inputs"]
+    else:
+        missing += ["guard pages: this loader copies", "read-only inputs: this loader copies"]
+    missing += [f"inputs {name}: out of time" for name in transcript.skipped]
+    enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
+    enforced += ["late writes", "determinism", "threads", "memory growth", "rounding mode"]
+    return replace(
+        base,
+        enforced=tuple(enforced),
+        not_checked=tuple(dict.fromkeys(missing)),
+        diagnostics=transcript.diagnostics,
+        log=result.stdout_tail if result else "",
+    )
+
+
+def _refusal(base: Verdict, transcript: Transcript, request: Request) -> Verdict | None:
+    """Return the verdict on a child that did not do its work, or None when there is work to judge."""
+    call = transcript.failed_call
+    place = f" on inputs {call.case.name!r} at placement {call.placement!r}" if call else ""
+    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
+    if base.diagnostics:
+        first = base.diagnostics[0]
+        return replace(
+            rejected,
+            code="V209",
+            message=f"{first.get('kind')}: {first.get('message')}",
+            hint="the emulator saw an access that the device does not allow",
+        )
+    match transcript.failure:
+        case "timeout":
+            what = "did not load" if transcript.message == "load" else "did not return"
+            return replace(
+                base,
+                status=Status.TIMEOUT,
+                code="V206",
+                message=f"the kernel {what} in time{place}",
+                hint="an endless loop, a deadlock, or far too slow",
+            )
+        case "crash":
+            return replace(base, code="V205", message=_crash_text(transcript, place), hint=_CRASH)
+        case "load" | "error":
+            return replace(
+                base, code="V205", message=f"{transcript.message}{place}", hint="see child.log"
+            )
+        case "protocol":
+            return replace(
+                rejected, code="V211", message=f"the child spoke out of turn{place}", hint=_FORGE
+            )
+    result = transcript.result
+    if result is not None and result.why == "output":
+        return replace(rejected, code="V211", message="the kernel flooded its output", hint=_FORGE)
+    claim = _claims(transcript, request)
+    if claim:
+        return replace(rejected, code="V212", message=claim, hint=_CLEAN)
+    if transcript.late:
+        return replace(
+            rejected,
+            code="V213",
+            message=f"output {transcript.late[0]} changed after the call had returned",
+            hint="all work ends before the entry returns",
+        )
+    if not transcript.ran:
+        return replace(base, code="V205", message="the kernel was never called")
+    return None
+
+
+_CRASH = (
+    "an access outside a tensor or a write to an input faults here; check extents at ragged edges"
+)
+_FORGE = "a kernel writes its outputs and nothing else"
+_CLEAN = "a kernel leaves threads, memory and the floating-point environment as it found them"
+
+
+def _crash_text(transcript: Transcript, place: str) -> str:
+    import signal
+
+    result = transcript.result
+    if result is None:
+        return f"the child ended{place}"
+    if result.why:
+        return f"the child was ended by its {result.why} limit{place}"
+    if result.rc < 0:
+        return f"{signal.Signals(-result.rc).name}{place}"
+    return f"the kernel ended the process with status {result.rc}{place}"
+
+
+def _claims(transcript: Transcript, request: Request) -> str:
+    """Return the first of the child's own facts that counts against the kernel."""
+    ready = transcript.ready
+    ran = transcript.ran
+    if not ran:
+        return ""
+    for one in ran:
+        if one.claims.get("rounding") != ready.get("rounding"):
+            return "the rounding mode was changed"
+        if one.claims.get("flushes") != ready.get("flushes"):
+            return "denormals are flushed to zero after the call"
+    threads = [int(one.claims.get("threads", 1)) for one in ran]
+    allowed = int(ready.get("threads", 1)) + request.sessions.threads
+    if max(threads) > allowed:
+        return f"{max(threads)} threads are left after a call; {allowed} are allowed"
+    settled = [int(one.claims.get("private_kib", 0)) for one in ran][2:]
+    in_place = "in_place" in loader_capabilities(request.sessions.loader)
+    if len(settled) > 4 and settled[-1] - settled[0] > _GROWTH_KIB[in_place]:
+        return f"memory grew by {(settled[-1] - settled[0]) // 1024} MiB over {len(settled)} calls"
+    return ""
+
+
+def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Policy) -> Verdict:
+    results: list[CaseResult] = []
+    worst: tuple[float, Worst, str] | None = None
+    base = replace(base, level=Level.RAN)
+    cache: dict[Case, tuple[Expected, ...]] = {}
+    for ran in transcript.ran:
+        known = _expected(problem, ran.call.case, policy, cache)
+        comparisons = []
+        for param, wanted in zip(problem.outputs, known, strict=True):
+            raw = ran.outputs[param.name]
+            found = judge.compare(param, wanted, raw)
+            comparisons.append(found)
+            if worst is None or found.ratio > worst[0]:
+                text = judge.pattern(param, wanted, raw) if found.wrong else ""
+                worst = (found.ratio, _worst(ran, param.shape, found), text)
+        results.append(_case_result(ran, comparisons, known))
+    accepted = [r for r in results if r.wrong == 0]
+    base = replace(
+        base,
+        cases=tuple(results),
+        worst=worst[1] if worst else None,
+        max_error=max((r.max_error for r in accepted), default=0.0),
+        budget_ratio=max((r.ratio for r in results), default=0.0),
+    )
+    failed = [r for r in results if r.wrong]
+    if failed:
+        assert worst is not None
+        families = ", ".join(dict.fromkeys(r.case for r in failed))
+        return replace(
+            base,
+            status=Status.INCORRECT_NUMERICAL,
+            code="V202",
+            message=f"wrong on {len(failed)} of {len(results)} calls ({families}): {worst[2]}; "
+            f"{_sentence(worst[1])}",
+            hint=_numeric_hint(failed, len(results)),
+        )
+    return _last_checks(base, problem, transcript)
+
+
+def _expected(
+    problem: Problem, case: Case, policy: Policy, cache: dict[Case, tuple[Expected, ...]]
+) -> tuple[Expected, ...]:
+    if case not in cache:
+        cache.clear()  # repeats are rare; the reference of one case may be large
+        found = budget.expected(
+            problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
+        )
+        if case.family == "integers":
+            found = tuple(budget.exact_if_representable(problem, one) for one in found)
+        cache[case] = found
+    return cache[case]
+
+
+def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Verdict:
+    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
+    for ran in transcript.ran:
+        if ran.beside:
+            return replace(
+                rejected,
+                code="V207",
+                message=f"bytes beside output {ran.beside[0]} were written "
+                f"(inputs {ran.call.case.name!r})",
+                hint="a store runs past the end, or before the start, of the tensor",
+            )
+        if ran.call.repeat_of is not None:
+            first = next(r for r in transcript.ran if r.call.case == ran.call.case)
+            if first.call.placement == ran.call.placement and first.outputs != ran.outputs:
+                return replace(
+                    rejected,
+                    code="V208",
+                    message="the same inputs gave different bits",
+                    hint="a race, uninitialised memory, or an order of sums that varies",
+                )
+    return replace(base, level=Level.ACCURATE, status=Status.PASSED, message="accurate")
+
+
+def _worst(ran: Ran, shape: tuple[int, ...], found: judge.Comparison) -> Worst:
+    case = ran.call.case
+    return Worst(
+        case=case.name,
+        family=case.family,
+        seed=case.seed,
+        output=found.output,
+        index=judge.unravel(found.worst, shape),
+        got=f"{found.got:.9g}",
+        expected=f"{found.wanted:.9g}",
+        budget=f"{found.allowed:.3g}",
+    )
+
+
+def _case_result(
+    ran: Ran, comparisons: Sequence[judge.Comparison], known: Sequence[Expected]
+) -> CaseResult:
+    return CaseResult(
+        case=ran.call.case.name,
+        family=ran.call.case.family,
+        seed=ran.call.case.seed,
+        placement=ran.call.placement,
+        max_error=max((c.max_error for c in comparisons), default=0.0),
+        ratio=max((c.ratio for c in comparisons), default=0.0),
+        wrong=sum(c.wrong for c in comparisons),
+        elements=sum(c.elements for c in comparisons),
+        seconds=ran.seconds,
+        exact=all(e.exact for e in known),
+    )
+
+
+def _sentence(worst: Worst) -> str:
+    place = ", ".join(map(str, worst.index))
+    return (
+        f"{worst.output}[{place}] is {worst.got}, expected {worst.expected} within {worst.budget} "
+        f"(inputs {worst.case!r})"
+    )
+
+
+def _numeric_hint(failed: Sequence[CaseResult], total: int) -> str:
+    names = {r.family for r in failed}
+    if len(failed) == total:
+        return "wrong for every input: the formula, an index or the extent of a loop"
+    if names <= {"nan", "inf", "neg_inf_led"}:
+        return "NaN and infinities must go through as in torch"
+    if any(r.case == "near_duplicate" for r in failed) and len(failed) == 1:
+        return "the result does not depend on every element: a remembered answer"
+    if "integers" not in names:
+        return "right on small integers: rounding, a narrower dtype, or cancellation"
+    return "right on some inputs: look at the listed families"
+
+
+def _first_line(log: str) -> str:
+    lines = [line for line in log.splitlines() if "error" in line.lower()] or log.splitlines()
+    return lines[0][:300] if lines else "no output"
+
+
+def _names(params: Sequence[Any]) -> str:
+    return ", ".join(f"{p.name}{list(p.shape)}:{p.dtype}" for p in params)
+
+
+def cases_json(verdict: Verdict) -> str:
+    """Return the per-case table as JSON lines."""
+    return "\n".join(json.dumps(asdict(c)) for c in verdict.cases)
