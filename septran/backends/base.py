@@ -77,3 +77,6 @@ class Backend:
     dtypes: tuple[str, ...] = ("float32",)
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
+    session: tuple[tuple[str, object], ...] = ()
+    """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
+    load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
