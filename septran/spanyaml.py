@@ -91,15 +91,22 @@ def loads(text: str, *, file: str = "<text>", tags: Mapping[str, Tag] | None = N
     return Document(file=file, value=value, spans=reader.spans, key_spans=reader.key_spans)
 
 
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A value that `dump` writes with a tag: Tagged("!tune", {...}) -> `!tune {...}`."""
+
+    tag: str
+    value: Mapping[str, Any]
+
+
 def dump(value: Any, *, comment: str = "", flow_depth: int | None = None) -> str:
     """Return `value` (dicts, lists, scalars) as YAML text that `loads` reads back equal.
 
     comment: lines put on top. flow_depth: mappings at this depth and below are written `{a: 1}`.
     """
-    dumper = _FlowDumper if flow_depth is not None else _Dumper
     text: str = yaml.dump(
         _flowed(value, flow_depth, 0) if flow_depth is not None else value,
-        Dumper=dumper,
+        Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=False,
@@ -142,15 +149,17 @@ class _Dumper(_CoreResolver, yaml.SafeDumper):
         return True
 
 
+_Dumper.add_representer(
+    Tagged,
+    lambda dumper, data: dumper.represent_mapping(data.tag, data.value.items(), flow_style=True),
+)
+
+
 class _Flow(dict[str, Any]):
     """A mapping to be written on one line."""
 
 
-class _FlowDumper(_Dumper):
-    pass
-
-
-_FlowDumper.add_representer(
+_Dumper.add_representer(
     _Flow,
     lambda dumper, data: dumper.represent_mapping(
         "tag:yaml.org,2002:map", data.items(), flow_style=True

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from septran.cli import card
-from septran.cli.options import common, terminal
+from septran.cli.options import common, set_threads, terminal
 from septran.cli.request import FILE, build, kernel_options
 
 
@@ -24,7 +24,13 @@ from septran.cli.request import FILE, build, kernel_options
 @click.option("--config", type=FILE, help="A model config instead of the backend's.")
 @click.option("--base-url", help="OpenAI-compatible endpoint.  [env: SEPTRAN_BASE_URL]")
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the kernel.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=set_threads,
+    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
+)
 @click.option("--stop-after", type=click.Choice(["parse", "bind", "lower", "emit", "compile"]))
 @click.option(
     "--require",

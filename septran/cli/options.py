@@ -32,6 +32,12 @@ def _project(ctx: click.Context, param: click.Parameter, value: Path | None) -> 
         os.environ["SEPTRAN_PROJECT"] = str(value.resolve())
 
 
+def set_threads(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    """Put --threads where worker processes find it too."""
+    if value is not None:
+        os.environ["SEPTRAN_THREADS"] = str(value)
+
+
 def common(command: F) -> F:
     """Add --json, -q, -v, --color and --project to a command."""
     for option in (

@@ -28,14 +28,14 @@ def op_file(name: str) -> Path:
     """Return the logic file that defines operator `name`.
 
     Raises:
-        ConfigError: C040 with the nearest names.
+        ConfigError: C044 with the nearest names.
     """
     known = {operator.name: path for operator, path in _operators()}
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     raise ConfigError.of(
-        "C040",
+        "C044",
         f"no operator {name!r}",
         help=f"the nearest are {', '.join(near)}" if near else "`septran ls ops` lists them",
     )

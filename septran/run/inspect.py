@@ -1,0 +1,112 @@
+"""What `septran map` and `septran show` print: any step of the straight line, as text."""
+
+from __future__ import annotations
+
+from septran.errors import ConfigError, closest
+from septran.ir.text import print_program
+from septran.mapping.print import mapping_yaml
+from septran.run.leaves import library_leaves
+from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
+from septran.settings import Settings
+
+
+def mapping_text(request: GenRequest, *, settings: Settings) -> str:
+    """Return the explicit mapping of a request as YAML in the seeds' form."""
+    plan = resolve(request)
+    lowered = lower_plan(plan)
+    return mapping_yaml(
+        lowered.bound.mapping,
+        comment=f"{plan.operator.name} on {plan.backend.name}"
+        + (f" ({plan.arch})" if plan.arch else "")
+        + f", made from {plan.mapping.file}\n"
+        + "dims: "
+        + ", ".join(f"{k}={v}" for k, v in plan.dims.items())
+        + f"; dtype: {plan.dtype}",
+    )
+
+
+def show(request: GenRequest, what: str, *, after: str | None, settings: Settings) -> str:
+    """Return the text of one step.
+
+    what: task, program, passes, tir, kernel, leafspec or prompt. after: a pass's name, for program.
+
+    Raises:
+        ConfigError: C137 unknown pass or step.
+    """
+    plan = resolve(request)
+    if what == "task":
+        return _task(plan)
+    lowered = lower_plan(plan)
+    match what:
+        case "program":
+            return _program(lowered, after)
+        case "passes":
+            return "".join(
+                f"{p.name:20s} {'changed' if p.changed else 'unchanged':10s} {p.ms:6.1f} ms\n"
+                for p in lowered.passes
+            )
+        case "tir":
+            from septran.backends.tir import script
+
+            return script(_program_after(lowered, after))
+        case "kernel":
+            leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+            return plan.backend.emit(lowered.program, leaves).source
+        case "leafspec":
+            return _leafspecs(plan, lowered)
+        case "prompt":
+            return _prompts(plan, lowered, settings)
+    raise ConfigError.of("C137", f"nothing called {what!r} can be shown")
+
+
+def _task(plan: Plan) -> str:
+    from septran.run.plan import arguments
+    from septran.tasklang.check import check_logic
+    from septran.tasklang.tree import tree_text
+
+    types = arguments(plan, plan.dims)
+    ranks = {p: len(t.shape) for p, t in types.items() if hasattr(t, "shape")}
+    traces = check_logic(plan.operator.entry, ranks)
+    return "\n\n".join(tree_text(t) for t in traces.found.values()) + "\n"
+
+
+def _program_after(lowered: Lowered, after: str | None):  # type: ignore[no-untyped-def]
+    if after is None:
+        return lowered.passes[-1].program
+    names = [p.name for p in lowered.passes]
+    if after not in names:
+        raise ConfigError.of(
+            "C137",
+            f"no pass {after!r}{closest(after, names)}",
+            help=f"the passes are {', '.join(names)}",
+        )
+    return next(p.program for p in lowered.passes if p.name == after)
+
+
+def _program(lowered: Lowered, after: str | None) -> str:
+    return print_program(_program_after(lowered, after))
+
+
+def _leafspecs(plan: Plan, lowered: Lowered) -> str:
+    from septran.agent.contract import render_leafspec
+    from septran.run.build import distinct_specs
+
+    return "\n\n".join(
+        f"# {spec.symbol}  key {spec.key}\n{render_leafspec(spec, plan.backend)}"
+        for spec in distinct_specs(lowered.program)
+    )
+
+
+def _prompts(plan: Plan, lowered: Lowered, settings: Settings) -> str:
+    from septran.agent import config as agent_config
+    from septran.agent.chat import messages_tokens
+    from septran.agent.prompt import render_prompt
+    from septran.run.build import distinct_specs
+
+    config = agent_config.load(plan.backend.docs, among=settings.layers)
+    parts = []
+    for spec in distinct_specs(lowered.program):
+        messages = render_prompt(spec, plan.backend, config)
+        parts.append(f"===== {spec.symbol}: about {messages_tokens(messages)} tokens =====")
+        parts += [f"----- {m.role} -----\n{m.text}" for m in messages]
+    return "\n".join(parts) + "\n"
