@@ -65,7 +65,7 @@ CUEMU_NOTSAN inline void prepare(Fiber& f, void (*entry)()) {
   makecontext(&f.context, entry, 0);
 #else
   // The stack must be 8 mod 16 when `entry` starts, as after a call.
-  void** top = reinterpret_cast<void**>(f.stack + kStack - 64);
+  void** top = reinterpret_cast<void**>(f.stack + kStack - 72);
   top[0] = nullptr;
   top[-1] = reinterpret_cast<void*>(entry);
   f.sp = top - 7;

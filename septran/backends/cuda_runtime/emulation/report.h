@@ -1,4 +1,4 @@
-// What the emulator found, said once: a line on stderr and one JSON object in $SEPTRAN_EMU_REPORT.
+// What the emulator found, said once: a line on stderr and one JSON list in $SEPTRAN_EMU_REPORT.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -31,11 +31,9 @@ inline void report(const std::string& kind, const std::string& message) {
   const char* path = getenv("SEPTRAN_EMU_REPORT");
   if (!path) return;
   if (FILE* f = fopen(path, "w")) {
-    fprintf(f,
-            "{\"schema\": \"septran.emulation/1\", \"kind\": %s, \"message\": %s, \"kernel\": %s, "
-            "\"block\": [%u, %u, %u], \"thread\": %d}\n",
-            json_text(kind).c_str(), json_text(message).c_str(), json_text(report_kernel).c_str(),
-            block_id.x, block_id.y, block_id.z, report_thread);
+    fprintf(f, "[{\"kind\": %s, \"message\": %s, \"kernel\": %s, \"block\": [%u, %u, %u], \"thread\": %d}]\n",
+            json_text(kind).c_str(), json_text(message).c_str(), json_text(report_kernel).c_str(), block_id.x,
+            block_id.y, block_id.z, report_thread);
     fclose(f);
   }
 }

@@ -1,0 +1,84 @@
+"""Ready any CUDA C++ source for the CPU emulation: what a host compiler cannot parse, line by line.
+
+Changed are only launches, dynamic shared memory, `__shared__` arrays (which must be fresh in every
+block) and `__noinline__`; line numbers stay.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DYNAMIC = re.compile(
+    r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?([\w:\s]+?)\s+(\w+)\s*\[\s*\]\s*;"
+)
+_STATIC = re.compile(
+    r"(?<!extern )(?<!\w)__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?"
+    r"([\w:<>]+(?:\s+[\w:<>]+)*?)\s+(\w+)((?:\s*\[[^;\]]*\])*)\s*;"
+)
+_UNSUPPORTED = (
+    (r"\basm\b", "inline PTX"),
+    (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/)", "a CUDA C++ library"),
+    (r"\bcooperative_groups\b", "cooperative groups"),
+    (r"\bcudaLaunch(Cooperative)?Kernel(Ex)?\w*\s*\(", "a special launch"),
+)
+
+
+def unsupported(source: str) -> tuple[str, ...]:
+    """Return what the source uses that the emulation does not have."""
+    return tuple(what for pattern, what in _UNSUPPORTED if re.search(pattern, source))
+
+
+def prepare(source: str) -> str:
+    """Return the source for a host compiler; the number of lines does not change."""
+    source = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", source)
+    source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
+    source = _STATIC.sub(_shared_array, source)
+    return _launches(source)
+
+
+def _shared_array(match: re.Match[str]) -> str:
+    align, kind, name, extents = match.group(1) or "", *match.group(2, 3, 4)
+    return (
+        f"{align}static {kind} {name}{extents}; static unsigned {name}_serial = 0; "
+        f"cuemu::shared_array((void*)&{name}, sizeof({name}), {name}_serial);"
+    )
+
+
+def _launches(source: str) -> str:
+    while (found := source.find("<<<")) >= 0:
+        start, end = _callee_start(source, found), source.index(">>>", found)
+        open_, close = source.index("(", end), _matching(source, source.index("(", end))
+        name, config = source[start:found].strip(), source[found + 3 : end]
+        args = source[open_ + 1 : close]
+        tail = f", {args}" if args.strip() else ""
+        call = (
+            f'cuemu::launch("{name.split("<")[0]}", cuemu::Launch({config}), '
+            f"[&](auto... a_) {{ {name}(a_...); }}{tail})"
+        )
+        source = source[:start] + call + source[close + 1 :]
+    return source
+
+
+def _callee_start(source: str, end: int) -> int:
+    at = end
+    while at and source[at - 1].isspace():
+        at -= 1
+    if source[at - 1] == ">":
+        depth = 0
+        while True:
+            at -= 1
+            depth += (source[at] == ">") - (source[at] == "<")
+            if depth == 0:
+                break
+    while at and (source[at - 1].isalnum() or source[at - 1] in "_:"):
+        at -= 1
+    return at
+
+
+def _matching(source: str, at: int) -> int:
+    depth = 0
+    for i in range(at, len(source)):
+        depth += (source[i] == "(") - (source[i] == ")")
+        if depth == 0:
+            return i
+    raise ValueError("unbalanced parentheses in a launch")
