@@ -41,6 +41,7 @@ class Watch:
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int, int, str]] = []
         self.owners: list[np.ndarray] = []
+        self.last_error = ""
 
     def add(self, address: int, nbytes: int, itemsize: int, name: str) -> None:
         """Allow [address, address + nbytes), holding items of `itemsize` bytes."""
@@ -61,25 +62,29 @@ class Watch:
         first = int(at.min())
         found = next((i for i, r in enumerate(self.ranges) if r[0] <= first < r[1]), None)
         if found is None:
-            raise EmulationError(f"{what} out of bounds: {self._near(first, size)}")
+            raise self._error(f"{what} out of bounds: {self._near(first, size)}")
         low, high, itemsize, name = self.ranges[found]
         last = int(at.max())
         if last + size > high:
-            raise EmulationError(f"{what} out of bounds: {self._near(last, size)}")
+            raise self._error(f"{what} out of bounds: {self._near(last, size)}")
         place = ((at - np.uint64(low)) // np.uint64(itemsize)).astype(np.int64)
         owner = self.owners[found]
         other = owner[place]
         clash = (other >= 0) & (other != program)
         if clash.any():
             k = int(np.argmax(clash))
-            raise EmulationError(
+            raise self._error(
                 f"race: program {program} {what}s element {int(place[k])} of {name}, which "
                 f"program {int(other[k])} stored in the same launch"
             )
         if what == "store":
             if np.unique(place).size != place.size:
-                raise EmulationError(f"race: one tl.store writes an element of {name} twice")
+                raise self._error(f"race: one tl.store writes an element of {name} twice")
             owner[place] = program
+
+    def _error(self, text: str) -> EmulationError:
+        self.last_error = text  # Triton wraps what it catches in its own texts
+        return EmulationError(text)
 
     def _near(self, address: int, size: int) -> str:
         low, high, itemsize, name = min(
@@ -189,7 +194,8 @@ def install(watch: Watch) -> None:
 
     def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any) -> Any:
         watch.check(ptrs.data, mask.data, size_of(ptrs), program(self), "load")
-        if other is None and not mask.data.all():
+        # Triton's front end drops an `other` that is false as a Python value: a single 0
+        if other is None and ptrs.data.size > 1 and not mask.data.all():
             element = ptrs.get_element_ty()
             fill = np.full(ptrs.data.shape, np.nan if element.is_floating() else 77, np.float32)
             other = self.cast_impl(handle(fill, tl.float32), element)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LOADER = ROOT / "verify_templates" / "loaders" / "triton_interp.py.j2"
 _CHILD = """
 import json, os, sys
+def diagnose(kind, message, **facts): pass
 os.environ["TRITON_INTERPRET"] = "1"
 import numpy as np, torch, triton, triton.runtime.interpreter
 torch.set_num_threads(1)
@@ -39,7 +40,7 @@ for job in jobs:
     for name, dtype, shape, writable in job["args"]:
         views.append(np.memmap(name, dtype=dtype, mode="r+" if writable else "r", shape=tuple(shape)))
     try:
-        load(job["folder"], {"entry": "entry", "where": "emulated"})(views)
+        load(job["folder"] + "/kernel.py", {"entry": "entry", "where": "emulated"})(views)
         print("done", flush=True)
     except Exception as e:
         print("failed", str(e).replace(chr(10), " ")[:600], flush=True)

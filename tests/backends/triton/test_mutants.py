@@ -44,8 +44,8 @@ MUTANTS: list[tuple[str, Program, str, str]] = [
     ("accumulator not cleared", GEMM, "tl.full((32, 32), 0.0", "tl.full((32, 32), float('nan')"),
     ("tf32", GEMM, '"ieee"', '"tf32"'),
     ("operands swapped", GEMM, "tl.dot(A, B, C", "tl.dot(B, A, C"),
-    ("bias ignored", GEMM, "(C + b)", "C"),
-    ("relu ignored", GEMM, "tl.maximum((C + b), 0.0, propagate_nan=tl.PropagateNan.ALL)", "C + b"),
+    ("bias ignored", GEMM, "(C + b[None, :])", "C"),
+    ("relu ignored", GEMM, "tl.maximum((C + b[None, :]), 0.0, propagate_nan=tl.PropagateNan.ALL)", "C + b"),
     ("grid too small", GEMM, "[(6,)]", "[(5,)]"),
     ("pid decoded wrong", GEMM, "pid % 2", "pid % 3"),
     (
