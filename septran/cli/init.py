@@ -14,12 +14,13 @@ from septran.run.store import write_atomic
 from septran.settings import SCHEMA
 
 _LOGIC = '''\
-"""y = a * x + y, the algorithm once, with no hardware word in it.
+"""Z = 2.5 X + Y: the algorithm once, with no hardware word in it.
 
-    septran gen --logic {file} --backend cpp
+    septran gen --logic logic/axpy.py --backend cpp
 """
 
-import task_lang as task
+import septran.tasklang as task
+from septran.reference import Reference
 
 
 @task.define(leaf=True)
@@ -28,12 +29,27 @@ def scale_add(Z, X, Y):
 
 
 @task.define
-def axpy(Z: task.Tensor["N"], X: task.Tensor["N"], Y: task.Tensor["N"]):
-    Zp = task.partition(Z, by="blocks")
-    Xp = task.partition(X, by="blocks")
-    Yp = task.partition(Y, by="blocks")
+def axpy(Z, X, Y):
+    n = task.tunable("block_size")
+    Zp = task.partition(Z, by="blocks", shape=(n,))
+    Xp = task.partition(X, by="blocks", shape=(n,))
+    Yp = task.partition(Y, by="blocks", shape=(n,))
     for i in task.parallel_range(Zp.shape):
         task.launch(scale_add, Zp[i], Xp[i], Yp[i])
+
+
+OPERATORS = (
+    task.Operator(
+        name="axpy",
+        about="Z = 2.5 X + Y",
+        entry=axpy,
+        tensors={"Z": "N", "X": "N", "Y": "N"},
+        outputs=("Z",),
+        dims={"N": 100_000},
+        odd_dims=({"N": 10_007}, {"N": 1}),
+        reference=Reference(fn=lambda X, Y: 2.5 * X + Y, kind="elementwise"),
+    ),
+)
 '''
 
 
@@ -67,7 +83,7 @@ def command(folder: Path) -> None:
         raise ConfigError.of("C006", f"{toml} exists already", help="this folder is a project")
     logic = folder / "logic" / "axpy.py"
     files = {toml: sample_toml(), folder / ".gitignore": ".septran/\n"}
-    files[logic] = _LOGIC.format(file="logic/axpy.py")
+    files[logic] = _LOGIC
     written = [write_atomic(path, text) for path, text in files.items() if not path.exists()]
     if term.json:
         term.emit({"schema": "septran.init/1", "files": [str(path) for path in written]})
