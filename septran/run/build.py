@@ -1,0 +1,105 @@
+"""From a lowered program and leaves to a built kernel, and from there to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from septran.backends.base import Backend, Built
+from septran.errors import EnvironmentProblem
+from septran.ir.nodes import Program
+from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.run.plan import Plan, kernel_params
+from septran.verify.problem import Problem
+from septran.verify.session import Sessions
+from septran.verify.verdict import Verdict
+from septran.verify.verify import Request, verify
+
+LEAF_LANGUAGE = {"cpp": "cpp", "cuda": "cuda", "c": "c", "python": "python"}
+
+
+def distinct_specs(program: Program) -> tuple[LeafSpec, ...]:
+    """Return the specs of a program's leaves, each once, in order of first use."""
+    found: dict[str, LeafSpec] = {}
+    for _, spec in leaf_specs(program):
+        found.setdefault(spec.key, spec)
+    return tuple(found.values())
+
+
+def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem:
+    """Return what the verifier checks a kernel of this plan against."""
+    return Problem(
+        name=plan.operator.name,
+        params=kernel_params(program),
+        reference=plan.operator.reference,
+        dims=dict(dims),
+        scalars=plan.operator.scalar_values(dims),
+        domains=dict(plan.operator.domains),
+    )
+
+
+def sessions_of(backend: Backend, threads: int) -> Sessions:
+    """Return how this backend's kernels are run in a child."""
+    settings = dict(backend.session)
+    return Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A built kernel and its verdict."""
+
+    kernel: Kernel
+    built: Built
+    verdict: Verdict
+
+
+def judge_kernel(
+    backend: Backend,
+    kernel: Kernel,
+    problem: Problem,
+    *,
+    work: Path,
+    threads: int,
+    seed: int | None = None,
+) -> Judged:
+    """Build `kernel` in `work`/build, verify it, leave the evidence in `work`.
+
+    Raises:
+        EnvironmentProblem: V110, neither compiler nor emulator for this backend works here.
+    """
+    require_runnable(backend)
+    folder = work / "build"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = backend.build(kernel, folder)
+    verdict = verify(
+        kernel,
+        built,
+        problem,
+        run_dir=work,
+        request=Request(
+            where=backend.where,
+            language=LEAF_LANGUAGE.get(backend.language, ""),
+            seed=seed,
+            sessions=sessions_of(backend, threads),
+        ),
+    )
+    return Judged(kernel=kernel, built=built, verdict=verdict)
+
+
+def require_runnable(backend: Backend) -> None:
+    """Raise EnvironmentProblem V110 when a kernel of this backend cannot be run here in any way."""
+    known = backend.available()
+    needed = "compile" if backend.where == "native" else "emulate"
+    state = known.get(needed)
+    if state is not None and not state.ok:
+        raise EnvironmentProblem.of(
+            "V110",
+            f"kernels for {backend.name} cannot be run here: {state.detail}",
+            help=state.install,
+        )
+
+
+def emit_kernel(backend: Backend, program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+    """Return the kernel of a lowered program with the given leaves by spec key."""
+    return backend.emit(program, leaves)

@@ -1,0 +1,367 @@
+"""The straight line: one operator, one target, one verified kernel.
+
+    resolve -> bind + lower -> write leaves -> emit -> build -> verify -> time
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from septran.agent.writer import Usage
+from septran.backends import get as get_backend
+from septran.errors import SeptranError
+from septran.ir.text import print_program
+from septran.kernel import Kernel, Leaf, content_hash
+from septran.mapping.schema import Policy
+from septran.run import store
+from septran.run.build import Judged, judge_kernel, problem_of
+from septran.run.cores import cores
+from septran.run.leaves import ChosenLeaves, choose
+from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
+from septran.settings import Settings
+from septran.verify.timing import Timing, time_kernel
+from septran.verify.verdict import Status, Verdict
+
+__all__ = ["GenRequest", "GenResult", "gen", "verify_again"]
+SCHEMA = "septran.gen/1"
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenResult:
+    """What a run established; `data` is the septran.gen/1 object."""
+
+    data: Mapping[str, Any]
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.gen/1 object."""
+        return dict(self.data)
+
+
+@dataclass(slots=True)
+class _Clock:
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def lap(self, name: str, start: float) -> None:
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+
+
+def gen(request: GenRequest, *, settings: Settings, progress: Progress) -> GenResult:
+    """Generate, verify and time one kernel; everything is written to a run directory as it happens.
+
+    Raises:
+        InputError: the user's mistake. EnvironmentProblem: V110, L5xx.
+    """
+    plan = resolve(request)
+    clock = _Clock()
+    start = time.perf_counter()
+    lowered = lower_plan(plan)
+    clock.lap("lower", start)
+    run = _open(request, plan, settings)
+    try:
+        return _gen(request, plan, lowered, run, settings, progress, clock)
+    except KeyboardInterrupt:
+        run.finish("interrupted", exit_code=130, summary={})
+        raise
+    except SeptranError as e:
+        run.event("error", codes=list(e.codes), message=str(e))
+        run.finish("failed", exit_code=e.exit_code, summary={"codes": list(e.codes)})
+        raise
+
+
+def _open(request: GenRequest, plan: Plan, settings: Settings) -> store.Run:
+    if request.resume is not None:
+        return store.find(request.resume, store.root(settings))
+    asked = {k: str(v) if isinstance(v, Path) else v for k, v in _plain(request).items()}
+    key = content_hash(
+        [plan.logic.sha, plan.backend.name, plan.arch, dict(plan.dims), plan.dtype, request.writer]
+    )
+    return store.create(
+        asked, label=(plan.operator.name, plan.backend.name), settings=settings, key=key
+    )
+
+
+def _plain(request: GenRequest) -> dict[str, Any]:
+    found = {name: getattr(request, name) for name in GenRequest.__slots__}  # type: ignore[attr-defined]
+    found["dims"] = dict(request.dims)
+    return found
+
+
+def _gen(
+    request: GenRequest,
+    plan: Plan,
+    lowered: Lowered,
+    run: store.Run,
+    settings: Settings,
+    progress: Progress,
+    clock: _Clock,
+) -> GenResult:
+    _dump(run, lowered)
+    data = _head(plan)
+    if request.stop_after in ("parse", "bind", "lower"):
+        return _stop(run, data, request.stop_after, clock)
+    problem = problem_of(plan, lowered.program, plan.dims)
+    start = time.perf_counter()
+    threads = settings.threads or cores()
+    chosen = choose(
+        request,
+        plan.backend,
+        lowered.program,
+        lowered.bound.mapping,
+        problem,
+        folder=run.dir,
+        settings=settings,
+        threads=threads,
+        progress=progress,
+    )
+    clock.lap("leaves", start)
+    kernel = plan.backend.emit(lowered.program, chosen.leaves)
+    _write_kernel(run, kernel)
+    data |= _leaves(chosen) | {"kernel": str(run.dir / kernel.main)}
+    if request.stop_after == "emit":
+        return _stop(run, data, "emitted", clock)
+    progress(f"building and verifying {kernel.main}")
+    start = time.perf_counter()
+    judged = judge_kernel(
+        plan.backend, kernel, problem, work=run.dir / "verify", threads=threads, seed=request.seed
+    )
+    total = time.perf_counter() - start
+    clock.seconds["compile"] = round(judged.built.seconds, 3)
+    clock.seconds["verify"] = round(total - judged.built.seconds, 3)
+    run.event("verdict", level=str(judged.verdict.level), status=str(judged.verdict.status))
+    timing = None
+    if judged.verdict.passed and judged.verdict.where != "emulated":
+        progress("timing against torch")
+        start = time.perf_counter()
+        timing = time_kernel(judged.kernel, judged.built, problem, threads=threads)
+        clock.lap("time", start)
+    return _finish(run, data, judged, timing, request, clock)
+
+
+def _dump(run: store.Run, lowered: Lowered) -> None:
+    for number, outcome in enumerate(lowered.passes):
+        run.write(f"ir/{number:02d}_{outcome.name}.ir", print_program(outcome.program))
+
+
+def _head(plan: Plan) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "op": plan.operator.name,
+        "backend": plan.backend.name,
+        "arch": plan.arch,
+        "dims": dict(plan.dims),
+        "dtype": plan.dtype,
+        "mapping": plan.mapping.file,
+        "policy": isinstance(plan.mapping, Policy),
+    }
+
+
+def _stop(run: store.Run, data: dict[str, Any], level: str, clock: _Clock) -> GenResult:
+    data |= {"level": level, "where": None, "seconds": clock.seconds, "run": str(run.dir)}
+    run.write_json("result.json", data)
+    run.finish("finished", exit_code=0, summary={"level": level})
+    return GenResult(data=data, exit_code=0)
+
+
+def _write_kernel(run: store.Run, kernel: Kernel) -> None:
+    for name, text in kernel.files:
+        run.write(name, text)
+    run.write_json(
+        "kernel.json",
+        {
+            "name": kernel.name,
+            "backend": kernel.backend,
+            "arch": kernel.arch,
+            "entry": kernel.entry,
+            "main": kernel.main,
+            "files": [name for name, _ in kernel.files],
+            "sha": kernel.sha,
+        },
+    )
+
+
+def _leaves(chosen: ChosenLeaves) -> dict[str, Any]:
+    models = {w.leaf.spec.key: w.model for w in chosen.written}
+    found = []
+    for key, leaf in chosen.leaves.items():
+        entry = _leaf(leaf)
+        if models.get(key):
+            entry["model"] = models[key]
+        found.append(entry)
+    usage: Usage = chosen.usage
+    return {
+        "leaves": found,
+        "model": {
+            "calls": usage.calls,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "cost": usage.cost,
+            "estimated": usage.estimated,
+        },
+    }
+
+
+def _leaf(leaf: Leaf) -> dict[str, Any]:
+    return {
+        "task": leaf.spec.task,
+        "writer": leaf.writer,
+        "name": leaf.name,
+        "spec": leaf.spec.key,
+        "sha": leaf.sha,
+    }
+
+
+def _finish(
+    run: store.Run,
+    data: dict[str, Any],
+    judged: Judged,
+    timing: Timing | None,
+    request: GenRequest,
+    clock: _Clock,
+) -> GenResult:
+    verdict = judged.verdict
+    data |= verdict_fields(verdict)
+    data |= {
+        "speedup": {
+            "torch_eager": None if timing is None else round(timing.ratio, 3),
+            "torch_compile": None,
+        },
+        "build": dict(judged.built.facts),
+        "seconds": clock.seconds,
+        "run": str(run.dir),
+    }
+    if timing is not None:
+        data["timing"] = timing.to_json()
+    code = exit_code(verdict, request.require)
+    data["exit_code"] = code
+    run.write_json("result.json", data)
+    run.finish(
+        "finished",
+        exit_code=code,
+        summary={
+            "level": data["level"],
+            "where": data["where"],
+            "max_error": data["max_error"],
+            "torch_eager": data["speedup"]["torch_eager"],
+        },
+    )
+    return GenResult(data=data, exit_code=code)
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Return the part of the septran.gen/1 object that a verdict decides."""
+    plain = verdict.to_json()
+    found = {
+        "level": str(verdict.level),
+        "where": verdict.where,
+        "status": str(verdict.status),
+        "max_error": plain["max_error"],
+        "budget_ratio": plain["budget_ratio"],
+        "not_checked": list(verdict.not_checked),
+        "seed": verdict.seed,
+    }
+    if not verdict.passed:
+        found |= {
+            "reason": f"[{verdict.code}] {verdict.message}",
+            "hint": verdict.hint,
+            "worst": plain["worst"],
+        }
+    return found
+
+
+def exit_code(verdict: Verdict, require: tuple[str, ...]) -> int:
+    """Return 0 verified, 1 not correct, 3 not verifiable here or a requirement that is not met."""
+    if verdict.status is Status.UNAVAILABLE:
+        return 3
+    if not verdict.passed:
+        return 1
+    if "device" in require and verdict.where == "emulated":
+        return 3
+    if "compile" in require and any("compile" in item for item in verdict.not_checked):
+        return 3
+    return 0
+
+
+def verify_again(
+    run: store.Run, *, settings: Settings, require: tuple[str, ...], progress: Progress
+) -> GenResult:
+    """Verify a stored run's kernel with new secret inputs; the result goes beside the old one.
+
+    Raises:
+        ConfigError: C136, the run holds no kernel.
+    """
+    request, kernel, data = stored_kernel(run)
+    plan = resolve(request)
+    lowered = lower_plan(plan)
+    problem = problem_of(plan, lowered.program, plan.dims)
+    progress(f"verifying {kernel.main} of {run.id}")
+    number = len([p for p in run.dir.glob("verify*") if p.is_dir()])
+    start = time.perf_counter()
+    judged = judge_kernel(
+        get_backend(kernel.backend),
+        kernel,
+        problem,
+        work=run.dir / f"verify{number + 1}",
+        threads=settings.threads or cores(),
+        seed=settings.seed,
+    )
+    data |= verdict_fields(judged.verdict)
+    for key in ("reason", "hint", "worst"):
+        if judged.verdict.passed:
+            data.pop(key, None)
+    data["seconds"] = {
+        "compile": round(judged.built.seconds, 3),
+        "verify": round(time.perf_counter() - start - judged.built.seconds, 3),
+    }
+    code = exit_code(judged.verdict, require)
+    data["exit_code"] = code
+    run.event("verified again", level=data["level"], exit_code=code)
+    return GenResult(data=data, exit_code=code)
+
+
+def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, dict[str, Any]]:
+    """Return a finished run's request, kernel and result.
+
+    Raises:
+        ConfigError: C136, the run holds no kernel.
+    """
+    from septran.errors import ConfigError
+
+    try:
+        about = json.loads((run.dir / "kernel.json").read_text(encoding="utf-8"))
+        data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
+        files = tuple(
+            (name, (run.dir / name).read_text(encoding="utf-8")) for name in about["files"]
+        )
+    except (OSError, ValueError, KeyError) as e:
+        raise ConfigError.of(
+            "C136", f"run {run.id} holds no finished kernel", help="`septran runs` lists the runs"
+        ) from e
+    asked = dict(run.info().get("request", {}))
+    for name in ("task_file", "logic", "mapping", "config"):
+        if asked.get(name):
+            asked[name] = Path(asked[name])
+    asked["require"] = tuple(asked.get("require") or ())
+    known = set(GenRequest.__slots__)  # type: ignore[attr-defined]
+    request = GenRequest(**{k: v for k, v in asked.items() if k in known})
+    from septran.run.build import problem_of as _problem_of
+
+    plan = resolve(request)
+    params = _problem_of(plan, lower_plan(plan).program, plan.dims).params
+    kernel = Kernel(
+        name=about["name"],
+        backend=about["backend"],
+        arch=about["arch"],
+        entry=about["entry"],
+        params=params,
+        main=about["main"],
+        files=files,
+        leaves=(),
+    )
+    return request, kernel, data

@@ -1,0 +1,236 @@
+"""A leaf on its own: the smallest Program and Problem that call one leaf on its primitives' meaning.
+
+The Program stages the operands exactly as the kernel does (memories, layouts), and its ragged
+extents are run-time expressions, so its LeafSpec equals the kernel's and the same source fits both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from septran.ir.expr import Bin, Const, Expr, Var
+from septran.ir.nodes import Buffer, For, LeafArg, LeafCall, Param, Prim, Program, Region
+from septran.kernel import KernelParam, LeafSpec
+from septran.reference import Reference
+from septran.tasklang.primitives import PRIMITIVES
+from septran.verify.problem import Problem
+
+Dim = tuple[str, int]
+"""(parameter, axis)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafCase:
+    """A leaf's Program and Problem for one choice of run-time extents."""
+
+    program: Program
+    problem: Problem
+    label: str
+
+
+def leaf_cases(spec: LeafSpec, *, machine: str, scalars: Mapping[str, int] | None = None) -> tuple[LeafCase, ...]:
+    """Return the cases a leaf is judged on: its full tile, and each ragged dim cut to 1 and to an odd size."""
+    groups = _dim_groups(spec)
+    ragged = [g for g in groups if any(_ragged(spec, d) for d in g)]
+    shapes: list[dict[Dim, int]] = [{}]
+    odd = {d: max(1, (_bound(spec, g) * 5) // 8 | 1) for g in ragged for d in g}
+    if ragged:
+        shapes.append({d: min(odd[d], _bound(spec, g)) for g in ragged for d in g})
+        shapes.append({d: 1 for g in ragged for d in g})
+    found = []
+    for cut in shapes:
+        label = "full tile" if not cut else "edge tile " + "x".join(
+            str(n) for n in dict.fromkeys(cut.values())
+        )
+        found.append(_case(spec, cut, machine, dict(scalars or {}), label))
+    return tuple(found)
+
+
+def _ragged(spec: LeafSpec, dim: Dim) -> bool:
+    param = next(p for p in spec.params if p.name == dim[0])
+    return param.ragged[dim[1]]
+
+
+def _bound(spec: LeafSpec, group: frozenset[Dim]) -> int:
+    return min(
+        p.shape[axis] for p in spec.params for name, axis in group if p.name == name
+    )
+
+
+def _dim_groups(spec: LeafSpec) -> list[frozenset[Dim]]:
+    """Return the dims that have equal extents, by the primitives' index letters."""
+    parent: dict[Dim, Dim] = {(p.name, d): (p.name, d) for p in spec.params for d in range(len(p.shape))}
+
+    def find(x: Dim) -> Dim:
+        while parent[x] != x:
+            x = parent[x]
+        return x
+
+    shapes = {p.name: p.shape for p in spec.params}
+    for prim in spec.prims:
+        for a, b in _equal_dims(prim, shapes):
+            if shapes[a[0]][a[1]] == shapes[b[0]][b[1]]:
+                parent[find(a)] = find(b)
+    groups: dict[Dim, set[Dim]] = {}
+    for dim in parent:
+        groups.setdefault(find(dim), set()).add(dim)
+    return [frozenset(g) for g in groups.values()]
+
+
+def _equal_dims(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Dim, Dim]]:
+    ranks = {name: len(shape) for name, shape in shapes.items()}
+    out = prim.out
+    if prim.name in ("gemm", "gemm_acc"):
+        a, b = prim.ins
+        ra, rb, rc = ranks[a], ranks[b], ranks[out]
+        am, ak = (ra - 1, ra - 2) if prim.attr("trans_a") else (ra - 2, ra - 1)
+        bk, bn = (rb - 1, rb - 2) if prim.attr("trans_b") else (rb - 2, rb - 1)
+        yield (a, ak), (b, bk)
+        yield (out, rc - 1), (b, bn)
+        yield (out, rc - 2), (a, am)
+        rows_c = [d for d in range(rc - 2) if shapes[out][d] != 1]
+        rows_a = [d for d in range(ra - 2) if shapes[a][d] != 1]
+        yield from (((out, c), (a, d)) for c, d in zip(rows_c, rows_a, strict=False))
+    elif prim.name in ("reduce", "reduce_acc"):
+        x = prim.ins[0]
+        axis = prim.attr("axis")
+        assert isinstance(axis, int)
+        yield from (((out, d), (x, d)) for d in range(ranks[x]) if d != axis % ranks[x])
+    elif prim.name == "transpose":
+        perm = prim.attr("perm")
+        assert isinstance(perm, tuple)
+        yield from (((out, d), (prim.ins[0], p)) for d, p in enumerate(perm))
+    else:
+        for name in (*prim.ins, *(n for _, n in prim.named)):
+            if name in ranks:
+                shift = ranks[out] - ranks[name]
+                yield from (((out, d + shift), (name, d)) for d in range(ranks[name]))
+
+
+def _case(
+    spec: LeafSpec, cut: Mapping[Dim, int], machine: str, scalars: dict[str, int], label: str
+) -> LeafCase:
+    params, args = [], []
+    for p in spec.params:
+        extents = tuple(cut.get((p.name, d), n) for d, n in enumerate(p.shape))
+        shape = tuple((n - 1) * s + 1 for n, s in zip(extents, p.step, strict=True))
+        buffer = Buffer(name=f"{p.name}_in" if p.name == "p0" else p.name, shape=shape, dtype=p.dtype, mem="GLOBAL")
+        region = Region(
+            buffer=buffer,
+            offset=(Const(0),) * len(shape),
+            extent=tuple(
+                _runtime(n, bound) if loose else Const(bound)
+                for n, bound, loose in zip(extents, p.shape, p.ragged, strict=True)
+            ),
+            tile=p.shape,
+            step=p.step,
+            grid=(0,) * len(shape),
+        )
+        params.append(Param(buffer=buffer, privilege=p.privilege))
+        args.append(
+            LeafArg(
+                param=p.name,
+                region=region,
+                privilege=p.privilege,
+                mem="" if p.mem == "GLOBAL" else p.mem,
+            )
+        )
+    values = {name: scalars.get(name, 3) if kind == "int" else float(kind) for name, kind in spec.scalars}
+    call = LeafCall(
+        task=spec.task,
+        impl="auto",
+        args=tuple(args),
+        scalars=tuple(
+            (n, _runtime(v, v + 1) if isinstance(v, int) else v) for n, v in values.items()
+        ),
+        prims=spec.prims,
+    )
+    program = Program(
+        name=f"leaf_{spec.task}",
+        target=spec.backend,
+        arch=spec.arch,
+        machine=machine,
+        params=tuple(params),
+        body=(For(var="p0", extent=Const(1), body=(call,), proc=spec.proc, parallel=True),)
+        if spec.proc != "HOST"
+        else (call,),
+        options=spec.options,
+    )
+    return LeafCase(program=program, problem=_problem(spec, program, cut, values), label=label)
+
+
+def _runtime(value: int, bound: int) -> Expr:
+    """Return an expression of value `value` that the compiler does not see as a constant."""
+    shift = Bin("*", Var("p0"), Const(max(bound, 1)))
+    return Bin("min", Const(max(bound, 1)), Bin("-", Const(value), shift))
+
+
+def _problem(
+    spec: LeafSpec, program: Program, cut: Mapping[Dim, int], values: Mapping[str, int | float]
+) -> Problem:
+    steps = {p.name: p.step for p in spec.params}
+    outs = [p.name for p in spec.params if "w" in p.privilege]
+
+    def reference(**given: Any) -> Any:
+        import torch
+
+        from septran.tasklang.oracle import apply_primitive
+
+        wide = next((t.dtype for t in given.values() if hasattr(t, "is_floating_point") and t.is_floating_point()), torch.float64)
+        tensors: dict[str, Any] = {}
+        whole: dict[str, Any] = {}
+        for p in program.params:
+            name = p.buffer.name
+            start = given.get(name)
+            if start is None:
+                start = torch.full(p.buffer.shape, float("nan"), dtype=wide)
+            whole[name] = start.clone()
+            strides = tuple(slice(None, None, s) for s in steps[name])
+            tensors[name] = whole[name][strides]
+        for name, value in values.items():
+            tensors[name] = value
+        for prim in spec.prims:
+            attrs = dict(prim.attrs) | {k: tensors[v] for k, v in prim.named}
+            apply_primitive(prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs)
+        found = tuple(whole[n] for n in outs)
+        return found[0] if len(found) == 1 else found
+
+    reduced = [
+        _reduction(prim, {p.name: p.shape for p in spec.params}) for prim in spec.prims
+    ]
+    simple = len(spec.prims) == 1
+    kind = {"gemm": "gemm", "gemm_acc": "gemm", "fill": "exact", "copy": "exact", "transpose": "exact"}
+    return Problem(
+        name=program.name,
+        params=tuple(
+            KernelParam(
+                name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
+            )
+            for p in program.params
+        ),
+        reference=Reference(
+            fn=reference,
+            kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]
+            reduction=lambda dims: max([1, *reduced]),
+        ),
+        dims={f"{n}.{d}": size for (n, d), size in itertools.islice(cut.items(), 16)},
+    )
+
+
+def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    if not PRIMITIVES[prim.name].flops or prim.name == "map":
+        return 1
+    x = shapes[prim.ins[0]]
+    if prim.name in ("gemm", "gemm_acc"):
+        return x[-2] if prim.attr("trans_a") else x[-1]
+    axis = prim.attr("axis")
+    assert isinstance(axis, int)
+    return x[axis]
+
+
+def with_target(case: LeafCase, program: Program) -> LeafCase:
+    """Return the case with its lowered program."""
+    return replace(case, program=program)

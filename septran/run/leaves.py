@@ -1,0 +1,190 @@
+"""Choose a leaf for each spec of a program: the library's, the store's, a model's, or the user's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from septran.agent import config as agent_config
+from septran.agent.library import AutoWriter, LibraryWriter
+from septran.agent.llm import command_writer, cost_line, llm_writer, replay_writer, with_flags
+from septran.agent.store import LeafStore
+from septran.agent.writer import Budget, LeafWriter, Usage, Written
+from septran.backends.base import Backend
+from septran.errors import ConfigError, MappingError
+from septran.ir.nodes import LeafCall, Program
+from septran.kernel import Leaf, LeafSpec, leaf_specs
+from septran.mapping.schema import ExplicitMapping, LeafKernelFile
+from septran.run.leafjudge import LeafJudge
+from septran.run.plan import GenRequest
+from septran.settings import Settings
+from septran.verify.problem import Problem
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLeaves:
+    """The leaves of a program by spec key, and what choosing them cost."""
+
+    leaves: Mapping[str, Leaf]
+    written: tuple[Written, ...]
+    usage: Usage = field(default_factory=Usage)
+
+
+def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping) -> dict[str, Leaf]:
+    """Return the floor: the user's leaf files where bound, else library leaves.
+
+    Raises:
+        MappingError: M053 a leaf kernel file that cannot be used. SeptranError L520 no library leaf.
+    """
+    from septran.agent.library import library_leaf
+
+    found: dict[str, Leaf] = {}
+    for call, spec in leaf_specs(program):
+        if spec.key in found:
+            continue
+        file = mapping.leaf_kernels.get(call.impl)
+        found[spec.key] = (
+            _from_file(file, call, spec, mapping) if file else library_leaf(backend.library, spec)
+        )
+    return found
+
+
+def _from_file(
+    file: LeafKernelFile, call: LeafCall, spec: LeafSpec, mapping: ExplicitMapping
+) -> Leaf:
+    path = Path(mapping.file).parent / file.source
+    if not path.is_file():
+        raise MappingError.of(
+            "M053", f"leaf kernel {file.name}: {path} does not exist", file.span
+        )
+    text = path.read_text(encoding="utf-8")
+    if file.symbol not in text:
+        raise MappingError.of(
+            "M053", f"leaf kernel {file.name}: {path} does not define {file.symbol!r}", file.span
+        )
+    return Leaf(
+        spec=spec,
+        writer="file",
+        name=file.name,
+        source=text.replace(file.symbol, spec.symbol),
+    )
+
+
+def choose(
+    request: GenRequest,
+    backend: Backend,
+    program: Program,
+    mapping: ExplicitMapping,
+    problem: Problem,
+    *,
+    folder: Path,
+    settings: Settings,
+    threads: int,
+    progress: Progress,
+) -> ChosenLeaves:
+    """Return the leaves the request's writer delivers; the floor is always there.
+
+    folder: the run's directory; the agent's record goes to its agent/ folder.
+
+    Raises:
+        ConfigError: C135 unknown writer. EnvironmentProblem: L5xx, the model cannot be used.
+    """
+    floor = library_leaves(backend, program, mapping)
+    kind, _, detail = request.writer.partition(":")
+    if kind == "library":
+        writer: LeafWriter = LibraryWriter(backend.library)
+        if not _wants_agent(program):
+            return ChosenLeaves(leaves=floor, written=())
+    store = LeafStore(settings.home / "leaves")
+    budget = _budget(request, backend, settings)
+    specs = {spec.key: (call, spec) for call, spec in leaf_specs(program)}
+    asked = {
+        key: spec
+        for key, (call, spec) in specs.items()
+        if floor[key].writer == "library" and (kind != "library" or call.impl == "agent")
+    }
+    writer = _writer(kind, detail, request, backend, folder, settings, store)
+    if kind in ("llm", "command"):
+        config = _config(request, backend, settings)
+        progress(cost_line(tuple(asked.values()), backend, config, budget))
+    leaves = dict(floor)
+    written: list[Written] = []
+    usage = Usage()
+    for number, (key, spec) in enumerate(asked.items(), 1):
+        progress(f"leaf {number}/{len(asked)}: {spec.task}")
+        judge = LeafJudge(
+            backend, program, problem, leaves, work=folder / "leaves" / key, threads=threads
+        )
+        result = writer.write(spec, judge, budget)
+        written.append(result)
+        usage = usage + result.usage
+        leaves[key] = result.leaf
+        progress(f"leaf {number}/{len(asked)}: {spec.task}: {result.leaf.name} ({result.reason})")
+    return ChosenLeaves(leaves=leaves, written=tuple(written), usage=usage)
+
+
+def _wants_agent(program: Program) -> bool:
+    return any(call.impl == "agent" for call, _ in leaf_specs(program))
+
+
+def _config(
+    request: GenRequest, backend: Backend, settings: Settings
+) -> agent_config.AgentConfig:
+    over = {}
+    if settings.base_url:
+        over["base_url"] = settings.base_url
+    if settings.model:
+        over["model"] = settings.model
+    sources = [agent_config.override("settings", over)] if over else []
+    if request.search:
+        kind = {"best-of": "best_of_n"}.get(request.search, request.search)
+        sources.append(agent_config.override("--search", {"search": {"kind": kind}}))
+    return agent_config.load(
+        backend.docs, file=request.config, over=sources, among=settings.layers
+    )
+
+
+def _budget(request: GenRequest, backend: Backend, settings: Settings) -> Budget:
+    base = _config(request, backend, settings).budget
+    return with_flags(
+        base,
+        attempts=request.attempts,
+        candidates=request.candidates,
+        tokens=request.budget_tokens,
+        minutes=request.budget_minutes,
+    )
+
+
+def _writer(
+    kind: str,
+    detail: str,
+    request: GenRequest,
+    backend: Backend,
+    folder: Path,
+    settings: Settings,
+    store: LeafStore,
+) -> LeafWriter:
+    match kind:
+        case "auto":
+            return AutoWriter(backend.library, store)
+        case "library" | "llm":
+            return llm_writer(
+                backend, _config(request, backend, settings), folder / "agent", store=store
+            )
+        case "command" if detail:
+            config = _config(request, backend, settings)
+            return command_writer(backend, config, folder / "agent", detail, store=store)
+        case "replay" if detail:
+            from septran.run import store as runs
+
+            recorded = runs.find(detail, runs.root(settings)).dir / "agent"
+            config = _config(request, backend, settings)
+            return replay_writer(backend, config, folder / "agent", recorded)
+    raise ConfigError.of(
+        "C135",
+        f"writer {request.writer!r} is unknown",
+        help="use library, auto, llm, replay:RUN or command:PROGRAM",
+    )
