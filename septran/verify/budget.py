@@ -6,8 +6,10 @@ sums in any order, and its statistical size sqrt(n) u for same-sign terms).
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, torch.Tensor]
 
+_LARGE = 1 << 18
 # dtype -> (stored fraction bits, least normal exponent)
 _FORMATS = {
     "float64": (52, -1022),
@@ -110,8 +113,30 @@ def _call(
         name: t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone()
         for name, t in inputs.items()
     }
-    found = fn(**given, **problem.scalars)
+    with threads(_all_threads() if _is_large(given) else 1):
+        found = fn(**given, **problem.scalars)
     return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run torch on `count` threads: on a busy machine more threads make small work slower."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _all_threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_large(given: Tensors) -> bool:
+    return any(t.numel() > _LARGE for t in given.values())
 
 
 def _tensor(array: Array) -> torch.Tensor:

@@ -241,9 +241,10 @@ def _cancel(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Ar
 
 
 def _equal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    """One value of few bits: rounding errors of equal terms would all have the same sign."""
     import numpy as np
 
-    return np.full(shape, rng.uniform(0.1, 3.0))
+    return np.full(shape, rng.integers(3, 48) / 16.0)
 
 
 def _denormal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
