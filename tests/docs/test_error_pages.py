@@ -20,9 +20,9 @@ def raised() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if CODE.fullmatch(node.value):
-                    found.setdefault(node.value, f"{relative(path)}:{node.lineno}")
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and CODE.fullmatch(text):
+                found.setdefault(text, f"{relative(path)}:{getattr(node, 'lineno', 0)}")
     return found
 
 
