@@ -12,6 +12,7 @@ from septran.backends.cuda_emit import emit
 from septran.backends.cuda_fragments import place_fragments
 from septran.backends.cuda_leaves import library_leaf, signature
 from septran.backends.toolchains import cpp_compiler
+from septran.passes.staging import staging_passes
 
 ARCHES = ("sm_80", "sm_90a")
 
@@ -41,7 +42,7 @@ CUDA_C = Backend(
     suffix=".cu",
     arches=ARCHES,
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
-    passes=(("place_fragments", place_fragments),),
+    passes=(*staging_passes(), ("place_fragments", place_fragments)),
     library=library_leaf,
     signature=signature,
     emit=emit,

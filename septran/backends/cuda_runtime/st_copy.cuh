@@ -82,9 +82,9 @@ template <class A> struct Same<A, A> { static constexpr bool value = true; };
 /// Static bounds of a tile.
 template <int... D> struct Tile {
   static constexpr int rank = sizeof...(D);
-  static constexpr int size(int d) { const int all[] = {D...}; return all[d]; }
-  static constexpr int last() { return size(rank - 1); }
-  static constexpr int lead() { int m = 1; for (int d = 0; d < rank - 1; d++) m *= size(d); return m; }
+  static ST_CONST int size(int d) { const int all[] = {D...}; return all[d]; }
+  static ST_CONST int last() { return size(rank - 1); }
+  static ST_CONST int lead() { int m = 1; for (int d = 0; d < rank - 1; d++) m *= size(d); return m; }
 };
 
 /// global -> shared tile of static bounds Tile<..>, asynchronous 16-byte copies where the addresses allow it.

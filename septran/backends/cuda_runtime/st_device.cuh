@@ -23,6 +23,7 @@
 #define ST_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #endif
 #define ST_DEVICE __device__ __forceinline__
+#define ST_CONST __host__ __device__ constexpr
 
 namespace st {
 

@@ -38,10 +38,10 @@ template <> ST_DEVICE long long convert<long long, long long>(long long x) { ret
 template <> ST_DEVICE long long convert<long long, int>(int x) { return x; }
 
 // ---- index arithmetic; division rounds down ----
-ST_DEVICE constexpr idx least(idx a, idx b) { return a < b ? a : b; }
-ST_DEVICE constexpr idx most(idx a, idx b) { return a < b ? b : a; }
-ST_DEVICE constexpr idx floor_div(idx a, idx b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
-ST_DEVICE constexpr idx floor_mod(idx a, idx b) { return a - floor_div(a, b) * b; }
+ST_CONST idx least(idx a, idx b) { return a < b ? a : b; }
+ST_CONST idx most(idx a, idx b) { return a < b ? b : a; }
+ST_CONST idx floor_div(idx a, idx b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+ST_CONST idx floor_mod(idx a, idx b) { return a - floor_div(a, b) * b; }
 
 // ---- pointwise functions with torch's NaN rules ----
 template <class C> ST_DEVICE C maximum(C a, C b) { return (a > b || a != a) ? a : b; }
@@ -109,7 +109,7 @@ template <int WM, int WN, int LM, int VN> struct Grid {
   static ST_DEVICE int lane_col() { return lane() % ln; }
 };
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+ST_CONST int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 /// A position inside a fragment: row and column counters of this thread, known after unrolling.
 struct At { int r, c; };
@@ -120,8 +120,8 @@ struct At { int r, c; };
 template <class T, class G, int... D> struct Frag {
   static constexpr int rank = sizeof...(D);
   static constexpr int dims[rank] = {D...};
-  static constexpr int last() { const int d[] = {D...}; return d[rank - 1]; }
-  static constexpr int lead() { const int d[] = {D...}; int m = 1; for (int i = 0; i < rank - 1; i++) m *= d[i]; return m; }
+  static ST_CONST int last() { const int d[] = {D...}; return d[rank - 1]; }
+  static ST_CONST int lead() { const int d[] = {D...}; int m = 1; for (int i = 0; i < rank - 1; i++) m *= d[i]; return m; }
   static constexpr int M = lead(), N = last();
   static constexpr int R = M == 1 ? 1 : ceil_div(M, G::wm * G::lm * G::pair) * G::pair;
   static constexpr int C = N == 1 ? 1 : ceil_div(N, G::wn * G::ln * G::vn) * G::vn;
