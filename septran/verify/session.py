@@ -123,13 +123,15 @@ def run_calls(
     script = work / "verify_child.py"
     transcript = Transcript(not_enforced=arena.not_enforced)
     try:
-        plan = _plan(kernel, artifact, arena, settings, go_read, done_write)
-        script.write_text(_render(plan, settings.loader), encoding="utf-8")
-        child = _start(script, artifact, work, settings, (*arena.descriptors, go_read, done_write))
+        plan = write_plan(kernel, artifact, arena, settings, go_read, done_write)
+        script.write_text(render(plan, settings.loader), encoding="utf-8")
+        child = start_child(
+            script, artifact, work, settings, (*arena.descriptors, go_read, done_write)
+        )
         os.close(go_read)
         os.close(done_write)
         go_read = done_write = -1
-        pipe = _Pipe(go_write, done_read, child)
+        pipe = Pipe(go_write, done_read, child)
         _converse(pipe, arena, problem, calls, settings, noise, transcript)
         if not transcript.failure:
             time.sleep(_SETTLE_S)
@@ -146,9 +148,10 @@ def run_calls(
     return transcript
 
 
-def _plan(
+def write_plan(
     kernel: Kernel, artifact: Path, arena: Arena, settings: Sessions, go: int, done: int
 ) -> str:
+    """Return the plan the child reads, as JSON text."""
     inputs, outputs = arena.descriptors
     own = Path(assets.__file__).resolve().parents[1]
     params = [asdict(p) for p in kernel.params]
@@ -171,14 +174,16 @@ def _plan(
     return json.dumps(plan, default=str)
 
 
-def _render(plan: str, loader: str) -> str:
-    template = assets.environment("verify_templates").get_template("kernel_verify_template.j2")
+def render(plan: str, loader: str, name: str = "kernel_verify_template.j2") -> str:
+    """Return the child's program."""
+    template = assets.environment("verify_templates").get_template(name)
     return template.render(plan=repr(plan), loader=loader)
 
 
-def _start(
+def start_child(
     script: Path, artifact: Path, work: Path, settings: Sessions, fds: tuple[int, ...]
 ) -> Confined:
+    """Start the rendered child in the sandbox."""
     import sys
 
     threads = str(settings.threads)
@@ -207,7 +212,7 @@ def _start(
     )
 
 
-class _Pipe:
+class Pipe:
     """The two pipes to the child, with deadlines."""
 
     def __init__(self, go: int, done: int, child: Confined) -> None:
@@ -215,8 +220,9 @@ class _Pipe:
         self._rest = b""
 
     def send(self, order: bytes) -> bool:
+        """Return whether the child could still be told."""
         try:
-            return os.write(self._go, order) == 1
+            return os.write(self._go, order) == len(order)
         except BrokenPipeError:
             return False
 
@@ -244,6 +250,7 @@ class _Pipe:
         return message if isinstance(message, dict) else "protocol"
 
     def kill(self, why: str) -> None:
+        """End the child."""
         self._child.kill(why)
 
     @property
@@ -253,7 +260,7 @@ class _Pipe:
 
 
 def _converse(
-    pipe: _Pipe,
+    pipe: Pipe,
     arena: Arena,
     problem: Problem,
     calls: Sequence[Call],
@@ -317,7 +324,7 @@ def _record(
 
 
 def _fail(
-    pipe: _Pipe,
+    pipe: Pipe,
     transcript: Transcript,
     message: dict[str, Any] | str,
     stage: str,

@@ -1,0 +1,204 @@
+"""How fast an accepted kernel is against torch, in the same seconds on the same machine.
+
+The kernel stays in its confined child; torch runs in the parent. Slots alternate, so that what else the
+machine does disturbs both alike. The figure compares the least disturbed fifth of the slots of each side
+(other load only ever adds time); the quartiles of the paired ratios are its spread.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.kernel import Kernel
+from septran.verify import budget, judge
+from septran.verify.arena import Arena, tensor_bytes
+from septran.verify.cases import Case, draw
+from septran.verify.problem import Problem
+from septran.verify.session import Pipe, Sessions, render, start_child, write_plan
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_TORCH_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float64": "float64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds per call and torch / kernel, both of the least disturbed slots; quartiles of the pairs.
+
+    ok: the outputs after the timed calls were right; else `why` says what happened.
+    """
+
+    ok: bool
+    why: str = ""
+    kernel_s: float = 0.0
+    torch_s: float = 0.0
+    speedup: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    pairs: int = 0
+    threads: int = 1
+
+
+def measure(
+    kernel: Kernel,
+    artifact: Path,
+    problem: Problem,
+    *,
+    run_dir: Path,
+    settings: Sessions | None = None,
+    budget_s: float = 1.5,
+    slot_s: float = 0.02,
+) -> Timing:
+    """Return the timing of a verified kernel against torch eager in the task's dtype.
+
+    Torch computes `problem.reference.fn` on tensors in the parameters' own dtypes.
+    """
+    import numpy as np
+
+    settings = settings or Sessions()
+    work = run_dir / "timing"
+    work.mkdir(parents=True, exist_ok=True)
+    case = Case(name="timing", family="normal", seed=int.from_bytes(os.urandom(7), "little"))
+    inputs = draw(problem, case)
+    arena = Arena(problem.params, alignment=64)
+    go_read, go_write = os.pipe()
+    done_read, done_write = os.pipe()
+    try:
+        arena.fill("start", inputs, np.random.default_rng(case.seed))
+        plan = write_plan(kernel, artifact, arena, settings, go_read, done_write)
+        script = work / "timing_child.py"
+        script.write_text(render(plan, settings.loader, "kernel_timing_template.j2"))
+        fds = (*arena.descriptors, go_read, done_write)
+        child = start_child(script, artifact, work, settings, fds)
+        os.close(go_read)
+        os.close(done_write)
+        go_read = done_write = -1
+        pipe = Pipe(go_write, done_read, child)
+        found = _alternate(pipe, problem, inputs, settings, budget_s, slot_s)
+        child.kill("done")
+        child.wait()
+        wrong = _wrong(arena, problem, case) if found.ok else ""
+    finally:
+        for fd in (go_read, go_write, done_read, done_write):
+            if fd >= 0:
+                os.close(fd)
+        arena.close()
+    return Timing(ok=False, why=wrong) if wrong else found
+
+
+def _alternate(
+    pipe: Pipe,
+    problem: Problem,
+    inputs: dict[str, Any],
+    settings: Sessions,
+    budget_s: float,
+    slot_s: float,
+) -> Timing:
+    ready = pipe.receive(settings.load_timeout_s)
+    if not isinstance(ready, dict):
+        return Timing(ok=False, why=f"the timing child did not start: {ready}")
+
+    def kernel_slot(count: int) -> float:
+        pipe.send(f"{count}\n".encode())
+        answer = pipe.receive(settings.call_timeout_s + 60 * slot_s)
+        if not isinstance(answer, dict) or "seconds" not in answer:
+            raise TimeoutError(str(answer))
+        return float(answer["seconds"])
+
+    torch_slot = _torch_slot(problem, inputs)
+    try:
+        with budget.threads(settings.threads):
+            return _pairs(kernel_slot, torch_slot, settings.threads, budget_s, slot_s)
+    except (TimeoutError, OSError) as error:
+        return Timing(ok=False, why=f"the kernel stopped answering: {error}")
+
+
+def _pairs(
+    kernel_slot: Callable[[int], float],
+    torch_slot: Callable[[int], float],
+    threads: int,
+    budget_s: float,
+    slot_s: float,
+) -> Timing:
+    kernel_calls = _calls_per_slot(kernel_slot, slot_s)
+    torch_calls = _calls_per_slot(torch_slot, slot_s)
+    mine: list[float] = []
+    theirs: list[float] = []
+    start = time.perf_counter()
+    while len(mine) < 5 or (time.perf_counter() - start < budget_s and len(mine) < 101):
+        # the order inside a pair alternates too: whoever goes first finds the caches cold
+        if len(mine) % 2:
+            theirs.append(torch_slot(torch_calls) / torch_calls)
+        mine.append(kernel_slot(kernel_calls) / kernel_calls)
+        if len(theirs) < len(mine):
+            theirs.append(torch_slot(torch_calls) / torch_calls)
+        if len(mine) >= 3 and time.perf_counter() - start > 4 * budget_s:
+            break
+    ratios = sorted(t / m for t, m in zip(theirs, mine, strict=True))
+    quarter = len(ratios) // 4
+    return Timing(
+        ok=True,
+        kernel_s=_undisturbed(mine),
+        torch_s=_undisturbed(theirs),
+        speedup=_undisturbed(theirs) / _undisturbed(mine),
+        low=ratios[quarter],
+        high=ratios[-1 - quarter],
+        pairs=len(ratios),
+        threads=threads,
+    )
+
+
+def _undisturbed(seconds: list[float]) -> float:
+    return statistics.median(sorted(seconds)[: max(1, len(seconds) // 5)])
+
+
+def _calls_per_slot(slot: Callable[[int], float], slot_s: float) -> int:
+    slot(1)  # first touch of memory, thread pools
+    once = min(slot(1), slot(2) / 2)
+    return max(1, min(10_000, int(slot_s / max(once, 1e-7))))
+
+
+def _torch_slot(problem: Problem, inputs: dict[str, Any]) -> Callable[[int], float]:
+    import torch
+
+    given = {}
+    for param in problem.inputs:
+        array: np.ndarray[Any, Any] = inputs[param.name]
+        if array.dtype.kind in "iub":
+            given[param.name] = torch.from_numpy(array)
+        else:
+            dtype = getattr(torch, _TORCH_NAMES.get(param.dtype, "float32"))
+            given[param.name] = torch.from_numpy(array.astype("float64")).to(dtype)
+    fn, scalars = problem.reference.fn, dict(problem.scalars)
+
+    def slot(count: int) -> float:
+        with torch.no_grad():
+            begun = time.perf_counter()
+            for _ in range(count):
+                fn(**given, **scalars)
+            return time.perf_counter() - begun
+
+    return slot
+
+
+def _wrong(arena: Arena, problem: Problem, case: Case) -> str:
+    """Return what is wrong with the outputs of the last timed call, "" when right."""
+    if any(p.privilege == "rw" for p in problem.params):
+        return ""  # many calls have accumulated into it
+    policy = budget.load_policy()
+    known = budget.expected(problem, draw(problem, case), zero_mean=True, policy=policy, seed=1)
+    pages = arena.snapshot("start")
+    slots = {slot.name: slot for slot in arena.slots["start"]}
+    for param, wanted in zip(problem.outputs, known, strict=True):
+        raw = tensor_bytes(slots[param.name], pages[param.name])
+        found = judge.compare(param, wanted, raw)
+        if found.wrong:
+            return f"{found.wrong} elements of {param.name} were wrong after the timed calls"
+    return ""

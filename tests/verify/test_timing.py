@@ -1,0 +1,36 @@
+"""Timing runs the kernel in its child, pairs it with torch, and checks what it timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.verify.timing import measure
+from tests.verify import kernels
+
+
+def _measure(body: str, folder: Path, before: str = ""):
+    problem = kernels.gemm()
+    source = kernels.entry(body, before=before)
+    built = kernels.build(source, folder)
+    kernel = kernels.kernel_of(problem, source)
+    return measure(kernel, built.artifact, problem, run_dir=folder, budget_s=0.1, slot_s=0.002)
+
+
+def test_a_pair_of_medians(tmp_path: Path) -> None:
+    timing = _measure(kernels.GEMM, tmp_path)
+    assert timing.ok, timing.why
+    assert timing.low <= timing.high
+    assert timing.kernel_s > 0 and timing.torch_s > 0 and timing.pairs >= 3
+
+
+def test_honest_only_for_the_first_calls(tmp_path: Path) -> None:
+    body = f"static int n; if (n++ > 100) {{ ((float*)args[0])[3] = 1e9f; return; }} {kernels.GEMM}"
+    timing = _measure(body, tmp_path)
+    assert not timing.ok
+    assert "wrong after the timed calls" in timing.why
+
+
+def test_a_kernel_that_dies_while_timed(tmp_path: Path) -> None:
+    body = f"static int n; if (n++ > 100) *(volatile int*)0 = 1; {kernels.GEMM}"
+    timing = _measure(body, tmp_path)
+    assert not timing.ok
