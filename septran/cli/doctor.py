@@ -22,8 +22,7 @@ def command(names: tuple[str, ...]) -> int:
     from septran import assets, backends, settings
     from septran.run import store
 
-    known = [backends.get(name) for name in names or backends.names()]
-    found = [_examine(backend) for backend in known]
+    found = [_examine(name) for name in names or backends.names()]
     usable = any(entry["usable"] for entry in found)
     term = terminal()
     if term.json:
@@ -43,18 +42,25 @@ def command(names: tuple[str, ...]) -> int:
     return 0 if usable else 3
 
 
-def _examine(backend: Any) -> dict[str, Any]:
+def _examine(name: str) -> dict[str, Any]:
+    from septran import backends
+
+    try:
+        backend = backends.get(name)
+    except ImportError as e:  # a third party's target whose own libraries are missing
+        broken = {"ok": False, "detail": f"cannot be loaded: {e}", "install": ""}
+        return {"name": name, "title": name, "usable": False, "capabilities": {"emit": broken}}
     available = backend.available()
     capabilities = {
-        name: {
-            "ok": available[name].ok,
-            "detail": available[name].detail,
-            "install": available[name].install,
+        what: {
+            "ok": available[what].ok,
+            "detail": available[what].detail,
+            "install": available[what].install,
         }
-        for name in _CAPABILITIES
-        if name in available
+        for what in _CAPABILITIES
+        if what in available
     }
-    able = {name for name, entry in capabilities.items() if entry["ok"]}
+    able = {what for what, entry in capabilities.items() if entry["ok"]}
     runs = bool(able & {"emulate", "device"})
     return {
         "name": backend.name,

@@ -47,7 +47,10 @@ def backends() -> list[dict[str, Any]]:
 
     found = []
     for name in registry.names():
-        backend = registry.get(name)
+        try:
+            backend = registry.get(name)
+        except ImportError:  # `septran doctor` says why
+            continue
         found.append(
             {
                 "name": backend.name,

@@ -117,16 +117,31 @@ def backend(name: str, **able: bool) -> SimpleNamespace:
         ({"emit": True, "compile": True, "emulate": False, "device": True}, True),
     ],
 )
-def test_doctor_judges_a_backend(able, usable):
-    assert doctor._examine(backend("b", **able))["usable"] is usable
+def test_doctor_judges_a_backend(able, usable, monkeypatch):
+    from septran import backends
+
+    monkeypatch.setattr(backends, "get", lambda name: backend(name, **able))
+    assert doctor._examine("b")["usable"] is usable
+
+
+def test_a_backend_that_cannot_be_loaded_is_reported(monkeypatch):
+    from septran import backends
+
+    def broken(name: str) -> None:
+        raise ImportError("no module named 'vendor'")
+
+    monkeypatch.setattr(backends, "get", broken)
+    found = doctor._examine("theirs")
+    assert not found["usable"]
+    assert "vendor" in found["capabilities"]["emit"]["detail"]
 
 
 def test_doctor_says_what_is_missing_and_what_brings_it(septran, monkeypatch):
     from septran import backends
 
     known = {"a": backend("a", emit=True, compile=False, emulate=True)}
-    monkeypatch.setattr(backends, "names", lambda: tuple(known), raising=False)
-    monkeypatch.setattr(backends, "get", known.__getitem__, raising=False)
+    monkeypatch.setattr(backends, "names", lambda: tuple(known))
+    monkeypatch.setattr(backends, "get", known.__getitem__)
     found = septran("doctor")
     assert found.code == 3
     assert "a compile: compile fact; get it with: get compile" in found.out

@@ -12,23 +12,23 @@ MARK = "<!-- generated from the commands' own help below this line: pytest tests
 
 
 def reference() -> str:
-    parts = [_help(cli, None, "septran")]
-    top = click.Context(cli, info_name="septran")
+    top = click.Context(cli, info_name="septran", help_option_names=["-h", "--help"])
+    parts = [_help(cli, top, "septran")]
     for name in _COMMANDS:
         command = cli.get_command(top, name)
         assert command is not None
-        parts.append(_help(command, top, name))
+        context = click.Context(command, info_name=name, parent=top)
+        parts.append(_help(command, context, name))
         if isinstance(command, click.Group):
-            context = click.Context(command, info_name=name, parent=top)
-            parts += [_help(each, context, word) for word, each in command.commands.items()]
+            for word, each in command.commands.items():
+                inner = click.Context(each, info_name=word, parent=context)
+                parts.append(_help(each, inner, word))
     return "\n".join(parts)
 
 
-def _help(command: click.Command, parent: click.Context | None, name: str) -> str:
-    context = click.Context(
-        command, info_name=name, parent=parent, terminal_width=100, max_content_width=100
-    )
-    level = "##" if parent is None or parent.parent is None else "###"
+def _help(command: click.Command, context: click.Context, name: str) -> str:
+    context.terminal_width = context.max_content_width = 100
+    level = "###" if context.parent is not None and context.parent.parent is not None else "##"
     return f"{level} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
 
 
