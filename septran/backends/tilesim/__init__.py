@@ -7,7 +7,19 @@ shapes and memories TileLang refuses, capacity. Fresh memory holds NaN, and valu
 their dtype after each operation. Not modelled: layouts, asynchronous copies, timing.
 """
 
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.program import load_file, run_file
+from .errors import SimError
+from .machine import Dialect
+from .program import load_file, run_file
 
-__all__ = ["SimError", "load_file", "run_file"]
+__all__ = ["SimError", "dialect", "load_file", "run_file"]
+
+
+def dialect(arch: str) -> Dialect:
+    """Return the facts of an arch: "sm_90a", "sm_80", "gfx942", or an Ascend name ("ascend910b")."""
+    if arch.startswith("ascend"):
+        from .npu import npu_dialect
+
+        return npu_dialect(arch)
+    from .gpu import gpu_dialect
+
+    return gpu_dialect(arch)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.lanes import LaneIndex, lane_index
-from septran.backends.tilesim.machine import Machine
-from septran.backends.tilesim.values import (
+from .errors import SimError
+from .lanes import LaneIndex, lane_index
+from .machine import Machine
+from .values import (
     BYTES,
     STORAGE,
     Array,

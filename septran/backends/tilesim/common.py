@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer, Element, as_int
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.interpret import (
+from .buffers import Buffer, Element, as_int
+from .errors import SimError
+from .interpret import (
     GridLoop,
     LazySelect,
     ParallelLoop,
     SerialLoop,
     Variable,
 )
-from septran.backends.tilesim.machine import Machine
-from septran.backends.tilesim.values import (
+from .machine import Machine
+from .values import (
     STORAGE,
     Array,
     Operand,
@@ -184,7 +184,7 @@ def alloc_var(dtype: object, *args: object, init: object = None, **_: object) ->
 
 def atomic(machine: Machine) -> Callable[..., None]:
     """Return T.atomic_add for this machine: an element per lane, or a whole tile."""
-    from septran.backends.tilesim.tiles import pair
+    from .tiles import pair
 
     def atomic_add(dst: object, value: object, size: object = None, **_: object) -> None:
         if isinstance(value, Buffer) or machine.core.lanes == ():

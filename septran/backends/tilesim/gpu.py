@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer, allocate, as_int
-from septran.backends.tilesim.common import shared_names
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.interpret import KernelScope
-from septran.backends.tilesim.machine import Core, Dialect, Machine
-from septran.backends.tilesim.tiles import (
+from .buffers import Buffer, allocate, as_int
+from .common import shared_names
+from .errors import SimError
+from .interpret import KernelScope
+from .machine import Core, Dialect, Machine
+from .tiles import (
     accumulate,
     fill,
     matrix,
@@ -24,7 +24,7 @@ from septran.backends.tilesim.tiles import (
     place,
     reduce_array,
 )
-from septran.backends.tilesim.values import Value, is_float, narrow
+from .values import Value, is_float, narrow
 
 SHARED_LIMIT = {"sm_90a": 232448, "sm_90": 232448, "sm_80": 166912, "gfx942": 65536}
 """Bytes of shared memory one block can use (CUDA programming guide; CDNA3 LDS)."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.machine import ExchangeLog, Machine
-from septran.backends.tilesim.values import Operand, Value, constant
+from .buffers import Buffer
+from .errors import SimError
+from .machine import ExchangeLog, Machine
+from .values import Operand, Value, constant
 
 BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

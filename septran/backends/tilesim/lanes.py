@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.values import Array, Value, is_float
+from .errors import SimError
+from .values import Array, Value, is_float
 
 if TYPE_CHECKING:
-    from septran.backends.tilesim.buffers import Buffer
+    from .buffers import Buffer
 
 
 @dataclass(slots=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.values import Array
+from .errors import SimError
+from .values import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer, Region, allocate, as_int
-from septran.backends.tilesim.common import shared_names
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.machine import Dialect, Machine
-from septran.backends.tilesim.npu_cores import CoreScope, NpuLaunch, PipeScope, flag_names
-from septran.backends.tilesim.npu_vector import vector_names
-from septran.backends.tilesim.tiles import accumulate, fill, matrix, move, multiply, pair, place
-from septran.backends.tilesim.values import Value, narrow
+from .buffers import Buffer, Region, allocate, as_int
+from .common import shared_names
+from .errors import SimError
+from .machine import Dialect, Machine
+from .npu_cores import CoreScope, NpuLaunch, PipeScope, flag_names
+from .npu_vector import vector_names
+from .tiles import accumulate, fill, matrix, move, multiply, pair, place
+from .values import Value, narrow
 
 ASCEND_CAPACITY = {
     "UB": 192 * 1024,

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from septran.backends.tilesim.buffers import as_int
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.interpret import KernelScope
-from septran.backends.tilesim.machine import Core, Machine
-from septran.backends.tilesim.values import Value
+from .buffers import as_int
+from .errors import SimError
+from .interpret import KernelScope
+from .machine import Core, Machine
+from .values import Value
 
 PIPES = {
     "PIPE_S",

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer, Region, as_int
-from septran.backends.tilesim.common import UNARY_MATH
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.machine import Machine
-from septran.backends.tilesim.tiles import merge, place, reduce_array
-from septran.backends.tilesim.values import Array, Operand, constant, is_float, narrow
+from .buffers import Buffer, Region, as_int
+from .common import UNARY_MATH
+from .errors import SimError
+from .machine import Machine
+from .tiles import merge, place, reduce_array
+from .values import Array, Operand, constant, is_float, narrow
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer
-from septran.backends.tilesim.common import TensorType
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.interpret import Interpreter
-from septran.backends.tilesim.machine import Dialect, Machine
-from septran.backends.tilesim.values import STORAGE, Array, Value, constant, round_bfloat16
+from .buffers import Buffer
+from .common import TensorType
+from .errors import SimError
+from .interpret import Interpreter
+from .machine import Dialect, Machine
+from .values import STORAGE, Array, Value, constant, round_bfloat16
 
 NAMES_OF_PACKAGE = ("tilelang.language", "tilelang.rocm.language", "tilelang.cuda.language")
 
@@ -110,11 +110,11 @@ def _decorator(machine: Machine, cls: type[Traced]) -> Callable[..., Any]:
 def namespace(machine: Machine) -> types.SimpleNamespace:
     """Return the simulated `tilelang.language` of the machine's dialect."""
     if machine.dialect.name.startswith("ascend"):
-        from septran.backends.tilesim.npu import npu_names
+        from .npu import npu_names
 
         names = npu_names(machine)
     else:
-        from septran.backends.tilesim.gpu import gpu_names
+        from .gpu import gpu_names
 
         names = gpu_names(machine)
     names["prim_func"] = _decorator(machine, PrimFunc)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from septran.backends.tilesim.buffers import Buffer, Element, Region, as_int
-from septran.backends.tilesim.errors import SimError
-from septran.backends.tilesim.machine import Machine
-from septran.backends.tilesim.values import (
+from .buffers import Buffer, Element, Region, as_int
+from .errors import SimError
+from .machine import Machine
+from .values import (
     Array,
     Value,
     constant,
@@ -70,7 +70,8 @@ def pair(src: object, dst: object, size: object = None) -> tuple[Region, Region]
                 "T.copy cannot deduce copy extents from two BufferLoad operands; use slice syntax "
                 "on one side",
             )
-        source, target = place(src, b), place(dst, a)
+        source = place(src, b if isinstance(src, Element) else None)
+        target = place(dst, a if isinstance(dst, Element) else None)
     if squeezed(source.extent) != squeezed(target.extent):
         raise SimError(
             "shape",

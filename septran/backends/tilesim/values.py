@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends.tilesim.errors import SimError
+from .errors import SimError
 
 Array = np.ndarray[Any, Any]
 

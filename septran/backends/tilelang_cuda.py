@@ -1,0 +1,41 @@
+"""The tilelang_cuda backend: NVIDIA GPUs through TileLang."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from septran.backends.base import Availability, Backend, Capability
+from septran.backends.tilelang_build import available, build
+from septran.backends.tilelang_emit import emit
+from septran.backends.tilelang_leaves import library, signature
+from septran.backends.tilelang_passes import PASSES
+
+
+def _machine(arch: str) -> str:
+    return f"tilelang_cuda.{arch}"
+
+
+def _available() -> Mapping[Capability, Availability]:
+    return available("cuda")
+
+
+BACKEND = Backend(
+    name="tilelang_cuda",
+    title="TileLang for NVIDIA GPUs",
+    language="python",
+    suffix=".py",
+    arches=("sm_90a", "sm_80"),
+    machine=_machine,
+    passes=PASSES,
+    library=library,
+    signature=signature,
+    emit=emit,
+    build=build,
+    loader="tilesim.py.j2",
+    where="emulated",
+    available=_available,
+    docs="tilelang_cuda",
+    dtypes=("float32", "float16", "bfloat16", "float64"),
+)
+"""The manifest."""
+TILELANG_CUDA = BACKEND
