@@ -11,9 +11,10 @@ import re
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?([\w:\s]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
+_ALIGN = r"((?:__align__|alignas)\s*\([^)]*\)\s*)?"
+_NAME = r"\w+(?:\s*\[[^;,\]]*\])*"
 _STATIC = re.compile(
-    r"(?<!extern )(?<!\w)__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?"
-    r"([\w:<>]+(?:\s+[\w:<>]+)*?)\s+(\w+)((?:\s*\[[^;\]]*\])*)\s*;"
+    rf"(?<!extern )(?<!\w)__shared__\s+{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
 )
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
@@ -37,11 +38,15 @@ def prepare(source: str) -> str:
 
 
 def _shared_array(match: re.Match[str]) -> str:
-    align, kind, name, extents = match.group(1) or "", *match.group(2, 3, 4)
-    return (
-        f"{align}static {kind} {name}{extents}; static unsigned {name}_serial = 0; "
-        f"cuemu::shared_array((void*)&{name}, sizeof({name}), {name}_serial);"
-    )
+    align, kind = match.group(1) or "", match.group(2)
+    out = []
+    for declared in match.group(3).split(","):
+        name = declared.split("[")[0].strip()
+        out.append(
+            f"{align}static {kind} {declared.strip()}; static unsigned {name}_serial = 0; "
+            f"cuemu::shared_array((void*)&{name}, sizeof({name}), {name}_serial);"
+        )
+    return " ".join(out)
 
 
 def _launches(source: str) -> str:

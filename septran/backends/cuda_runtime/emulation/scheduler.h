@@ -48,7 +48,7 @@ inline unsigned block_serial = 0;
 inline int order = forward;
 inline bool float_atomics = false;
 inline int vote_count = 0, vote_or = 0, vote_and = 1, vote_result[3] = {};
-inline char barrier_key[2], warp_key[64][2], launch_key;
+inline char barrier_key[2], warp_key[64][2], start_key, end_key;
 
 inline int lane() { return current->linear % 32; }
 inline Warp& warp() { return warps[current->linear / 32]; }
@@ -62,11 +62,11 @@ CUEMU_NOTSAN inline void yield(State s, const char* where) {
 CUEMU_NOTSAN inline void thread_main() {
   entered();
 #if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(&launch_key);
+  __tsan_acquire(&start_key);
 #endif
   body(body_argument);
 #if defined(__SANITIZE_THREAD__)
-  __tsan_release(&launch_key);
+  __tsan_release(&end_key);
 #endif
   warp().alive &= ~(1u << lane());
   yield(State::done, "exit");
@@ -180,7 +180,7 @@ inline void run_block() {
     warps[t.linear / 32].alive |= 1u << (t.linear % 32);
   }
 #if defined(__SANITIZE_THREAD__)
-  __tsan_release(&launch_key);
+  __tsan_release(&start_key);
 #endif
   const auto sequence = thread_order();
   for (;;) {
@@ -210,16 +210,17 @@ inline void run_block() {
     }
   }
 #if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(&launch_key);
+  __tsan_acquire(&end_key);
 #endif
   report_thread = -1;
 }
 
 /// A `__shared__` array: fresh (NaN) in every block.
-inline void shared_array(void* p, size_t bytes, unsigned& serial) {
+CUEMU_NOTSAN inline void shared_array(void* p, size_t bytes, unsigned& serial) {
   if (serial == block_serial) return;
   serial = block_serial;
-  memset(p, 0xFF, bytes);
+  // Not memset: the thread sanitizer would take it for a write of this CUDA thread.
+  for (size_t i = 0; i < bytes; i++) static_cast<volatile unsigned char*>(p)[i] = 0xFF;
 }
 
 }  // namespace cuemu
