@@ -255,3 +255,12 @@ def test_check_says_nothing_on_stdout_when_all_is_well(septran, in_tmp):
     (in_tmp / "good.py").write_text(BAD_LOGIC.replace("mapp", "copy"))
     found = septran("check", "good.py")
     assert (found.code, found.out, found.err) == (0, "", "no problems in 1 file\n")
+
+
+def test_config_of_a_model(septran, in_tmp):
+    found = septran("config", "--dsl", "cpp", "--json").json["settings"]
+    assert found and all(set(entry) == {"value", "from"} for entry in found.values())
+    (in_tmp / "mine.yaml").write_text("workflwo: []\n")
+    wrong = septran("config", "--dsl", "cpp", "--config", "mine.yaml")
+    assert wrong.code == 2 and "mine.yaml:1:1" in wrong.err and "C020" in wrong.err
+    assert septran("config", "--dsl", "cp").code == 2
