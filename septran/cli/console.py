@@ -100,10 +100,13 @@ class Terminal:
         self.rich().print(table)
 
 
+_WIDEST = 60  # one long cell must not push the other rows off the screen
+
+
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the rows as aligned text, two spaces between columns, no trailing blanks."""
     every = [list(head), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in every) for i in range(len(head))]
+    widths = [min(_WIDEST, max(len(row[i]) for row in every)) for i in range(len(head))]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in every
