@@ -75,6 +75,10 @@ class Chat(Protocol):
         """Return the reply. Raises Fault."""
         ...
 
+    def close(self) -> None:
+        """Give back what is held between calls."""
+        ...
+
     @property
     def where(self) -> str:
         """Address for messages to a person (no secrets)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import email.utils
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -115,6 +116,7 @@ class OpenAIChat:
         self._key = key
         self.redact = Redactor((key,))
         self._client: openai.OpenAI | None = None
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self.where})"
@@ -125,24 +127,31 @@ class OpenAIChat:
         return self.redact(self._base_url)
 
     def _openai(self) -> openai.OpenAI:
-        if self._client is None:
-            try:
-                import openai
-            except ImportError as e:
-                raise EnvironmentProblem.of(
-                    "L501",
-                    "the openai package is not installed",
-                    help="pip install 'openai>=3.51,<4'",
-                ) from e
-            self._client = openai.OpenAI(
-                base_url=self._base_url,
-                api_key=self._key,
-                max_retries=0,
-                timeout=openai.Timeout(
-                    self._limits.read_timeout, connect=self._limits.connect_timeout
-                ),
-            )
-        return self._client
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _connect(self) -> openai.OpenAI:
+        try:
+            import openai
+        except ImportError as e:
+            raise EnvironmentProblem.of(
+                "L501", "the openai package is not installed", help="pip install 'openai>=3.51,<4'"
+            ) from e
+        limits = self._limits
+        return openai.OpenAI(
+            base_url=self._base_url,
+            api_key=self._key,
+            max_retries=0,
+            timeout=openai.Timeout(limits.read_timeout, connect=limits.connect_timeout),
+        )
+
+    def close(self) -> None:
+        """Close idle connections; the next call opens new ones."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def models(self) -> tuple[str, ...]:
         """Return the names the server lists. Raises Fault."""

@@ -31,6 +31,9 @@ class CommandChat:
         """The program's name."""
         return self._argv[0] if self._argv else "(no command)"
 
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
     def ask(self, request: Request) -> Reply:
         """Return what the program prints. Raises Fault: setup when it cannot start or fails."""
         if not self._argv:

@@ -126,13 +126,13 @@ class RoleConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """The merged, checked configuration. `values` has every key of SCHEMA; `origin` says who set it."""
+    """The merged, checked configuration: every key of SCHEMA, and who set it."""
 
     merged: Layered
     workflow: tuple[Step, ...]
 
     def get(self, *path: str) -> Any:
-        """Return the value at a key path, e.g. get("client", "retries")."""
+        """Return the value at a key path such as "client", "retries"."""
         value: Any = self.merged.values
         for key in path:
             value = value[key]
@@ -210,8 +210,8 @@ def load(
     sources: list[Source] = []
     for each in ("agent.yaml", name):
         assets.find(f"configs/{each}", among=search)
-        for asset in reversed(assets.every(f"configs/{each}", among=search)):
-            sources.append(Source(asset.layer, spanyaml.load(asset.path)))
+        found = reversed(assets.every(f"configs/{each}", among=search))
+        sources.extend(Source(asset.layer, spanyaml.load(asset.path)) for asset in found)
     if file is not None:
         sources.append(Source("--config", spanyaml.load(file)))
     sources.extend(over)
@@ -286,8 +286,8 @@ def _check(merged: Layered) -> None:
     values, found = merged.values, list[Diagnostic]()
 
     def fail(message: str, *path: str, help: str = "") -> None:
-        origin = merged.origin(*path)
-        span: Span | None = origin.span
+        near = [o.span for p, o in merged.origins.items() if p[: len(path)] == path and o.span]
+        span: Span | None = near[0] if near else None
         found.append(Diagnostic(code="C040", message=message, span=span, help=help))
 
     longest = values["context"]["max_model_len"]
@@ -311,7 +311,10 @@ def _check(merged: Layered) -> None:
             if key in ("n", "stream", "messages", "model"):
                 fail(f"{name}.{key} is set by SepTran itself", *name.split("."))
     if values["goal"] < values["min_gain"]:
-        fail("goal is below min_gain: the search would never stop early", "goal")
+        which = "goal" if merged.origin("goal").span else "min_gain"
+        fail(
+            "goal is below min_gain, so right leaves would be refused and yet end the search", which
+        )
     for name in values["roles"]:
         if not assets.exists(f"agents/{name}/role.yaml"):
             known = sorted({a.name.split("/")[1] for a in assets.listing("agents")})

@@ -207,7 +207,7 @@ def error_rows(doc: Doc) -> tuple[tuple[str, ...], ...]:
 
 
 def row_regex(cell: str) -> str:
-    """Return the regex of an error row: the text between backticks, `\\|` standing for `|`."""
+    """Return the regex of an error row: the text between backticks, an escaped bar for a bar."""
     return cell.strip().strip("`").replace("\\|", "|")
 
 

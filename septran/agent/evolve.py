@@ -110,8 +110,10 @@ def _generation(
     islands, population = int(search["islands"]), int(search["population"])
     jobs: list[tuple[int, tuple[Node, ...]]] = []
     for island in range(islands):
-        for _ in range(max(1, session.budget.candidates)):
-            jobs.append((island, _parents(archive, island, population, rng)))
+        jobs.extend(
+            (island, _parents(archive, island, population, rng))
+            for _ in range(max(1, session.budget.candidates))
+        )
     prompts = []
     for _, parents in jobs:
         context = session.context()

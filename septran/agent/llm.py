@@ -90,6 +90,9 @@ class SearchWriter:
             reason = search(session)
         except Fault as fault:
             reason = self._unreachable(fault, session)
+        finally:
+            for chat in self._chats.values():
+                chat.close()
         written = self._decide(session, reason, self.ledger.usage.minus(before))
         self._record.store_outcome(spec.key, outcome_json(written))
         self._record.event("written", spec=spec.key, writer=written.leaf.writer, reason=reason)
@@ -168,7 +171,10 @@ class SearchWriter:
 def _only_model(chat: Chat) -> str:
     if not isinstance(chat, OpenAIChat):
         return "auto"
-    names = chat.models()
+    try:
+        names = chat.models()
+    finally:
+        chat.close()
     if len(names) == 1:
         return names[0]
     raise Fault(

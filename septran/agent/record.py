@@ -201,6 +201,11 @@ class RecordedChat:
         """The endpoint's address."""
         return self._chat.where if self._chat is not None else "the recorded run"
 
+    def close(self) -> None:
+        """Close the real chat's connections."""
+        if self._chat is not None:
+            self._chat.close()
+
     def ask(self, request: Request) -> Reply:
         """Return the recorded reply, else ask and record. Raises Fault."""
         found = self._record.recorded(request)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from septran.agent.frame import Frame, body_problem, strip_comments
 from septran.kernel import LeafSpec
 
+_MOST = 400_000  # characters; no leaf is longer
 _INVISIBLE = dict.fromkeys(
     [
         0xFEFF,
@@ -32,9 +33,7 @@ _INVISIBLE = dict.fromkeys(
 _QUOTES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " ", "\u2212": "-"}
 )
-_THINK = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_OPEN_THINK = re.compile(r"^.*?</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
-_LOST_THINK = re.compile(r"<(?:think|thinking|reasoning)>.*\Z", re.DOTALL | re.IGNORECASE)
+_THINK = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#.-]*)[^\n`]*$", re.MULTILINE)
 
 
@@ -50,9 +49,19 @@ def clean(text: str) -> str:
     """Return the reply with one kind of line end, no invisible characters and no thinking part."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_INVISIBLE)
     text = text.replace("\x00", "")
-    text = _THINK.sub("", text)
-    text = _OPEN_THINK.sub("", text)
-    return _LOST_THINK.sub("", text)
+    kept: list[str] = []
+    start, thinking = 0, False
+    for tag in _THINK.finditer(text):
+        closing = bool(tag[1])
+        if closing and not thinking:
+            kept.clear()  # the opening tag was part of the prompt's template
+        elif not thinking:
+            kept.append(text[start : tag.start()])
+        thinking = not closing
+        start = tag.end()
+    if not thinking:
+        kept.append(text[start:])
+    return "".join(kept)
 
 
 def fences(text: str) -> tuple[tuple[str, str, bool], ...]:
@@ -85,7 +94,7 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
     The last non-empty block with a fitting (or no) language tag counts. A reply without any fence is taken
     as code when it looks like code. When the block holds the whole function, its body is taken out.
     """
-    text = clean(text)
+    text = clean(text[:_MOST])
     blocks = [b for b in fences(text) if b[1].strip()]
     fitting = [b for b in blocks if b[0] in ("", *frame.tags)]
     if fitting:
@@ -156,7 +165,7 @@ def _hole_part(body: str, frame: Frame) -> str:
 
     lines = body.splitlines()
     head, tail = squeeze(before), squeeze(after.rstrip().removesuffix("}"))
-    for i in range(len(lines) + 1):
+    for i in range(len(lines), -1, -1):
         if squeeze("\n".join(lines[:i])) == head:
             for j in range(len(lines), i - 1, -1):
                 if squeeze("\n".join(lines[j:])) == tail:
@@ -185,14 +194,14 @@ def _inside_python(code: str, spec: LeafSpec) -> str | None:
 
 def extract_json(text: str) -> dict[str, object] | None:
     """Return the first JSON object of a reply (fenced or bare), None when there is none."""
-    text = clean(text)
+    text = clean(text[:_MOST])
     for _, code, _ in (*fences(text), ("", text, True)):
-        start = code.find("{")
-        while start >= 0:
+        start, tries = code.find("{"), 0
+        while start >= 0 and tries < 50:
             try:
-                value, _end = json.JSONDecoder().raw_decode(code[start:])
-            except ValueError:
-                start = code.find("{", start + 1)
+                value, _end = json.JSONDecoder().raw_decode(code, start)
+            except (ValueError, RecursionError):
+                start, tries = code.find("{", start + 1), tries + 1
                 continue
             return value if isinstance(value, dict) else None
     return None

@@ -39,8 +39,9 @@ class Stored:
 
 
 class LeafStore:
-    """Shared by all operators and processes; only verified leaves go in, none is trusted when it comes out:
-    the caller judges it again.
+    """Shared by all operators and processes.
+
+    Only verified leaves go in; none is trusted when it comes out: the caller judges it again.
     """
 
     def __init__(self, root: Path) -> None:

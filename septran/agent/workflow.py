@@ -40,8 +40,10 @@ _KEYS = ("when", "ask", "mode", "stop", "temperature")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One rule. when: conditions that must all hold ("not x" negates). ask: roles in order, the
-    coder last. stop: ends the search with this reason. temperature: of the coder in this step.
+    """One rule.
+
+    when: conditions that must all hold ("not x" negates). ask: roles in order, the coder last.
+    stop: ends the search with this reason. temperature: of the coder in this step.
     """
 
     when: tuple[str, ...]

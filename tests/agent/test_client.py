@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from septran.agent.chat import Message, Request, estimate_tokens
+from septran.agent.chat import Message, Reply, Request, estimate_tokens
 from septran.agent.client import ClientLimits, OpenAIChat, read_key
 from septran.agent.faults import Fault
 from septran.errors import EnvironmentProblem
@@ -20,8 +20,18 @@ LIMITS = ClientLimits(read_timeout=2.0, deadline=5.0, retries=2)
 REQUEST = Request(model="fake-coder", messages=(Message("user", "write it"),))
 
 
+class ClosingChat(OpenAIChat):
+    """Closes its connections after each call."""
+
+    def ask(self, request: Request) -> Reply:
+        try:
+            return super().ask(request)
+        finally:
+            self.close()
+
+
 def chat_with(double: ChatDouble, limits: ClientLimits = LIMITS, key: str = "EMPTY") -> OpenAIChat:
-    return OpenAIChat(double.base_url, key, limits, sleep=lambda s: time.sleep(min(s, 0.02)))
+    return ClosingChat(double.base_url, key, limits, sleep=lambda s: time.sleep(min(s, 0.02)))
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -167,12 +177,12 @@ def test_a_retry_after_date_is_understood() -> None:
 def test_retry_after_is_waited() -> None:
     waits: list[float] = []
     with ChatDouble([Status(429, retry_after=1.5), Answer(CODE)]) as double:
-        OpenAIChat(double.base_url, "EMPTY", LIMITS, sleep=waits.append).ask(REQUEST)
+        ClosingChat(double.base_url, "EMPTY", LIMITS, sleep=waits.append).ask(REQUEST)
     assert waits == [1.5]
 
 
 def test_no_server() -> None:
-    chat = OpenAIChat("http://127.0.0.1:9/v1", "EMPTY", replace(LIMITS, retries=0))
+    chat = ClosingChat("http://127.0.0.1:9/v1", "EMPTY", replace(LIMITS, retries=0))
     with pytest.raises(Fault) as caught:
         chat.ask(REQUEST)
     assert caught.value.kind == "network"
@@ -219,7 +229,9 @@ def test_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_are_listed() -> None:
     with ChatDouble() as double:
-        assert chat_with(double).models() == ("fake-coder",)
+        chat = chat_with(double)
+        assert chat.models() == ("fake-coder",)
+        chat.close()
 
 
 def test_request_key_depends_on_everything_that_is_sent() -> None:

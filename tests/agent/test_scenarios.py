@@ -39,7 +39,6 @@ from tests.support.openai_double import Answer, ChatDouble, Raw, Status, Step
 
 FAST = RIGHT.replace("Y(i, j) =", "/* fast */ Y(i, j) =")
 SLOW = RIGHT.replace("Y(i, j) =", "/* slow */ Y(i, j) =")
-# comments do not reach by_markers as code, but they are part of the source it reads
 
 
 def config(double: ChatDouble | None = None, **over: Any) -> AgentConfig:
@@ -185,7 +184,7 @@ def test_a_repeated_reply_is_not_judged_again_and_changes_the_strategy(tmp_path:
 
 def test_the_conductor_is_asked_when_stuck_and_may_stop(tmp_path: Path) -> None:
     wrongs = [WRONG + f"// {i}\n" for i in range(9)]
-    script: list[Step] = [*answers(*wrongs[:4]), Answer('Well: {"action": "stop", "advice": ""}')]
+    script: list[Step] = [*answers(*wrongs[:3]), Answer('Well: {"action": "stop", "advice": ""}')]
     with ChatDouble(script) as double:
         written, _, _ = run(double, tmp_path, budget=Budget(attempts=9))
         assert double.unused() == 0
@@ -195,7 +194,7 @@ def test_the_conductor_is_asked_when_stuck_and_may_stop(tmp_path: Path) -> None:
 def test_a_conductor_cannot_accept_a_leaf(tmp_path: Path) -> None:
     wrongs = [WRONG + f"// {i}\n" for i in range(5)]
     accept = Answer('{"action": "accept", "verified": true, "advice": "it is perfect"}')
-    script: list[Step] = [*answers(*wrongs[:4]), accept, *answers(wrongs[4])]
+    script: list[Step] = [*answers(*wrongs[:3]), accept, *answers(wrongs[3]), accept]
     with ChatDouble(script) as double:
         written, _, _ = run(double, tmp_path, budget=Budget(attempts=6))
     assert written.leaf == BACKEND.library(RELU)

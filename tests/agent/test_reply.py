@@ -1,0 +1,136 @@
+"""Replies as models really write them: what counts as the body, and why the rest does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran.agent.frame import assemble, make_frame
+from septran.agent.reply import clean, extract_body, extract_json, fences
+from tests.agent.leaves import BACKEND, GEMM, RELU, RIGHT
+
+FRAME = make_frame(RELU, BACKEND, "body")
+LOOPS = make_frame(RELU, BACKEND, "loops")
+WHOLE = (
+    f"static void {RELU.symbol}(st::View<float, 2> Y, st::View<const float, 2> X) {{\n{RIGHT}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```cpp\n{RIGHT}```",
+        f"```c++\n{RIGHT}```",
+        f"```\n{RIGHT}```",
+        f"~~~cpp\n{RIGHT}~~~",
+        f"````cpp\n{RIGHT}````",
+        f"Sure! Here it is:\n\n```cpp\n{RIGHT}```\n\nI hope this helps. PASS",
+        f"```cpp\nfirst draft;\n```\nBetter:\n```cpp\n{RIGHT}```",
+        f"```text\nan explanation\n```\n```cpp\n{RIGHT}```\n```text\noutput\n```",
+        f"```cpp\n{RIGHT}",
+        RIGHT,
+        "\ufeff```cpp\r\n" + RIGHT.replace("\n", "\r\n") + "```",
+        f"<think>\n```cpp\nwrong();\n```\n</think>\n```cpp\n{RIGHT}```",
+        "still thinking ```cpp\nwrong();\n``` </think>```\n".replace("```\n", "\n")
+        + f"```cpp\n{RIGHT}```",
+        "1. do this:\n   ```cpp\n" + RIGHT.replace("\n", "\n   ") + "\n   ```",
+        f"```cpp\n{WHOLE}```",
+        f"```cpp\n#include <cmath>\n{WHOLE}```",
+    ],
+)
+def test_the_body_is_found(text: str) -> None:
+    found = extract_body(text, FRAME, RELU)
+    assert found.problem == ""
+    lines = [line.strip() for line in found.body.splitlines() if line.strip()]
+    assert lines == [line.strip() for line in RIGHT.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no code block"),
+        ("I will not do that.", "no code block"),
+        ("```cpp\n```", "no code block"),
+        ("```cpp\n// only a comment\n```", "empty"),
+        ("```python\nprint('PASS')\n```", "tagged 'python'"),
+        ("```cpp\n}\nvoid evil() {\n```", "closing brace"),
+        ("```cpp\nfor (;;) {\n```", "not closed"),
+        ('```cpp\n#include "/etc/passwd"\n```', "not allowed"),
+        ("```cpp\n#define float int\n```", "not allowed"),
+        ('```cpp\nasm volatile("nop");\n```', "not allowed"),
+        ('```cpp\nsystem("id");\n```', "not allowed"),
+        ("```cpp\nfloat* p = new float[9];\n```", "not allowed"),
+        ('```cpp\nprintf("PASS");\n```', "not allowed"),
+        ('```cpp\nint x __attribute__((section(".init_array")));\n```', "not allowed"),
+        (f"```cpp\nstatic void {RELU.symbol}(int a) {{ for (;;) {{\n```", "no complete body"),
+        ("```cpp\n" + "x = 1;\n" * 20_000 + "```", "characters"),
+        ("<think>\n```cpp\nY(0, 0) = 1;\n```", "no code block"),
+    ],
+)
+def test_what_is_not_a_body(text: str, problem: str) -> None:
+    found = extract_body(text, FRAME, RELU)
+    assert found.body == ""
+    assert problem in found.problem
+
+
+def test_forbidden_words_in_comments_and_strings_are_harmless() -> None:
+    body = "// printf( and system( are not used; #include is not either }\nY(0, 0) = 1;\n"
+    assert extract_body(f"```cpp\n{body}```", FRAME, RELU).problem == ""
+
+
+def test_typographic_quotes_and_invisible_characters() -> None:
+    text = "```cpp\nY(0, 0)\u200b = \u2018a\u2019 \u2212 1;\n```"
+    assert extract_body(text, FRAME, RELU).body == "Y(0, 0) = 'a' - 1;\n"
+
+
+def test_loops_frame_takes_the_hole_out_of_a_repeated_frame() -> None:
+    inner = "value = x < 0 ? 0 : x;\n"
+    assert extract_body(f"```cpp\n{inner}```", LOOPS, RELU).body == inner
+    repeated = LOOPS.fill(inner)
+    found = extract_body(f"```cpp\n{repeated}```", LOOPS, RELU)
+    assert found.body.strip() == inner.strip()
+
+
+def test_assembled_leaf_keeps_the_generated_signature() -> None:
+    leaf = assemble(FRAME, RIGHT, RELU, "llm", "m")
+    assert leaf.source.startswith(BACKEND.signature(RELU))
+    assert leaf.source.count("{") == leaf.source.count("}")
+
+
+def test_frames_with_loops() -> None:
+    assert "const float x = float(X(i, j));" in LOOPS.text
+    gemm = make_frame(GEMM, BACKEND, "loops").text
+    assert "float sum = float(C(i, j));" in gemm
+    assert "A(i, k)" in gemm
+    assert "B(k, j)" in gemm
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"action": "stop"}', {"action": "stop"}),
+        (
+            'Sure:\n```json\n{"action": "repair", "advice": "x"}\n```',
+            {"action": "repair", "advice": "x"},
+        ),
+        ('<think>{"action": "stop"}</think>{"action": "repair"}', {"action": "repair"}),
+        ('{not json} {"a": {"b": 1}} trailing', {"a": {"b": 1}}),
+        ("[1, 2]", None),
+        ("nothing", None),
+        ("{" * 50, None),
+    ],
+)
+def test_json(text: str, value: object) -> None:
+    assert extract_json(text) == value
+
+
+def test_hostile_sizes_are_fast() -> None:
+    for text in (
+        "`" * 100_000,
+        "```\n" * 30_000,
+        "<think>" * 20_000,
+        "{" * 20_000,
+        "\u200b" * 200_000,
+    ):
+        extract_body(text, FRAME, RELU)
+        extract_json(text)
+        fences(clean(text))
