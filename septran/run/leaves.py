@@ -140,7 +140,7 @@ def _config(
         over["model"] = settings.model
     sources = [agent_config.override("settings", over)] if over else []
     if request.search:
-        kind = {"best-of": "best_of_n"}.get(request.search, request.search)
+        kind = request.search
         sources.append(agent_config.override("--search", {"search": {"kind": kind}}))
     return agent_config.load(
         backend.docs, file=request.config, over=sources, among=settings.layers
