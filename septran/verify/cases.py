@@ -54,6 +54,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="neg_inf_led", shows="online softmax that starts from -inf", special=True),
     Family(name="mixed", shows="lost small terms, narrow exponents"),
     Family(name="inf", shows="infinities turned into numbers or NaN", special=True),
+    Family(name="small", shows="absolute cut-offs: everything is tiny", zero_mean=True),
     Family(name="threshold", shows="off-by-one-ulp comparisons, saturation points"),
     Family(name="cancel", shows="sums that are zero up to rounding", zero_mean=True),
     Family(name="equal", shows="variance of constants, ties"),
@@ -217,6 +218,10 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> A
     return rng.random(shape)
 
 
+def _small(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    return rng.standard_normal(shape) * 2.0**-10
+
+
 def _mixed(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
     import numpy as np
 
@@ -241,10 +246,10 @@ def _cancel(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Ar
 
 
 def _equal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
-    """One value of few bits: rounding errors of equal terms would all have the same sign."""
+    """One value of two bits: sums of it are exact up to a million terms; rounding errors of equal terms would all have the same sign."""
     import numpy as np
 
-    return np.full(shape, rng.integers(3, 48) / 16.0)
+    return np.full(shape, rng.choice([0.5, 0.75, 1.0, 1.5, 2.0, 3.0]))
 
 
 def _denormal(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
@@ -310,6 +315,7 @@ _DRAWS: Mapping[str, Draw] = {
     "heavy": _heavy,
     "neg_inf_led": _neg_inf_led,
     "mixed": _mixed,
+    "small": _small,
     "inf": _inf,
     "threshold": _threshold,
     "cancel": _cancel,

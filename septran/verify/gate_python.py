@@ -39,7 +39,10 @@ def _objection(node: ast.AST, rules: dict[str, Any]) -> tuple[str, str] | None:
                 return "name", f"uses {word}"
         case ast.Attribute(attr=word, value=ast.Name(id=base)) if base in rules["library_names"]:
             return "library", f"computes with {base}.{word}"
-        case ast.Attribute(attr=word):
+        case ast.Attribute(attr=word, value=base_node):
+            ours = isinstance(base_node, ast.Name) and base_node.id in rules["languages"]
+            if word in rules["methods"] and not ours:
+                return "library", f"computes with the tensor library's .{word}"
             if word.startswith("_") or word in rules["attributes"]:
                 return "attribute", f"uses .{word}"
         case ast.MatMult():
