@@ -16,7 +16,7 @@ __all__ = ["SimError", "dialect", "load_file", "run_file"]
 
 def dialect(arch: str) -> Dialect:
     """Return the facts of an arch: "sm_90a", "sm_80", "gfx942", or an Ascend name ("ascend910b")."""
-    if arch.startswith("ascend"):
+    if arch.startswith(("ascend", "910")):
         from .npu import npu_dialect
 
         return npu_dialect(arch)
