@@ -71,13 +71,18 @@ def expected(
     """Return reference and budget of each output for one input set; torch runs here, in the parent."""
     import torch
 
-    inputs = {name: _tensor(array) for name, array in arrays.items()}
+    inputs = tensors(arrays)
     with torch.no_grad():
         results = evaluate(problem, inputs)
         return tuple(
             _one(problem, inputs, results, i, zero_mean=zero_mean, policy=policy, seed=seed)
             for i in range(len(problem.outputs))
         )
+
+
+def tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    """Return torch tensors of the arrays: floats as float64, integers as they are."""
+    return {name: _tensor(array) for name, array in arrays.items()}
 
 
 def exact_if_representable(problem: Problem, one: Expected) -> Expected:

@@ -52,7 +52,7 @@ def compare(param: KernelParam, expected: Expected, raw: bytes) -> Comparison:
             f"reference gives shape {tuple(expected.values.shape)} for {param.name}, "
             f"the kernel's parameter has {tuple(param.shape)}"
         )
-    stored = torch.frombuffer(bytearray(raw), dtype=_torch_dtype(param.dtype)).reshape(param.shape)
+    stored = torch.frombuffer(bytearray(raw), dtype=torch_dtype(param.dtype)).reshape(param.shape)
     if param.dtype not in _OVERFLOW:
         wanted = expected.values.to(stored.dtype)
         bad = stored != wanted
@@ -133,7 +133,7 @@ def pattern(param: KernelParam, expected: Expected, raw: bytes) -> str:
     """Return a sentence about how the wrong elements lie: a tail, a row, everything, NaN, poison."""
     import torch
 
-    stored = torch.frombuffer(bytearray(raw), dtype=_torch_dtype(param.dtype)).reshape(param.shape)
+    stored = torch.frombuffer(bytearray(raw), dtype=torch_dtype(param.dtype)).reshape(param.shape)
     got, wanted = stored.to(torch.float64), expected.values.to(torch.float64)
     close = ((got - wanted).abs() <= expected.budget) | (got == wanted)
     bad = ~(close | (got.isnan() & wanted.isnan()))
@@ -152,7 +152,8 @@ def pattern(param: KernelParam, expected: Expected, raw: bytes) -> str:
     return text + (f"; {nan} are NaN (not written, or read before written)" if nan else "")
 
 
-def _torch_dtype(name: str) -> Any:
+def torch_dtype(name: str) -> Any:
+    """Return torch's dtype for a dtype name."""
     import torch
 
     names: Mapping[str, torch.dtype] = {

@@ -143,13 +143,6 @@ MEMORY = (
         "for (;;) { kept = std::malloc(1 << 24); if (kept) std::memset(kept, 1, 1 << 24); }",
         before="#include <cstdlib>\nvoid* volatile kept;",
     ),
-    Attack(
-        "M10",
-        "races between its threads",
-        f"{AB}{C} auto work = [=](int off) {{ for (int i = 0; i < 37*29; i++) C[i] = C[i] == C[i] ? C[i] + off : off; }};"
-        f" std::thread t(work, 1); work(2); t.join(); {GEMM.replace('= s;', '= s + C[i*29+j] * 0 + (C[i*29+j] == 3 ? 0 : 1e-3f);').replace('const float* A = (const float*)args[1]; const float* B = (const float*)args[2]; float* C = (float*)args[0];', '')}",
-        before="#include <thread>",
-    ),
 )
 
 HARNESS = (

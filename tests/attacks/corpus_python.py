@@ -8,7 +8,7 @@ HONEST = """
 def entry(C, A, B):
     for i in range(5):
         for j in range(4):
-            s = 0 * A[i, 0]
+            s = 0.0
             for k in range(6):
                 s = s + A[i, k] * B[k, j]
             C[i, j] = s
@@ -149,7 +149,7 @@ CONTROLS = (
     py(
         "Q04",
         "a nested function",
-        "def entry(C, A, B):\n    def dot(i, j):\n        s = 0 * A[0, 0]\n        for k in range(6):\n            s = s + A[i, k] * B[k, j]\n        return s\n    for i in range(5):\n        for j in range(4):\n            C[i, j] = dot(i, j)\n",
+        "def entry(C, A, B):\n    def dot(i, j):\n        s = 0.0\n        for k in range(6):\n            s = s + A[i, k] * B[k, j]\n        return s\n    for i in range(5):\n        for j in range(4):\n            C[i, j] = dot(i, j)\n",
         honest=True,
     ),
 )

@@ -1,0 +1,162 @@
+"""Is this task able to tell a right kernel from a trivial one?
+
+Before a kernel counts as verified, answers that nobody should accept are judged on the same secret inputs: zeros,
+a constant, another input's output, an input passed through, one input ignored, arithmetic in tf32 or bfloat16.
+A task on which one of them passes proves less than it seems, and the report says so. (robust-kbench's
+admission filters, arXiv 2509.14279, with mutants of the arithmetic added.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from septran.verify import budget, judge
+from septran.verify.budget import Expected, Policy
+from septran.verify.cases import Case, draw, numpy_dtype, plan
+from septran.verify.problem import FLOAT_DTYPES, Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from septran.verify.cases import Array
+
+    Outputs = tuple[torch.Tensor, ...]
+    Mutant = Callable[[Problem, Case, Mapping[str, Array], Outputs], Outputs | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """accepted: trivial answers that passed on every case (none = the task is a good judge).
+
+    tried: all answers tried. A precision mutant is tried only where it differs from the contract.
+    """
+
+    tried: tuple[str, ...]
+    accepted: tuple[str, ...]
+
+    @property
+    def admitted(self) -> bool:
+        """Whether every trivial answer failed."""
+        return not self.accepted
+
+
+def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = None) -> Admission:
+    """Return which trivial answers the problem's own inputs and budgets would accept."""
+    import torch
+
+    policy = policy or budget.load_policy()
+    cases = plan(problem, seed)
+    mutants = dict(_mutants(problem))
+    passing = set(mutants)
+    applicable: set[str] = set()
+    with budget.threads(1), torch.no_grad():
+        for case in cases:
+            arrays = draw(problem, case)
+            known = budget.expected(
+                problem, arrays, zero_mean=case.zero_mean, policy=policy, seed=case.seed
+            )
+            right = tuple(one.values for one in known)
+            for name in tuple(passing):
+                found = mutants[name](problem, case, arrays, right)
+                if found is None:
+                    continue
+                applicable.add(name)
+                if not _accepted(problem, known, found):
+                    passing.discard(name)
+            if not passing:
+                break
+    tried = [name for name in mutants if name in applicable]
+    alive = [name for name in tried if name in passing]
+    return Admission(tried=tuple(tried), accepted=tuple(alive))
+
+
+def _accepted(problem: Problem, known: tuple[Expected, ...], found: Outputs) -> bool:
+    import torch
+
+    for param, wanted, values in zip(problem.outputs, known, found, strict=True):
+        if tuple(values.shape) != tuple(param.shape):
+            return False
+        stored = values.to(judge.torch_dtype(param.dtype)).contiguous()
+        raw = stored.reshape(-1).view(torch.uint8).numpy().tobytes()
+        if judge.compare(param, wanted, raw).wrong:
+            return False
+    return True
+
+
+def _mutants(problem: Problem) -> Iterator[tuple[str, Mutant]]:
+    yield "zeros", lambda p, c, a, right: tuple(t.clone().zero_() for t in right)
+    yield "constant", _constant
+    yield "other input's output", _other
+    for param in problem.inputs:
+        if any(param.shape == out.shape for out in problem.outputs):
+            yield f"identity of {param.name}", _identity(param.name)
+        yield f"{param.name} ignored", _ignored(param.name)
+    for bits, name in ((10, "tf32"), (7, "bfloat16")):
+        if problem.accumulate == "float32" and all(
+            p.dtype in ("float32", "int64", "int32", "bool") for p in problem.params
+        ):
+            yield f"{name} inputs", _rounded(bits)
+
+
+def _constant(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs:
+    import torch
+
+    found = []
+    for t in right:
+        finite = t.double().nan_to_num(0.0, 0.0, 0.0)
+        found.append(torch.full_like(t, finite.mean().to(t.dtype).item()))
+    return tuple(found)
+
+
+def _other(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs:
+    from dataclasses import replace
+
+    # the same family, other values: what a kernel that remembers one answer gives
+    arrays = draw(p, replace(c, seed=c.seed ^ 0x5DEECE66D, touched=None))
+    return budget.evaluate(p, budget.tensors(arrays))
+
+
+def _identity(name: str) -> Mutant:
+    def mutant(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs:
+        given = budget.tensors(a)[name]
+        return tuple(given if given.shape == t.shape else t for t in right)
+
+    return mutant
+
+
+def _ignored(name: str) -> Mutant:
+    def mutant(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs | None:
+        from dataclasses import replace
+
+        other = draw(p, replace(c, seed=c.seed ^ 0x9E3779B97F4A7C, touched=None))
+        if (other[name] == a[name]).all():
+            return None
+        return budget.evaluate(p, budget.tensors({**a, name: other[name]}))
+
+    return mutant
+
+
+def _rounded(bits: int) -> Mutant:
+    def mutant(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs | None:
+        if p.reference.kind == "exact":
+            return None
+        inputs = {}
+        for param in p.inputs:
+            array = a[param.name]
+            inputs[param.name] = _chop(array, bits) if param.dtype in FLOAT_DTYPES else array
+        return budget.evaluate(p, budget.tensors(inputs))
+
+    return mutant
+
+
+def _chop(array: Array, bits: int) -> Array:
+    """Return float32 values with `bits` fraction bits, rounded to nearest."""
+    import numpy as np
+
+    words = array.astype(numpy_dtype("float32")).view(np.uint32)
+    drop = 23 - bits
+    rounded = (words + np.uint32(1 << (drop - 1))) & np.uint32(~((1 << drop) - 1) & 0xFFFFFFFF)
+    found = np.where((words & 0x7F800000) == 0x7F800000, words, rounded)
+    return found.astype(np.uint32).view(np.float32)
