@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from septran.backends.base import Built
 from septran.kernel import Kernel
 from septran.verify import budget, judge
 from septran.verify.arena import Arena, tensor_bytes
@@ -45,6 +47,70 @@ class Timing:
     pairs: int = 0
     threads: int = 1
 
+    @property
+    def ratio(self) -> float:
+        """Torch's time over the kernel's: above 1 the kernel is faster."""
+        return self.speedup
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values; seconds."""
+        return asdict(self)
+
+
+def time_kernel(
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    *,
+    threads: int = 2,
+    sessions: Sessions | None = None,
+    budget_s: float = 1.0,
+    slot_s: float = 0.01,
+) -> Timing | None:
+    """Return the timing of a verified kernel against torch eager, or None when it could not be timed."""
+    assert built.artifact is not None
+    settings = sessions or Sessions(threads=threads)
+    with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
+        timing = measure(
+            kernel,
+            built.artifact,
+            problem,
+            run_dir=Path(folder),
+            settings=settings,
+            budget_s=budget_s,
+            slot_s=slot_s,
+        )
+    return timing if timing.ok else None
+
+
+def compare_kernels(
+    mine: tuple[Kernel, Built],
+    other: tuple[Kernel, Built],
+    problem: Problem,
+    *,
+    sessions: Sessions | None = None,
+    budget_s: float = 0.6,
+    slot_s: float = 0.005,
+) -> tuple[float, float] | None:
+    """Return seconds per call of two verified kernels in alternating slots, each in its own child.
+
+    None when one of them stopped answering or gave wrong outputs while it was timed.
+    """
+    settings = sessions or Sessions()
+    with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
+        first = _Timed(*mine, problem, work=Path(folder) / "mine", settings=settings)
+        second = _Timed(*other, problem, work=Path(folder) / "other", settings=settings)
+        with first, second:
+            try:
+                first.wait_ready()
+                second.wait_ready()
+                found = _pairs(first.slot, second.slot, settings.threads, budget_s, slot_s)
+            except (TimeoutError, OSError):
+                return None
+            if first.wrong() or second.wrong():
+                return None
+    return found.kernel_s, found.torch_s
+
 
 def measure(
     kernel: Kernel,
@@ -53,71 +119,83 @@ def measure(
     *,
     run_dir: Path,
     settings: Sessions | None = None,
-    budget_s: float = 1.5,
-    slot_s: float = 0.02,
+    budget_s: float = 1.0,
+    slot_s: float = 0.01,
 ) -> Timing:
     """Return the timing of a verified kernel against torch eager in the task's dtype.
 
     Torch computes `problem.reference.fn` on tensors in the parameters' own dtypes.
     """
-    import numpy as np
-
     settings = settings or Sessions()
-    work = run_dir / "timing"
-    work.mkdir(parents=True, exist_ok=True)
-    case = Case(name="timing", family="normal", seed=int.from_bytes(os.urandom(7), "little"))
-    inputs = draw(problem, case)
-    arena = Arena(problem.params, alignment=64)
-    go_read, go_write = os.pipe()
-    done_read, done_write = os.pipe()
-    try:
-        arena.fill("start", inputs, np.random.default_rng(case.seed))
-        plan = write_plan(kernel, artifact, arena, settings, go_read, done_write)
-        script = work / "timing_child.py"
-        script.write_text(render(plan, settings.loader, "kernel_timing_template.j2"))
-        fds = (*arena.descriptors, go_read, done_write)
-        child = start_child(script, artifact, work, settings, fds)
-        os.close(go_read)
-        os.close(done_write)
-        go_read = done_write = -1
-        pipe = Pipe(go_write, done_read, child)
-        found = _alternate(pipe, problem, inputs, settings, budget_s, slot_s)
-        child.kill("done")
-        child.wait()
-        wrong = _wrong(arena, problem, case) if found.ok else ""
-    finally:
-        for fd in (go_read, go_write, done_read, done_write):
-            if fd >= 0:
-                os.close(fd)
-        arena.close()
+    built = Built(ok=True, artifact=artifact)
+    timed = _Timed(kernel, built, problem, work=run_dir / "timing", settings=settings)
+    with timed:
+        try:
+            timed.wait_ready()
+            torch_slot = _torch_slot(problem, timed.inputs)
+            with budget.threads(settings.threads):
+                found = _pairs(timed.slot, torch_slot, settings.threads, budget_s, slot_s)
+        except (TimeoutError, OSError) as error:
+            return Timing(ok=False, why=f"the kernel stopped answering: {error}")
+        wrong = timed.wrong()
     return Timing(ok=False, why=wrong) if wrong else found
 
 
-def _alternate(
-    pipe: Pipe,
-    problem: Problem,
-    inputs: dict[str, Any],
-    settings: Sessions,
-    budget_s: float,
-    slot_s: float,
-) -> Timing:
-    ready = pipe.receive(settings.load_timeout_s)
-    if not isinstance(ready, dict):
-        return Timing(ok=False, why=f"the timing child did not start: {ready}")
+class _Timed:
+    """A verified kernel in its child, ready to be called many times on one input set."""
 
-    def kernel_slot(count: int) -> float:
-        pipe.send(f"{count}\n".encode())
-        answer = pipe.receive(settings.call_timeout_s + 60 * slot_s)
+    def __init__(
+        self, kernel: Kernel, built: Built, problem: Problem, *, work: Path, settings: Sessions
+    ) -> None:
+        import numpy as np
+
+        assert built.artifact is not None
+        work.mkdir(parents=True, exist_ok=True)
+        self._problem, self._settings = problem, settings
+        seed = int.from_bytes(os.urandom(7), "little")
+        self._case = Case(name="timing", family="normal", seed=seed)
+        self.inputs = draw(problem, self._case)
+        self._arena = Arena(problem.params, alignment=64)
+        self._arena.fill("start", self.inputs, np.random.default_rng(seed))
+        go_read, go_write = os.pipe()
+        done_read, done_write = os.pipe()
+        self._ends = (go_write, done_read)
+        plan = write_plan(kernel, built.artifact, self._arena, settings, go_read, done_write)
+        script = work / "timing_child.py"
+        script.write_text(render(plan, settings.loader, "kernel_timing_template.j2"))
+        fds = (*self._arena.descriptors, go_read, done_write)
+        self._child = start_child(script, built.artifact, work, settings, fds)
+        os.close(go_read)
+        os.close(done_write)
+        self._pipe = Pipe(go_write, done_read, self._child)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill("done")
+        self._child.wait()
+        for fd in self._ends:
+            os.close(fd)
+        self._arena.close()
+
+    def wait_ready(self) -> None:
+        """Wait until the kernel is loaded; TimeoutError says why it is not."""
+        ready = self._pipe.receive(self._settings.load_timeout_s)
+        if not isinstance(ready, dict):
+            raise TimeoutError(f"the timing child did not start: {ready}")
+
+    def slot(self, count: int) -> float:
+        """Return the seconds that `count` calls took."""
+        self._pipe.send(f"{count}\n".encode())
+        answer = self._pipe.receive(self._settings.call_timeout_s)
         if not isinstance(answer, dict) or "seconds" not in answer:
             raise TimeoutError(str(answer))
         return float(answer["seconds"])
 
-    torch_slot = _torch_slot(problem, inputs)
-    try:
-        with budget.threads(settings.threads):
-            return _pairs(kernel_slot, torch_slot, settings.threads, budget_s, slot_s)
-    except (TimeoutError, OSError) as error:
-        return Timing(ok=False, why=f"the kernel stopped answering: {error}")
+    def wrong(self) -> str:
+        """Return what is wrong with the outputs of the last timed call, "" when right."""
+        return _wrong(self._arena, self._problem, self._case)
 
 
 def _pairs(

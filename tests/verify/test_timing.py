@@ -34,3 +34,20 @@ def test_a_kernel_that_dies_while_timed(tmp_path: Path) -> None:
     body = f"static int n; if (n++ > 100) *(volatile int*)0 = 1; {kernels.GEMM}"
     timing = _measure(body, tmp_path)
     assert not timing.ok
+
+
+def test_two_kernels_are_compared_in_alternating_slots(tmp_path: Path) -> None:
+    from septran.verify.timing import compare_kernels, time_kernel
+
+    problem = kernels.gemm()
+    slow = f'for (int r = 0; r < 20; r++) {{ {kernels.GEMM} asm volatile("" ::: "memory"); }}'
+    pairs = []
+    for name, body in (("slow", slow), ("fast", kernels.GEMM)):
+        source = kernels.entry(body)
+        pairs.append((kernels.kernel_of(problem, source), kernels.build(source, tmp_path / name)))
+    found = compare_kernels(pairs[0], pairs[1], problem, budget_s=0.05, slot_s=0.002)
+    assert found is not None
+    assert found[0] > 3 * found[1]
+    timing = time_kernel(*pairs[1], problem, threads=1, budget_s=0.05, slot_s=0.002)
+    assert timing is not None
+    assert timing.ratio == timing.to_json()["speedup"]
