@@ -62,6 +62,12 @@ SCHEMA: Schema = {
     "context": {
         "max_model_len": Key(kind="int", minimum=256, about="of the model; null = unknown"),
         "prompt_tokens": Key(kind="int", default=9000, minimum=500, about="longest prompt"),
+        "docs": Key(
+            kind="str",
+            default="all",
+            choices=("all", "api", "none"),
+            about="how much DSL documentation a prompt carries; small models do better with less",
+        ),
         "history": Key(kind="int", default=5, minimum=0, about="earlier attempts, one line each"),
         "message_chars": Key(kind="int", default=3000, minimum=200, about="of a verdict's message"),
     },

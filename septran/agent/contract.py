@@ -137,6 +137,8 @@ def broadcast_indices(shape: tuple[int, ...], out: tuple[int, ...]) -> tuple[int
 
 
 def _broadcast(name: str, out: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    if name not in shapes:
+        return name  # a scalar of the leaf
     found = broadcast_indices(shapes[name], shapes[out])
     return f"{name}[{', '.join('0' if d is None else _INDEX[d] for d in found)}]"
 

@@ -86,7 +86,10 @@ def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
     if prim.name == "map":
         operands = [
             {"name": n, "param": p, "at": broadcast_indices(shapes[p], shapes[prim.out])}
+            if p in shapes
+            else {"name": n, "param": p, "at": None}
             for n, p in prim.named
+            if n != p or p in shapes
         ]
         return {**common, "kind": "map", "operands": operands, "expr": _expression(prim)}
     if prim.name in ("gemm", "gemm_acc") and all(len(shapes[n]) == 2 for n in prim.ins):

@@ -94,7 +94,9 @@ class Prompter:
             "spec_text": render_leafspec(self.spec, self.backend),
             "frame": self.frame.shown.rstrip(),
             "docs": self._documents(role, trim),
-            "suggestions": self._suggestions(template, context) if trim < 2 else "",
+            "suggestions": self._suggestions(template, context)
+            if trim < 2 and self.config.get("context", "docs") != "none"
+            else "",
             "earlier": context.earlier[-keep:] if keep and trim < 1 else (),
             "last": last,
             "best": context.best,
@@ -110,9 +112,10 @@ class Prompter:
         return messages(role, template, variables)
 
     def _documents(self, role: str, trim: int) -> str:
-        if not load_role(role).docs:
+        wanted = self.config.get("context", "docs")
+        if not load_role(role).docs or wanted == "none":
             return ""
-        if trim >= 5:
+        if trim >= 5 or wanted == "api":
             return "\n".join(doc.body for doc in self.docs.api)
         return dsl_docs.always(self.docs)
 

@@ -1,0 +1,1 @@
+"""Fetch, serve and measure a real local model."""
