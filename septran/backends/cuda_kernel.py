@@ -102,6 +102,8 @@ class KernelWriter(CStyle):
             text = "blockIdx.x" if inner == 1 else f"blockIdx.x / {inner}"
             if position > 0:
                 text = f"{text} % {sizes[position]}"
+            if sizes[position] == 1:
+                text = "0"
             self.line(f"const st::idx {identifier(loop.var)} = {text};")
             self.ranges[loop.var] = (0, max(0, sizes[position] - 1))
             self.scope.add(loop.var)

@@ -129,6 +129,9 @@ template <class T, class G, int... D> struct Frag {
   using grid = G;
   T v[R * C];
   idx n[rank];
+#ifdef SEPTRAN_EMULATE
+  Frag() { memset(static_cast<void*>(v), 0xFF, sizeof v); }  // NaN: a read before the first write shows
+#endif
   static ST_DEVICE int row(int r) { return M == 1 ? 0 : G::warp_row() * (R * G::lm) + r * G::lm + G::lane_row(); }
   static ST_DEVICE int col(int c) {
     return N == 1 ? 0 : G::warp_col() * (C * G::ln) + c / G::vn * (G::ln * G::vn) + G::lane_col() * G::vn + c % G::vn;

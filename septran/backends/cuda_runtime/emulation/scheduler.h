@@ -183,12 +183,23 @@ inline void run_block() {
   __tsan_release(&start_key);
 #endif
   const auto sequence = thread_order();
+  std::vector<int> warp_sequence;
+  std::vector<std::vector<int>> lanes(warps.size());
+  for (int i : sequence) lanes[i / 32].push_back(i);
+  for (int i : sequence)
+    if (std::find(warp_sequence.begin(), warp_sequence.end(), i / 32) == warp_sequence.end())
+      warp_sequence.push_back(i / 32);
   for (;;) {
     bool progress = false;
-    for (int i : sequence)
-      if (threads[i].state == State::ready) {
-        resume(threads[i]);
-        progress = true;
+    // One warp runs as far as it can before the next one starts: nothing but barriers holds it back.
+    for (int w : warp_sequence)
+      for (bool again = true; again;) {
+        again = false;
+        for (int i : lanes[w])
+          if (threads[i].state == State::ready) {
+            resume(threads[i]);
+            progress = again = true;
+          }
       }
     size_t done = 0, waiting = 0;
     for (auto& t : threads) {
