@@ -44,7 +44,9 @@ class Lines:
         return "\n".join(self.text) + "\n"
 
 
-def safe_name(name: str, taken: frozenset[str] = frozenset({"T", "tl", "tilelang", "triton"})) -> str:
+def safe_name(
+    name: str, taken: frozenset[str] = frozenset({"T", "tl", "tilelang", "triton"})
+) -> str:
     """Return `name` as an identifier that is neither a keyword nor one of the file's own names."""
     return f"{name}_" if keyword.iskeyword(name) or name in taken else name
 
@@ -183,8 +185,10 @@ class _Writer:
         if isinstance(op, ast.UAdd):
             return t
         if t.literal is not None:
-            return self.constant(-t.literal) if t.kind == "float" else Term(
-                str(-int(t.literal)), "int", -t.literal, atom=False
+            return (
+                self.constant(-t.literal)
+                if t.kind == "float"
+                else Term(str(-int(t.literal)), "int", -t.literal, atom=False)
             )
         return Term(f"-{_wrap(t)}", t.kind, atom=False)
 

@@ -81,7 +81,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
     facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
     facts["lower_seconds"] = round(done.seconds, 2)
     if kernel.arch.startswith("gfx"):
-        reason = f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
+        reason = (
+            f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
+        )
         return _built(main, facts, scrub(done.output, folder), shown, started, (reason,))
     compiler = shutil.which("nvcc")
     if compiler is None:
@@ -167,7 +169,10 @@ def features(source: str) -> dict[str, bool]:
 def resources(log: str) -> dict[str, int]:
     """Return registers, spill bytes and static shared bytes (largest over kernels) from ptxas."""
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
-    spills = [int(a) + int(b) for a, b in re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)]
+    spills = [
+        int(a) + int(b)
+        for a, b in re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    ]
     shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
     return {
         "registers": max(registers, default=0),
@@ -222,5 +227,3 @@ def _device(device: str, compiler: Availability) -> Availability:
     if not compiler.ok:
         return compiler
     return Availability(ok=True, detail=f"{vendor} GPU driver found")
-
-

@@ -7,8 +7,11 @@ multiply-adds; on AMD the matrix cores have true float32.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from septran.backends.pystyle import safe_name
 from septran.backends.tilelang_leaves import (
+    FLOATS,
     IDENTITY,
     INDICES,
     LeafText,
@@ -16,7 +19,13 @@ from septran.backends.tilelang_leaves import (
     compute_dtype,
     loop_head,
 )
-from septran.backends.tilelang_shapes import groups, logical_index, physical_index
+from septran.backends.tilelang_shapes import (
+    MATRIX_FLOOR,
+    groups,
+    logical_index,
+    padded,
+    physical_index,
+)
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
 
@@ -34,16 +43,73 @@ def uses_tensor_cores(spec: LeafSpec, a: LeafParam, b: LeafParam) -> bool:
     return False
 
 
+def warp_policy(spec: LeafSpec, c: LeafParam) -> str:
+    """Return FullRow when there are 16 rows for each warp (or wave), else Square.
+
+    With FullRow a warp owns whole rows, so that row statistics between two products (attention) need
+    no other warp, and chained products agree on the accumulator's layout.
+    """
+    threads = int(dict(spec.options).get("threads", 128) or 128)  # type: ignore[call-overload]
+    warps = threads // (64 if spec.arch.startswith("gfx") else 32)
+    rows = padded(groups(c.shape)[0].extent, MATRIX_FLOOR)
+    return "FullRow" if rows >= 16 * warps else "Square"
+
+
 def emit_gemm(leaf: LeafText, prim: Prim) -> None:
     """C (+)= op(A) op(B)."""
     c = leaf.param(prim.out)
     a, b = (leaf.param(name) for name in prim.ins)
     trans_a, trans_b = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
     accumulate = prim.name == "gemm_acc"
+    a, b = _as_matrix(leaf, a), _as_matrix(leaf, b)
+    if len(groups(c.shape)) == 1:
+        _column_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
+        return
     if uses_tensor_cores(leaf.spec, a, b):
         _tensor_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
     else:
         _fma_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
+
+
+def _as_matrix(leaf: LeafText, p: LeafParam) -> LeafParam:
+    """Return an operand with two TileLang dims: a column vector becomes column 0 of a tile."""
+    if len(groups(p.shape)) == 2:
+        return p
+    leaf.temps += 1
+    name, source = f"t{leaf.temps}", safe_name(p.name)
+    leaf.lines.add(f'{name} = T.alloc_shared(({source}.shape[0], {MATRIX_FLOOR}), "{p.dtype}")')
+    with leaf.lines.block(loop_head(name, 2)):
+        leaf.lines.add(f"{name}[i, j] = T.if_then_else(j < 1, {source}[i], T.{p.dtype}(0))")
+    return replace(p, name=name, mem="SHARED", shape=(groups(p.shape)[0].extent, 2))
+
+
+def _column_gemm(
+    leaf: LeafText,
+    c: LeafParam,
+    a: LeafParam,
+    b: LeafParam,
+    trans_a: bool,
+    trans_b: bool,
+    accumulate: bool,
+) -> None:
+    """A product with one column: computed as a padded tile, of which column 0 is kept."""
+    dtype = compute_dtype(leaf.spec, [c.name, a.name, b.name])
+    out = safe_name(c.name)
+    leaf.temps += 3
+    wide, kept, column = (f"t{leaf.temps - k}" for k in (2, 1, 0))
+    for name in (wide, kept):
+        leaf.lines.add(f'{name} = T.alloc_fragment(({out}.shape[0], {MATRIX_FLOOR}), "{dtype}")')
+    leaf.lines.add(f'{column} = T.alloc_fragment(({out}.shape[0],), "{dtype}")')
+    tile = replace(c, name=wide, mem="REGISTER", dtype=dtype, shape=(groups(c.shape)[0].extent, 2))
+    run = _tensor_gemm if uses_tensor_cores(leaf.spec, a, b) else _fma_gemm
+    run(leaf, tile, a, b, trans_a, trans_b, False)
+    with leaf.lines.block(loop_head(kept, 2)):
+        leaf.lines.add(f"{kept}[i, j] = T.if_then_else(j < 1, {wide}[i, j], T.{dtype}(0))")
+    leaf.lines.add(f"T.reduce_sum({kept}, {column}, dim=1, clear=True)")
+    with leaf.lines.block(leaf.loop(c)):
+        old = f"{out}[i]" if c.dtype == dtype else _cast(f"{out}[i]", dtype)
+        value = f"{old} + {column}[i]" if accumulate else f"{column}[i]"
+        leaf.store(c, value if c.dtype == dtype else _cast(value, c.dtype))
 
 
 def _tensor_gemm(
@@ -66,7 +132,7 @@ def _tensor_gemm(
     words = [left, right, target]
     words += ["transpose_A=True"] if trans_a else []
     words += ["transpose_B=True"] if trans_b else []
-    words.append("policy=T.GemmWarpPolicy.FullRow")
+    words.append(f"policy=T.GemmWarpPolicy.{warp_policy(leaf.spec, c)}")
     words += [] if accumulate else ["clear_accum=True"]
     leaf.lines.add(f"T.gemm({', '.join(words)})")
     if not direct:
@@ -117,7 +183,7 @@ def emit_reduce(leaf: LeafText, prim: Prim) -> None:
     op = str(prim.attr("op"))
     axis = int(prim.attr("axis", -1)) % len(x.shape)  # type: ignore[call-overload]
     tile_dim = _tile_dim(x, axis)
-    if op == "prod" or tile_dim is None or x.dtype not in ("float32", "float16", "bfloat16"):
+    if op == "prod" or tile_dim is None or x.dtype not in FLOATS:
         _serial_reduce(leaf, prim, y, x, op, axis)
         return
     _tile_reduce(leaf, prim, y, x, op, tile_dim)
@@ -132,48 +198,50 @@ def _tile_dim(x: LeafParam, axis: int) -> int | None:
     return None
 
 
-def _tile_reduce(
-    leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str, dim: int
-) -> None:
+def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str, dim: int) -> None:
     lines, source, out = leaf.lines, safe_name(x.name), safe_name(y.name)
     names = INDICES[: len(groups(x.shape))]
     index = ", ".join(names)
     valid = leaf.valid(x)
     masked = bool(valid) and op != "sum"
-    if masked or x.dtype != "float32" or x.mem != "REGISTER":
-        wide = leaf.temp(source, "float32")
-        value = f"{source}[{index}]" if x.dtype == "float32" else _cast(f"{source}[{index}]", "float32")
+    dtype = compute_dtype(leaf.spec, [x.name])
+    if masked or x.dtype != dtype or x.mem != "REGISTER":
+        wide = leaf.temp(source, dtype)
+        value = f"{source}[{index}]" if x.dtype == dtype else _cast(f"{source}[{index}]", dtype)
         if masked:
             sign = "-" if IDENTITY[op] < 0 else ""
-            value = f'T.if_then_else({valid}, {value}, {sign}T.infinity("float32"))'
+            value = f'T.if_then_else({valid}, {value}, {sign}T.infinity("{dtype}"))'
         with lines.block(loop_head(wide, len(names))):
             lines.add(f"{wide}[{index}] = {value}")
         source = wide
     accumulate = prim.name == "reduce_acc"
-    total = _reduced_temp(leaf, source, dim, len(names), y)
+    total = _reduced_temp(leaf, source, dim, len(names), dtype)
     lines.add(f"T.reduce_{op}({source}, {total}, dim={dim}, clear=True)")
     if op in ("max", "min") and not _nan_flows_on(leaf.spec, prim):
-        flags = leaf.temp(source, "float32")
+        flags = leaf.temp(source, dtype)
         with lines.block(loop_head(flags, len(names))):
+            x_text = f"{source}[{index}]"
             lines.add(
-                f"{flags}[{index}] = T.if_then_else(T.isnan({source}[{index}]), {source}[{index}], 0.0)"
+                f"{flags}[{index}] = T.if_then_else(T.isnan({x_text}), {x_text}, T.{dtype}(0))"
             )
-        poison = _reduced_temp(leaf, source, dim, len(names), y)
+        poison = _reduced_temp(leaf, source, dim, len(names), dtype)
         lines.add(f"T.reduce_sum({flags}, {poison}, dim={dim}, clear=True)")
         with lines.block(loop_head(total, 1)):
             lines.add(f"{total}[i] = {total}[i] + {poison}[i]")
-    _deliver(leaf, y, total, dim, op, accumulate)
+    _deliver(leaf, y, total, dtype, dim, op, accumulate)
 
 
-def _reduced_temp(leaf: LeafText, source: str, dim: int, rank: int, y: LeafParam) -> str:
+def _reduced_temp(leaf: LeafText, source: str, dim: int, rank: int, dtype: str) -> str:
     leaf.temps += 1
     name = f"t{leaf.temps}"
     extent = f"{source}.shape[{1 - dim}]" if rank == 2 else "1"
-    leaf.lines.add(f'{name} = T.alloc_fragment(({extent},), "float32")')
+    leaf.lines.add(f'{name} = T.alloc_fragment(({extent},), "{dtype}")')
     return name
 
 
-def _deliver(leaf: LeafText, y: LeafParam, total: str, dim: int, op: str, accumulate: bool) -> None:
+def _deliver(
+    leaf: LeafText, y: LeafParam, total: str, dtype: str, dim: int, op: str, accumulate: bool
+) -> None:
     """Emit Y = total or Y = op(Y, total); `total` is a vector."""
     out, rank = safe_name(y.name), len(groups(y.shape))
     index = ", ".join(INDICES[:rank])
@@ -184,12 +252,12 @@ def _deliver(leaf: LeafText, y: LeafParam, total: str, dim: int, op: str, accumu
     with leaf.lines.block(leaf.loop(y)):
         if accumulate:
             old = f"{out}[{index}]"
-            old = old if y.dtype == "float32" else _cast(old, "float32")
+            old = old if y.dtype == dtype else _cast(old, dtype)
             if op == "sum":
                 value = f"{old} + {value}"
             else:
                 value = f"keep_nan(T.{op}({old}, {value}), {old}, {value})"
-        leaf.store(y, value if y.dtype == "float32" else _cast(value, y.dtype))
+        leaf.store(y, value if y.dtype == dtype else _cast(value, y.dtype))
 
 
 def _is_single(y: LeafParam) -> bool:

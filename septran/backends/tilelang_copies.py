@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from septran.backends.pystyle import Lines, index_text, safe_name
-from septran.backends.tilelang_shapes import Shapes, groups, logical_index, physical_index
+from septran.backends.tilelang_shapes import Group, Shapes, groups, logical_index, physical_index
 from septran.backends.tilelang_stage import is_whole
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.nodes import Copy, Region
@@ -51,7 +51,7 @@ class CopyEmitter:
 
     def shape(self, region: Region) -> tuple[int, ...]:
         """Return the TileLang shape of a scratch buffer."""
-        return self.shapes.of(region.buffer.name, region.buffer.shape)
+        return self.shapes.of(region.buffer.shape)
 
     def is_clip_exact(self, tile: Region, window: Region) -> bool:
         """Return whether clipping the padded tile at the parameter's edge gives the extents."""
@@ -59,12 +59,11 @@ class CopyEmitter:
             return False
         sizes = self.shape(tile)
         for group, size in zip(groups(tile.tile), sizes, strict=True):
-            wide = [d for d in group.dims if tile.tile[d] > 1]
-            if len(wide) > 1 or (not wide and size > 1):
+            carrier = carrying_dim(group)
+            if carrier is None and group.dims:
                 return False
             for d in group.dims:
-                reach = size if d in wide else 1
-                if not self._clips(window, d, reach):
+                if not self._clips(window, d, size if d == carrier else 1):
                     return False
         return True
 
@@ -95,15 +94,10 @@ class CopyEmitter:
         name = safe_name(region.buffer.name)
         sizes = self.shape(tile)
         wide = {
-            d: size
-            for group, size in zip(groups(tile.tile), sizes, strict=True)
-            for d in group.dims
-            if tile.tile[d] > 1
+            carrying_dim(group): size for group, size in zip(groups(tile.tile), sizes, strict=True)
         }
         last = tuple(range(len(region.tile) - len(sizes), len(region.tile)))
-        if all(d in last for d in wide) and all(
-            tile.tile[d] > 1 or sizes[k] == 1 for k, d in enumerate(last)
-        ):
+        if tuple(wide) == last:
             return f"{name}[{', '.join(index_text(o) for o in region.offset)}]"
         parts = []
         for d, o in enumerate(region.offset):
@@ -112,7 +106,7 @@ class CopyEmitter:
         return f"{name}[{', '.join(parts)}]"
 
     def _gather(self, lines: Lines, dst: Region, src: Region) -> None:
-        """dst (whole scratch) <- any region, 0 where there is nothing to copy."""
+        """Dst (whole scratch) <- any region, 0 where there is nothing to copy."""
         names = ("i", "j")[: len(groups(dst.tile))]
         logical = _aligned(logical_index(dst.tile, names), src)
         test = self._conditions(dst, names, src, logical)
@@ -127,10 +121,12 @@ class CopyEmitter:
             lines.add(f"{safe_name(dst.buffer.name)}[{', '.join(names)}] = {text}")
 
     def _scatter(self, lines: Lines, dst: Region, src: Region) -> None:
-        """dst (any region) <- src, only the elements inside the extents."""
+        """Dst (any region) <- src, only the elements inside the extents."""
         names = ("i", "j")[: len(groups(src.tile))]
-        sizes = self.shape(src) if src.buffer.mem != "GLOBAL" else tuple(
-            g.extent for g in groups(src.tile)
+        sizes = (
+            self.shape(src)
+            if src.buffer.mem != "GLOBAL"
+            else tuple(g.extent for g in groups(src.tile))
         )
         here = logical_index(src.tile, names)
         logical = _aligned(here, dst)
@@ -183,6 +179,14 @@ class CopyEmitter:
         if region.buffer.mem != "GLOBAL":
             where = list(physical_index(region.buffer.shape, where))
         return f"{name}[{', '.join(where)}]"
+
+
+def carrying_dim(group: Group) -> int | None:
+    """Return the one dim of a group that varies (its last when all are 1), None when several do."""
+    wide = [d for d, n in zip(group.dims, group.sizes, strict=True) if n > 1]
+    if len(wide) > 1 or not group.dims:
+        return None
+    return wide[0] if wide else group.dims[-1]
 
 
 def _aligned(logical: Sequence[str], region: Region) -> tuple[str, ...]:

@@ -211,7 +211,11 @@ def emit_fill(leaf: LeafText, prim: Prim) -> None:
     value = float(prim.attr("value", 0.0))  # type: ignore[arg-type]
     name = safe_name(out.name)
     if out.dtype in FLOATS:
-        text = TILELANG_MAP.infinity(out.dtype) if value in IDENTITY.values() and abs(value) > 1 else repr(value)
+        text = (
+            TILELANG_MAP.infinity(out.dtype)
+            if value in IDENTITY.values() and abs(value) > 1
+            else repr(value)
+        )
         text = f"-{text}" if value == float("-inf") else text
     else:
         text = str(bool(value)) if out.dtype == "bool" else str(int(value))

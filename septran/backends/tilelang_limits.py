@@ -43,7 +43,7 @@ def check_limits(program: Program, shapes: Shapes) -> None:
             help="reduce pipeline or the tile sizes",
         )
     registers = sum(
-        math.prod(shapes.of(s.buffer.name, s.buffer.shape)) * DTYPE_BYTES[s.buffer.dtype]
+        math.prod(shapes.of(s.buffer.shape)) * DTYPE_BYTES[s.buffer.dtype]
         for s in walk(program.body)
         if isinstance(s, Alloc) and s.buffer.mem == "REGISTER"
     )
@@ -74,7 +74,7 @@ def shared_tiles(program: Program, shapes: Shapes) -> list[tuple[str, int]]:
     for stmt in walk(program.body):
         if isinstance(stmt, Alloc) and stmt.buffer.mem == "SHARED":
             b = stmt.buffer
-            shape = shapes.of(b.name, b.shape)
+            shape = shapes.of(b.shape)
             count = stages.get(b.name, 1)
             size = math.prod(shape) * DTYPE_BYTES[b.dtype] * count
             text = f"{b.name}{list(shape)} {b.dtype}" + (f" x{count} stages" if count > 1 else "")

@@ -7,8 +7,8 @@ multiples of 16. So a tile is laid out as
     (.., m, 1)         (prod(.., m),)           keepdims columns are vectors
     (.., m, n)         (prod(.., m), n)         leading dims flattened, row-major
 
-and each extent above 1 is padded to the next power of two (16 at least where the kernel has a
-matrix product). Padding holds zeros: copies fill it, library leaves keep it.
+and each extent is padded to the next power of two (32 at least where the kernel has a matrix
+product). Padding holds zeros: copies fill it, library leaves keep it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from septran.ir.nodes import Program, leaf_calls
 
 MATRIX_PRIMS = ("gemm", "gemm_acc")
+
+MATRIX_FLOOR = 32
+"""Least extent of matrix tiles: four warps (or waves) of 16 x 16 each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +53,29 @@ def groups(tile: Sequence[int]) -> tuple[Group, ...]:
 
 def is_aligned(n: int) -> bool:
     """Return whether an extent is never padded, whatever the kernel."""
-    return n >= 16 and n & (n - 1) == 0
+    return n >= MATRIX_FLOOR and n & (n - 1) == 0
 
 
 def padded(n: int, floor: int) -> int:
     """Return the extent `n` takes in scratch memory."""
-    return 1 if n == 1 else max(floor, 1 << (n - 1).bit_length())
+    return max(floor, 1 << (n - 1).bit_length())
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """The layout of one kernel: `floor` is 16 when it multiplies matrices, else 1."""
+    """The layout of one kernel: `floor` is the least extent of a padded dim."""
 
     floor: int
-    matrices: frozenset[str]
 
-    def of(self, name: str, tile: Sequence[int]) -> tuple[int, ...]:
-        """Return the TileLang shape of buffer `name` with static extents `tile`."""
-        extents = [padded(g.extent, self.floor) for g in groups(tile)]
-        if name in self.matrices:
-            extents = [max(16, e) for e in extents]
-        return tuple(extents)
+    def of(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Return the TileLang shape of a buffer with static extents `tile`."""
+        return tuple(padded(g.extent, self.floor) for g in groups(tile))
 
 
 def shapes_of(program: Program) -> Shapes:
-    """Return the layout of a staged program (every leaf operand is a whole scratch buffer)."""
-    matrices = set()
-    for call in leaf_calls(program):
-        for prim in call.prims:
-            if prim.name in MATRIX_PRIMS:
-                matrices |= {call.arg(p).region.buffer.name for p in (prim.out, *prim.ins)}
-    return Shapes(16 if matrices else 1, frozenset(matrices))
+    """Return the layout of a program."""
+    prims = {prim.name for call in leaf_calls(program) for prim in call.prims}
+    return Shapes(MATRIX_FLOOR if prims & set(MATRIX_PRIMS) else 1)
 
 
 def logical_index(tile: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
@@ -123,6 +118,8 @@ def operand_index(
     out_tile: Sequence[int], names: Sequence[str], tile: Sequence[int]
 ) -> tuple[str, ...]:
     """Return the TileLang indices of an operand that broadcasts, numpy style, to `out_tile`."""
+    if tuple(tile) == tuple(out_tile):
+        return tuple(names)
     mine, theirs = groups(tile), groups(out_tile)
     logical = logical_index(out_tile, names)
     aligned = logical[len(out_tile) - len(tile) :] if tile else ()
@@ -136,6 +133,4 @@ def operand_index(
 
 def _wide(group: Group, rank: int) -> tuple[tuple[int, int], ...]:
     """Return (distance from the right, extent) of a group's dims above 1."""
-    return tuple(
-        (rank - d, n) for d, n in zip(group.dims, group.sizes, strict=True) if n > 1
-    )
+    return tuple((rank - d, n) for d, n in zip(group.dims, group.sizes, strict=True) if n > 1)

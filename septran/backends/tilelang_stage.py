@@ -5,7 +5,8 @@
     copy a <- A_s[0:32];  leaf(y, a);  copy Y[i*64:+64] <- y
 
 TileLang's macros take buffers, not views, and fragments can only be indexed by the position a thread
-owns; copies are the place where offsets, steps, halos and ranks are resolved.
+owns; copies are the place where offsets, steps, halos and ranks are resolved. Accumulators that a mapping keeps
+in 16-bit registers become float32.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from septran.ir.nodes import (
     Region,
     Stmt,
     When,
+    leaf_calls,
     walk,
 )
+
+ACCUMULATING = ("gemm_acc", "reduce_acc")
 
 
 def stage_operands(program: Program) -> Program:
@@ -35,6 +39,7 @@ def stage_operands(program: Program) -> Program:
     taken = {p.buffer.name for p in program.params}
     taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
     shared = {r.buffer.name for s in walk(program.body) for r in _partial_scratch(s)}
+    low = _low_accumulators(program)
     promoted: dict[str, Buffer] = {}
 
     def fresh(base: str) -> str:
@@ -51,12 +56,16 @@ def stage_operands(program: Program) -> Program:
             match stmt:
                 case For() | When():
                     out.append(replace(stmt, body=body(stmt.body)))
-                case Alloc(buffer=b) if b.name in shared and b.mem == "REGISTER":
-                    promoted[b.name] = replace(b, mem="SHARED")
+                case Alloc(buffer=b) if b.name in shared | low:
+                    mem = "SHARED" if b.name in shared else b.mem
+                    dtype = "float32" if b.name in low else b.dtype
+                    promoted[b.name] = replace(b, mem=mem, dtype=dtype)
                     out.append(replace(stmt, buffer=promoted[b.name]))
                 case Copy():
                     out.append(
-                        replace(stmt, dst=_moved(stmt.dst, promoted), src=_moved(stmt.src, promoted))
+                        replace(
+                            stmt, dst=_moved(stmt.dst, promoted), src=_moved(stmt.src, promoted)
+                        )
                     )
                 case LeafCall():
                     out.extend(staged(stmt))
@@ -69,6 +78,7 @@ def stage_operands(program: Program) -> Program:
         after: list[Stmt] = []
         args: list[LeafArg] = []
         matrices = {p for prim in call.prims if prim.name in MATRIX_PRIMS for p in prim.ins}
+        sums = {prim.out for prim in call.prims if prim.name in ACCUMULATING}
         done: dict[Region, Region] = {}
         for arg in call.args:
             region = _moved(arg.region, promoted)
@@ -80,7 +90,7 @@ def stage_operands(program: Program) -> Program:
                 tile = Buffer(
                     name=fresh(f"{arg.param}_{'s' if mem == 'SHARED' else 'r'}"),
                     shape=region.tile,
-                    dtype=region.buffer.dtype,
+                    dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
                     mem=mem,
                 )
                 done[region] = _whole(tile, region)
@@ -90,7 +100,9 @@ def stage_operands(program: Program) -> Program:
                 )
                 if reads:
                     before.append(Copy(dst=done[region], src=region, span=call.span))
-                if any("w" in a.privilege for a in call.args if _moved(a.region, promoted) == region):
+                if any(
+                    "w" in a.privilege for a in call.args if _moved(a.region, promoted) == region
+                ):
                     after.append(Copy(dst=region, src=done[region], span=call.span))
             args.append(replace(arg, region=done[region]))
         return [*before, replace(call, args=tuple(args)), *after]
@@ -110,6 +122,10 @@ def is_whole(region: Region) -> bool:
     )
 
 
+def _wide(dtype: str) -> str:
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 def _whole(buffer: Buffer, like: Region) -> Region:
     rank = len(like.tile)
     return Region(
@@ -125,6 +141,18 @@ def _whole(buffer: Buffer, like: Region) -> Region:
 def _moved(region: Region, promoted: Mapping[str, Buffer]) -> Region:
     new = promoted.get(region.buffer.name)
     return region if new is None else replace(region, buffer=new)
+
+
+def _low_accumulators(program: Program) -> set[str]:
+    """Return scratch buffers of 16-bit floats that sums run in; those become float32."""
+    return {
+        call.arg(prim.out).region.buffer.name
+        for call in leaf_calls(program)
+        for prim in call.prims
+        if prim.name in ACCUMULATING
+        and call.arg(prim.out).region.buffer.dtype in ("float16", "bfloat16")
+        and call.arg(prim.out).region.buffer.mem != "GLOBAL"
+    }
 
 
 def _partial_scratch(stmt: Stmt) -> list[Region]:

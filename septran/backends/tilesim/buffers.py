@@ -51,7 +51,9 @@ class Buffer:
     def __getitem__(self, index: object) -> Element | Region:
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > self.data.ndim:
-            raise SimError("shape", f"{self.name} has {self.data.ndim} dims, {len(items)} indices given")
+            raise SimError(
+                "shape", f"{self.name} has {self.data.ndim} dims, {len(items)} indices given"
+            )
         if any(isinstance(i, slice) for i in items):
             return region_of(self, items)
         return Element(self, tuple(constant(i) for i in items))
@@ -132,7 +134,9 @@ class Region:
         for d, (a, e) in enumerate(zip(self.start, self.extent, strict=True)):
             n = self.buffer.shape[d]
             if e < 0:
-                raise SimError("bounds", f"{what} {self.buffer.name}: negative extent {e} in dim {d}")
+                raise SimError(
+                    "bounds", f"{what} {self.buffer.name}: negative extent {e} in dim {d}"
+                )
             if self.buffer.scope != "global" and (a < 0 or a + e > n):
                 raise SimError(
                     "bounds", f"{what} {self.buffer.name} dim {d}: {a}:{a + e} is outside 0:{n}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from .buffers import Buffer, Element, as_int
 from .errors import SimError
-from .interpret import (
+from .forms import (
     GridLoop,
     LazySelect,
     ParallelLoop,
@@ -189,7 +189,9 @@ def atomic(machine: Machine) -> Callable[..., None]:
     def atomic_add(dst: object, value: object, size: object = None, **_: object) -> None:
         if isinstance(value, Buffer) or machine.core.lanes == ():
             if isinstance(dst, Element) and not isinstance(value, Buffer):
-                dst._lanes("atomic").add(np.asarray(constant(value, dst.dtype).cast(dst.dtype).data))
+                dst._lanes("atomic").add(
+                    np.asarray(constant(value, dst.dtype).cast(dst.dtype).data)
+                )
                 return
             source, target = pair(value, dst, size)
             target.write(narrow(source.read().reshape(target.extent), target.dtype), add=True)

@@ -11,7 +11,7 @@ import numpy as np
 from .buffers import Buffer, allocate, as_int
 from .common import shared_names
 from .errors import SimError
-from .interpret import KernelScope
+from .forms import KernelScope
 from .machine import Core, Dialect, Machine
 from .tiles import (
     accumulate,
@@ -170,9 +170,7 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
 
     names = shared_names(machine)
     names |= {f"reduce_{op}": reduce(op) for op in ("sum", "max", "min", "abssum", "absmax")}
-    names |= {
-        f"alloc_{scope}": alloc(scope) for scope in ("shared", "fragment", "local")
-    }
+    names |= {f"alloc_{scope}": alloc(scope) for scope in ("shared", "fragment", "local")}
     nothing = ("annotate_layout", "use_swizzle", "sync_threads", "annotate_l2_hit_ratio")
     names |= {name: (lambda *_, **__: None) for name in nothing}
     names |= {

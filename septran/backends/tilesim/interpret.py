@@ -8,6 +8,7 @@ bound inside a loop or a run-time branch does not exist outside of it.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -17,6 +18,16 @@ import numpy as np
 
 from .buffers import Buffer
 from .errors import SimError
+from .forms import (
+    GridLoop,
+    KernelScope,
+    LazySelect,
+    ParallelLoop,
+    SerialLoop,
+    Variable,
+    exchanging_names,
+    is_accumulation,
+)
 from .machine import ExchangeLog, Machine
 from .values import Operand, Value, constant
 
@@ -53,72 +64,8 @@ UNARY: dict[type, Callable[[Any], Any]] = {
 }
 
 
-class SerialLoop:
-    """T.serial / T.Pipelined / T.unroll / T.vectorized: one iteration after another."""
-
-    def __init__(self, values: range) -> None:
-        self.values = values
-
-
-class GridLoop:
-    """T.grid(a, b): nested serial loops over all index tuples."""
-
-    def __init__(self, extents: tuple[int, ...]) -> None:
-        self.extents = extents
-
-
-class ParallelLoop:
-    """T.Parallel(a, b): all iterations at once."""
-
-    def __init__(self, extents: tuple[int, ...]) -> None:
-        self.extents = extents
-
-
-class Variable(Operand):
-    """T.alloc_var: assigning to the name stores into it."""
-
-    __slots__ = ("current", "dtype")
-
-    def __init__(self, dtype: str, current: Value) -> None:
-        self.dtype = dtype
-        self.current = current
-
-    def value(self) -> Value:
-        return self.current
-
-    def assign(self, new: object, mask: Any) -> None:
-        """Replace the value, only in the lanes of `mask` when one is active."""
-        value = constant(new, self.dtype).cast(self.dtype)
-        if mask is not None:
-            value = Value(np.where(mask, value.data, self.current.data), self.dtype)
-        self.current = value
-
-
-class LazySelect:
-    """T.if_then_else: the interpreter evaluates each branch only for the lanes that take it."""
-
-    def __call__(self, condition: object, a: object, b: object) -> Value:
-        """Select between values that are already there (called from a Python function)."""
-        test = constant(condition)
-        if isinstance(a, Operand) or isinstance(b, Operand):
-            like = a if isinstance(a, Operand) else b
-            x = constant(a, constant(like).dtype)
-            y = constant(b, constant(like).dtype)
-        else:
-            x, y = constant(a), constant(b)
-        if x.dtype != y.dtype:
-            x, y = x + 0 * y, y + 0 * x
-        if not test.is_lane:
-            return x if bool(test) else y
-        return Value(np.where(test.data, x.data, y.data), x.dtype)
-
-
-class KernelScope:
-    """Protocol of context managers the interpreter enters: `enter` yields the bodies to run."""
-
-    def run(self, body: Callable[[object], None]) -> None:
-        """Call `body` once per block, core, or scope."""
-        raise NotImplementedError
+SUM_LANES = 1 << 22
+"""Most element updates of a summation loop that are evaluated at once (64 MiB of temporaries)."""
 
 
 class Interpreter:
@@ -128,6 +75,8 @@ class Interpreter:
         self.machine = machine
         self.file = file
         self.source = source
+        self.suspects: dict[int, frozenset[str]] = {}
+        """T.Parallel body -> names whose elements iterations might exchange (computed once)."""
 
     def call(self, fn: ast.FunctionDef, env: dict[str, Any]) -> Any:
         """Run a function body in `env`; the value of a final `return`, else None."""
@@ -231,6 +180,8 @@ class Interpreter:
             source = SerialLoop(source)
         match source:
             case SerialLoop(values=values):
+                if len(values) > 1 and self._sum_at_once(stmt, values, env):
+                    return
                 for i in values:
                     names: dict[str, Any] = {}
                     self.bind(stmt.target, Value(i, "int32"), names, frozenset())
@@ -245,12 +196,7 @@ class Interpreter:
                     return
                 with self.machine.lane_nest(extents) as axes:
                     self._watch_exchanges(stmt.body, env)
-                    ids_v = [Value(a, "int32") for a in axes]
-                    names = {}
-                    self.bind(
-                        stmt.target, ids_v[0] if len(ids_v) == 1 else ids_v, names, frozenset()
-                    )
-                    self.region(stmt.body, env, names)
+                    self.region(stmt.body, env, self._loop_names(stmt.target, axes))
             case list() | tuple():  # a Python loop: unrolled while tracing
                 for item in source:
                     self.bind(stmt.target, item, env, fixed)
@@ -258,19 +204,55 @@ class Interpreter:
             case _:
                 raise SimError("syntax", f"cannot loop over {ast.unparse(stmt.iter)}")
 
+    def _sum_at_once(self, stmt: ast.For, values: range, env: dict[str, Any]) -> bool:
+        """Run `for k: for i, j in T.Parallel: C[i, j] += f(k, i, j)` with k as one more lane axis.
+
+        Same sum, other order of additions; True when the loop has this form and was run.
+        """
+        if not is_accumulation(stmt):
+            return False
+        inner = stmt.body[0]
+        assert isinstance(inner, ast.For) and isinstance(inner.body[0], ast.AugAssign)
+        update, machine = inner.body[0], self.machine
+        self.machine.line = inner.lineno
+        source = self.eval(inner.iter, env)
+        size = len(values) * math.prod(getattr(source, "extents", (0,)))
+        if not isinstance(source, ParallelLoop) or not 0 < size <= SUM_LANES or machine.core.lanes:
+            return False
+        machine.line = update.lineno
+        assert isinstance(stmt.target, ast.Name)
+        with machine.lane_nest((len(values), *source.extents)) as axes:
+            step = Value(values.start + axes[0] * values.step, "int32")
+            names = self._loop_names(inner.target, axes[1:]) | {stmt.target.id: step}
+            term = constant(self.eval(update.value, {**env, **names}))
+        if not term.is_lane:
+            return False
+        kind = "float64" if term.dtype == "float64" else "float32"
+        shape = (len(values), *(1 for _ in source.extents))
+        data = np.broadcast_to(term.data, np.broadcast_shapes(np.shape(term.data), shape))
+        with np.errstate(all="ignore"):
+            total = Value(np.add.reduce(data, axis=0), kind)
+        with machine.lane_nest(source.extents) as axes:
+            inner_env = {**env, **self._loop_names(inner.target, axes)}
+            target = self.eval(_as_load(update.target), inner_env)
+            target.store(target + total)
+        return True
+
+    def _loop_names(self, target: ast.expr, axes: tuple[Any, ...]) -> dict[str, Any]:
+        ids = [Value(a, "int32") for a in axes]
+        names: dict[str, Any] = {}
+        self.bind(target, ids[0] if len(ids) == 1 else ids, names, frozenset())
+        return names
+
     def _watch_exchanges(self, body: list[ast.stmt], env: dict[str, Any]) -> None:
         """Find buffers stored at one index and read at another inside the nest; log those."""
-        stores: dict[str, set[str]] = {}
-        loads: dict[str, set[str]] = {}
-        for node in ast.walk(ast.Module(body, [])):
-            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                seen = stores if isinstance(node.ctx, ast.Store) else loads
-                seen.setdefault(node.value.id, set()).add(ast.unparse(node.slice))
+        names = self.suspects.get(id(body))
+        if names is None:
+            names = self.suspects[id(body)] = exchanging_names(body)
         exchange = self.machine.core.exchange
-        for name, written in stores.items():
+        for name in names:
             buffer = env.get(name)
-            if loads.get(name, set()) - written and isinstance(buffer, Buffer):
-                assert exchange is not None
+            if isinstance(buffer, Buffer) and exchange is not None:
                 exchange[id(buffer)] = ExchangeLog(name, buffer.data.size)
 
     def branch(self, stmt: ast.If, env: dict[str, Any], fixed: frozenset[str]) -> None:
@@ -318,7 +300,10 @@ class Interpreter:
             return tuple(self.index(n, env) for n in node.elts)
         if isinstance(node, ast.Slice):
             return slice(
-                *(None if n is None else self.eval(n, env) for n in (node.lower, node.upper, node.step))
+                *(
+                    None if n is None else self.eval(n, env)
+                    for n in (node.lower, node.upper, node.step)
+                )
             )
         return self.eval(node, env)
 

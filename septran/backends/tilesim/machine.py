@@ -98,7 +98,9 @@ class Machine:
         """Enter T.Parallel: yields one index array per axis; checks exchanges at the end."""
         core = self.core
         if core.lanes:
-            raise SimError("parallel", "Nested parallel loops are not allowed; use T.Parallel(a, b)")
+            raise SimError(
+                "parallel", "Nested parallel loops are not allowed; use T.Parallel(a, b)"
+            )
         core.lanes, core.exchange = extents, {}
         rank = len(extents)
         axes = tuple(

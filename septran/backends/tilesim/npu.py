@@ -30,7 +30,14 @@ ASCEND_CAPACITY = {
 }
 """Bytes per core of a 910B: UB per vector core, the others per cube core."""
 
-NO_PATH = {("UB", "L1"), ("L1", "UB"), ("L0C", "UB"), ("L0C", "L1"), ("UB", "L0C"), ("L1", "global")}
+NO_PATH = {
+    ("UB", "L1"),
+    ("L1", "UB"),
+    ("L0C", "UB"),
+    ("L0C", "L1"),
+    ("UB", "L0C"),
+    ("L1", "global"),
+}
 FIXPIPE_CASTS = {("float32", "float16"), ("float32", "bfloat16"), ("int32", "int8")}
 CUBE_DTYPES = {
     ("float16", "float32"),
@@ -166,9 +173,7 @@ def npu_names(machine: Machine) -> dict[str, Any]:
             if scope not in ("L1", "DEV"):
                 raise SimError("memory", f"gemm operand {name} must be in L1, got {scope}")
         if target.buffer.scope not in ("L0C", "DEV"):
-            raise SimError(
-                "memory", f"gemm accumulator must be in L0C, got {target.buffer.scope}"
-            )
+            raise SimError("memory", f"gemm accumulator must be in L0C, got {target.buffer.scope}")
         left, right = _sized(a, b, size, a_transpose, b_transpose)
         (x, xt), (y, yt) = matrix(left, "A"), matrix(right, "B")
         if (xt, target.dtype) not in CUBE_DTYPES:

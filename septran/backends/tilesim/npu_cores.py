@@ -15,7 +15,7 @@ from typing import Any
 
 from .buffers import as_int
 from .errors import SimError
-from .interpret import KernelScope
+from .forms import KernelScope
 from .machine import Core, Machine
 from .values import Value
 
@@ -47,7 +47,7 @@ class NpuLaunch(KernelScope):
             turns.run(body, cid, sub)
 
 
-class NeedsCores(Exception):  # noqa: N818 - control flow: the block turned out to have core scopes
+class NeedsCores(Exception):
     """Raised at the first T.Scope of a block that was started as a single core."""
 
 
@@ -106,9 +106,7 @@ class Turns:
                 waiting = [s[1] for s in self.state if isinstance(s, tuple)]
                 raise SimError("deadlock", f"cores wait for block flags {waiting} that nobody sets")
 
-    def _core(
-        self, i: int, kind: str, body: Callable[[object], None], cid: int, part: int
-    ) -> None:
+    def _core(self, i: int, kind: str, body: Callable[[object], None], cid: int, part: int) -> None:
         self.wake[i].wait()
         self.wake[i].clear()
         core = Core(block=self.block, kind=kind)
@@ -116,7 +114,7 @@ class Turns:
         try:
             body([Value(cid, "int32"), Value(part, "int32")])
             self.check_flags(core)
-        except BaseException as e:  # noqa: BLE001 - handed to the scheduling thread
+        except BaseException as e:
             self.error = e
         self.state[i] = "done"
         self.back.set()
@@ -208,9 +206,7 @@ def flag_names(machine: Machine) -> dict[str, Any]:
             raise SimError("flags", "wait_flag outside T.rs(...)")
         key = (other, machine.core.pipe, checked(event))
         if not machine.core.flags.get(key):
-            raise SimError(
-                "deadlock", f"wait_flag({other!r}, {key[2]}) on {key[1]} was never set"
-            )
+            raise SimError("deadlock", f"wait_flag({other!r}, {key[2]}) on {key[1]} was never set")
         machine.core.flags[key] -= 1
 
     def block_set(event: object, *_: object) -> None:

@@ -30,7 +30,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "shr": np.right_shift,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
-    name: UNARY_MATH[name] for name in ("exp", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "erf", "tanh")
+    name: UNARY_MATH[name]
+    for name in ("exp", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "erf", "tanh")
 } | {
     "ln": np.log,
     "abs": np.abs,
@@ -120,9 +121,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
     def select(condition: object, a: object, b: object, dst: object) -> None:
         apply(lambda c, x, y: np.where(c.astype(bool), x, y), (condition, a, b), dst)
 
-    def cast(
-        src: object, dst: object, size: object = None, round_mode: str = "rint"
-    ) -> None:
+    def cast(src: object, dst: object, size: object = None, round_mode: str = "rint") -> None:
         del size
         target = vector_region(dst)
         data = _source(src, len(target.extent))
@@ -209,5 +208,3 @@ def vector_names(machine: Machine) -> dict[str, Any]:
         "reshape": reshape,
     }
     return both | plain | {f"npuir_{name}": fn for name, fn in plain.items()}
-
-

@@ -39,6 +39,7 @@ class Traced:
         self.body = found
         self.file = inspect.getsourcefile(fn) or ""
         self.source = Path(self.file).read_text(encoding="utf-8").splitlines()
+        self.interpreter = Interpreter(machine, self.file, self.source)
 
     def environment(self) -> dict[str, Any]:
         """Return the names the body can see: builtins, module globals and closure."""
@@ -47,7 +48,7 @@ class Traced:
 
     def walk(self, env: dict[str, Any]) -> Any:
         """Run the body."""
-        return Interpreter(self.machine, self.file, self.source).call(self.body, env)
+        return self.interpreter.call(self.body, env)
 
 
 class Macro(Traced):

@@ -128,9 +128,7 @@ def accumulate(c: Region, product: Array, *, clear: bool) -> None:
     """Add a product to (or put it into) an accumulator region."""
     shape = [n for n in c.extent if n != 1] or [1]
     if math.prod(c.extent) != product.size or squeezed(product.shape) != squeezed(shape):
-        raise SimError(
-            "shape", f"gemm gives {product.shape}, the accumulator is {list(c.extent)}"
-        )
+        raise SimError("shape", f"gemm gives {product.shape}, the accumulator is {list(c.extent)}")
     product = product.reshape(c.extent)
     if not clear:
         old = c.read()
@@ -146,7 +144,9 @@ def reduce_array(x: Array, op: str, axes: tuple[int, ...], dtype: str) -> Array:
     with np.errstate(all="ignore"):
         match op:
             case "sum":
-                total = np.sum(x, axis=axes, keepdims=True, dtype=np.float64 if x.dtype.kind == "f" else None)
+                total = np.sum(
+                    x, axis=axes, keepdims=True, dtype=np.float64 if x.dtype.kind == "f" else None
+                )
                 return total.astype(x.dtype)
             case "abssum":
                 return np.sum(np.abs(x), axis=axes, keepdims=True)
@@ -179,9 +179,7 @@ def merge(op: str, old: Array, new: Array) -> Array:
 def fill(machine: Machine, x: object, value: object) -> None:
     """Store one number everywhere in a buffer or region."""
     if machine.core.lanes:
-        raise SimError(
-            "parallel", "Only elementwise operations are allowed inside a parallel loop"
-        )
+        raise SimError("parallel", "Only elementwise operations are allowed inside a parallel loop")
     region = place(x, None)
     one: Value = constant(value, region.dtype).cast(region.dtype)
     region.write(np.asarray(one.data))

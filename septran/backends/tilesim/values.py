@@ -54,7 +54,9 @@ def dtype_name(dtype: object) -> str:
     name = str(dtype).rsplit(".", 1)[-1]
     name = ALIASES.get(name, name)
     if name not in STORAGE:
-        raise SimError("dtype", f"unknown dtype {dtype!r}; the simulator knows {', '.join(STORAGE)}")
+        raise SimError(
+            "dtype", f"unknown dtype {dtype!r}; the simulator knows {', '.join(STORAGE)}"
+        )
     return name
 
 
@@ -226,7 +228,9 @@ class Value(Operand):
             return self.data.item() if isinstance(self.data, np.ndarray) else self.data
         if self.data.size == 1:
             return self.data.reshape(-1)[0].item()
-        raise SimError("parallel", f"a value that differs per T.Parallel iteration is used as {what}")
+        raise SimError(
+            "parallel", f"a value that differs per T.Parallel iteration is used as {what}"
+        )
 
     def cast(self, dtype: object) -> Value:
         """Return the value rounded to `dtype`."""
@@ -272,7 +276,12 @@ def meet(a: object, b: object) -> tuple[Value, Value, str]:
 
 
 def binary(
-    fn: Callable[[Any, Any], Any], a: object, b: object, *, floats: bool = False, compare: bool = False
+    fn: Callable[[Any, Any], Any],
+    a: object,
+    b: object,
+    *,
+    floats: bool = False,
+    compare: bool = False,
 ) -> Value:
     """Return `fn(a, b)` computed and rounded in the operands' common dtype."""
     x, y, dtype = meet(a, b)
