@@ -49,7 +49,8 @@ def roles_of(program: Program) -> Roles:
                 operands |= {call.arg(p).region.buffer.name for p in prim.ins}
     if not accumulators:
         return Roles(frozenset(), frozenset(), "vector")
-    pure = all(_cube_only(c, accumulators) for c in calls)
+    loaded = {s.dst.buffer.name for s in walk(program.body) if isinstance(s, Copy)}
+    pure = all(_cube_only(c, accumulators) for c in calls) and not loaded & accumulators
     clash = operands & accumulators
     form: Form = "cube" if pure and not clash else "developer"
     return Roles(frozenset(operands), frozenset(accumulators), form)

@@ -1,0 +1,82 @@
+"""Emit for NPUIR and run in the simulator (our own kernels, so no sandbox)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from septran.backends.npuir_check import dialect_errors
+from septran.backends.tilelang_npuir import TILELANG_NPUIR as BACKEND
+from septran.backends.tilesim import SimError, run_file
+from septran.backends.tilesim.npu import npu_dialect
+from septran.kernel import Kernel, leaf_specs
+from tests.backends import operators
+from tests.backends.triton.running import stored, values
+
+OPERATORS = operators.all_operators()
+
+
+def kernel_of(name: str, dims: Mapping[str, int], dtype: str = "float32") -> Kernel:
+    op, path = OPERATORS[name]
+    program = operators.program_of(op, path, BACKEND, "910b", dtype, dims)
+    leaves = {}
+    for _, spec in leaf_specs(program):
+        leaf = BACKEND.library(spec)
+        assert leaf is not None, spec
+        leaves[spec.key] = leaf
+    return BACKEND.emit(program, leaves)
+
+
+def inputs_of(kernel: Kernel, seed: int = 1) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for p in kernel.params:
+        if p.privilege != "w":
+            if p.dtype.startswith("int"):
+                found[p.name] = rng.integers(0, 3, p.shape).astype(p.dtype)
+            else:
+                found[p.name] = stored(rng, p.shape, p.dtype)
+    return found
+
+
+def simulate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs as float64; raises SimError."""
+    args, outs = [], {}
+    for p in kernel.params:
+        if p.privilege == "w":
+            poison = 0x7FC1 if p.dtype == "bfloat16" else np.nan
+            args.append(np.full(p.shape, poison, "uint16" if p.dtype == "bfloat16" else p.dtype))
+        else:
+            args.append(inputs[p.name].copy())
+        if p.privilege != "r":
+            outs[p.name] = (args[-1], p.dtype)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.py"
+        path.write_text(kernel.source, encoding="utf-8")
+        run_file(path, "entry", args, npu_dialect())
+    return {n: values(a, d) for n, (a, d) in outs.items()}
+
+
+def verdict(kernel: Kernel, inputs: Mapping[str, np.ndarray], want: np.ndarray) -> str:
+    """What is wrong with a kernel, "" when nothing is."""
+    problems = dialect_errors(kernel.source)
+    if problems:
+        return problems[0]
+    try:
+        (got,) = simulate(kernel, inputs).values()
+    except SimError as e:
+        return f"{e.kind}: {e}"
+    error = np.abs(got - want) / (np.abs(want) + np.abs(want).mean() + 1e-9)
+    return "" if np.isfinite(got).all() and error.max() < 1e-4 else "wrong result"
+
+
+def expected(
+    name: str, dims: Mapping[str, int], kernel: Kernel, inputs: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    op, _ = OPERATORS[name]
+    kinds = {p.name: p.dtype for p in kernel.params}
+    exact = {n: x if kinds[n].startswith("int") else values(x, kinds[n]) for n, x in inputs.items()}
+    return operators.expected(op, dims, exact)

@@ -1,0 +1,280 @@
+"""NPUIR kernels in the simulator: accuracy, forms, capacities, planted bugs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from septran.backends.npuir_check import NAMES, dialect_errors
+from septran.backends.npuir_emit import CAPACITY
+from septran.backends.npuir_hoist import hoist
+from septran.backends.npuir_leaves import signature
+from septran.backends.npuir_tiles import lie, nbytes, physical_axis
+from septran.backends.tilelang_npuir import TILELANG_NPUIR, available, build
+from septran.backends.tilesim import SimError
+from septran.backends.tilesim.machine import Machine
+from septran.backends.tilesim.npu import npu_dialect, npu_names
+from septran.errors import MappingError
+from septran.ir.expr import Const
+from septran.kernel import Kernel, leaf_specs
+from tests.backends.npuir import running as R
+from tests.backends.triton import programs as P
+
+UNAVAILABLE = {"conv2d", "conv2d_stride2"}
+QUICK = (
+    "gemm",
+    "gemm_bias_relu",
+    "softmax",
+    "layernorm",
+    "attention_causal",
+    "transpose",
+    "add",
+    "gelu",
+)
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
+
+
+def check(name: str, dims: dict[str, int], dtype: str) -> None:
+    kernel = R.kernel_of(name, dims, dtype)
+    assert dialect_errors(kernel.source) == ()
+    inputs = R.inputs_of(kernel)
+    want = R.expected(name, dims, kernel, inputs)
+    got = R.simulate(kernel, inputs)
+    for out, w in want.items():
+        error = np.abs(got[out] - w) / (np.abs(w) + np.abs(w).mean() + 1e-9)
+        assert error.max() < TOLERANCE[dtype], (out, error.max())
+
+
+@pytest.mark.parametrize("dtype", sorted(TOLERANCE))
+@pytest.mark.parametrize("name", QUICK)
+def test_odd_sizes(name: str, dtype: str) -> None:
+    check(name, dict(R.OPERATORS[name][0].odd_dims[0]), dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(R.OPERATORS) - UNAVAILABLE))
+def test_every_operator(name: str) -> None:
+    op = R.OPERATORS[name][0]
+    for dims in ({}, *op.odd_dims):
+        for dtype in sorted(TOLERANCE):
+            if dtype in op.dtypes:
+                check(name, dict(dims), dtype)
+
+
+@pytest.mark.parametrize("name", sorted(UNAVAILABLE))
+def test_unavailable_with_the_reason(name: str) -> None:
+    with pytest.raises(MappingError) as caught:
+        R.kernel_of(name, {})
+    assert caught.value.codes == ("M171",)
+    assert "window" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "text"),
+    [
+        ("gemm", "cube", "T.alloc_L0C"),
+        ("softmax", "vector", "T.alloc_ub"),
+        ("attention", "developer", "T.alloc_fragment"),
+    ],
+)
+def test_form_follows_the_work(name: str, form: str, text: str) -> None:
+    kernel = R.kernel_of(name, {})
+    assert dict(kernel.options)["form"] == form
+    assert text in kernel.source
+    assert ('T.Scope("Cube")' in kernel.source) == (form == "cube")
+
+
+def test_a_maximum_keeps_nan() -> None:
+    kernel = R.kernel_of("row_max", {"M": 5, "N": 40})
+    x = R.inputs_of(kernel)
+    (name,) = x
+    x[name][2, 7] = np.nan
+    (got,) = R.simulate(kernel, x).values()
+    assert np.isnan(got[2]).all() and np.isfinite(np.delete(got, 2, 0)).all()
+
+
+MUTANTS: list[tuple[str, str, str, str]] = [
+    ("gemm", "initC dropped", ", initC=first", ""),
+    ("gemm", "initC always", "initC=first", "initC=True"),
+    ("gemm", "initC at the wrong step", "k0 == 0", "k0 == 1"),
+    ("gemm", "nz layout stored", ", enable_nz2nd=True", ""),
+    ("gemm", "operands swapped", "T.gemm(A, B, C", "T.gemm(B, A, C"),
+    ("gemm", "last k block skipped", "T.serial(6)", "T.serial(5)"),
+    ("gemm", "first k block skipped", "k0 * 64:k0 * 64", "(k0 + 1) * 64:(k0 + 1) * 64"),
+    ("gemm", "accumulator in L1", "T.alloc_L0C([64, 64]", "T.alloc_L1([64, 64]"),
+    ("gemm", "operand in UB", "A_s = T.alloc_L1", "A_s = T.alloc_ub"),
+    (
+        "gemm",
+        "half accumulator",
+        'T.alloc_L0C([64, 64], "float32")',
+        'T.alloc_L0C([64, 64], "float16")',
+    ),
+    ("gemm", "is_npu dropped", ", is_npu=True", ""),
+    ("gemm", "grid too small", "T.Kernel(4", "T.Kernel(3"),
+    ("gemm", "grid too large", "T.Kernel(4", "T.Kernel(5"),
+    ("gemm", "block decoded wrong", "cid % 2", "cid % 1"),
+    (
+        "gemm",
+        "vector op in cube scope",
+        "i0 = cid // 2",
+        "i0 = cid // 2\n        T.vadd(A_s, A_s, A_s)",
+    ),
+    ("gemm", "L1 overflow", "B_s = T.alloc_L1([64, 64]", "B_s = T.alloc_L1([640, 640]"),
+    ("gemm", "tail not cut", "T.min(64, 100 - i0 * 64), k0 * 64", "64, k0 * 64"),
+    (
+        "gemm",
+        "alloc in a loop",
+        "        for k0 in T.serial(6):\n",
+        "        for k0 in T.serial(6):\n            junk = T.alloc_L1([16, 16], 'float32')\n",
+    ),
+    ("softmax", "tail not cleared", "        T.clear(X_r)\n", ""),
+    (
+        "softmax",
+        "tail not cut on load",
+        "T.copy(X[i0 * 2:i0 * 2 + T.min(2, 37 - i0 * 2)",
+        "T.copy(X[i0 * 2:i0 * 2 + 2",
+    ),
+    ("softmax", "UB overflow", "Y_r = T.alloc_ub([2, 777]", "Y_r = T.alloc_ub([200, 777]"),
+    ("softmax", "exp dropped", "T.vexp(", "T.vabs("),
+    ("softmax", "wrong axis", 'dims=[1], reduce_mode="max"', 'dims=[0], reduce_mode="max"'),
+    ("softmax", "scalar as first source", "T.vsub(X, m", "T.vsub(1.0, m"),
+    ("softmax", "unknown operation", "T.vexp(", "T.vexpm1("),
+    (
+        "softmax",
+        "result not stored",
+        "        T.copy(Y_r[",
+        "        T.copy(Y_r, Y_r) if False else T.copy(X_r[",
+    ),
+    ("attention_causal", "mask shifted", '"le")', '"lt")'),
+    ("attention_causal", "rescale dropped", "    T.vmul(acc, c, acc)\n", ""),
+    ("attention_causal", "running maximum lost", "    T.copy(m_new, m)\n", ""),
+    ("attention_causal", "accumulator not cleared", "        T.clear(acc)\n", ""),
+    ("attention_causal", "running sum lost", "    T.vadd(t9, l, t9)\n", ""),
+    ("attention_causal", "transposition dropped", ", b_transpose=True", ""),
+    ("attention_causal", "P not computed", "    T.vcast(S, P)\n", "    T.fill(P, 1.0)\n"),
+]
+DIMS = {
+    "gemm": {"M": 100, "N": 77, "K": 345},
+    "softmax": {"M": 37, "N": 777},
+    "attention_causal": {"Z": 2, "S": 77, "D": 40},
+}
+DTYPE = {"gemm": "float32", "softmax": "float32", "attention_causal": "float16"}
+
+
+@pytest.fixture(scope="module")
+def good() -> dict[str, tuple[Kernel, dict[str, np.ndarray], np.ndarray]]:
+    found = {}
+    for name, dims in DIMS.items():
+        kernel = R.kernel_of(name, dims, DTYPE[name])
+        inputs = R.inputs_of(kernel)
+        (want,) = R.simulate(kernel, inputs).values()
+        assert R.verdict(kernel, inputs, want) == ""
+        found[name] = (kernel, inputs, want)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [(n, a, b) for n, _, a, b in MUTANTS],
+    ids=[f"{m[0]}: {m[1]}" for m in MUTANTS],
+)
+def test_mutant_is_rejected(name: str, old: str, new: str, good: dict) -> None:
+    kernel, inputs, want = good[name]
+    assert old in kernel.source, kernel.source
+    mutant = replace(kernel, files=((kernel.main, kernel.source.replace(old, new)),))
+    assert R.verdict(mutant, inputs, want) != ""
+
+
+def test_messages_name_the_fault(good: dict) -> None:
+    kernel, inputs, want = good["gemm"]
+
+    def said(old: str, new: str) -> str:
+        text = kernel.source.replace(old, new)
+        return R.verdict(replace(kernel, files=((kernel.main, text),)), inputs, want)
+
+    assert "reads uninitialised L0C" in said(", initC=first", "")
+    assert "needs enable_nz2nd" in said(", enable_nz2nd=True", "")
+    assert "must be in L1" in said("A_s = T.alloc_L1", "A_s = T.alloc_ub")
+    assert "L1 overflow" in said("B_s = T.alloc_L1([64, 64]", "B_s = T.alloc_L1([640, 640]")
+
+
+def test_too_large_tiles_are_refused_with_numbers() -> None:
+    assert CAPACITY["UB"] == 196608
+    out, src = P.buf("Y", (256, 1024), "float32"), P.buf("X", (256, 1024), "float32")
+    call = P.leaf(
+        "f",
+        [("Y", P.region(out), "w"), ("X", P.region(src), "r")],
+        [P.prim("map", "Y", named=[("x", "X")], expr="exp(x)")],
+    )
+    program = P.program(
+        "big",
+        [(out, "w"), (src, "r")],
+        [P.For(var="i", extent=Const(1), proc="BLOCK", parallel=True, body=(call,))],
+    )
+    for _, fn in TILELANG_NPUIR.passes:
+        program = fn(program)
+    leaves = {s.key: TILELANG_NPUIR.library(s) for _, s in leaf_specs(program)}
+    with pytest.raises(MappingError) as caught:
+        TILELANG_NPUIR.emit(program, leaves)  # type: ignore[arg-type]
+    assert caught.value.codes == ("M011",), str(caught.value)
+    assert "196608" in str(caught.value)
+
+
+def test_hoisting_moves_scratch_into_parameters() -> None:
+    text = '@T.macro\ndef leaf(Y):\n    """d."""\n    t1 = T.alloc_ub([4, 8], "float32")\n    T.vexp(Y, t1)\n'
+    new, scratch = hoist(text, "leaf")
+    assert [s.name for s in scratch] == ["t1"] and "alloc" not in new
+    fn = ast.parse(new).body[0]
+    assert isinstance(fn, ast.FunctionDef) and [a.arg for a in fn.args.args] == ["Y", "t1"]
+
+
+def test_tiles_lie_in_two_dims() -> None:
+    assert lie((5,)) == (1, 5) and lie((1, 1, 4, 5)) == (4, 5) and lie((2, 4, 5)) == (2, 4, 5)
+    assert physical_axis((5,), 0) == 1 and physical_axis((1, 4, 5), 1) == 0
+    assert nbytes((3, 5), "float16") == 3 * 32
+
+
+def test_dialect_names_exist_in_the_simulator() -> None:
+    known = set(npu_names(Machine(npu_dialect()))) | {"prim_func", "macro", "Tensor"}
+    assert known >= NAMES, NAMES - known
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("T.tanh(X)", "does not exist"),
+        ("T.vexp(X[0:n], Y)", "must be static"),
+        ("while True: pass", "while loops"),
+    ],
+)
+def test_dialect_check(text: str, message: str) -> None:
+    assert message in dialect_errors(f"def k(X, Y, n):\n    {text}\n")[0]
+
+
+def test_build_says_what_was_not_compiled(tmp_path: Path) -> None:
+    kernel = R.kernel_of("softmax", {})
+    built = build(kernel, tmp_path)
+    assert built.ok and any("CANN" in n for n in built.not_checked)
+    assert (tmp_path / "septran_tilesim" / "npu.py").is_file()
+    caps = available()
+    assert caps["emulate"].ok and (caps["device"].ok or "missing" in caps["device"].detail)
+    broken = replace(kernel, files=((kernel.main, kernel.source.replace("T.vexp", "T.vexpm1")),))
+    assert not build(broken, tmp_path).ok
+
+
+def test_library_leaf_begins_with_the_signature() -> None:
+    kernel = R.kernel_of("attention", {})
+    for leaf in kernel.leaves:
+        assert leaf.source.startswith(signature(leaf.spec))
+
+
+def test_simulator_errors_carry_the_line() -> None:
+    kernel = R.kernel_of("softmax", DIMS["softmax"])
+    text = kernel.source.replace("        T.clear(X_r)\n", "")
+    with pytest.raises(SimError) as caught:
+        R.simulate(replace(kernel, files=((kernel.main, text),)), R.inputs_of(kernel))
+    assert caught.value.line > 0
