@@ -203,7 +203,7 @@ def test_card_lines(capsys):
     assert capsys.readouterr().out.splitlines() == [
         "gemm on cpp, M=512 N=64, float32",
         "  verdict      accurate (native)",
-        "  errors       max 1.2e-05 against float64 torch, 21 % of the allowed error",
+        "  errors       21 % of what is allowed; largest difference to float64 torch 1.2e-05",
         "  speed        1.08 x torch eager",
         "  leaf         mma: simd (library)",
         "  model        3 calls, 10 + 5 tokens",

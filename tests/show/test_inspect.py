@@ -110,7 +110,8 @@ def test_commands(septran, in_tmp):
     assert (found.code, found.out) == (0, "")
     text = septran("map", "--op", "gemm", "--backend", "cpp").out
     assert (in_tmp / "m.yaml").read_text() == text
-    assert septran("map", "--op", "gemm", "--mapping", "m.yaml").out == text
+    again = septran("map", "--op", "gemm", "--mapping", "m.yaml").out
+    assert spanyaml.loads(again).value == spanyaml.loads(text).value
     shown = septran("show", "--op", "gemm", "--mapping", "m.yaml", "--after", "bind", "--json").json
     assert shown["schema"] == "septran.show/1" and shown["text"].startswith("program gemm")
     for words, code in (
