@@ -15,11 +15,11 @@ __all__ = ["SimError", "dialect", "load_file", "run_file"]
 
 
 def dialect(arch: str) -> Dialect:
-    """Return the facts of an arch: "sm_90a", "sm_80", "gfx942", or an Ascend name ("ascend910b")."""
+    """Return the facts of an arch: "sm_90a", "sm_80", "gfx942", or an Ascend name ("ascend910b", "910b")."""
     if arch.startswith(("ascend", "910")):
         from .npu import npu_dialect
 
-        return npu_dialect(arch)
+        return npu_dialect("ascend" + arch.removeprefix("ascend"))
     from .gpu import gpu_dialect
 
     return gpu_dialect(arch)
