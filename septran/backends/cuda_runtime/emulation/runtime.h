@@ -46,7 +46,9 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
   block_dim = c.block;
   grid_dim = c.grid;
   const size_t n = size_t(c.block.x) * c.block.y * c.block.z;
-  static std::vector<char*> stacks;  // kept between launches
+  static auto& stacks = *new std::vector<char*>;  // kept between launches
+  if (!all_threads) all_threads = new std::vector<Thread>, all_warps = new std::vector<Warp>;
+  auto& threads = *all_threads;
   threads.clear();
   threads.resize(n);
   while (stacks.size() < n) stacks.push_back(static_cast<char*>(aligned_alloc(64, kStack)));
@@ -55,7 +57,7 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
     threads[i].linear = static_cast<int>(i);
     threads[i].tid = {unsigned(i % c.block.x), unsigned(i / c.block.x % c.block.y), unsigned(i / c.block.x / c.block.y)};
   }
-  warps.assign((n + 31) / 32, Warp{});
+  all_warps->assign((n + 31) / 32, Warp{});
   const size_t guard = 1024, room = (c.shared + guard - 1) / guard * guard;
   dynamic_shared_size = c.shared;
   dynamic_shared = static_cast<char*>(aligned_alloc(1024, room + guard));

@@ -37,8 +37,9 @@ struct Warp {
 
 inline Thread* current = nullptr;
 inline dim3 block_dim, grid_dim;
-inline std::vector<Thread> threads;
-inline std::vector<Warp> warps;
+// Pointers, made by the first launch: a library with static objects would run code when it is loaded.
+inline std::vector<Thread>* all_threads = nullptr;
+inline std::vector<Warp>* all_warps = nullptr;
 inline void (*body)(void*) = nullptr;
 inline void* body_argument = nullptr;
 inline char* dynamic_shared = nullptr;
@@ -51,7 +52,7 @@ inline int vote_count = 0, vote_or = 0, vote_and = 1, vote_result[3] = {};
 inline char barrier_key[2], warp_key[64][2], start_key, end_key;
 
 inline int lane() { return current->linear % 32; }
-inline Warp& warp() { return warps[current->linear / 32]; }
+inline Warp& warp() { return (*all_warps)[current->linear / 32]; }
 
 CUEMU_NOTSAN inline void yield(State s, const char* where) {
   current->state = s;
@@ -117,7 +118,7 @@ CUEMU_NOTSAN void warp_collective(unsigned mask, const char* where, P& payload, 
     act(all);
     w.arrived &= ~need;
     for (int i = 0; i < 32; i++)
-      if (need >> i & 1) threads[base + i].state = State::ready;
+      if (need >> i & 1) (*all_threads)[base + i].state = State::ready;
   } else {
     yield(State::warp_wait, where);
   }
@@ -133,6 +134,7 @@ inline void warp_barrier(unsigned mask, const char* where) {
 }
 
 inline void release_barrier(size_t done) {
+  auto& threads = *all_threads;
   const char* where = nullptr;
   for (auto& t : threads) {
     if (t.state != State::block_wait) continue;
@@ -151,7 +153,7 @@ inline void release_barrier(size_t done) {
 }
 
 inline std::vector<int> thread_order() {
-  std::vector<int> result(threads.size());
+  std::vector<int> result(all_threads->size());
   for (size_t i = 0; i < result.size(); i++) result[i] = static_cast<int>(i);
   if (order == reverse) std::reverse(result.begin(), result.end());
   if (order == shuffled) {
@@ -165,6 +167,8 @@ inline std::vector<int> thread_order() {
 }
 
 inline void run_block() {
+  auto& threads = *all_threads;
+  auto& warps = *all_warps;
   const size_t n = threads.size();
   block_serial++;
   memset(dynamic_shared, 0xFF, dynamic_shared_size);  // 0xFF.. is a NaN in every float format

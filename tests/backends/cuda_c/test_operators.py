@@ -1,0 +1,62 @@
+"""Every operator through this backend in the emulation, against float64 references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from septran.backends.cuda_build import compile_cubin, nvcc
+from septran.backends.cuda_c import ARCHES
+from tests.backends.cuda_c import cases
+from tests.backends.cuda_c.running import run_kernel
+
+QUICK = {
+    ("gemm", "float16"),
+    ("gemm", "float32"),
+    ("softmax", "bfloat16"),
+    ("attention_causal", "float16"),
+    ("conv2d", "float32"),
+}
+
+
+def every() -> Iterator[object]:
+    for name, (op, _) in cases.operators().items():
+        for dtype in op.dtypes:
+            for number, dims in enumerate((op.dims, *op.odd_dims)):
+                quick = (name, dtype) in QUICK and number == 1
+                yield pytest.param(
+                    name,
+                    dtype,
+                    dims,
+                    id=f"{name}-{dtype}-{number}",
+                    marks=() if quick else pytest.mark.slow,
+                )
+
+
+@pytest.mark.parametrize(("name", "dtype", "dims"), list(every()))
+def test_accurate(name: str, dtype: str, dims: Mapping[str, int], tmp_path: Path) -> None:
+    kernel = cases.kernel(name, dtype, dims, "sm_90a" if dtype == "bfloat16" else "sm_80")
+    given = cases.inputs(name, kernel, dims)
+    ran = run_kernel(kernel, given, tmp_path, calls=2)
+    assert ran.code == 0, (ran.found, ran.stderr)
+    assert cases.error(name, dims, given, ran.outputs) <= cases.TOLERANCE[dtype]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", list(cases.operators()))
+def test_compiles_without_spills(name: str, dtype: str, arch: str, tmp_path: Path) -> None:
+    if nvcc() is None:
+        pytest.skip("nvcc is not installed")
+    op = cases.operators()[name][0]
+    if dtype not in op.dtypes:
+        pytest.skip(f"{name} has no {dtype}")
+    built = compile_cubin(cases.kernel(name, dtype, op.dims, arch), tmp_path)
+    assert built is not None and built.ok, built
+    facts = dict(built.facts)
+    assert int(str(facts["registers"])) <= 255
+    if name.startswith(("gemm", "attention", "conv", "batched")):
+        assert facts["spill_bytes"] == 0
