@@ -17,7 +17,7 @@ from septran.backends.npuir_leaves import GEMMS, accumulates, extents
 from septran.backends.npuir_tiles import lie, nbytes
 from septran.backends.pystyle import Lines, index_text, safe_name
 from septran.backends.triton_types import Names
-from septran.errors import InternalError, MappingError
+from septran.errors import EnvironmentProblem, InternalError, MappingError
 from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
@@ -72,12 +72,15 @@ def _cube_only(call: LeafCall, accumulators: set[str]) -> bool:
     )
 
 
-def unavailable(program: Program, why: str, stmt: object = None) -> MappingError:
-    """Return the error that says what this target cannot do."""
-    found = MappingError.of(
-        "M171", f"{program.target} cannot run {program.name}: {why}", getattr(stmt, "span", None)
+def unavailable(program: Program, why: str, stmt: object = None) -> EnvironmentProblem:
+    """Return the error that says what this target cannot do (exit 3: not the user's mistake)."""
+    found = EnvironmentProblem.of(
+        "V170",
+        f"{program.target} cannot run {program.name}: {why}",
+        getattr(stmt, "span", None),
+        help="use another backend for this operator",
     )
-    assert isinstance(found, MappingError)
+    assert isinstance(found, EnvironmentProblem)
     return found
 
 
@@ -321,7 +324,8 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the NPUIR kernel of `program`; `leaves` maps LeafSpec.key to the leaf to use.
 
     Raises:
-        MappingError: M011 a memory is too small, M171 the target cannot do it.
+        MappingError: M011 a memory is too small.
+        EnvironmentProblem: V170 the target cannot do it.
     """
     pairs = leaf_specs(program)
     roles = roles_of(program)
