@@ -24,26 +24,36 @@ _INSTRUCTIONS = re.compile(
 _FS_ACCESS = re.compile(r"%[fg]s:")
 
 
-def scan_shared_object(path: Path) -> GateReport:
-    """Return findings in a compiled kernel; what the machine lacks tools for is not checked."""
+def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
+    """Return findings in a compiled kernel; what the machine lacks tools for is not checked.
+
+    emulator: language whose emulator is linked in; its runtime's needs are allowed too.
+    """
     if path.suffix not in (".so", ".o", ".dylib"):
         return GateReport()
     missing = [tool for tool in ("nm", "objdump", "readelf") if shutil.which(tool) is None]
     if missing:
         return GateReport(not_checked=(f"compiled symbols: no {', '.join(missing)} here",))
-    findings = [*_imports(path), *_instructions(path), *_constructors(path)]
+    findings = [
+        *_imports(path, emulator),
+        *_instructions(path),
+        *_constructors(path, 2 if emulator else 1),
+    ]
     return GateReport(findings=tuple(findings))
 
 
-def allowed_symbols() -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+def allowed_symbols(
+    emulator: str = "",
+) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Return names and patterns of configs/gate.yaml a compiled kernel may import."""
     value = spanyaml.load(assets.find("configs/gate.yaml").path).value
     names = {str(n) for group in value["symbols"].values() for n in group}
+    names.update(map(str, value["emulators"].get(emulator, ())))
     return frozenset(names), tuple(re.compile(p) for p in value["patterns"])
 
 
-def _imports(path: Path) -> list[Finding]:
-    names, patterns = allowed_symbols()
+def _imports(path: Path, emulator: str) -> list[Finding]:
+    names, patterns = allowed_symbols(emulator)
     found = []
     for line in _tool("nm", "-D", "--undefined-only", str(path)).splitlines():
         symbol = line.split()[-1].partition("@")[0]
@@ -64,12 +74,16 @@ def _instructions(path: Path) -> list[Finding]:
     return list(found.values())
 
 
-def _constructors(path: Path) -> list[Finding]:
-    """The compiler's own frame_dummy is the one constructor a kernel has."""
+def _constructors(path: Path, allowed: int) -> list[Finding]:
+    """The compiler's own frame_dummy is the one constructor a kernel has; an emulator adds one."""
     found = []
     for line in _tool("readelf", "-SW", str(path)).splitlines():
         match = re.search(r"\]\s+(\.\S+)\s+\S+\s+[0-9a-f]+\s+[0-9a-f]+\s+([0-9a-f]+)", line)
-        if match and match.group(1) in _CONSTRUCTOR_SECTIONS and int(match.group(2), 16) > 8:
+        if (
+            match
+            and match.group(1) in _CONSTRUCTOR_SECTIONS
+            and int(match.group(2), 16) > 8 * allowed
+        ):
             what = f"runs code when it is loaded ({match.group(1)})"
             found.append(Finding(kind="constructor", what=what))
         if match and match.group(1) == ".ifunc":

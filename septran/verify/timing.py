@@ -133,7 +133,8 @@ def measure(
         try:
             timed.wait_ready()
             torch_slot = _torch_slot(problem, timed.inputs)
-            with budget.threads(settings.threads):
+            threads = _best_threads(torch_slot, settings.threads)
+            with budget.threads(threads):
                 found = _pairs(timed.slot, torch_slot, settings.threads, budget_s, slot_s)
         except (TimeoutError, OSError) as error:
             return Timing(ok=False, why=f"the kernel stopped answering: {error}")
@@ -264,6 +265,16 @@ def _torch_slot(problem: Problem, inputs: dict[str, Any]) -> Callable[[int], flo
             return time.perf_counter() - begun
 
     return slot
+
+
+def _best_threads(torch_slot: Callable[[int], float], limit: int) -> int:
+    """Return the thread count, 1 or `limit`, at which torch is faster: the baseline is its best."""
+    best: dict[int, float] = {}
+    for count in {1, limit}:
+        with budget.threads(count):
+            torch_slot(1)
+            best[count] = min(torch_slot(1) for _ in range(5))
+    return min(best, key=lambda n: best[n])
 
 
 def _wrong(arena: Arena, problem: Problem, case: Case) -> str:

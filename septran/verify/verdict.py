@@ -81,7 +81,8 @@ class Verdict:
     """What was established about one kernel at one set of dims. Immutable; see docs/verification.md.
 
     code: of `septran explain` when something is wrong (V2xx), else "".
-    message: one sentence; hint: what to try next. max_error, budget_ratio: over all accepted cases.
+    message: one sentence; hint: what to try next. max_error: on inputs of ordinary
+    size (|x| near 1). budget_ratio: largest share of the allowed error that was used, over all cases.
     """
 
     level: Level
