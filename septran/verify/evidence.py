@@ -1,0 +1,133 @@
+"""A verdict as a signed bundle that can be checked, and repeated, elsewhere.
+
+The bundle is one JSON file: the kernel's sources, the verdict with its seeds, shapes, figures and versions, and an
+ed25519 signature over their canonical text. The signature says who measured, not that it is true: whoever
+doubts it runs the kernel again (`reverify`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran import assets
+from septran.errors import InputError
+from septran.kernel import Kernel
+from septran.verify.verdict import Level, Verdict, write_atomically
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SCHEMA = "septran.evidence/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A bundle that was read and whose signature is right. key: the signer's public key, hex."""
+
+    verdict: Verdict
+    kernel: Mapping[str, Any]
+    key: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The kernel's source files."""
+        return {str(name): str(text) for name, text in self.kernel["files"]}
+
+
+def export_bundle(
+    kernel: Kernel, verdict: Verdict, path: Path, *, home: Path | None = None
+) -> Path:
+    """Write the signed bundle and return its path; the key is made in `home` on first use (0600).
+
+    Raises:
+        InputError: V220, the verdict is not an accurate one of this kernel.
+    """
+    if not verdict.passed or verdict.kernel_sha != kernel.sha:
+        raise InputError.of(
+            "V220",
+            f"only an accurate verdict of the same kernel can be exported; this one says {verdict.level}",
+        )
+    key = _private_key(home or assets.home())
+    if not verdict.not_checked:
+        verdict = replace(verdict, level=Level.ATTESTED)
+    data = {"schema": SCHEMA, "kernel": _kernel_json(kernel), "verdict": verdict.to_json()}
+    public = key.public_key().public_bytes_raw().hex()
+    signed = {**data, "key": public}
+    signature = base64.b64encode(key.sign(_canonical(signed))).decode()
+    text = json.dumps({**signed, "signature": signature}, indent=1, sort_keys=True)
+    write_atomically(path, text + "\n")
+    return path
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Return the bundle at `path` once its signature is checked.
+
+    Raises:
+        InputError: V221 unreadable or of another schema, V222 signature or source hash wrong.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        signature = base64.b64decode(data.pop("signature"))
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(data["key"]))
+        verdict = Verdict.from_json(data["verdict"])
+        kernel = data["kernel"]
+        sha = kernel["sha"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError.of("V221", f"{path} is not an evidence bundle: {error}") from error
+    try:
+        public.verify(signature, _canonical(data))
+    except InvalidSignature as error:
+        raise InputError.of("V222", f"{path}: the signature does not fit the contents") from error
+    if sha != verdict.kernel_sha:
+        raise InputError.of("V222", f"{path}: the verdict is about another kernel")
+    return Bundle(verdict=verdict, kernel=kernel, key=data["key"])
+
+
+def verify_bundle(path: Path, rerun: Callable[[Bundle], Verdict]) -> tuple[Bundle, Verdict]:
+    """Return the bundle and the verdict of running its kernel again.
+
+    `rerun` builds the bundle's sources and verifies them with `bundle.verdict.seed` or a new secret one;
+    it is given by the caller, because backends are not the evidence's business.
+    """
+    bundle = read_bundle(path)
+    return bundle, rerun(bundle)
+
+
+def _kernel_json(kernel: Kernel) -> dict[str, Any]:
+    found = asdict(replace(kernel, leaves=()))
+    found["sha"] = kernel.sha
+    found["leaves"] = [
+        {"task": leaf.spec.task, "name": leaf.name, "writer": leaf.writer, "sha": leaf.sha}
+        for leaf in kernel.leaves
+    ]
+    return found
+
+
+def _canonical(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def _private_key(home: Path) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    path = home / "evidence.key"
+    if not path.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        raw = Ed25519PrivateKey.generate().private_bytes_raw()
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            pass  # another process was first; its key is ours
+        else:
+            with os.fdopen(fd, "wb") as stream:
+                stream.write(raw)
+    return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
