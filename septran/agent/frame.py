@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 
 from septran import assets, spanyaml
-from septran.agent.contract import broadcast_indices, substitute_operands
+from septran.agent.contract import broadcast_indices
 from septran.backends.base import Backend
-from septran.ir.nodes import Prim
 from septran.kernel import Leaf, LeafSpec
 
 HOLE = "@@BODY@@"
@@ -30,6 +29,8 @@ class Frame:
     forbidden: tuple[tuple[str, str], ...]
     tags: tuple[str, ...]
     kind: str
+    plain: str
+    """the same function with nothing but the hole: for a reply that brings its own loops."""
 
     @property
     def shown(self) -> str:
@@ -39,8 +40,11 @@ class Frame:
 
     def fill(self, body: str) -> str:
         """Return the frame with `body` in the hole, indented."""
+        text = self.text
+        if self.kind == "loops" and brings_loops(body):
+            return self.plain.replace(HOLE, body.strip("\n"))
         lines = [self.indent + line if line.strip() else "" for line in body.splitlines()]
-        return self.text.replace(self.indent + HOLE, "\n".join(lines))
+        return text.replace(self.indent + HOLE, "\n".join(lines))
 
 
 def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
@@ -51,9 +55,9 @@ def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
     rules = spanyaml.load(assets.find(f"agents/coder/frames/{backend.language}.yaml").path).value
     loops = loop_nest(spec) if kind == "loops" and rules.get("loops") else None
     template = assets.environment("agents").get_template(f"coder/frames/{backend.language}.j2")
-    text = template.render(
-        signature=backend.signature(spec).rstrip(), spec=spec, loops=loops, hole=HOLE
-    )
+    known = {"signature": backend.signature(spec).rstrip(), "spec": spec, "hole": HOLE}
+    plain = template.render(loops=None, **known)
+    text = template.render(loops=loops, **known) if loops else plain
     line = next(line for line in text.splitlines() if HOLE in line)
     return Frame(
         text=text,
@@ -63,6 +67,7 @@ def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
         forbidden=tuple((r["pattern"], r["why"]) for r in rules["forbidden"]),
         tags=tuple(rules["tags"]),
         kind="loops" if loops else "body",
+        plain=plain,
     )
 
 
@@ -91,7 +96,17 @@ def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
             for n, p in prim.named
             if n != p or p in shapes
         ]
-        return {**common, "kind": "map", "operands": operands, "expr": _expression(prim)}
+        expr = str(prim.attr("expr"))
+        if any(word in expr for word in ("index(", "**")):
+            return None
+        called = dict.fromkeys(re.findall(r"\b([a-z]\w*)\s*\(", expr))
+        return {
+            **common,
+            "kind": "map",
+            "operands": operands,
+            "expr": expr,
+            "functions": tuple(called),
+        }
     if prim.name in ("gemm", "gemm_acc") and all(len(shapes[n]) == 2 for n in prim.ins):
         if len(shapes[prim.out]) != 2 or any(p.layout != "row" for p in spec.params):
             return None
@@ -107,8 +122,9 @@ def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
     return None
 
 
-def _expression(prim: Prim) -> str:
-    return substitute_operands(str(prim.attr("expr")), {})
+def brings_loops(body: str) -> bool:
+    """Return whether a body meant for the inside of generated loops loops over an extent itself."""
+    return re.search(r"\bfor\s*\([^)]*\.n\[", strip_comments(body, braces=True)) is not None
 
 
 def assemble(frame: Frame, body: str, spec: LeafSpec, writer: str, name: str) -> Leaf:

@@ -93,6 +93,7 @@ class Prompter:
             "target": self.backend.title,
             "spec_text": render_leafspec(self.spec, self.backend),
             "frame": self.frame.shown.rstrip(),
+            "hole": self.frame.kind,
             "docs": self._documents(role, trim),
             "suggestions": self._suggestions(template, context)
             if trim < 2 and self.config.get("context", "docs") != "none"
