@@ -25,8 +25,12 @@ from septran.backends.cpp import CPP
 from septran.ir.nodes import Program
 from tests.backends.cpp import programs as P
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
-          "float64": torch.float64}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
 
 
 def loaded(program: Program, folder: Path) -> Callable[..., None]:
@@ -45,6 +49,7 @@ def loaded(program: Program, folder: Path) -> Callable[..., None]:
 
 def paired(ours: Callable[[], object], theirs: Callable[[], object], seconds: float, clock):
     """Return (median of theirs/ours, best time of ours, best time of theirs)."""
+
     def once(f, n):
         start = clock()
         for _ in range(n):
@@ -80,7 +85,9 @@ def row_case(name, prims, rows, cols, block, reference, threads, **more):
 
 
 def cases(threads: int):
-    gelu = (P.prim("map", "Y", named={"x": "X"}, expr="x * 0.5 * (1 + erf(x * 0.7071067811865476))"),)
+    gelu = (
+        P.prim("map", "Y", named={"x": "X"}, expr="x * 0.5 * (1 + erf(x * 0.7071067811865476))"),
+    )
     silu = (P.prim("map", "Y", named={"x": "X"}, expr="x * sigmoid(x)"),)
     for t in ((512, 512, 512), (256, 512, 512), (512, 512, 1024), (256, 256, 256), (516, 512, 512)):
         yield f"gemm 1024 tile {t}", lambda t=t: gemm_case(1024, 1024, 1024, threads, tile=t)
@@ -90,17 +97,56 @@ def cases(threads: int):
     yield "gemm 128", lambda: gemm_case(128, 128, 128, threads, tile=(64, 128, 128))
     yield "gemm 64", lambda: gemm_case(64, 64, 64, threads, tile=(64, 64, 64))
     yield "gemm 1000x777x345", lambda: gemm_case(1000, 777, 345, threads, tile=(512, 512, 512))
-    yield "gemm bf16 1024", lambda: gemm_case(
-        1024, 1024, 1024, threads, tile=(512, 512, 512), dtype="bfloat16")
-    yield "gemm f64 512", lambda: gemm_case(
-        512, 512, 512, threads, tile=(256, 256, 256), dtype="float64")
-    yield "softmax 4096x1024", lambda: row_case(
-        "softmax", P.SOFTMAX, 4096, 1024, 64, lambda x: torch.softmax(x, 1), threads, temporaries="ms")
-    yield "softmax 128x32768", lambda: row_case(
-        "softmax", P.SOFTMAX, 128, 32768, 4, lambda x: torch.softmax(x, 1), threads, temporaries="ms")
-    yield "layernorm 4096x1024", lambda: row_case(
-        "layernorm", P.LAYERNORM, 4096, 1024, 64, lambda x, g, b: F.layer_norm(x, (1024,), g, b), threads,
-        temporaries=("mu", "var"), vectors="gb", tiles="t", scalars=(("n", 1024.0),))
+    yield (
+        "gemm bf16 1024",
+        lambda: gemm_case(1024, 1024, 1024, threads, tile=(512, 512, 512), dtype="bfloat16"),
+    )
+    yield (
+        "gemm f64 512",
+        lambda: gemm_case(512, 512, 512, threads, tile=(256, 256, 256), dtype="float64"),
+    )
+    yield (
+        "softmax 4096x1024",
+        lambda: row_case(
+            "softmax",
+            P.SOFTMAX,
+            4096,
+            1024,
+            64,
+            lambda x: torch.softmax(x, 1),
+            threads,
+            temporaries="ms",
+        ),
+    )
+    yield (
+        "softmax 128x32768",
+        lambda: row_case(
+            "softmax",
+            P.SOFTMAX,
+            128,
+            32768,
+            4,
+            lambda x: torch.softmax(x, 1),
+            threads,
+            temporaries="ms",
+        ),
+    )
+    yield (
+        "layernorm 4096x1024",
+        lambda: row_case(
+            "layernorm",
+            P.LAYERNORM,
+            4096,
+            1024,
+            64,
+            lambda x, g, b: F.layer_norm(x, (1024,), g, b),
+            threads,
+            temporaries=("mu", "var"),
+            vectors="gb",
+            tiles="t",
+            scalars=(("n", 1024.0),),
+        ),
+    )
     yield "gelu 1024x1024", lambda: row_case("gelu", gelu, 1024, 1024, 64, F.gelu, threads)
     yield "gelu 4096x1024", lambda: row_case("gelu", gelu, 4096, 1024, 64, F.gelu, threads)
     yield "silu 4096x1024", lambda: row_case("silu", silu, 4096, 1024, 64, F.silu, threads)
@@ -124,10 +170,15 @@ def main() -> None:
             call(*tensors)
             reference = theirs() if want is None else (theirs(), want)[1]
             error = (tensors[0].double() - reference.double()).abs().max().item()
-            ratio, ours, other = paired(lambda c=call, t=tensors: c(*t), theirs, options.seconds, clock)
+            ratio, ours, other = paired(
+                lambda c=call, t=tensors: c(*t), theirs, options.seconds, clock
+            )
             speed = f"  {flops / ours / 1e9:6.1f} GFLOP/s" if flops else ""
-            print(f"{name:32s} {ratio:5.2f} x torch  ours {ours * 1e6:9.1f} us  torch "
-                  f"{other * 1e6:9.1f} us{speed}  difference {error:.1e}", flush=True)
+            print(
+                f"{name:32s} {ratio:5.2f} x torch  ours {ours * 1e6:9.1f} us  torch "
+                f"{other * 1e6:9.1f} us{speed}  difference {error:.1e}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def best(f, *args) -> float:
 
 def main() -> None:
     add = (P.prim("map", "Z", named={"x": "X", "y": "Y"}, expr="x + y"),)
-    tensors = {n: ((4, 4), "float32") for n in ("Z", "X", "Y")}
+    tensors = dict.fromkeys("ZXY", ((4, 4), "float32"))
     kernel = P.kernel_of(P.leaf_program(add, tensors, ("Z",)))
     for mini in (True, False):
         with tempfile.TemporaryDirectory() as folder:
@@ -33,10 +33,12 @@ def main() -> None:
             z, x, y = (torch.ones(4, 4) for _ in range(3))
             addresses = [t.data_ptr() for t in (z, x, y)]
             floor = best(lambda *a: None, z, x, y)
-            print(f"{'mini' if mini else 'real'} pybind11, built in {built.seconds:.1f} s; 4x4 add: "
-                  f"checked call {1e9 * (best(call, z, x, y) - floor):.0f} ns, "
-                  f"tensors {1e9 * (best(raw, z, x, y) - floor):.0f} ns, "
-                  f"addresses {1e9 * (best(raw, *addresses) - floor):.0f} ns")
+            print(
+                f"{'mini' if mini else 'real'} pybind11, built in {built.seconds:.1f} s; 4x4 add: "
+                f"checked call {1e9 * (best(call, z, x, y) - floor):.0f} ns, "
+                f"tensors {1e9 * (best(raw, z, x, y) - floor):.0f} ns, "
+                f"addresses {1e9 * (best(raw, *addresses) - floor):.0f} ns"
+            )
 
 
 if __name__ == "__main__":

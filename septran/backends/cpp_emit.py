@@ -39,7 +39,9 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     entry = f"{identifier(program.name)}_entry"
     writer = CppWriter(program, entry, {id(call): spec for call, spec in specs})
     hierarchy = writer.text()
-    leaf_text = "\n".join(f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values())
+    leaf_text = "\n".join(
+        f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values()
+    )
     parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(used.values()))]
     parts.append("// ---- leaves\n\n" + leaf_text)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
@@ -81,7 +83,9 @@ def _banner(program: Program) -> str:
         f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
         for p in program.params
     )
-    return f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    return (
+        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    )
 
 
 def _prelude(text: str, leaves: tuple[Leaf, ...]) -> str:

@@ -373,7 +373,9 @@ class _RowLoop:
             for name in reads(row.prim, leaf.params):
                 if leaf.params[name].shape[-1] == 1:
                     self._once(name)
-        reductions = {row.prim.out: leaf.fresh(f"{row.prim.out}_acc") for row in loop if row.reduces}
+        reductions = {
+            row.prim.out: leaf.fresh(f"{row.prim.out}_acc") for row in loop if row.reduces
+        }
         for row in loop:
             if row.reduces:
                 acc = reductions[row.prim.out]

@@ -13,6 +13,7 @@ from septran.backends.tilelang_shapes import Shapes, shapes_of
 from septran.errors import InternalError
 from septran.ir.expr import Const, Expr, bounds
 from septran.ir.nodes import (
+    DTYPE_BYTES,
     Alloc,
     Await,
     Buffer,
@@ -206,12 +207,24 @@ def float_text(value: float) -> str:
 def loop_text(loop: For) -> str:
     """Return the head of a sequential loop; `pipeline: n` overlaps n stages of its copies."""
     extent = index_text(loop.extent)
-    stages = loop.pipeline
+    stages = loop.pipeline if is_async_copyable(loop) else 0
     if isinstance(loop.extent, Const):
         stages = min(stages, loop.extent.value)
     if stages >= 2:
         return f"for {safe_name(loop.var)} in T.Pipelined({extent}, num_stages={stages}):"
     return f"for {safe_name(loop.var)} in T.serial({extent}):"
+
+
+def is_async_copyable(loop: For) -> bool:
+    """Return whether every row the loop stages starts at a multiple of 4 bytes.
+
+    Below that no asynchronous copy exists, and TileLang 0.1.15 refuses some of the predicated forms.
+    """
+    for stmt in loop.body:
+        if isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL" and stmt.src.buffer.shape:
+            if stmt.src.buffer.shape[-1] * DTYPE_BYTES[stmt.src.buffer.dtype] % 4:
+                return False
+    return True
 
 
 def grid_of(grid: list[For]) -> tuple[list[str], list[str], list[str]]:

@@ -120,6 +120,8 @@ def operand_index(
     """Return the TileLang indices of an operand that broadcasts, numpy style, to `out_tile`."""
     if tuple(tile) == tuple(out_tile):
         return tuple(names)
+    if len(names) == 2 and tuple(tile) == (*out_tile[:-1], 1):
+        return (names[0],)
     mine, theirs = groups(tile), groups(out_tile)
     logical = logical_index(out_tile, names)
     aligned = logical[len(out_tile) - len(tile) :] if tile else ()

@@ -27,7 +27,11 @@ struct bf16 {
         return x;
     }
 };
+#if defined(__aarch64__)
+using f16 = __fp16;  // g++ 12 has no _Float16 there
+#else
 using f16 = _Float16;
+#endif
 
 template <class T> inline constexpr bool is_float =
     std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, f16> || std::is_same_v<T, bf16>;

@@ -103,8 +103,17 @@ def program(name, params, body, options=(), arch="native"):
 
 
 def gemm(
-    m, n, k, *, tile=(64, 64, 64), packed=True, dtype="float32", trans_b=False, staged=None,
-    options=(), arch="native",
+    m,
+    n,
+    k,
+    *,
+    tile=(64, 64, 64),
+    packed=True,
+    dtype="float32",
+    trans_b=False,
+    staged=None,
+    options=(),
+    arch="native",
 ):
     """C = A B with every core's tile of C in REGISTER and operand tiles staged in SHARED."""
     bm, bn, bk = tile
@@ -178,8 +187,18 @@ LAYERNORM = (
 
 
 def rowwise(
-    name, prims, rows, cols, block, *, temporaries=(), vectors=(), tiles=(), scalars=(),
-    dtype="float32", options=(),
+    name,
+    prims,
+    rows,
+    cols,
+    block,
+    *,
+    temporaries=(),
+    vectors=(),
+    tiles=(),
+    scalars=(),
+    dtype="float32",
+    options=(),
 ):
     """Y = f(X, vectors) row block by row block; temporaries are one value per row, tiles whole rows."""
     x, y = buf("X", (rows, cols), dtype), buf("Y", (rows, cols), dtype)
@@ -231,7 +250,9 @@ def leaf_program(prims, tensors, outputs, *, scalars=(), inout=()):
     privileges = {n: "w" if n in outputs else "rw" if n in inout else "r" for n in buffers}
     args = [arg(n, region(b), privileges[n]) for n, b in buffers.items()]
     return program(
-        "leaf", [(b, privileges[n]) for n, b in buffers.items()], [call("leaf", args, prims, scalars)]
+        "leaf",
+        [(b, privileges[n]) for n, b in buffers.items()],
+        [call("leaf", args, prims, scalars)],
     )
 
 

@@ -54,12 +54,19 @@ def test_functions_selects_and_powers():
         "select(x > 0, log(x + 1e-3), exp(x)) + tanh(x) * sigmoid(x) + erf(x) - exp2(x)"
         " + sqrt(abs(x)) + rsqrt(abs(x) + 1) + x ** 2 - x ** 3 + abs(x) ** 0.5 + abs(x) ** x"
     )
-    check([prim("map", "Y", named={"x": "X"}, expr=expr)], {"X": x}, {"Y": (x.shape, "float32")}, ulps=60)
+    check(
+        [prim("map", "Y", named={"x": "X"}, expr=expr)],
+        {"X": x},
+        {"Y": (x.shape, "float32")},
+        ulps=60,
+    )
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize(("shape", "axis"), [((5, 77), 1), ((77, 40), 0), ((3, 9, 21), 1), ((50,), 0)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5, 77), 1), ((77, 40), 0), ((3, 9, 21), 1), ((50,), 0)]
+)
 def test_reductions(shape, axis, op, dtype):
     x = rand(shape, dtype) * NP[dtype](0.5) + NP[dtype](1 if op == "prod" else 0)
     out = tuple(1 if d == axis else n for d, n in enumerate(shape))
@@ -91,7 +98,11 @@ def test_map_max_propagates_nan_from_either_side():
     x[0, 3] = y[1, 17] = np.nan
     prims = [prim("map", "Z", named={"x": "X", "y": "Y"}, expr="max(x, y)")]
     check(prims, {"X": x, "Y": y}, {"Z": ((2, 40), "float32")})
-    check([prim("map", "Z", named={"x": "X"}, expr="min(0, x)")], {"X": x}, {"Z": ((2, 40), "float32")})
+    check(
+        [prim("map", "Z", named={"x": "X"}, expr="min(0, x)")],
+        {"X": x},
+        {"Z": ((2, 40), "float32")},
+    )
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
@@ -100,7 +111,11 @@ def test_index_against_integers_is_exact(dtype):
     x = rand((4, 40))
     one_hot = prim("map", "Y", named={"t": "T", "x": "X"}, expr="select(t == index(1), x, 0)")
     mask = prim("map", "Z", named={"x": "X"}, expr="select(index(1) <= index(0), x, -1)")
-    check([one_hot, mask], {"T": target, "X": x}, {"Y": (x.shape, "float32"), "Z": (x.shape, "float32")})
+    check(
+        [one_hot, mask],
+        {"T": target, "X": x},
+        {"Y": (x.shape, "float32"), "Z": (x.shape, "float32")},
+    )
 
 
 def test_large_integers_compare_exactly():
@@ -132,7 +147,12 @@ def test_transpose(shape, perm):
 
 def test_transpose_of_three_dims():
     x = rand((3, 20, 5), "bfloat16")
-    check([prim("transpose", "Y", "X", perm=(2, 0, 1))], {"X": x}, {"Y": ((5, 3, 20), "bfloat16")}, ulps=0)
+    check(
+        [prim("transpose", "Y", "X", perm=(2, 0, 1))],
+        {"X": x},
+        {"Y": ((5, 3, 20), "bfloat16")},
+        ulps=0,
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -168,8 +188,12 @@ def test_a_whole_column_result_is_complete_before_rows_read_it():
         prim("reduce", "t", "Y", op="max", axis=0),
         prim("map", "Z", named={"y": "Y", "t": "t"}, expr="y + t"),
     ]
-    outputs = {"s": ((1, 20), "float32"), "Y": (x.shape, "float32"), "t": ((1, 20), "float32"),
-               "Z": (x.shape, "float32")}
+    outputs = {
+        "s": ((1, 20), "float32"),
+        "Y": (x.shape, "float32"),
+        "t": ((1, 20), "float32"),
+        "Z": (x.shape, "float32"),
+    }
     check(prims, {"X": x}, outputs, terms=40)
 
 
@@ -195,7 +219,9 @@ def gemm_case(m, n, k, *, ta=False, tb=False, dtype="float32", acc=False, out=No
 
 
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("size", [(1, 1, 1), (1, 70, 90), (2, 33, 65), (13, 1, 50), (30, 40, 1), (50, 65, 600)])
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1), (1, 70, 90), (2, 33, 65), (13, 1, 50), (30, 40, 1), (50, 65, 600)]
+)
 def test_gemm_on_plain_views(size, flags):
     gemm_case(*size, ta=flags[0], tb=flags[1])
     gemm_case(*size, ta=flags[0], tb=flags[1], acc=True)
@@ -211,4 +237,6 @@ def test_gemm_dtypes_on_plain_views(dtype):
 
 def test_gemm_with_leading_dims():
     a, b = rand((1, 5, 7, 30)), rand((1, 1, 30, 17), seed=1)
-    check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, {"C": ((1, 5, 7, 17), "float32")}, terms=30)
+    check(
+        [prim("gemm", "C", "A", "B")], {"A": a, "B": b}, {"C": ((1, 5, 7, 17), "float32")}, terms=30
+    )

@@ -61,7 +61,14 @@ def test_layernorm_is_right():
     g, b = (rng.standard_normal(300).astype(np.float32) for _ in range(2))
     y = poisoned(x.shape)
     prog = rowwise(
-        "layernorm", LAYERNORM, 20, 300, 8, temporaries=("mu", "var"), vectors="gb", tiles="t",
+        "layernorm",
+        LAYERNORM,
+        20,
+        300,
+        8,
+        temporaries=("mu", "var"),
+        vectors="gb",
+        tiles="t",
         scalars=(("n", 300.0),),
     )
     run_kernel(kernel_of(prog), [y, x, g, b])

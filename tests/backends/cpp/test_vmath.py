@@ -9,14 +9,53 @@ import pytest
 from septran.backends.cpp_emit import runtime_folder
 from septran.backends.toolchains import compile_shared, cpp_compiler, flags_for
 
-UFUNCS = {"exp": np.exp, "exp2": np.exp2, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
-          "rsqrt": lambda x: 1 / np.sqrt(x), "abs": np.abs,
-          "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-          "erf": np.vectorize(math.erf, otypes=[np.float64])}
-ULPS = {"exp": 1.5, "exp2": 1.5, "log": 1.0, "tanh": 1.5, "sqrt": 0.51, "rsqrt": 1.6, "abs": 0.0,
-        "sigmoid": 2.5, "erf": 1.5}
-SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-45, -1e-45, 1e-40, 1, -1, 88.7, 88.73, 89.5,
-           -87.4, -103.9, -104.1, 127.99, 128, -149, -150, -126.5, 3.4e38, -3.4e38]
+UFUNCS = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "tanh": np.tanh,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "abs": np.abs,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+}
+ULPS = {
+    "exp": 1.5,
+    "exp2": 1.5,
+    "log": 1.0,
+    "tanh": 1.5,
+    "sqrt": 0.51,
+    "rsqrt": 1.6,
+    "abs": 0.0,
+    "sigmoid": 2.5,
+    "erf": 1.5,
+}
+SPECIAL = [
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-45,
+    -1e-45,
+    1e-40,
+    1,
+    -1,
+    88.7,
+    88.73,
+    89.5,
+    -87.4,
+    -103.9,
+    -104.1,
+    127.99,
+    128,
+    -149,
+    -150,
+    -126.5,
+    3.4e38,
+    -3.4e38,
+]
 
 
 def values():
@@ -35,8 +74,14 @@ def library(request, tmp_path):
             f" store_n(y + i, v{name}(load_n<f32v>(x + i, n - i)), n - i); }}\n"
         )
     compiler = cpp_compiler(request.param)
-    built = compile_shared([("v.cpp", text)], "v.cpp", tmp_path, compiler=compiler,
-                           flags=flags_for(request.param), output="v.so")
+    built = compile_shared(
+        [("v.cpp", text)],
+        "v.cpp",
+        tmp_path,
+        compiler=compiler,
+        flags=flags_for(request.param),
+        output="v.so",
+    )
     assert built.ok, built.log
     return ctypes.CDLL(str(built.artifact))
 

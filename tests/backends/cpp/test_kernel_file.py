@@ -1,0 +1,226 @@
+"""The emitted file: golden texts, the Python module, planted bugs, and aarch64 under qemu."""
+
+import dataclasses
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from septran.backends.cpp import ARCHES, CPP
+from septran.backends.cpp_leaves import layouts, library_leaf
+from septran.backends.cpp_module import build_module, load_module
+from septran.errors import InputError
+from septran.ir.nodes import leaf_calls
+from septran.kernel import leaf_specs
+from tests.backends.cpp.programs import (
+    LAYERNORM,
+    SOFTMAX,
+    gemm,
+    kernel_of,
+    poisoned,
+    rowwise,
+    run_kernel,
+)
+from tests.backends.cpp.test_copies import convolution
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "cpp"
+PROGRAMS = {
+    "gemm": lambda: gemm(1000, 777, 345, tile=(512, 512, 512), arch="x86_64_v4"),
+    "softmax": lambda: rowwise("softmax", SOFTMAX, 37, 100, 8, temporaries="ms"),
+    "layernorm": lambda: rowwise(
+        "layernorm",
+        LAYERNORM,
+        20,
+        300,
+        4,
+        temporaries=("mu", "var"),
+        vectors="gb",
+        tiles="t",
+        scalars=(("n", 300.0),),
+    ),
+    "conv": lambda: convolution(5, 7, 6, 40, packed=True),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_leaves_and_hierarchy_are_as_recorded(name, request):
+    source = kernel_of(PROGRAMS[name]()).source
+    text = source[source.index("// ---- leaves") : source.index("// ---- Python module")]
+    golden = GOLDEN / f"{name}.cpp"
+    if request.config.getoption("--update-golden"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_emission_is_deterministic_and_self_contained():
+    source = kernel_of(gemm(64, 64, 64)).source
+    assert source == kernel_of(gemm(64, 64, 64)).source
+    before_python = source[: source.index("#ifdef SEPTRAN_PYBIND")]
+    assert '#include "' not in before_python
+
+
+def test_the_leaf_asks_for_panels_of_its_operands():
+    plain, transposed = (leaf_calls(gemm(64, 64, 64, trans_b=t))[1] for t in (False, True))
+    assert layouts(plain) == {"A": "panel_m:12", "B": "panel_n:32"}
+    assert layouts(transposed) == {"A": "panel_m:12", "B": "panel_n_t:32"}
+
+
+BUGS = {
+    "a skipped tail": ("for (; j_ < n_; j_ += L) {", "for (; false; j_ += L) {"),
+    "an offset by one": ("X.p + i0 * X.s[0]", "X.p + (i0 + 1) % X.n[0] * X.s[0]"),
+    "a lost partial sum": ("total<Sum>(s_acc)", "splat<F>(fold<Sum>(s_acc[0]))"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_changes_the_result(bug):
+    prog = PROGRAMS["softmax"]()
+    found, planted = BUGS[bug]
+    leaves = {}
+    for _, spec in leaf_specs(prog):
+        leaf = library_leaf(spec)
+        assert found in leaf.source
+        leaves[spec.key] = dataclasses.replace(leaf, source=leaf.source.replace(found, planted))
+    x = np.random.default_rng(0).standard_normal((37, 100)).astype(np.float32) * 4
+    good, bad = poisoned(x.shape), poisoned(x.shape)
+    run_kernel(kernel_of(prog), [good, x])
+    run_kernel(CPP.emit(prog, leaves), [bad, x])
+    assert not np.allclose(good, bad, rtol=1e-5, equal_nan=False)
+
+
+def test_module_takes_torch_tensors_and_refuses_wrong_ones(tmp_path):
+    torch = pytest.importorskip("torch")
+    kernel = kernel_of(gemm(40, 50, 60))
+    built = build_module(kernel, tmp_path, mini=True)
+    assert built.ok, built.log
+    call = load_module(built, kernel)
+    a, b, c = torch.randn(40, 60), torch.randn(60, 50), torch.empty(40, 50)
+    call(c, a, b)
+    assert torch.allclose(c, a @ b, atol=1e-4)
+    for wrong, said in [
+        ((c, a), "takes 3 tensors, got 2"),
+        ((c, a.double(), b), "A is float64"),
+        ((c, a[:, :30], b), r"A is float32\[40, 30\]"),
+        ((c, a, torch.randn(50, 60).T), "not contiguous"),
+        ((c, a, 7), "B is a int"),
+    ]:
+        with pytest.raises(InputError, match=said) as caught:
+            call(*wrong)
+        assert caught.value.codes == ("K001",)
+
+
+@pytest.mark.slow
+def test_module_with_the_real_pybind11(tmp_path):
+    torch = pytest.importorskip("torch")
+    kernel = kernel_of(gemm(40, 50, 60))
+    built = build_module(kernel, tmp_path)
+    assert built.ok, built.log
+    a, b, c = torch.randn(40, 60), torch.randn(60, 50), torch.empty(40, 50)
+    load_module(built, kernel)(c, a, b)
+    assert torch.allclose(c, a @ b, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["x86_64_v3", "generic"])
+def test_narrower_vectors_give_the_same_answers(arch):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((70, 70)).astype(np.float32) for _ in range(2))
+    for program in (gemm(70, 70, 70, arch=arch), gemm(70, 70, 70, arch=arch, packed=False)):
+        c = poisoned((70, 70))
+        run_kernel(kernel_of(program), [c, a, b])
+        assert np.abs(c - a.astype(np.float64) @ b).max() < 5e-5
+
+
+def test_a_compiler_error_is_reported_not_raised(tmp_path):
+    kernel = kernel_of(PROGRAMS["softmax"]())
+    broken = kernel.with_files({kernel.main: kernel.source + "int broken = ;\n"})
+    built = CPP.build(broken, tmp_path)
+    assert not built.ok
+    assert "broken" in built.log
+    assert str(tmp_path) not in built.log
+
+
+def test_every_arch_has_flags_and_a_machine():
+    from septran.backends.toolchains import flags_for
+    from septran.machine import load_machine
+
+    for arch in ARCHES:
+        assert "-ffast-math" not in flags_for(arch)
+        assert load_machine(CPP.machine(arch)).procs[0] == "HOST"
+
+
+MAIN = """
+#include <cstdio>
+int main(int argc, char** argv) {
+    static char data[3][1 << 20];
+    void* args[3];
+    for (int i = 0; i < 3; ++i) {
+        args[i] = data[i];
+        if (i + 1 < argc && i > 0) {
+            FILE* f = std::fopen(argv[i], "rb");
+            if (std::fread(data[i], 1, sizeof data[i], f) == 0) return 1;
+            std::fclose(f);
+        }
+    }
+    ENTRY(args);
+    FILE* f = std::fopen(argv[argc - 1], "wb");
+    std::fwrite(data[0], 1, SIZE, f);
+    return std::fclose(f);
+}
+"""
+
+
+def run_under_qemu(program, arrays, folder):
+    """Build a static aarch64 program around the kernel and run it; returns the first array."""
+    kernel = kernel_of(program)
+    main = MAIN.replace("ENTRY", kernel.entry).replace("SIZE", str(arrays[0].nbytes))
+    (folder / "k.cpp").write_text(kernel.source + main)
+    for at, array in enumerate(arrays[1:]):
+        array.tofile(folder / f"in{at}")
+    subprocess.run(
+        [
+            "aarch64-linux-gnu-g++",
+            "-std=c++20",
+            "-O3",
+            "-march=armv8.2-a+fp16",
+            "-static",
+            "-fopenmp",
+            "-Wno-psabi",
+            "k.cpp",
+            "-o",
+            "k",
+        ],
+        cwd=folder,
+        check=True,
+        timeout=120,
+    )
+    qemu = shutil.which("qemu-aarch64") or "qemu-aarch64-static"
+    names = [f"in{at}" for at in range(len(arrays) - 1)]
+    subprocess.run([qemu, "./k", *names, "out"], cwd=folder, check=True, timeout=120)
+    out = np.fromfile(folder / "out", arrays[0].dtype)
+    return out.reshape(arrays[0].shape)
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_aarch64_kernels_are_right_under_qemu(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((70, 70)).astype(np.float32) for _ in range(2))
+    c = run_under_qemu(gemm(70, 70, 70, arch="aarch64"), [poisoned((70, 70)), a, b], tmp_path)
+    assert np.abs(c - a.astype(np.float64) @ b).max() < 5e-5
+    half = a.astype(np.float16)
+    c = run_under_qemu(
+        gemm(70, 70, 70, dtype="float16", arch="aarch64"),
+        [poisoned((70, 70), "float16"), half, half],
+        tmp_path,
+    )
+    want = half.astype(np.float64) @ half.astype(np.float64)
+    assert np.abs(c - want).max() < 0.03
+    x = rng.standard_normal((37, 100)).astype(np.float32)
+    y = run_under_qemu(
+        dataclasses.replace(PROGRAMS["softmax"](), arch="aarch64"), [poisoned(x.shape), x], tmp_path
+    )
+    e = np.exp(x.astype(np.float64))
+    assert np.abs(y - e / e.sum(1, keepdims=True)).max() < 1e-6
