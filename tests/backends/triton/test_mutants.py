@@ -45,7 +45,12 @@ MUTANTS: list[tuple[str, Program, str, str]] = [
     ("tf32", GEMM, '"ieee"', '"tf32"'),
     ("operands swapped", GEMM, "tl.dot(A, B, C", "tl.dot(B, A, C"),
     ("bias ignored", GEMM, "(C + b[None, :])", "C"),
-    ("relu ignored", GEMM, "tl.maximum((C + b[None, :]), 0.0, propagate_nan=tl.PropagateNan.ALL)", "C + b"),
+    (
+        "relu ignored",
+        GEMM,
+        "tl.maximum((C + b[None, :]), 0.0, propagate_nan=tl.PropagateNan.ALL)",
+        "C + b",
+    ),
     ("grid too small", GEMM, "[(6,)]", "[(5,)]"),
     ("pid decoded wrong", GEMM, "pid % 2", "pid % 3"),
     (
