@@ -139,6 +139,37 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
     return Built(ok=True, artifact=cubin, log="", command=shown, seconds=seconds, facts=facts)
 
 
+def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) -> Built:
+    """Compile a shared library for a machine with a GPU: `<entry>_on(device pointers, stream)`."""
+    compiler = nvcc()
+    if compiler is None:
+        return Built(ok=False, artifact=None, log=f"nvcc is not installed; {NVCC_INSTALL}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    arch = kernel.arch.removeprefix("sm_")
+    flags = (
+        "-shared",
+        "-O3",
+        "-std=c++17",
+        "-Xcompiler=-fPIC",
+        f"-gencode=arch=compute_{arch},code=sm_{arch}",
+        "--resource-usage",
+        "--diag-suppress=177",
+    )
+    library = folder / "device.so"
+    done = run([compiler.path, *flags, kernel.main, "-o", library.name], folder, timeout_s)
+    ok = done.code == 0 and library.is_file()
+    return Built(
+        ok=ok,
+        artifact=library if ok else None,
+        log="" if ok else done.output,
+        command=" ".join(["nvcc", *flags, kernel.main, "-o", library.name]),
+        seconds=done.seconds,
+        facts=resource_usage(done.output),
+    )
+
+
 def _keep(kept: Path, cubin: Path, log: str) -> None:
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
