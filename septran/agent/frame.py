@@ -30,7 +30,7 @@ class Frame:
     tags: tuple[str, ...]
     kind: str
     plain: str
-    """the same function with nothing but the hole: for a reply that brings its own loops."""
+    """the same function with nothing but the hole: for a reply that brings its own loops"""
 
     @property
     def shown(self) -> str:
@@ -56,8 +56,9 @@ def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
     loops = loop_nest(spec) if kind == "loops" and rules.get("loops") else None
     template = assets.environment("agents").get_template(f"coder/frames/{backend.language}.j2")
     known = {"signature": backend.signature(spec).rstrip(), "spec": spec, "hole": HOLE}
-    plain = template.render(loops=None, **known)
-    text = template.render(loops=loops, **known) if loops else plain
+    helpers = loops if loops and loops.get("functions") else None
+    plain = template.render(loops=None, helpers=helpers, **known)
+    text = template.render(loops=loops, helpers=helpers, **known) if loops else plain
     line = next(line for line in text.splitlines() if HOLE in line)
     return Frame(
         text=text,

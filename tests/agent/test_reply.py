@@ -83,11 +83,19 @@ def test_typographic_quotes_and_invisible_characters() -> None:
 
 
 def test_loops_frame_takes_the_hole_out_of_a_repeated_frame() -> None:
-    inner = "value = x < 0 ? 0 : x;\n"
+    inner = "Y(i, j) = x < 0 ? 0 : x;\n"
     assert extract_body(f"```cpp\n{inner}```", LOOPS, RELU).body == inner
     repeated = LOOPS.fill(inner)
     found = extract_body(f"```cpp\n{repeated}```", LOOPS, RELU)
     assert found.body.strip() == inner.strip()
+
+
+def test_loops_frame_takes_a_whole_function_as_its_own_body() -> None:
+    found = extract_body(f"```cpp\n{WHOLE}```", LOOPS, RELU)
+    leaf = assemble(LOOPS, found.body, RELU, "llm", "m")
+    assert leaf.source.count("for (") == 2
+    assert leaf.source.startswith(BACKEND.signature(RELU))
+    assert "const auto max =" in leaf.source, "the frame's functions are there too"
 
 
 def test_assembled_leaf_keeps_the_generated_signature() -> None:
