@@ -23,7 +23,6 @@ from septran.backends.tilelang_shapes import (
     MATRIX_FLOOR,
     groups,
     logical_index,
-    padded,
     physical_index,
 )
 from septran.ir.nodes import Prim
@@ -41,18 +40,6 @@ def uses_tensor_cores(spec: LeafSpec, a: LeafParam, b: LeafParam) -> bool:
     if a.dtype == "float32":
         return spec.arch.startswith("gfx") or dict(spec.options).get("math") == "tf32"
     return False
-
-
-def warp_policy(spec: LeafSpec, c: LeafParam) -> str:
-    """Return FullRow when there are 16 rows for each warp (or wave), else Square.
-
-    With FullRow a warp owns whole rows, so that row statistics between two products (attention) need
-    no other warp, and chained products agree on the accumulator's layout.
-    """
-    threads = int(dict(spec.options).get("threads", 128) or 128)  # type: ignore[call-overload]
-    warps = threads // (64 if spec.arch.startswith("gfx") else 32)
-    rows = padded(groups(c.shape)[0].extent, MATRIX_FLOOR)
-    return "FullRow" if rows >= 16 * warps else "Square"
 
 
 def emit_gemm(leaf: LeafText, prim: Prim) -> None:
@@ -132,7 +119,7 @@ def _tensor_gemm(
     words = [left, right, target]
     words += ["transpose_A=True"] if trans_a else []
     words += ["transpose_B=True"] if trans_b else []
-    words.append(f"policy=T.GemmWarpPolicy.{warp_policy(leaf.spec, c)}")
+    words.append("policy=T.GemmWarpPolicy.FullRow")
     words += [] if accumulate else ["clear_accum=True"]
     leaf.lines.add(f"T.gemm({', '.join(words)})")
     if not direct:

@@ -9,7 +9,7 @@ from septran.backends.pystyle import Lines, index_text, safe_name
 from septran.backends.tilelang_copies import CopyEmitter
 from septran.backends.tilelang_leaves import PRELUDE, library
 from septran.backends.tilelang_limits import check_limits
-from septran.backends.tilelang_shapes import Shapes, shapes_of
+from septran.backends.tilelang_shapes import Shapes, shapes_of, threads_of
 from septran.errors import InternalError
 from septran.ir.expr import Const, Expr, bounds
 from septran.ir.nodes import (
@@ -145,7 +145,7 @@ class _Writer:
         while len(body) == 1 and isinstance(body[0], For) and body[0].proc:
             grid.append(body[0])
             body = body[0].body
-        threads = int(self.program.option("threads", 128) or 128)  # type: ignore[call-overload]
+        threads = threads_of(self.program)
         extents, names, decode = grid_of(grid)
         target = names[0] if len(names) == 1 else f"({', '.join(names)})"
         head = f"with T.Kernel({', '.join(extents)}, threads={threads}) as {target}:"
@@ -178,7 +178,7 @@ class _Writer:
                 case LeafCall():
                     self.call(stmt)
                 case For():
-                    with self.lines.block(loop_text(stmt)):
+                    with self.lines.block(loop_text(stmt, self.program.arch)):
                         self.body(stmt.body, copies)
                 case When():
                     test = f"({index_text(stmt.expr)} >= {stmt.low})"
@@ -204,10 +204,12 @@ def float_text(value: float) -> str:
     return f"T.float32({float(value)!r})"
 
 
-def loop_text(loop: For) -> str:
+def loop_text(loop: For, arch: str) -> str:
     """Return the head of a sequential loop; `pipeline: n` overlaps n stages of its copies."""
     extent = index_text(loop.extent)
     stages = loop.pipeline if is_async_copyable(loop) else 0
+    if arch == "sm_80" and not isinstance(loop.extent, Const):
+        stages = 0  # TileLang 0.1.15 cannot plan cp.async groups for a run-time trip count
     if isinstance(loop.extent, Const):
         stages = min(stages, loop.extent.value)
     if stages >= 2:
