@@ -161,21 +161,20 @@ def main() -> int:
         except Unavailable as e:
             sys.stderr.write(f"\n*** llm-local SKIPPED: {e} ***\n\n")
             return 0
+    sys.stdout.write("| model | leaf | pass@1 | pass@k | calls | tokens | seconds |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|\n")
+    rows: list[tuple[str, Row]] = []
     try:
         with tempfile.TemporaryDirectory() as work:
-            rows = []
             for op in options.ops.split(","):
                 frame = "body" if op in HARD else "loops"
                 rows.append((op, measure(op, frame, options, Path(work))))
+                sys.stdout.write(rows[-1][1].text(options.model) + "\n")
+                sys.stdout.flush()
     finally:
         if child is not None:
             child.terminate()
             child.wait()
-    sys.stdout.write(
-        "| model | leaf | pass@1 | pass@k | calls | tokens | seconds |\n|---|---|---|---|---|---|---|\n"
-    )
-    for _, row in rows:
-        sys.stdout.write(row.text(options.model) + "\n")
     weak = [op for op, row in rows if op in EASY and row.any * 10 < row.seeds * 8]
     if weak:
         sys.stderr.write(f"fewer than 8 of 10 seeds came out verified: {', '.join(weak)}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-import xllamacpp
+import xllamacpp  # type: ignore[import-not-found]
 
 
 def main() -> None:
