@@ -26,10 +26,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from septran.backends.cuda_build import compile_device
-from septran.kernel import Kernel, leaf_specs
-from septran.run.plan import GenRequest, Plan, lower_plan, resolve
-from septran.tasklang.operator import Operator
+from septran.backends.cuda_build import compile_device  # noqa: E402
+from septran.kernel import Kernel, leaf_specs  # noqa: E402
+from septran.run.plan import GenRequest, Plan, lower_plan, resolve  # noqa: E402
+from septran.tasklang.operator import Operator  # noqa: E402
 
 SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "gemm": (
@@ -41,7 +41,7 @@ SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "gemm_bias_relu": ({"M": 4096, "N": 4096, "K": 4096},),
     "gemm_bias_gelu": ({"M": 4096, "N": 4096, "K": 4096},),
     "gemm_bias_silu": ({"M": 4096, "N": 4096, "K": 4096},),
-    "batched_gemm": ({"B": 32, "M": 1024, "N": 1024, "K": 1024},),
+    "batched_gemm": ({"S": 32, "M": 1024, "N": 1024, "K": 1024},),
     "gemv": ({"M": 16384, "K": 16384},),
     "attention": ({"Z": 64, "S": 4096, "D": 128}, {"Z": 64, "S": 2048, "D": 64}),
     "attention_causal": ({"Z": 64, "S": 4096, "D": 128},),
@@ -175,11 +175,13 @@ class Device:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         self.flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-        big = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-        other = torch.empty_like(big)
-        self.bandwidth = 2 * big.numel() / self.time(lambda: other.copy_(big)) / 1e6
-        del big, other
+        self.bandwidth = self._copy_rate()
         self.peak = {d: self._peak(getattr(torch, d)) for d in ("float16", "bfloat16", "float32")}
+
+    def _copy_rate(self) -> float:
+        a = self.torch.empty(1 << 30, dtype=self.torch.uint8, device="cuda")
+        b = self.torch.empty_like(a)
+        return 2 * a.numel() / self.time(lambda: b.copy_(a)) / 1e6
 
     def _peak(self, dtype: Any) -> float:
         a, b = (self.torch.randn(8192, 8192, device="cuda").to(dtype) for _ in range(2))
@@ -265,7 +267,11 @@ class Device:
         return Row(**row, error=error, **times, **self.rates(op, plan, kernel, times["ours"] or 1))
 
     def error(
-        self, op: Operator, tensors: Mapping[str, Any], given: Mapping[str, Any], scalars: Mapping[str, Any]
+        self,
+        op: Operator,
+        tensors: Mapping[str, Any],
+        given: Mapping[str, Any],
+        scalars: Mapping[str, Any],
     ) -> float:
         """Return the largest error relative to the largest result, reference in float64."""
         torch = self.torch
@@ -316,7 +322,7 @@ def flop_count(name: str, d: Mapping[str, int]) -> int:
     if name.startswith("gemm"):
         return 2 * d["M"] * d["N"] * d["K"]
     if name == "batched_gemm":
-        return 2 * d["B"] * d["M"] * d["N"] * d["K"]
+        return 2 * d["S"] * d["M"] * d["N"] * d["K"]
     if name.startswith("attention"):
         full = 4 * d["Z"] * d["S"] ** 2 * d["D"]
         return full // 2 if name == "attention_causal" else full

@@ -18,7 +18,9 @@ from septran.backends.process import run
 from septran.backends.toolchains import Compiler, cache_folder, compile_shared, cpp_compiler
 from septran.kernel import Kernel
 
-NVCC_INSTALL = "pip install 'septran[cuda]' (nvidia-cuda-nvcc), or apt-get install nvidia-cuda-toolkit"
+NVCC_INSTALL = (
+    "pip install 'septran[cuda]' (nvidia-cuda-nvcc), or apt-get install nvidia-cuda-toolkit"
+)
 EMULATION_FLAGS = (
     "-std=c++20",
     "-O2",

@@ -37,9 +37,12 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         MappingError: M011, a block needs more shared memory than the machine has.
     """
     for stmt in walk(program.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.mem == "REGISTER":
-            if not stmt.buffer.layout.startswith("frag:"):
-                raise InternalError(f"{stmt.buffer.name}: place_fragments has not run")
+        if (
+            isinstance(stmt, Alloc)
+            and stmt.buffer.mem == "REGISTER"
+            and not stmt.buffer.layout.startswith("frag:")
+        ):
+            raise InternalError(f"{stmt.buffer.name}: place_fragments has not run")
     used: dict[str, Leaf] = {}
     symbols: dict[int, str] = {}
     for call, spec in leaf_specs(program):
@@ -91,7 +94,9 @@ def _banner(program: Program) -> str:
         f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
         for p in program.params
     )
-    return f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    return (
+        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    )
 
 
 def _prelude(program: Program) -> str:

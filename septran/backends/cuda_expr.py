@@ -163,7 +163,9 @@ class MapExpression:
         parts = []
         for op, a, b in zip(node.ops, values, values[1:], strict=False):
             exact = self._int(a) and self._int(b)
-            left, right = (self._int(a), self._int(b)) if exact else (self._float(a), self._float(b))
+            left, right = (
+                (self._int(a), self._int(b)) if exact else (self._float(a), self._float(b))
+            )
             parts.append(f"({left} {_COMPARE[type(op)]} {right})")
         return Value(mask=parts[0] if len(parts) == 1 else "(" + " && ".join(parts) + ")")
 

@@ -101,7 +101,9 @@ def _kernel(stmt: Stmt, warps: int) -> Stmt:
     found = {
         s.buffer.name: s.buffer
         for s in stmts
-        if isinstance(s, Alloc) and s.buffer.mem == "REGISTER" and not s.buffer.layout.startswith("frag")
+        if isinstance(s, Alloc)
+        and s.buffer.mem == "REGISTER"
+        and not s.buffer.layout.startswith("frag")
     }
     if not found:
         return stmt
@@ -117,7 +119,7 @@ def _kernel(stmt: Stmt, warps: int) -> Stmt:
     while True:
         bad = set(_unserved(frags, stmts, calls, grid))
         if not bad:
-            over = _too_many(frags, grid)
+            over = _too_many(frags, stmt, grid)
             bad = {over} if over else set()
         if not bad:
             break
@@ -130,12 +132,27 @@ def _kernel(stmt: Stmt, warps: int) -> Stmt:
     return _rename(stmt, new)
 
 
-def _too_many(frags: Mapping[str, Buffer], grid: Grid) -> str:
-    """Return the fragment to move to shared memory when a thread would hold too much."""
-    held = {n: grid.per_thread(b.shape) * max(4, DTYPE_BYTES[b.dtype]) for n, b in frags.items()}
-    if sum(held.values()) <= REGISTER_BYTES:
+def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
+    """Return the fragment to move to shared memory when a thread would hold too much at once."""
+    held = {n: grid.per_thread(b.shape) * DTYPE_BYTES[b.dtype] for n, b in frags.items()}
+    worst = max(_live((stmt,), set(frags)), key=lambda live: sum(held[n] for n in live), default=())
+    if sum(held[n] for n in worst) <= REGISTER_BYTES:
         return ""
-    return max(held, key=lambda n: (held[n], n))
+    return max(worst, key=lambda n: (held[n], n))
+
+
+def _live(
+    body: tuple[Stmt, ...], names: set[str], outer: tuple[str, ...] = ()
+) -> Iterable[tuple[str, ...]]:
+    """Yield the sets of fragments that are alive together, scope by scope."""
+    own = outer
+    for s in body:
+        match s:
+            case Alloc() if s.buffer.name in names:
+                own = (*own, s.buffer.name)
+            case For() | When():
+                yield from _live(s.body, names, own)
+    yield own
 
 
 def choose_grid(frags: Mapping[str, Buffer], calls: Iterable[LeafCall], warps: int) -> Grid:
@@ -233,9 +250,7 @@ def _unserved_prim(
     operands = [*prim.ins, *(v for _, v in prim.named if v in regions)]
     match prim.name:
         case "map" | "copy":
-            driver = is_frag(out) or any(
-                is_frag(p) and regions[p].tile == shape for p in operands
-            )
+            driver = is_frag(out) or any(is_frag(p) and regions[p].tile == shape for p in operands)
             for p in operands:
                 if is_frag(p) and (not driver or not broadcastable(regions[p].tile, shape)):
                     yield p
@@ -292,9 +307,7 @@ def _rename(stmt: Stmt, new: Mapping[str, Buffer]) -> Stmt:
         case Copy():
             return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
         case LeafCall():
-            return replace(
-                stmt, args=tuple(replace(a, region=region(a.region)) for a in stmt.args)
-            )
+            return replace(stmt, args=tuple(replace(a, region=region(a.region)) for a in stmt.args))
         case For() | When():
             return replace(stmt, body=tuple(_rename(s, new) for s in stmt.body))
     return stmt

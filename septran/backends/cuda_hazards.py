@@ -20,7 +20,9 @@ ASYNC = "#async"
 
 def is_async(copy: Copy) -> bool:
     """True for a copy that cp.async may carry out: global to shared, no padding."""
-    return copy.dst.buffer.mem == "SHARED" and copy.src.buffer.mem == "GLOBAL" and not copy.src.guard
+    return (
+        copy.dst.buffer.mem == "SHARED" and copy.src.buffer.mem == "GLOBAL" and not copy.src.guard
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,11 @@ class Ring:
 
 @dataclass(slots=True)
 class Plan:
-    """barriers: ids of the statements that a barrier precedes; waits: those whose barrier also waits
-    for asynchronous copies. rings: by id of the loop."""
+    """Synchronisation of a kernel's body.
+
+    barriers: ids of the statements that a barrier precedes; waits: those whose barrier also waits for
+    asynchronous copies. rings: by id of the loop.
+    """
 
     barriers: set[int] = field(default_factory=set)
     waits: set[int] = field(default_factory=set)
@@ -45,9 +50,7 @@ class Plan:
 
 def plan(body: tuple[Stmt, ...]) -> Plan:
     """Return the synchronisation of one kernel's body."""
-    written = {
-        name for s in walk(body) for name, how in touches(s).items() if "w" in how
-    }
+    written = {name for s in walk(body) for name, how in touches(s).items() if "w" in how}
     found = Plan()
     for stmt in walk(body):
         if isinstance(stmt, For) and stmt.pipeline >= 2:

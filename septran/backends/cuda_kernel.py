@@ -42,9 +42,7 @@ def pitch(buffer: Buffer) -> int:
     (or four-float loads) fall into different banks.
     """
     unit = max(1, 16 // DTYPE_BYTES[buffer.dtype])
-    rows = math.prod(buffer.shape[:-1])
-    width = -(-buffer.shape[-1] // unit) * unit
-    return width + unit if rows > 1 else width + unit
+    return -(-buffer.shape[-1] // unit) * unit + unit
 
 
 def shared_shape(buffer: Buffer) -> tuple[int, ...]:
@@ -61,7 +59,9 @@ def shared_bytes(buffer: Buffer) -> int:
 class KernelWriter(CStyle):
     """Prints the body of one kernel."""
 
-    def __init__(self, program: Program, symbols: Mapping[int, str], host: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: Program, symbols: Mapping[int, str], host: Mapping[str, int]
+    ) -> None:
         super().__init__()
         self.program = program
         self.symbols = symbols
@@ -144,7 +144,9 @@ class KernelWriter(CStyle):
                 self._bound(buffer, next(iter(known)))
             return
         if buffer.mem != "SHARED":
-            raise InternalError(f"cuda_c: {buffer.name} cannot be allocated in {buffer.mem} in a kernel")
+            raise InternalError(
+                f"cuda_c: {buffer.name} cannot be allocated in {buffer.mem} in a kernel"
+            )
         count = self.versions.get(buffer.name, (buffer.versions, None))[0]
         kind = CUDA_TYPES[buffer.dtype]
         shape = "][".join(map(str, shared_shape(buffer)))
@@ -172,9 +174,7 @@ class KernelWriter(CStyle):
         """Return `st::View<..>{pointer, extents, strides}`."""
         buffer = region.buffer
         const = "" if writes else "const "
-        step = tuple(
-            s * t for s, t in zip(self.buffer_strides(buffer), region.step, strict=True)
-        )
+        step = tuple(s * t for s, t in zip(self.buffer_strides(buffer), region.step, strict=True))
         return (
             f"st::View<{const}{CUDA_TYPES[buffer.dtype]}, {region.rank}>"
             f"{{{self.pointer(region)}, {self.braces(region.extent)}, {self.braces(step)}}}"
@@ -216,7 +216,9 @@ class KernelWriter(CStyle):
                 extent=tuple(Const(n) for n in stmt.src.buffer.shape),
                 step=(1,) * stmt.src.rank,
             )
-            full = str(stmt.dst.buffer.mem == "SHARED" and stmt.dst.tile == stmt.dst.buffer.shape).lower()
+            full = str(
+                stmt.dst.buffer.mem == "SHARED" and stmt.dst.tile == stmt.dst.buffer.shape
+            ).lower()
             self.line(
                 f"st::copy_padded<{tile}, {full}>({dst}, {self.view(source, writes=False)}, "
                 f"{self.braces(stmt.src.offset)}, {self.braces(stmt.src.step)});"
@@ -272,10 +274,16 @@ class KernelWriter(CStyle):
         self.close()
         self.open(f"for (st::idx {var} = 0; {var} < {extent}; ++{var})")
         self.line(f"st::cp_wait<{ring.depth - 2}>();  // slot {var} % {ring.depth} has landed ...")
-        self.line("__syncthreads();  // ... for all threads, and the slot refilled next is no longer read")
+        self.line(
+            "__syncthreads();  // ... for all threads, and the slot refilled next is no longer read"
+        )
         self.line(f"if ({var} + {ahead} < {extent}) {load}({var} + {ahead});")
         self.line("st::cp_commit();  // also when empty: cp_wait counts groups")
-        self.body(tuple(s for s in ring.rest if not (isinstance(s, Alloc) and s.buffer.name in ring.buffers)))
+        self.body(
+            tuple(
+                s for s in ring.rest if not (isinstance(s, Alloc) and s.buffer.name in ring.buffers)
+            )
+        )
         self.close()
 
     def synchronise(self, stmt: Sync | Post | Await) -> None:
@@ -308,7 +316,9 @@ class HostWriter(CStyle):
         for b in self.workspaces:
             kind = CUDA_TYPES[b.dtype]
             room.append(f"    {kind}* {identifier(b.name)} = nullptr;")
-            room.append(f"    if (cudaMallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return \"out of device memory\";")
+            room.append(
+                f'    if (cudaMallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return "out of device memory";'
+            )
         free_ = [f"    cudaFreeAsync({identifier(b.name)}, stream);" for b in self.workspaces]
         outputs = ", ".join(
             f"{{args[{i}], {p.buffer.nbytes}}}"

@@ -149,9 +149,7 @@ class _LeafText:
         text = value(out)
         kind = CUDA_TYPES[self.params[out].dtype]
         target = self._element(out, out)
-        used = "".join(
-            f", [[maybe_unused]] st::idx {_INDEX[d]}" for d in range(rank)
-        )
+        used = "".join(f", [[maybe_unused]] st::idx {_INDEX[d]}" for d in range(rank))
         head = f"st::each({identifier(driver)}, [&]([[maybe_unused]] st::At e{used}) {{"
         body = f"{target} = st::from<{kind}>({text});"
         if driver != out and 1 in flat(self.params[driver].shape):
@@ -216,9 +214,7 @@ class _LeafText:
         op = _OPS[str(prim.attr("op", "sum"))]
         grid = self.grids[x]
         if grid is None:
-            self._add(
-                f"st::reduce_memory<{op}, {acc}, {axis}>({identifier(y)}, {identifier(x)});"
-            )
+            self._add(f"st::reduce_memory<{op}, {acc}, {axis}>({identifier(y)}, {identifier(x)});")
             return
         routine = "reduce_last" if axis == len(shape) - 1 else "reduce_rows"
         call = f"st::{routine}<{op}, {acc}>"
@@ -226,7 +222,7 @@ class _LeafText:
             self._add(f"{call}({identifier(y)}, {identifier(x)});")
             return
         # The result goes to memory: reduce into a fragment of its own first.
-        tile = shape[:axis] + (1,) + shape[axis + 1 :]
+        tile = (*shape[:axis], 1, *shape[axis + 1 :])
         extents = ", ".join(
             "1" if d == axis else f"{identifier(x)}.n[{d}]" for d in range(len(shape))
         )
@@ -284,7 +280,7 @@ class _LeafText:
         kinds = [self.params[p].dtype for p in (a, b)]
         out = self.params[c].dtype if self.params[c].dtype == "float64" else "float32"
         blocks = grid.tensor_core and min(flat(self.params[c].shape)) > 1
-        if blocks and tensor_core_types(*kinds, out):
+        if blocks and tensor_core_types(kinds[0], kinds[1], out):
             return "mma"
         tf32 = dict(self.spec.options).get("math") == "tf32"
         if blocks and tf32 and kinds == ["float32", "float32"] and out == "float32":

@@ -95,8 +95,10 @@ def _device(body: str, case: Case, folder: Path) -> Outcome:
         pytest.skip("nvcc is not installed")
     (folder / "block.cu").write_text(_kernel(body, case), encoding="utf-8")
     done = subprocess.run(
-        [compiler.path, "-cubin", "-std=c++17", "-gencode=arch=compute_80,code=sm_80"]
-        + [f"-I{runtime_folder()}", "block.cu", "-o", "block.cubin"],
+        [
+            *(compiler.path, "-cubin", "-std=c++17", "-gencode=arch=compute_80,code=sm_80"),
+            *(f"-I{runtime_folder()}", "block.cu", "-o", "block.cubin"),
+        ],
         capture_output=True,
         text=True,
         timeout=300,
@@ -144,8 +146,12 @@ def _kernel(body: str, case: Case) -> str:
             call.append(view)
         elif kind == "shared":
             before.append(f"    __shared__ {t} {name}_s[64 * 72];")
-            before.append(f"    const st::View<{t}, 2> {name}_v{{{name}_s, {{{rows}, {columns}}}, {{72, 1}}}};")
-            before.append(f"    st::copy_async<st::Tile<64, 64>>({name}_v, {view});\n    st::cp_commit();")
+            before.append(
+                f"    const st::View<{t}, 2> {name}_v{{{name}_s, {{{rows}, {columns}}}, {{72, 1}}}};"
+            )
+            before.append(
+                f"    st::copy_async<st::Tile<64, 64>>({name}_v, {view});\n    st::cp_commit();"
+            )
             call.append(f"{name}_v")
         else:
             local = _FRAG if kind == "frag" else _COLUMN

@@ -18,6 +18,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #define ST_SHARED(T, name, n) __shared__ alignas(16) T name[n]
 #define ST_LAUNCH(kernel, grid, block, smem, stream, ...) kernel<<<grid, block, smem, stream>>>(__VA_ARGS__)
 #define ST_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]

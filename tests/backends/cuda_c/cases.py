@@ -44,7 +44,10 @@ def inputs(name: str, k: Kernel, dims: Mapping[str, int]) -> dict[str, np.ndarra
 
 
 def error(
-    name: str, dims: Mapping[str, int], given: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]
+    name: str,
+    dims: Mapping[str, int],
+    given: Mapping[str, np.ndarray],
+    got: Mapping[str, np.ndarray],
 ) -> float:
     """Largest error over all outputs, relative to the largest result; NaN counts as infinite."""
     worst = 0.0

@@ -61,7 +61,9 @@ def run_cuda(
         p.read_text(encoding="utf-8")
         for p in sorted([*runtime.glob("*.cuh"), *(runtime / "emulation").glob("*.h")])
     )
-    text = '#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#line 1 "kernel.cu"\n' + prepare(source)
+    text = '#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#line 1 "kernel.cu"\n' + prepare(
+        source
+    )
     built = compile_shared(
         [("kernel.cpp", text)],
         "kernel.cpp",
@@ -76,13 +78,26 @@ def run_cuda(
         (folder / f"arg{i}.in").write_bytes(np.ascontiguousarray(a).tobytes())
     (folder / "diagnostics.json").unlink(missing_ok=True)
     env = {"PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-c", CHILD, str(built.artifact), json.dumps([a.nbytes for a in args])]
+    command = [
+        sys.executable,
+        "-c",
+        CHILD,
+        str(built.artifact),
+        json.dumps([a.nbytes for a in args]),
+    ]
     if sanitizer:
         library = {"address": "libasan.so", "thread": "libtsan.so"}[sanitizer]
         found = subprocess.run(
-            [compiler.path, f"-print-file-name={library}"], capture_output=True, text=True, check=True
+            [compiler.path, f"-print-file-name={library}"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
-        env |= {"LD_PRELOAD": found, "ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "exitcode=66"}
+        env |= {
+            "LD_PRELOAD": found,
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "TSAN_OPTIONS": "exitcode=66",
+        }
         command = ["setarch", "-R", *command]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=env

@@ -124,9 +124,7 @@ def test_resource_report() -> None:
     }
 
 
-def test_without_nvcc_the_gate_is_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_nvcc_the_gate_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("septran.backends.cuda_build.nvcc", lambda: None)
     built = build(kernel_of(program("softmax", "float32")), tmp_path)
     assert isinstance(built, Built) and built.ok and built.artifact is not None

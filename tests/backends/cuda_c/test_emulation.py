@@ -52,13 +52,17 @@ __global__ void halves(const __half2* a, const __nv_bfloat162* b, __half2* c, __
 
 
 def test_the_parts_of_cuda(tmp_path: Path) -> None:
-    source = PARTS + RUN + """
+    source = (
+        PARTS
+        + RUN
+        + """
   mean_scale<float, 64><<<3, 64, 100 * sizeof(float), 0>>>((const float*)args[0], (float*)args[1], 100);
   histogram<<<dim3(4), 128>>>((const int*)args[2], (int*)args[3], 1000);
   votes<<<1, 32>>>((int*)args[4]);
   halves<<<1, 32>>>((const __half2*)args[5], (const __nv_bfloat162*)args[6], (__half2*)args[7], (__nv_bfloat162*)args[8], 16);
 }
 """
+    )
     rng = np.random.default_rng(1)
     x = rng.standard_normal((3, 100)).astype(np.float32)
     ints = rng.integers(0, 1000, 1000).astype(np.int32)
@@ -75,12 +79,15 @@ def test_the_parts_of_cuda(tmp_path: Path) -> None:
     assert ran.outputs[4][:32].tolist() == want.tolist()
     assert ran.outputs[4][32] == np.uint32(sum(1 << i for i in range(0, 32, 3))).astype(np.int32)
     wide = h.astype(np.float64)
-    np.testing.assert_array_equal(ran.outputs[7], (wide * wide + 1).astype(np.float32).astype(np.float16))
+    np.testing.assert_array_equal(
+        ran.outputs[7], (wide * wide + 1).astype(np.float32).astype(np.float16)
+    )
     double = (b.astype(np.uint32) << 16).view(np.float32) * 2
     np.testing.assert_array_equal((ran.outputs[8].astype(np.uint32) << 16).view(np.float32), double)
 
 
-REVERSE = """
+REVERSE = (
+    """
 __global__ void reverse(const float* x, float* y, int n) {
   __shared__ float s[64];
   int t = threadIdx.x;
@@ -88,15 +95,26 @@ __global__ void reverse(const float* x, float* y, int n) {
   __syncthreads();
   if (t < n) y[t] = s[n - 1 - t];
 }
-""" + RUN + """
+"""
+    + RUN
+    + """
   cuemu::in_every_order({{args[1], 256}}, [&] { reverse<<<1, 64>>>((const float*)args[0], (float*)args[1], 64); });
 }
 """
+)
 
 BUGS = {
     "missing barrier": ("  __syncthreads();\n", "", "race"),
-    "barrier for half of the block": ("  __syncthreads();\n", "  if (t < 32) __syncthreads();\n", "divergence"),
-    "return before the barrier": ("  __syncthreads();\n", "  if (t > 60) return;\n  __syncthreads();\n", "divergence"),
+    "barrier for half of the block": (
+        "  __syncthreads();\n",
+        "  if (t < 32) __syncthreads();\n",
+        "divergence",
+    ),
+    "return before the barrier": (
+        "  __syncthreads();\n",
+        "  if (t > 60) return;\n  __syncthreads();\n",
+        "divergence",
+    ),
     "two different barriers": (
         "  __syncthreads();\n",
         "  if (t % 2) {\n    __syncthreads();\n  } else {\n    __syncthreads();\n  }\n",
@@ -131,19 +149,24 @@ def test_planted_bugs(name: str, tmp_path: Path) -> None:
 
 
 def test_shared_memory_starts_as_nan_in_every_block(tmp_path: Path) -> None:
-    source = """
+    source = (
+        """
 __global__ void leak(float* y) {
   __shared__ float s[32];
   if (blockIdx.x == 0) s[threadIdx.x] = 7.f;
   y[blockIdx.x * 32 + threadIdx.x] = s[threadIdx.x];
 }
-""" + RUN + " leak<<<2, 32>>>((float*)args[0]); }\n"
+"""
+        + RUN
+        + " leak<<<2, 32>>>((float*)args[0]); }\n"
+    )
     ran = run_cuda(source, [np.zeros(64, np.float32)], tmp_path)
     assert ran.outputs[0][:32].tolist() == [7.0] * 32
     assert np.isnan(ran.outputs[0][32:]).all()
 
 
-ASYNC = """
+ASYNC = (
+    """
 #include "st_device.cuh"
 __global__ void stage(const float* x, float* y) {
   __shared__ alignas(16) float s[128];
@@ -153,7 +176,10 @@ __global__ void stage(const float* x, float* y) {
   __syncthreads();
   for (int k = 0; k < 4; k++) y[threadIdx.x * 4 + k] = s[127 - threadIdx.x * 4 - k];
 }
-""" + RUN + " stage<<<1, 32>>>((const float*)args[0], (float*)args[1]); }\n"
+"""
+    + RUN
+    + " stage<<<1, 32>>>((const float*)args[0], (float*)args[1]); }\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +198,8 @@ def test_async_copies_land_when_waited_for(old: str, new: str, tmp_path: Path) -
     assert np.isnan(ran.outputs[1]).any() == bool(old)
 
 
-MMA = """
+MMA = (
+    """
 #include "st_device.cuh"
 __global__ void product(const __half* a, const __half* b, float* d) {
   __shared__ alignas(16) __half A[256], B[128];
@@ -188,7 +215,10 @@ __global__ void product(const __half* a, const __half* b, float* d) {
   st::mma<__half>(c, ra, pair);
   for (int r = 0; r < 4; r++) d[(l / 4 + (r >> 1) * 8) * 8 + l % 4 * 2 + (r & 1)] = c[r];
 }
-""" + RUN + " product<<<1, 32>>>((const __half*)args[0], (const __half*)args[1], (float*)args[2]); }\n"
+"""
+    + RUN
+    + " product<<<1, 32>>>((const __half*)args[0], (const __half*)args[1], (float*)args[2]); }\n"
+)
 
 
 def test_tensor_core_fragments(tmp_path: Path) -> None:
@@ -204,7 +234,8 @@ def test_tensor_core_fragments(tmp_path: Path) -> None:
 
 
 def test_wmma(tmp_path: Path) -> None:
-    source = """
+    source = (
+        """
 #include <mma.h>
 using namespace nvcuda;
 __global__ void product(const half* A, const half* B, float* C) {
@@ -219,7 +250,10 @@ __global__ void product(const half* A, const half* B, float* C) {
   }
   wmma::store_matrix_sync(C, c, 16, wmma::mem_row_major);
 }
-""" + RUN + " product<<<1, 32>>>((const half*)args[0], (const half*)args[1], (float*)args[2]); }\n"
+"""
+        + RUN
+        + " product<<<1, 32>>>((const half*)args[0], (const half*)args[1], (float*)args[2]); }\n"
+    )
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal((16, 32)).astype(np.float16) for _ in range(2))
     ran = run_cuda(source, [a, b, np.zeros((16, 16), np.float32)], tmp_path)
@@ -229,7 +263,9 @@ __global__ void product(const half* A, const half* B, float* C) {
 @pytest.mark.slow
 def test_sanitizers(tmp_path: Path) -> None:
     x = np.arange(64, dtype=np.float32)
-    single = REVERSE.replace("cuemu::in_every_order({{args[1], 256}}, [&] {", "{").replace("; });", "; }")
+    single = REVERSE.replace("cuemu::in_every_order({{args[1], 256}}, [&] {", "{").replace(
+        "; });", "; }"
+    )
     store = single.replace("y[t] = s", "y[t + 1] = s")
     ran = run_cuda(store, [x, x * 0], tmp_path / "a", sanitizer="address")
     assert ran.code != 0 and "heap-buffer-overflow" in ran.stderr and "kernel.cu:7" in ran.stderr
@@ -246,5 +282,8 @@ def test_prepare_keeps_lines_and_names_what_it_cannot_do() -> None:
     text = prepare(source)
     assert text.count("\n") == source.count("\n")
     assert "<<<" not in text and "k<float, 2>(a_...)" in text
-    assert unsupported('asm volatile("x");\n#include <cub/cub.cuh>\n') == ("inline PTX", "a CUDA C++ library")
+    assert unsupported('asm volatile("x");\n#include <cub/cub.cuh>\n') == (
+        "inline PTX",
+        "a CUDA C++ library",
+    )
     assert unsupported(PARTS) == ()

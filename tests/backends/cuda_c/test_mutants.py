@@ -58,33 +58,70 @@ MUTANTS = {
         "st_copy.cuh",
     ),
     "gemm: K tail runs to the end of the tile": Mutant(
-        GEMM, r"(\{72, 1\}\}, st::View<const __half, 2>\{A \+ [^{]*\{100, )st::least\(64, 344 - k0 \* 64\)", r"\g<1>64"
+        GEMM,
+        r"(\{72, 1\}\}, st::View<const __half, 2>\{A \+ [^{]*\{100, )st::least\(64, 344 - k0 \* 64\)",
+        r"\g<1>64",
     ),
-    "gemm: lanes of ldmatrix swapped": Mutant(GEMM, r"\(l & 15\);\n      idx o;", "(l & 7);\n      idx o;", "st_gemm.cuh"),
-    "gemm: column of the second operand": Mutant(GEMM, r"\{b\[2 \* h\], b\[2 \* h \+ 1\]\}", "{b[h], b[2 * h + 1]}", "st_gemm.cuh"),
-    "odd: element path copies one element for all": Mutant(ODD, r"convert<T>\(x\.at\(j\)\)", "convert<T>(x.at(i))", "st_copy.cuh"),
-    "odd: bound of the store ignored": Mutant(ODD, r"bool ok = col < n\[rank - 1\];", "bool ok = true;", "st_view.cuh"),
+    "gemm: lanes of ldmatrix swapped": Mutant(
+        GEMM, r"\(l & 15\);\n      idx o;", "(l & 7);\n      idx o;", "st_gemm.cuh"
+    ),
+    "gemm: column of the second operand": Mutant(
+        GEMM, r"\{b\[2 \* h\], b\[2 \* h \+ 1\]\}", "{b[h], b[2 * h + 1]}", "st_gemm.cuh"
+    ),
+    "odd: element path copies one element for all": Mutant(
+        ODD, r"convert<T>\(x\.at\(j\)\)", "convert<T>(x.at(i))", "st_copy.cuh"
+    ),
+    "odd: bound of the store ignored": Mutant(
+        ODD, r"bool ok = col < n\[rank - 1\];", "bool ok = true;", "st_view.cuh"
+    ),
     "odd: wrong extent": Mutant(ODD, r"st::bound\(C_r, 33, 41\)", "st::bound(C_r, 33, 40)"),
     "odd: extent past the end": Mutant(ODD, r"st::bound\(C_r, 33, 41\)", "st::bound(C_r, 34, 41)"),
-    "simt: starts at the second k": Mutant(SIMT, r"  int k = 0;\n  if constexpr \(P::as", "  int k = 1;\n  if constexpr (P::as", "st_gemm.cuh"),
-    "simt: last k skipped": Mutant(SIMT, r"k \+ 4 <= K; k \+= 4", "k + 8 <= K; k += 8", "st_gemm.cuh"),
-    "softmax: sum of the wrong tensor": Mutant(SOFTMAX, r"st::reduce_last<st::Sum, false>\(s, t\)", "st::reduce_last<st::Sum, false>(s, X)"),
+    "simt: starts at the second k": Mutant(
+        SIMT,
+        r"  int k = 0;\n  if constexpr \(P::as",
+        "  int k = 1;\n  if constexpr (P::as",
+        "st_gemm.cuh",
+    ),
+    "simt: last k skipped": Mutant(
+        SIMT, r"k \+ 4 <= K; k \+= 4", "k + 8 <= K; k += 8", "st_gemm.cuh"
+    ),
+    "softmax: sum of the wrong tensor": Mutant(
+        SOFTMAX, r"st::reduce_last<st::Sum, false>\(s, t\)", "st::reduce_last<st::Sum, false>(s, X)"
+    ),
     "softmax: maximum forgotten": Mutant(SOFTMAX, r"st::reduce_last<st::Max, false>\(m, X\);", ""),
-    "rows: shuffle stops early": Mutant(ROWS, r"for \(int o = COUNT / 2; o > 0;", "for (int o = COUNT / 2; o > 1;", "st_reduce.cuh"),
+    "rows: shuffle stops early": Mutant(
+        ROWS, r"for \(int o = COUNT / 2; o > 0;", "for (int o = COUNT / 2; o > 1;", "st_reduce.cuh"
+    ),
     "columns: first scratch barrier": Mutant(
-        LONG, r"ST_SHARED\(C, scratch, cols \* G::wm\);\n    __syncthreads\(\);", "ST_SHARED(C, scratch, cols * G::wm);", "st_reduce.cuh"
+        LONG,
+        r"ST_SHARED\(C, scratch, cols \* G::wm\);\n    __syncthreads\(\);",
+        "ST_SHARED(C, scratch, cols * G::wm);",
+        "st_reduce.cuh",
     ),
     "columns: second scratch barrier": Mutant(
         COLUMNS, r"= acc\[c\];\n    \}\n    __syncthreads\(\);", "= acc[c];\n    }", "st_reduce.cuh"
     ),
-    "columns: one warp forgotten": Mutant(COLUMNS, r"w < G::wm; w\+\+\) acc\[c\]", "w < G::wm - 1; w++) acc[c]", "st_reduce.cuh"),
+    "columns: one warp forgotten": Mutant(
+        COLUMNS, r"w < G::wm; w\+\+\) acc\[c\]", "w < G::wm - 1; w++) acc[c]", "st_reduce.cuh"
+    ),
     "transpose: barrier after the copy": Mutant(TRANSPOSE, r"    __syncthreads\(\);\n", ""),
     "transpose: wait after the copy": Mutant(TRANSPOSE, r"    st::cp_wait<0>\(\);\n", ""),
     "attention: mask off by one": Mutant(ATTENTION, r"<= \(i", "< (i"),
-    "attention: Q never awaited": Mutant(ATTENTION, r"(st::copy_async<st::Tile<1, \d+, 40>>\(st::View<__half, 3>\{Q_s, [^\n]*\n)", "// \\1"),
+    "attention: Q never awaited": Mutant(
+        ATTENTION,
+        r"(st::copy_async<st::Tile<1, \d+, 40>>\(st::View<__half, 3>\{Q_s, [^\n]*\n)",
+        "// \\1",
+    ),
     "attention: barrier dropped": Mutant(ATTENTION, RING_BARRIER, ""),
-    "conv: padding not zero": Mutant(CONV, r"in \? convert<T>\(x\.at\(at\)\) : from<T>\(0\.f\)", "convert<T>(x.p[0])", "st_copy.cuh"),
-    "conv: padding read from memory": Mutant(CONV, r"in && at\[d\] >= 0 && at\[d\] < x\.n\[d\]", "in", "st_copy.cuh"),
+    "conv: padding not zero": Mutant(
+        CONV,
+        r"in \? convert<T>\(x\.at\(at\)\) : from<T>\(0\.f\)",
+        "convert<T>(x.p[0])",
+        "st_copy.cuh",
+    ),
+    "conv: padding read from memory": Mutant(
+        CONV, r"in && at\[d\] >= 0 && at\[d\] < x\.n\[d\]", "in", "st_copy.cuh"
+    ),
     "conv: tap shifted": Mutant(CONV, r"i1 \* 9 - 1", "i1 * 9"),
 }
 QUICK = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from septran.backends.cuda_build import compile_cubin, nvcc
+from septran.backends.cuda_build import compile_cubin, compile_device, nvcc
 from septran.backends.cuda_c import ARCHES
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.running import run_kernel
@@ -60,3 +61,18 @@ def test_compiles_without_spills(name: str, dtype: str, arch: str, tmp_path: Pat
     assert int(str(facts["registers"])) <= 255
     if name.startswith(("gemm", "attention", "conv", "batched")):
         assert facts["spill_bytes"] == 0
+
+
+@pytest.mark.slow
+def test_library_and_python_module_for_a_gpu(tmp_path: Path) -> None:
+    """Built with the real compiler; without a GPU they can be loaded but not launched."""
+    if nvcc() is None:
+        pytest.skip("nvcc is not installed")
+    op = cases.operators()["gemm"][0]
+    built = compile_device(cases.kernel("gemm", "float16", op.dims, "sm_90a"), tmp_path)
+    assert built.ok and built.artifact is not None, built.log
+    library = ctypes.CDLL(str(built.artifact))
+    assert library.gemm_entry and library.gemm_entry_on
+    library.gemm_entry_on.restype = ctypes.c_char_p
+    if not Path("/dev/nvidiactl").exists():
+        assert library.gemm_entry_on((ctypes.c_void_p * 3)(0, 0, 0), None)
