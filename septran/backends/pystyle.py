@@ -157,7 +157,8 @@ class _Writer:
                 a, b = self.meet(self.visit(left), self.visit(right))
                 return Term(f"{_wrap(a)} {_COMPARE[type(op)]} {_wrap(b)}", "bool", atom=False)
             case ast.Call(ast.Name("index"), [ast.Constant(axis)]):
-                return Term(self.index(int(str(axis))), "int", atom=False)
+                text = self.index(int(str(axis)))
+                return Term(text, "int", atom=text.isidentifier())
             case ast.Call(ast.Name(name), args):
                 return self.call(name, [self.visit(a) for a in args])
         raise TypeError(ast.dump(node))

@@ -1,0 +1,105 @@
+"""Lowering and compiling for the real targets, without a device (needs tilelang and nvcc)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from septran.backends import tilelang_build
+from septran.backends.base import Built
+from septran.backends.tilelang_cuda import BACKEND as CUDA
+from septran.backends.tilelang_hip import BACKEND as HIP
+from septran.errors import MappingError
+from tests.backends.tilelang.running import kernel_of
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "tilelang_cuda"
+DIMS = {"M": 512, "N": 512, "K": 512}
+needs_tools = pytest.mark.skipif(
+    not tilelang_build.found() or shutil.which("nvcc") is None, reason="needs tilelang and nvcc"
+)
+
+
+def built(arch: str, name: str, dtype: str, folder: Path) -> Built:
+    backend = HIP if arch.startswith("gfx") else CUDA
+    return backend.build(kernel_of(backend, arch, name, dtype), folder)
+
+
+@needs_tools
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gemm_seed", "gemm", "attention"])
+@pytest.mark.parametrize(
+    ("arch", "wanted"), [("sm_90a", ("tma", "wgmma")), ("sm_80", ("cp_async", "mma"))]
+)
+def test_tensor_core_paths_without_spills(
+    name: str, arch: str, wanted: tuple[str, ...], tmp_path: Path
+) -> None:
+    result = built(arch, name, "float16", tmp_path)
+    facts = dict(result.facts)
+    assert result.ok, result.log
+    assert all(facts[w] for w in wanted), facts
+    assert facts["spill_bytes"] == 0
+    assert not result.not_checked
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tilelang_build.found(), reason="needs tilelang")
+def test_hip_lowers_to_matrix_cores(tmp_path: Path) -> None:
+    result = built("gfx942", "gemm", "float16", tmp_path)
+    assert result.ok, result.log
+    assert dict(result.facts)["mfma"]
+    assert result.not_checked
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tilelang_build.found(), reason="needs tilelang")
+def test_tilelang_refusal_is_a_failed_build(tmp_path: Path) -> None:
+    kernel = kernel_of(CUDA, "sm_80", "gemm", "float16", DIMS)
+    bad = kernel.with_files(
+        {"kernel.py": kernel.source.replace("T.gemm(A, B, C", "T.gemm(A, A, C")}
+    )
+    result = CUDA.build(bad, tmp_path)
+    assert not result.ok
+    assert result.log
+    assert str(tmp_path) not in result.log
+
+
+def test_missing_tools_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tilelang_build, "found", lambda: False)
+    result = CUDA.build(kernel_of(CUDA, "sm_80", "gemm", "float16", DIMS), tmp_path)
+    assert result.ok
+    assert "pip install" in result.not_checked[0]
+    assert (tmp_path / "septran_tilesim" / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("gemm", "float16"), ("softmax", "float32"), ("attention", "float16"), ("conv2d", "float16")],
+)
+def test_golden(name: str, dtype: str, request: pytest.FixtureRequest) -> None:
+    kernel = kernel_of(CUDA, "sm_90a", name, dtype)
+    file = GOLDEN / f"{name}.{dtype}.py"
+    if request.config.getoption("--update-golden", default=False) or not file.is_file():
+        file.write_text(kernel.source, encoding="utf-8")
+    assert kernel.source == file.read_text(encoding="utf-8")
+
+
+def test_three_stages_in_the_text() -> None:
+    assert "num_stages=3" in kernel_of(CUDA, "sm_90a", "gemm_seed", "float16").source
+
+
+def test_shared_memory_over_the_limit_is_a_mapping_error() -> None:
+    from dataclasses import replace
+
+    from septran.backends.tilelang_emit import emit
+    from tests.backends.operators import all_operators, program_of
+
+    op, path = all_operators()["gemm"]
+    program = program_of(op, path, CUDA, "sm_90a", "float16", DIMS)
+    small = replace(program, options=(*program.options, ("smem_limit", 4096)))
+    with pytest.raises(MappingError, match="M011"):
+        emit(small, {})
+    odd = replace(program, options=(("threads", 100),))
+    with pytest.raises(MappingError, match="M061"):
+        emit(odd, {})
