@@ -241,8 +241,8 @@ class _Writer:
             return Term(self.dialect.extremum(name, a, b), "float")
         if name == "abs" and args[0].kind == "int":
             return Term(self.dialect.functions["abs"].format(args[0].text), "int")
-        texts = tuple(self.argument(self.real(a)) for a in args)
-        return Term(self.dialect.functions[name].format(*texts), "float")
+        words = tuple(self.argument(self.real(a)) for a in args)
+        return Term(self.dialect.functions[name].format(*words), "float")
 
 
 def _wrap(t: Term) -> str:

@@ -186,7 +186,7 @@ def _tile_dim(x: LeafParam, axis: int) -> int | None:
 
 
 def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str, dim: int) -> None:
-    lines, source, out = leaf.lines, safe_name(x.name), safe_name(y.name)
+    lines, source = leaf.lines, safe_name(x.name)
     names = INDICES[: len(groups(x.shape))]
     index = ", ".join(names)
     valid = leaf.valid(x)

@@ -92,7 +92,8 @@ def threads_of(program: Program) -> int:
         for prim in call.prims
         if prim.name in MATRIX_PRIMS
     ]
-    return min([threads, *(warp * (n // 16) for n in rows)])
+    limits: list[int] = [threads, *(warp * (n // 16) for n in rows)]
+    return min(limits)
 
 
 def logical_index(tile: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ usage: lower_child.py KERNEL.py ENTRY ARCH OUT
 import importlib.util
 import sys
 import warnings
+from pathlib import Path
 
 
 def main(path: str, entry: str, arch: str, out: str) -> int:
@@ -27,8 +28,7 @@ def main(path: str, entry: str, arch: str, out: str) -> int:
     except Exception as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
-    with open(out, "w", encoding="utf-8") as stream:
-        stream.write(lowered.kernel_source)
+    Path(out).write_text(lowered.kernel_source, encoding="utf-8")
     return 0
 
 

@@ -46,7 +46,7 @@ class Buffer:
     @property
     def shape(self) -> tuple[int, ...]:
         """Static extents."""
-        return self.data.shape
+        return tuple(self.data.shape)
 
     def __getitem__(self, index: object) -> Element | Region:
         items = index if isinstance(index, tuple) else (index,)

@@ -38,6 +38,7 @@ class DType(str):
     __slots__ = ()
 
     def __call__(self, x: object) -> Value:
+        """Return `x` rounded to this dtype."""
         return constant(x, str(self)).cast(str(self))
 
 
@@ -103,7 +104,7 @@ def infinity(dtype: object = "float32") -> Value:
 
 def erf(x: Array) -> Array:
     """Return erf in double precision (numpy has none)."""
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
 
 
 UNARY_MATH: dict[str, Callable[[Any], Any]] = {

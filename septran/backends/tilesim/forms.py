@@ -42,6 +42,7 @@ class Variable(Operand):
         self.current = current
 
     def value(self) -> Value:
+        """Return what was assigned last."""
         return self.current
 
     def assign(self, new: object, mask: Any) -> None:

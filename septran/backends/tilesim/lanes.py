@@ -105,7 +105,7 @@ class LaneIndex:
         flat = np.zeros(self.lanes, np.int64)
         for i, n in zip(self.index, self.buffer.shape, strict=True):
             flat = flat * n + i
-        return flat[keep]
+        return np.asarray(flat[keep])
 
     def _log(self, *, loads: bool) -> None:
         exchange = self.buffer.machine.core.exchange

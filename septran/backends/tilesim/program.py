@@ -55,6 +55,7 @@ class Macro(Traced):
     """T.macro: runs in the caller's block; arguments are bound by name."""
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run the body with these arguments."""
         bound = inspect.signature(self.fn).bind(*args, **kwargs)
         bound.apply_defaults()
         return self.walk({**self.environment(), **bound.arguments})

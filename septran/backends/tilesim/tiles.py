@@ -149,15 +149,15 @@ def reduce_array(x: Array, op: str, axes: tuple[int, ...], dtype: str) -> Array:
                 )
                 return total.astype(x.dtype)
             case "abssum":
-                return np.sum(np.abs(x), axis=axes, keepdims=True)
+                return np.asarray(np.sum(np.abs(x), axis=axes, keepdims=True))
             case "max":
-                return np.fmax.reduce(x, axis=axes, keepdims=True)
+                return np.asarray(np.fmax.reduce(x, axis=axes, keepdims=True))
             case "min":
-                return np.fmin.reduce(x, axis=axes, keepdims=True)
+                return np.asarray(np.fmin.reduce(x, axis=axes, keepdims=True))
             case "absmax":
-                return np.fmax.reduce(np.abs(x), axis=axes, keepdims=True)
+                return np.asarray(np.fmax.reduce(np.abs(x), axis=axes, keepdims=True))
             case "prod":
-                return np.prod(x, axis=axes, keepdims=True)
+                return np.asarray(np.prod(x, axis=axes, keepdims=True))
     raise SimError("type", f"unknown reduction {op!r}")
 
 

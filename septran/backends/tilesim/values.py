@@ -215,6 +215,7 @@ class Value(Operand):
         self.dtype = dtype
 
     def value(self) -> Value:
+        """Return itself."""
         return self
 
     @property
