@@ -59,6 +59,7 @@ def configured(url: str, model: str, seed: int, frame: str) -> AgentConfig:
     steps = [
         {"when": "verified", "stop": "verified"},
         {"when": "start", "ask": ["coder"], "mode": "first"},
+        {"when": "cut", "ask": ["coder"], "mode": "shorter"},
         {"when": "repeated", "ask": ["coder"], "mode": "redesign", "temperature": 1.0},
         {"when": "failed", "ask": ["coder"], "mode": "repair"},
     ]
@@ -69,7 +70,7 @@ def configured(url: str, model: str, seed: int, frame: str) -> AgentConfig:
         "accept": "verified",
         "on_unreachable": "library",
         "context": {"docs": "none" if frame == "loops" else "api", "max_model_len": 4096},
-        "request": {"seed": 1000 * seed, "max_tokens": 400},
+        "request": {"seed": 1000 * seed, "max_tokens": 400 if frame == "loops" else 1200},
         "client": {"read_timeout_s": 300.0, "deadline_s": 600.0},
         "workflow": steps,
     }
