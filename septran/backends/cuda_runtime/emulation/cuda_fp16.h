@@ -8,7 +8,16 @@
 namespace cuemu {
 struct Half {
   static uint16_t encode(float f) { return bits<uint16_t>(static_cast<_Float16>(f)); }
-  static float decode(uint16_t u) { return static_cast<float>(bits<_Float16>(u)); }
+  static float decode(uint16_t u) {
+    float f = static_cast<float>(bits<_Float16>(u));
+    // Keeps the compiler from comparing as _Float16, which calls libgcc.
+#if defined(__x86_64__)
+    asm("" : "+x"(f));
+#elif defined(__aarch64__)
+    asm("" : "+w"(f));
+#endif
+    return f;
+  }
 };
 struct Bfloat {
   static uint16_t encode(float f) {
