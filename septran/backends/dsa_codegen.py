@@ -52,6 +52,7 @@ class CodeGenDSA:
         self.lines: list[str] = []
         self.depth = 0
         self.places: dict[str, tuple[str, int]] = {}
+        self.versions: frozenset[str] = frozenset()
 
     # -- function --------------------------------------------------------------------------------
 
@@ -63,6 +64,8 @@ class CodeGenDSA:
             name, _, at = item.partition("=")
             memory, _, offset = at.partition(":")
             self.places[name] = (memory, int(offset))
+        versions = str(attrs["septran.versions"]) if "septran.versions" in attrs else ""
+        self.versions = frozenset(versions.split())
         params = [func.buffer_map[h] for h in func.params]
         self.put("typedef struct {")
         self.depth += 1
@@ -223,7 +226,7 @@ class CodeGenDSA:
             x = args[i]
             if type(x).__name__ == "Call" and x.op.name == "tirx.address_of":
                 load = x.args[0]
-                rank = len(load.indices) - (1 if self.versioned(load.buffer, args, i) else 0)
+                rank = len(load.indices) - (1 if load.buffer.name in self.versions else 0)
                 n = [self.expr(q) for q in args[i + 1 : i + 1 + rank]]
                 s = [self.expr(q) for q in args[i + 1 + rank : i + 1 + 2 * rank]]
                 address = self.address(load)
@@ -236,17 +239,6 @@ class CodeGenDSA:
                 out.append(self.expr(x))
                 i += 1
         return f"{name}({', '.join(out)});"
-
-    @staticmethod
-    def versioned(buffer: Any, args: list[Any], at: int) -> bool:
-        """Whether the buffer has a leading version dimension: extents and strides tell the rank."""
-        run = 0
-        for x in args[at + 1 :]:
-            if type(x).__name__ == "Call" and x.op.name == "tirx.address_of":
-                break
-            run += 1
-        rank = len(buffer.shape)
-        return run < 2 * rank
 
     def tile(self, pointer: Any, ld: Any, rows: str, cols: str) -> Operand:
         load = pointer.args[0]

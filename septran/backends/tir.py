@@ -89,12 +89,15 @@ class _Lower:
             h: self.buffer(p.buffer) for h, p in zip(handles, program.params, strict=True)
         }
         places: list[str] = []
+        versions: list[str] = []
 
         def collect(body: tuple[Stmt, ...]) -> None:
             for stmt in body:
                 if isinstance(stmt, Alloc) and stmt.buffer.offset is not None:
                     b = stmt.buffer
                     places.append(f"{b.name}={b.mem}:{b.offset}")
+                    if b.versions > 1:
+                        versions.append(b.name)
                 elif isinstance(stmt, For | When):
                     collect(stmt.body)
 
@@ -103,6 +106,8 @@ class _Lower:
         func = t.PrimFunc(handles, body, buffer_map=bound)
         func = func.with_attr("global_symbol", program.name)
         func = func.with_attr("septran.target", program.target)
+        if versions:
+            func = func.with_attr("septran.versions", " ".join(versions))
         return func.with_attr("septran.places", " ".join(places)) if places else func
 
     def sequence(self, body: Sequence[Stmt]) -> Any:
@@ -298,15 +303,19 @@ class _Lower:
     def opaque(self, call: LeafCall) -> Any:
         """A leaf that is a function of its own: per tensor pointer, extents, strides; then scalars."""
         args: list[Any] = []
+        late: list[Any] = []
         for arg in call.args:
             region = arg.region
+            if arg.param == "scratch" and arg is call.args[-1]:
+                late = [self.pointer(region, region.offset), self.expr(region.extent[0]), 1]
+                continue
             args.append(self.pointer(region, region.offset))
             args.extend(self.expr(e) for e in region.extent)
             args.extend(
                 s * step for s, step in zip(self.strides(region.buffer), region.step, strict=True)
             )
         args.extend(self.scalar(v) for _, v in call.scalars)
-        return self.call(call.impl, *args)
+        return self.call(call.impl.removeprefix("fn."), *args, *late)
 
     # -- pieces ----------------------------------------------------------------------------------
 

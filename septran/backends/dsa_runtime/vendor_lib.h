@@ -30,6 +30,15 @@ typedef struct {
   vl_dtype dtype;
 } vl_tile;
 
+/* A leaf's tensor: n[d] run-time extents, s[d] strides in elements, dimension 0 outermost. */
+typedef struct {
+  vl_space space;
+  uint64_t addr;
+  vl_dtype dtype;
+  int32_t n[6];
+  int64_t s[6];
+} vl_view;
+
 #define VL_G(pointer) VL_GLOBAL, (uint64_t)(uintptr_t)(pointer)
 #define VL_S(offset) VL_SPAD, (uint64_t)(offset)
 #define VL_A(offset) VL_ACC, (uint64_t)(offset)

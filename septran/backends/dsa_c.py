@@ -1,0 +1,95 @@
+"""The dsa_c backend: C over a vendor's scratchpad-machine calls, run in a simulator that checks hazards."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.dsa_emit import check_capacity, emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa_vendor import load_vendor
+from septran.backends.process import run
+from septran.backends.toolchains import Compiler, compile_shared
+from septran.kernel import Kernel
+from septran.passes.pipeline_loops import pipeline_loops
+from septran.passes.staging import staging_passes
+
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
+_INSTALL = "apt-get install gcc"
+
+
+def compiler() -> Compiler | None:
+    """Return the C compiler, or None."""
+    path = shutil.which("gcc")
+    if path is None:
+        return None
+    done = run([path, "-dumpfullversion"], Path.cwd(), 20.0)
+    return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel with the simulator's sources into `folder/kernel.so`."""
+    return build_with(kernel, folder, load_vendor("vendor_lib").sources)
+
+
+def build_with(kernel: Kernel, folder: Path, sources: tuple[str, ...]) -> Built:
+    """Compile `kernel` together with runtime `sources` (file names in the runtime folder)."""
+    gcc = compiler()
+    if gcc is None:
+        return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
+    root = runtime_folder()
+    runtime = [
+        (name, (root / name).read_text(encoding="utf-8")) for name in (*sources, "sim.h")
+    ]
+    return compile_shared(
+        (*kernel.files, *runtime),
+        kernel.main,
+        folder,
+        compiler=gcc,
+        flags=(*FLAGS, "-Wl,--no-as-needed", "-lm", *sources),
+        output="kernel.so",
+        runner=run,
+    )
+
+
+def available() -> Mapping[Capability, Availability]:
+    """Return what works here: emission always, the simulator wherever there is a C compiler."""
+    gcc = compiler()
+    found = (
+        Availability(ok=True, detail=f"gcc {gcc.version}, simulator built in")
+        if gcc is not None
+        else Availability(ok=False, detail="no gcc on PATH", install=_INSTALL)
+    )
+    return {
+        "emit": Availability(ok=True, detail="TensorIR of the TVM inside tilelang"),
+        "compile": found,
+        "emulate": found,
+        "device": Availability(
+            ok=False, detail="vendor_lib is implemented by the simulator only", install=""
+        ),
+    }
+
+
+DSA_C = Backend(
+    name="dsa_c",
+    title="C over a scratchpad machine's vendor library",
+    language="c",
+    suffix=".c",
+    arches=(),
+    machine=lambda _: "dsa_c",
+    passes=(
+        *staging_passes(),
+        ("pipeline_loops", pipeline_loops),
+        ("check_capacity", check_capacity),
+    ),
+    library=library_leaf,
+    signature=signature,
+    emit=emit,
+    build=build,
+    loader="dsa_sim.py.j2",
+    where="emulated",
+    available=available,
+    docs="dsa_c",
+    dtypes=("float32", "float16", "bfloat16"),
+)

@@ -1,0 +1,89 @@
+"""What dsa_c reads from a machine file: storage padding, banks for placement, the simulator's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from septran.ir.nodes import DTYPE_BYTES, Buffer
+from septran.machine import Machine, load_machine
+from septran.passes.place_buffers import Bank
+
+_CONFIG = (
+    ("VL_CORES", "cores", 4),
+    ("VL_SPAD_BANKS", "spad_banks", 16),
+    ("VL_ALIGN_BYTES", "align_bytes", 32),
+    ("VL_MMA_PITCH", "mma_pitch", 16),
+    ("VL_VEC_BYTES", "vec_bytes", 64),
+    ("VL_EVENTS", "events", 64),
+    ("VL_DMA_BYTES_PER_CYCLE", "dma_bytes_per_cycle", 64),
+    ("VL_DMA_LATENCY", "dma_latency", 200),
+    ("VL_MMA_LATENCY", "mma_latency", 32),
+    ("VL_VEC_LATENCY", "vec_latency", 8),
+    ("VL_CLEAR_BYTES_PER_CYCLE", "clear_bytes_per_cycle", 1024),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a machine stores buffers; made from its file."""
+
+    machine: Machine
+
+    def limit(self, name: str, default: int) -> int:
+        """Return a figure of the machine file's `limits`."""
+        return int(self.machine.limits.get(name, default))
+
+    def pitch(self, buffer: Buffer) -> int:
+        """Return elements between rows: local rows are padded to the machine's granule."""
+        if not buffer.shape:
+            return 1
+        last = buffer.shape[-1]
+        if buffer.mem == "GLOBAL" or len(buffer.shape) < 2:
+            return last
+        step = max(
+            self.limit("align_bytes", 32) // DTYPE_BYTES[buffer.dtype], self.limit("mma_pitch", 16)
+        )
+        return -(-last // step) * step
+
+    def nbytes(self, buffer: Buffer) -> int:
+        """Return bytes of one version as stored; versions start at aligned addresses."""
+        total = DTYPE_BYTES[buffer.dtype] * self.pitch(buffer)
+        for n in buffer.shape[:-1]:
+            total *= n
+        align = self.limit("align_bytes", 32)
+        # versions of a vector are elements apart, so only matrices are rounded
+        return total if len(buffer.shape) < 2 else -(-total // align) * align
+
+    def banks(self) -> Mapping[str, Bank]:
+        """Return the bounded memories."""
+        return {
+            m.name: Bank(name=m.name, capacity=m.capacity, align=max(m.align, 1))
+            for m in self.machine.memories.values()
+            if m.capacity is not None
+        }
+
+    def config(self) -> str:
+        """Return `vl_config.h`: the figures the simulator is built with."""
+        mma = [int(x) for x in self.machine.limits.get("mma", (16, 16, 1))]
+        values = {
+            "VL_SPAD_BYTES": self._capacity("SHARED"),
+            "VL_ACC_BYTES": self._capacity("REGISTER"),
+            "VL_MMA_ROWS": mma[0],
+            "VL_MMA_COLS": mma[1],
+            "VL_MMA_DEPTH": mma[2],
+            **{name: self.limit(key, default) for name, key, default in _CONFIG},
+        }
+        lines = [f"/* Facts of machine {self.machine.name}. */", "#ifndef VL_CONFIG_H"]
+        lines.append("#define VL_CONFIG_H")
+        lines.extend(f"#define {name} {value}" for name, value in values.items())
+        return "\n".join([*lines, "#endif", ""])
+
+    def _capacity(self, name: str) -> int:
+        memory = self.machine.memory(name)
+        return int(memory.capacity or 0) if memory is not None else 0
+
+
+def storage(machine: str) -> Storage:
+    """Return the storage rules of the machine file called `machine`."""
+    return Storage(load_machine(machine))
