@@ -43,7 +43,11 @@ def _problems(program: Program) -> Iterator[str]:
 
 
 def _body(
-    body: tuple[Stmt, ...], buffers: set[str], loops: dict[str, list[int]], used: set[str]
+    body: tuple[Stmt, ...],
+    buffers: set[str],
+    loops: dict[str, list[int]],
+    used: set[str],
+    guards: tuple[When, ...] = (),
 ) -> Iterator[str]:
     here = set(buffers)
     for stmt in body:
@@ -61,18 +65,20 @@ def _body(
                     yield f"extent of loop {stmt.var} uses unbound {sorted(missing)}"
                     continue
                 most = max((evaluate(stmt.extent, env) for env in _envs(loops)), default=0)
-                yield from _body(stmt.body, here, {**loops, stmt.var: _samples(most)}, used)
+                inner = {**loops, stmt.var: _samples(most)}
+                yield from _body(stmt.body, here, inner, used, guards)
             case When():
-                yield from _body(stmt.body, here, loops, used)
+                yield from _body(stmt.body, here, loops, used, (*guards, stmt))
             case Copy():
-                yield from _region(stmt.src, "copy source", here, loops, written=False)
-                yield from _region(stmt.dst, "copy target", here, loops, written=True)
+                yield from _region(stmt.src, "copy source", here, loops, guards, written=False)
+                yield from _region(stmt.dst, "copy target", here, loops, guards, written=True)
                 if stmt.src.extent != stmt.dst.extent and stmt.src.rank == stmt.dst.rank:
                     yield f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}: extents differ"
             case LeafCall():
                 for arg in stmt.args:
                     what = f"leaf {stmt.task}, operand {arg.param}"
-                    yield from _region(arg.region, what, here, loops, written="w" in arg.privilege)
+                    written = "w" in arg.privilege
+                    yield from _region(arg.region, what, here, loops, guards, written=written)
             case Post() | Await():
                 missing = free(stmt.slot) - set(loops)
                 if missing:
@@ -96,7 +102,13 @@ def _envs(loops: dict[str, list[int]]) -> Iterator[dict[str, int]]:
 
 
 def _region(
-    r: Region, what: str, buffers: set[str], loops: dict[str, list[int]], *, written: bool
+    r: Region,
+    what: str,
+    buffers: set[str],
+    loops: dict[str, list[int]],
+    guards: tuple[When, ...],
+    *,
+    written: bool,
 ) -> Iterator[str]:
     if r.buffer.name not in buffers:
         yield f"{what}: buffer {r.buffer.name} is not allocated here"
@@ -111,8 +123,10 @@ def _region(
     if missing:
         yield f"{what}: unbound variables {sorted(missing)}"
         return
+    names = names.union(*(free(g.expr) for g in guards)) & set(loops)
     for env in _envs({n: loops[n] for n in sorted(names)}):
-        yield from _bounds(r, what, env)
+        if all(g.low <= evaluate(g.expr, env) < g.high for g in guards):
+            yield from _bounds(r, what, env)
 
 
 def _bounds(r: Region, what: str, env: dict[str, int]) -> Iterator[str]:
