@@ -91,9 +91,12 @@ def _transpose(build: Builder, call: LeafCall, prim: Prim) -> None:
 
 def _map(build: Builder, call: LeafCall, prim: Prim) -> None:
     out, finish = _out(build, call, prim)
-    operands: dict[str, Operand] = {n: call.arg(p).region for n, p in prim.named}
-    for name, value in call.scalars:
-        operands.setdefault(name, value)
+    tensors = {a.param: a.region for a in call.args}
+    scalars: dict[str, Operand] = dict(call.scalars)
+    operands: dict[str, Operand] = {
+        name: tensors[param] if param in tensors else scalars[param] for name, param in prim.named
+    }
+    operands = {**scalars, **operands}
     compile_map(build, out, str(prim.attr("expr")), operands)
     finish()
 
