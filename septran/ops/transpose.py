@@ -14,7 +14,7 @@ def transpose(Y, X):
     rows, cols = task.tunable("block_rows"), task.tunable("block_cols")
     Yp = task.partition(Y, by="blocks", shape=(cols, rows))
     Xp = task.partition(X, by="blocks", shape=(rows, cols))
-    for i, j in task.parallel_range(Xp.shape):
+    for j, i in task.parallel_range(Yp.shape):
         task.launch(transpose_leaf, Yp[j, i], Xp[i, j])
 
 
