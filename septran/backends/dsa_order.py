@@ -179,6 +179,10 @@ class Access:
         )
 
 
+Touched = dict[Access, tuple[int, int]]
+"""What a statement touches, with the first and last place in program order where it does."""
+
+
 @dataclass(slots=True)
 class _Ids:
     """Event numbers per pair of queues."""
@@ -294,8 +298,9 @@ def _is_barrier(stmt: Stmt) -> bool:
 class _Orderer:
     nbytes: Callable[[Buffer], int]
     ids: _Ids
+    position: int = 0
 
-    def accesses(self, stmt: Copy | LeafCall) -> frozenset[Access]:
+    def accesses(self, stmt: Copy | LeafCall) -> Touched:
         queue = engine(stmt) or "VEC"
         found = set()
         if isinstance(stmt, Copy):
@@ -313,16 +318,17 @@ class _Orderer:
                     raise InternalError(f"buffer {b.name} has no place in {b.mem}")
                 end = b.offset + self.nbytes(b) * b.versions
                 found.add(Access(queue, b.mem, b.offset, end, write, b.name))
-        return frozenset(found)
+        self.position += 1
+        return dict.fromkeys(found, (self.position, self.position))
 
     def body(
         self, stmts: tuple[Stmt, ...], managed: frozenset[str], loop: For | None
-    ) -> tuple[tuple[Stmt, ...], frozenset[Access]]:
+    ) -> tuple[tuple[Stmt, ...], Touched]:
         own = managed | {
             s.buffer.name for s in stmts if isinstance(s, Alloc) and s.buffer.versions > 1
         }
         inner: list[Stmt] = []
-        touched: list[frozenset[Access]] = []
+        touched: list[Touched] = []
         for stmt in stmts:
             match stmt:
                 case For() | When():
@@ -334,9 +340,13 @@ class _Orderer:
                     touched.append(self.accesses(stmt))
                 case _:
                     inner.append(stmt)
-                    touched.append(frozenset())
+                    touched.append({})
         forward, back = _edges(inner, touched, own, managed, loop is not None)
-        merged = frozenset(a for acc in touched for a in acc)
+        merged: Touched = {}
+        for acc in touched:
+            for access, (first, last) in acc.items():
+                known = merged.get(access, (first, last))
+                merged[access] = (min(known[0], first), max(known[1], last))
         return self._insert(inner, forward, back, loop), merged
 
     def _insert(
@@ -384,7 +394,7 @@ class _Orderer:
 
 def _edges(
     stmts: list[Stmt],
-    touched: list[frozenset[Access]],
+    touched: list[Touched],
     own: frozenset[str],
     managed: frozenset[str],
     loops: bool,
@@ -409,7 +419,7 @@ def _edges(
             clock[queue][q] = max(clock[queue][q], seen)
 
     def missing(
-        number: int, position: int, low: int, high: int, skip: frozenset[str]
+        number: int, low: int, high: int, skip: frozenset[str]
     ) -> list[tuple[int, str, str]]:
         """Return the latest unordered conflicting positions in [low, high) per pair of queues."""
         found = []
@@ -421,12 +431,11 @@ def _edges(
                 for p in range(high - 1, max(low, clock[to][source] + 1) - 1, -1):
                     if any(
                         a.queue == source
-                        and any(
-                            a.conflicts(b)
-                            and not (a.buffer == b.buffer and a.buffer in skip)
-                            for b in mine
-                        )
-                        for a in touched[p % count]
+                        and a.conflicts(b)
+                        and not (a.buffer == b.buffer and a.buffer in skip)
+                        and (p != number or touched[number][b][0] < touched[p][a][1])
+                        for a in touched[p]
+                        for b in mine
                     ):
                         found.append((p, source, to))
                         break
@@ -434,7 +443,7 @@ def _edges(
         return sorted(found, reverse=True)
 
     for number in range(count):
-        for p, source, to in missing(number, number, 0, number, own):
+        for p, source, to in missing(number, 0, number, own):
             if clock[to][source] < p:
                 forward.append(_Edge(p, source, number, to))
                 join(to, (p, source))
@@ -446,7 +455,9 @@ def _edges(
         for edge in forward:
             if edge.target == number:
                 join(edge.to_queue, (count + edge.source, edge.from_queue))
-        for p, source, to in missing(number, position, 0, count, managed):
+        # an earlier statement's access comes again in this iteration, before this statement's, so
+        # only later ones and inner repetitions need an edge from the last iteration
+        for p, source, to in missing(number, number, count, managed):
             if clock[to][source] < p:
                 back.append(_Edge(p, source, number, to))
                 join(to, (p, source))
