@@ -69,9 +69,7 @@ def bind(
             )
     traces = check_logic(entry, ranks)
     traced = traces.get(entry, ranks)
-    everything = {**tasks, entry.name: entry} | {
-        t.task.name: t.task for t in traces.found.values()
-    }
+    everything = {**tasks, entry.name: entry} | {t.task.name: t.task for t in traces.found.values()}
     env = _environment(traced, args)
     if isinstance(mapping, Policy):
         explicit = clean(
@@ -106,9 +104,7 @@ def bind(
     for name in entry.params:
         value = env[name]
         if isinstance(value, Bound):
-            params.append(
-                Param(buffer=value.region.buffer, privilege=granted.get(name, "r"))
-            )
+            params.append(Param(buffer=value.region.buffer, privilege=granted.get(name, "r")))
     program = Program(
         name=entry.name,
         target=target or explicit.target or machine.name,
@@ -119,7 +115,10 @@ def bind(
         options=_options(explicit),
     )
     return BoundKernel(
-        program=program, mapping=explicit, sites=tuple(walk.sites), notes=_notes(explicit, everything)
+        program=program,
+        mapping=explicit,
+        sites=tuple(walk.sites),
+        notes=_notes(explicit, everything),
     )
 
 

@@ -84,9 +84,7 @@ def _memories(
     inst: Instance, machine: Machine, traced: Traced | None, tasks: Mapping[str, Task]
 ) -> list[Diagnostic]:
     found = []
-    named = {
-        n.tensor.name for n in (traced.walk() if traced else ()) if isinstance(n, AllocLocal)
-    }
+    named = {n.tensor.name for n in (traced.walk() if traced else ()) if isinstance(n, AllocLocal)}
     callee = next(iter(inst.calls), "")
     params = traced.task.params if traced else tasks[callee].params if callee in tasks else ()
     for key, mem in inst.mems.items():
@@ -248,8 +246,6 @@ def _constraints(mapping: ExplicitMapping) -> list[Diagnostic]:
         if not evaluate(text, names, span):
             value = evaluate(left, names, span)
             found.append(
-                Diagnostic(
-                    code="M060", message=f"constraint {text!r} is false: {value}", span=span
-                )
+                Diagnostic(code="M060", message=f"constraint {text!r} is false: {value}", span=span)
             )
     return found

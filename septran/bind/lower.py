@@ -103,9 +103,7 @@ class Lowering:
             probe=self.probe,
         )
         spread = own > level
-        if spread and not any(
-            isinstance(n, Loop) and n.kind == "parallel" for n in traced.body
-        ):
+        if spread and not any(isinstance(n, Loop) and n.kind == "parallel" for n in traced.body):
             var = self.fresh("p0")
             inner = self._unspread(inst, traced, scope, own)
             return (For(var=var, extent=Const(1), body=inner, proc=inst.proc, parallel=True),)
@@ -137,7 +135,11 @@ class Lowering:
 
     def staged(self, region: Region, mem: str, dtype: str) -> Region:
         """Return the whole region of a fresh buffer that holds a tile of `region` in `mem`."""
-        base = region.buffer.name.split("_", 1)[0] if region.buffer.mem != "GLOBAL" else region.buffer.name
+        base = (
+            region.buffer.name.split("_", 1)[0]
+            if region.buffer.mem != "GLOBAL"
+            else region.buffer.name
+        )
         buffer = Buffer(
             name=self.fresh(f"{base}_{mem[0].lower()}"), shape=region.tile, dtype=dtype, mem=mem
         )
@@ -283,8 +285,7 @@ class Lowering:
     def leaf(self, node: Launch, inst: Instance, scope: Scope) -> tuple[Stmt, ...]:
         """Return the call of a leaf, streamed block by block where a panel changes memory."""
         values = {
-            p: self.argument(a, scope)
-            for p, a in zip(node.task.params, node.args, strict=True)
+            p: self.argument(a, scope) for p, a in zip(node.task.params, node.args, strict=True)
         }
         bounds = {p: v for p, v in values.items() if isinstance(v, Bound)}
         traced = self.traces.get(node.task, {p: b.region.rank for p, b in bounds.items()})
@@ -351,8 +352,6 @@ class Lowering:
             warpspecialize=bool(inst.options.get("warpspecialize")),
             register=self.ranges,
         )
-
-
 
 
 def whole(buffer: Buffer, like: Region) -> Region:

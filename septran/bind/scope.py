@@ -223,7 +223,8 @@ class Scope:
                         instance.span("tiles", key),
                     )
                 return [
-                    (w if s is None else s, NO_TAINT) for s, (w, _) in zip(sizes, whole, strict=True)
+                    (w if s is None else s, NO_TAINT)
+                    for s, (w, _) in zip(sizes, whole, strict=True)
                 ]
         block = self.tunable("block_size")
         return [(block, frozenset(("block_size",)))] * len(whole)
@@ -234,7 +235,9 @@ class Scope:
         if p.by == "halo":
             return [
                 cdiv(n, min(t, n)) if t else const(1)
-                for n, (t, _) in zip(self._positions(p, base), self._halo_tiles(p, base), strict=True)
+                for n, (t, _) in zip(
+                    self._positions(p, base), self._halo_tiles(p, base), strict=True
+                )
             ]
         found = []
         for (t, taint), tile, ext in zip(tiles, base.region.tile, base.region.extent, strict=True):

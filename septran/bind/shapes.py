@@ -12,9 +12,7 @@ from septran.tasklang.tree import Launch, arg_text
 
 def check_shapes(launch: Launch, args: Mapping[str, Bound], prims: tuple[Prim, ...]) -> None:
     """Raise TaskLangError E112 when an index letter has two sizes, or a broadcast does not fit."""
-    texts = {
-        p: arg_text(a) for p, a in zip(launch.task.params, launch.args, strict=True)
-    }
+    texts = {p: arg_text(a) for p, a in zip(launch.task.params, launch.args, strict=True)}
     for prim in prims:
         problem = _problem(prim, {p: b.region.tile for p, b in args.items()}, texts)
         if problem:
@@ -80,9 +78,7 @@ def _equal(
     )
 
 
-def _gemm(
-    prim: Prim, tiles: Mapping[str, tuple[int, ...]], texts: Mapping[str, str]
-) -> str | None:
+def _gemm(prim: Prim, tiles: Mapping[str, tuple[int, ...]], texts: Mapping[str, str]) -> str | None:
     c_name, (a_name, b_name) = prim.out, prim.ins
     c, a, b = tiles[c_name], tiles[a_name], tiles[b_name]
     form = "needs C[.., m, n] A[.., m, k] B[k, n]"

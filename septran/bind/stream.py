@@ -1,8 +1,8 @@
 """Turn a leaf on a panel into a loop over the panel's blocks.
 
-    gemm(C[i, j], A[i, :], B[:, j])        C_r = alloc; fill(C_r, 0)
-      A, B wanted in another memory   -->  for kk: gemm_acc(C_r, A[i, kk], B[kk, j])
-                                           copy C[i, j] <- C_r
+gemm(C[i, j], A[i, :], B[:, j])        C_r = alloc; fill(C_r, 0)
+  A, B wanted in another memory   -->  for kk: gemm_acc(C_r, A[i, kk], B[kk, j])
+                                       copy C[i, j] <- C_r
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ def stream_leaf(
     after: list[Stmt] = []
     target = replace(out, region=_flat(out.region))
     if out.mem and out.mem != out.region.buffer.mem:
-        dtype = "float32" if out.region.buffer.dtype in ("float16", "bfloat16") else (
-            out.region.buffer.dtype
+        dtype = (
+            "float32"
+            if out.region.buffer.dtype in ("float16", "bfloat16")
+            else (out.region.buffer.dtype)
         )
         tile = staged(_flat(out.region), out.mem, dtype)
         before.append(Alloc(buffer=tile.buffer, span=call.span))

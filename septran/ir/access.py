@@ -63,9 +63,7 @@ def map_regions(stmt: Stmt, change: Callable[[Region], Region]) -> Stmt:
         case Copy():
             return replace(stmt, dst=change(stmt.dst), src=change(stmt.src))
         case LeafCall():
-            return replace(
-                stmt, args=tuple(replace(a, region=change(a.region)) for a in stmt.args)
-            )
+            return replace(stmt, args=tuple(replace(a, region=change(a.region)) for a in stmt.args))
         case For() | When():
             return replace(stmt, body=tuple(map_regions(s, change) for s in stmt.body))
     return stmt

@@ -155,9 +155,7 @@ def parse_expr(text: str) -> Expr:
     return visit(ast.parse(text.strip(), mode="eval").body)
 
 
-_BUFFER = re.compile(
-    r"(\w+): (\w+) (\w+)\[([\d, ]*)\](?: layout=(\S+))?(?: x(\d+))?(?: @(\d+))?$"
-)
+_BUFFER = re.compile(r"(\w+): (\w+) (\w+)\[([\d, ]*)\](?: layout=(\S+))?(?: x(\d+))?(?: @(\d+))?$")
 
 
 def _parse_buffer(text: str) -> Buffer:

@@ -58,7 +58,9 @@ def evaluate(text: str, names: Mapping[str, int], span: Span | None = None) -> i
                 return int(value)
             case ast.Name(id=name):
                 if name not in names:
-                    raise wrong(f"unknown name {name!r}; known: {sorted(names)}{closest(name, names)}")
+                    raise wrong(
+                        f"unknown name {name!r}; known: {sorted(names)}{closest(name, names)}"
+                    )
                 return names[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 return _BINARY[type(op)](visit(left), visit(right))

@@ -19,7 +19,15 @@ from septran.mapping.schema import (
     Tune,
 )
 
-_EXPLICIT = ("target", "arch", "machine", "entrypoint", "task_mappings", "leaf_kernels", "constraints")
+_EXPLICIT = (
+    "target",
+    "arch",
+    "machine",
+    "entrypoint",
+    "task_mappings",
+    "leaf_kernels",
+    "constraints",
+)
 _POLICY = ("target", "arch", "machine", "policies", "constraints")
 _INSTANCE = (
     "task_name",
@@ -86,7 +94,9 @@ def _tune(value: Any, span: Span) -> Tune:
         if not isinstance(step, int) or step < 1:
             raise wrong("!tune {type: range} needs step >= 1")
         return Tune(kind=kind, values=tuple(range(low, high + 1, step)), span=span)
-    return Tune(kind=kind, values=tuple(1 << e for e in range(31) if low <= 1 << e <= high), span=span)
+    return Tune(
+        kind=kind, values=tuple(1 << e for e in range(31) if low <= 1 << e <= high), span=span
+    )
 
 
 class _Reader:
@@ -100,7 +110,9 @@ class _Reader:
         span = self.doc.key_span(*path) if key else self.doc.span(*path)
         self.problems.append(Diagnostic(code=code, message=message, span=span))
 
-    def keys(self, what: str, value: Any, allowed: Iterable[str], *path: str | int) -> dict[str, Any]:
+    def keys(
+        self, what: str, value: Any, allowed: Iterable[str], *path: str | int
+    ) -> dict[str, Any]:
         """Return `value` as a dict with only allowed keys (M000 not a mapping, M001 unknown key)."""
         if value is None:
             return {}
@@ -158,7 +170,9 @@ class _Reader:
 
     def explicit(self, data: dict[str, Any]) -> ExplicitMapping:
         instances = {}
-        for name, entry in self.table("task_mappings", data["task_mappings"], "task_mappings").items():
+        for name, entry in self.table(
+            "task_mappings", data["task_mappings"], "task_mappings"
+        ).items():
             instances[name] = self.instance(name, entry)
         entry = data.get("entrypoint")
         if entry not in instances:
@@ -227,9 +241,7 @@ class _Reader:
         options = {k: data[k] for k in OPTION_KEYS if k in data}
         self.options(name, options, *path)
         spans = {
-            p[2:]: s
-            for p, s in {**self.doc.spans, **self.doc.key_spans}.items()
-            if p[:2] == path
+            p[2:]: s for p, s in {**self.doc.spans, **self.doc.key_spans}.items() if p[:2] == path
         }
         return Instance(
             name=name,
@@ -249,7 +261,9 @@ class _Reader:
         if isinstance(pipeline, Tune):
             return
         if pipeline is not None and (not isinstance(pipeline, int) or pipeline < 1):
-            self.wrong("M041", f"{name}: pipeline must be >= 1, found {pipeline!r}", *path, "pipeline")
+            self.wrong(
+                "M041", f"{name}: pipeline must be >= 1, found {pipeline!r}", *path, "pipeline"
+            )
         if options.get("warpspecialize") and (not isinstance(pipeline, int) or pipeline < 2):
             self.wrong(
                 "M042",

@@ -68,9 +68,7 @@ def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None)
             args.append(replace(arg, mem=""))
             continue
         layout = wanted.get(arg.param, "row") if arg.privilege == "r" else "row"
-        tile = stage_region(
-            arg.region, arg.mem, _dtype(call, arg), fresh, layout=layout
-        )
+        tile = stage_region(arg.region, arg.mem, _dtype(call, arg), fresh, layout=layout)
         before.append(Alloc(buffer=tile.buffer, span=call.span))
         if "r" in arg.privilege:
             before.append(Copy(dst=tile, src=arg.region, span=call.span))

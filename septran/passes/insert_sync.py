@@ -95,9 +95,7 @@ def _body(
                     sync()
                 out.append(stmt)
                 shared = frozenset(
-                    a.region.buffer.name
-                    for a in stmt.args
-                    if a.region.buffer.mem not in private
+                    a.region.buffer.name for a in stmt.args if a.region.buffer.mem not in private
                 )
                 everything = frozenset(a.region.buffer.name for a in stmt.args)
                 # a private buffer still has to be finished before a copy takes it away

@@ -51,9 +51,7 @@ def _merge_once(body: tuple[Stmt, ...]) -> tuple[tuple[Stmt, ...], bool]:
     return body, False
 
 
-def _staging(
-    stmt: Copy, allocs: dict[str, Buffer]
-) -> tuple[Buffer | None, Region | None, bool]:
+def _staging(stmt: Copy, allocs: dict[str, Buffer]) -> tuple[Buffer | None, Region | None, bool]:
     """Return (staged buffer, region outside, True for a load) of a copy to or from a local tile."""
     src, dst = stmt.src.buffer.name in allocs, stmt.dst.buffer.name in allocs
     if dst and not src:

@@ -196,5 +196,3 @@ def _versioned(stmt: Stmt, buffers: dict[str, Buffer], slot: Expr) -> Stmt:
         case For() | When():
             return replace(stmt, body=tuple(_versioned(s, buffers, slot) for s in stmt.body))
     return stmt
-
-

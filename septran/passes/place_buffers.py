@@ -125,9 +125,11 @@ def _pack(
     placed: list[tuple[int, int, Life]] = []
     order = sorted(
         alive,
-        key=lambda x: (-_total(x.buffer, bank, nbytes), x.first, x.buffer.name)
-        if share
-        else (0, x.first, x.buffer.name),
+        key=lambda x: (
+            (-_total(x.buffer, bank, nbytes), x.first, x.buffer.name)
+            if share
+            else (0, x.first, x.buffer.name)
+        ),
     )
     for life in order:
         size = _total(life.buffer, bank, nbytes)
@@ -147,9 +149,7 @@ def _pack(
     return {life.buffer.name: low for low, _, life in placed}
 
 
-def _too_small(
-    alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]
-) -> MappingError:
+def _too_small(alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]) -> MappingError:
     peak: list[Life] = []
     for point in sorted({life.first for life in alive}):
         now = [x for x in alive if x.first <= point <= x.last]

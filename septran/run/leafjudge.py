@@ -118,7 +118,9 @@ def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:
     worst = ""
     if verdict.worst is not None and not verdict.passed:
         w = verdict.worst
-        worst = f"{w.output}{list(w.index)} = {w.got}, expected {w.expected} (allowed error {w.budget})"
+        worst = (
+            f"{w.output}{list(w.index)} = {w.got}, expected {w.expected} (allowed error {w.budget})"
+        )
     log = f"\n{verdict.log[-2000:]}" if verdict.status is Status.COMPILE_ERROR else ""
     message = "" if verdict.passed else f"{place}: {verdict.message}. {verdict.hint}{log}"
     level = verdict.level if isinstance(verdict.level, str) else Level(verdict.level).value

@@ -31,7 +31,9 @@ class LeafCase:
     label: str
 
 
-def leaf_cases(spec: LeafSpec, *, machine: str, scalars: Mapping[str, int] | None = None) -> tuple[LeafCase, ...]:
+def leaf_cases(
+    spec: LeafSpec, *, machine: str, scalars: Mapping[str, int] | None = None
+) -> tuple[LeafCase, ...]:
     """Return the cases a leaf is judged on: its full tile, and each ragged dim cut to 1 and to an odd size."""
     groups = _dim_groups(spec)
     ragged = [g for g in groups if any(_ragged(spec, d) for d in g)]
@@ -42,8 +44,10 @@ def leaf_cases(spec: LeafSpec, *, machine: str, scalars: Mapping[str, int] | Non
         shapes.append({d: 1 for g in ragged for d in g})
     found = []
     for cut in shapes:
-        label = "full tile" if not cut else "edge tile " + "x".join(
-            str(n) for n in dict.fromkeys(cut.values())
+        label = (
+            "full tile"
+            if not cut
+            else "edge tile " + "x".join(str(n) for n in dict.fromkeys(cut.values()))
         )
         found.append(_case(spec, cut, machine, dict(scalars or {}), label))
     return tuple(found)
@@ -55,14 +59,14 @@ def _ragged(spec: LeafSpec, dim: Dim) -> bool:
 
 
 def _bound(spec: LeafSpec, group: frozenset[Dim]) -> int:
-    return min(
-        p.shape[axis] for p in spec.params for name, axis in group if p.name == name
-    )
+    return min(p.shape[axis] for p in spec.params for name, axis in group if p.name == name)
 
 
 def _dim_groups(spec: LeafSpec) -> list[frozenset[Dim]]:
     """Return the dims that have equal extents, by the primitives' index letters."""
-    parent: dict[Dim, Dim] = {(p.name, d): (p.name, d) for p in spec.params for d in range(len(p.shape))}
+    parent: dict[Dim, Dim] = {
+        (p.name, d): (p.name, d) for p in spec.params for d in range(len(p.shape))
+    }
 
     def find(x: Dim) -> Dim:
         while parent[x] != x:
@@ -117,7 +121,12 @@ def _case(
     for p in spec.params:
         extents = tuple(cut.get((p.name, d), n) for d, n in enumerate(p.shape))
         shape = tuple((n - 1) * s + 1 for n, s in zip(extents, p.step, strict=True))
-        buffer = Buffer(name=f"{p.name}_in" if p.name == "p0" else p.name, shape=shape, dtype=p.dtype, mem="GLOBAL")
+        buffer = Buffer(
+            name=f"{p.name}_in" if p.name == "p0" else p.name,
+            shape=shape,
+            dtype=p.dtype,
+            mem="GLOBAL",
+        )
         region = Region(
             buffer=buffer,
             offset=(Const(0),) * len(shape),
@@ -138,7 +147,9 @@ def _case(
                 mem="" if p.mem == "GLOBAL" else p.mem,
             )
         )
-    values = {name: scalars.get(name, 3) if kind == "int" else float(kind) for name, kind in spec.scalars}
+    values = {
+        name: scalars.get(name, 3) if kind == "int" else float(kind) for name, kind in spec.scalars
+    }
     call = LeafCall(
         task=spec.task,
         impl="auto",
@@ -179,7 +190,14 @@ def _problem(
 
         from septran.tasklang.oracle import apply_primitive
 
-        wide = next((t.dtype for t in given.values() if hasattr(t, "is_floating_point") and t.is_floating_point()), torch.float64)
+        wide = next(
+            (
+                t.dtype
+                for t in given.values()
+                if hasattr(t, "is_floating_point") and t.is_floating_point()
+            ),
+            torch.float64,
+        )
         tensors: dict[str, Any] = {}
         whole: dict[str, Any] = {}
         for p in program.params:
@@ -194,20 +212,29 @@ def _problem(
             tensors[name] = value
         for prim in spec.prims:
             attrs = dict(prim.attrs) | {k: tensors[v] for k, v in prim.named}
-            apply_primitive(prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs)
+            apply_primitive(
+                prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs
+            )
         found = tuple(whole[n] for n in outs)
         return found[0] if len(found) == 1 else found
 
-    reduced = [
-        _reduction(prim, {p.name: p.shape for p in spec.params}) for prim in spec.prims
-    ]
+    reduced = [_reduction(prim, {p.name: p.shape for p in spec.params}) for prim in spec.prims]
     simple = len(spec.prims) == 1
-    kind = {"gemm": "gemm", "gemm_acc": "gemm", "fill": "exact", "copy": "exact", "transpose": "exact"}
+    kind = {
+        "gemm": "gemm",
+        "gemm_acc": "gemm",
+        "fill": "exact",
+        "copy": "exact",
+        "transpose": "exact",
+    }
     return Problem(
         name=program.name,
         params=tuple(
             KernelParam(
-                name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
+                name=p.buffer.name,
+                shape=p.buffer.shape,
+                dtype=p.buffer.dtype,
+                privilege=p.privilege,
             )
             for p in program.params
         ),

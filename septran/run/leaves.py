@@ -57,9 +57,7 @@ def _from_file(
 ) -> Leaf:
     path = Path(mapping.file).parent / file.source
     if not path.is_file():
-        raise MappingError.of(
-            "M053", f"leaf kernel {file.name}: {path} does not exist", file.span
-        )
+        raise MappingError.of("M053", f"leaf kernel {file.name}: {path} does not exist", file.span)
     text = path.read_text(encoding="utf-8")
     if file.symbol not in text:
         raise MappingError.of(
@@ -130,9 +128,7 @@ def _wants_agent(program: Program) -> bool:
     return any(call.impl == "agent" for call, _ in leaf_specs(program))
 
 
-def _config(
-    request: GenRequest, backend: Backend, settings: Settings
-) -> agent_config.AgentConfig:
+def _config(request: GenRequest, backend: Backend, settings: Settings) -> agent_config.AgentConfig:
     over = {}
     if settings.base_url:
         over["base_url"] = settings.base_url
@@ -142,9 +138,7 @@ def _config(
     if request.search:
         kind = request.search
         sources.append(agent_config.override("--search", {"search": {"kind": kind}}))
-    return agent_config.load(
-        backend.docs, file=request.config, over=sources, among=settings.layers
-    )
+    return agent_config.load(backend.docs, file=request.config, over=sources, among=settings.layers)
 
 
 def _budget(request: GenRequest, backend: Backend, settings: Settings) -> Budget:

@@ -95,7 +95,10 @@ def load_target_mapping(
     """
     if given is not None:
         return load_mapping(given)
-    for name in (f"mappings/{backend.name}.{arch}.mapping.yaml", f"mappings/{backend.name}.mapping.yaml"):
+    for name in (
+        f"mappings/{backend.name}.{arch}.mapping.yaml",
+        f"mappings/{backend.name}.mapping.yaml",
+    ):
         if assets.exists(name):
             return load_mapping(assets.find(name).path)
     asset = assets.find(f"mappings/{backend.name}.mapping.yaml")

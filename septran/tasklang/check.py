@@ -132,8 +132,10 @@ def _complete(view: View, loops: tuple[Loop, ...]) -> bool:
     for axis, index in enumerate(view.index):
         if index is None:
             continue
-        whole = isinstance(index, Lit) and view.partition.sizes is not None and (
-            view.partition.sizes[axis] is None
+        whole = (
+            isinstance(index, Lit)
+            and view.partition.sizes is not None
+            and (view.partition.sizes[axis] is None)
         )
         extent = extents.get(index.name) if isinstance(index, LoopVar) else None
         ranged = (
@@ -237,7 +239,9 @@ def _check_declared(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
             name = root(view).name
             if name not in task.params:
                 continue
-            yield from _exceeds(task, name, privilege, f"launches {node.task.name}, which", node.span)
+            yield from _exceeds(
+                task, name, privilege, f"launches {node.task.name}, which", node.span
+            )
 
 
 def _declared(
@@ -300,7 +304,7 @@ def _check_parallel(
 
 def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
     private = {
-        n.tensor.name for n, in ((x,) for x in _nodes(loop.body)) if isinstance(n, AllocLocal)
+        n.tensor.name for (n,) in ((x,) for x in _nodes(loop.body)) if isinstance(n, AllocLocal)
     }
     wanted = [
         name

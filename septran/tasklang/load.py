@@ -123,9 +123,7 @@ def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
         path=str(path),
         sha=hashlib.sha256(text.encode()).hexdigest()[:16],
         tasks=_by_name(found, module),
-        operators={
-            o.name: o for o in _values(module) if isinstance(o, Operator)
-        },
+        operators={o.name: o for o in _values(module) if isinstance(o, Operator)},
     )
 
 

@@ -97,11 +97,12 @@ class _Oracle:
         dilation, pad = _per_dim(o["dilation"], rank, 1), _per_dim(o["pad"], rank, 0)
         reach = tuple((w - 1) * d + 1 for w, d in zip(window, dilation, strict=True))
         positions = tuple(
-            (n + 2 * p - r) // s + 1
-            for n, p, r, s in zip(t.shape, pad, reach, stride, strict=True)
+            (n + 2 * p - r) // s + 1 for n, p, r, s in zip(t.shape, pad, reach, stride, strict=True)
         )
         given = tuple(o["shape"] or ()) + (None,) * (rank - len(o["shape"] or ()))
-        tile = tuple(n if b is None else min(int(b), n) for b, n in zip(given, positions, strict=True))
+        tile = tuple(
+            n if b is None else min(int(b), n) for b, n in zip(given, positions, strict=True)
+        )
         padded = torch.zeros([n + 2 * p for n, p in zip(t.shape, pad, strict=True)], dtype=t.dtype)
         padded[tuple(slice(p, p + n) for n, p in zip(t.shape, pad, strict=True))] = t
 
@@ -263,7 +264,11 @@ def evaluate_map(expr: str, operands: Mapping[str, Any], y: Any) -> Any:
                 shape = [1] * y.ndim
                 shape[axis] = y.shape[axis]
                 return torch.arange(y.shape[axis]).reshape(shape)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in (ast.Add, ast.Sub, ast.Mult):
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in (
+                ast.Add,
+                ast.Sub,
+                ast.Mult,
+            ):
                 a, b = raw(left), raw(right)
                 if not a.is_floating_point() and not b.is_floating_point():
                     return binary[type(op)](a, b)

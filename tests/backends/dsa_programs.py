@@ -101,9 +101,7 @@ def gemm(
     )
     body: tuple[Stmt, ...] = (
         Alloc(buffer=cr),
-        call(
-            "zero", (Prim(name="fill", out="C", attrs=(("value", 0.0),)),), {"C": (acc, "w")}
-        ),
+        call("zero", (Prim(name="fill", out="C", attrs=(("value", 0.0),)),), {"C": (acc, "w")}),
         For(var="kk", extent=cdiv(k, tk), body=inner, pipeline=pipeline),
         Copy(dst=cb, src=acc),
         Sync(scope="CORE"),
