@@ -67,6 +67,10 @@ class CodeGenDSA:
         versions = str(attrs["septran.versions"]) if "septran.versions" in attrs else ""
         self.versions = frozenset(versions.split())
         params = [func.buffer_map[h] for h in func.params]
+        names = " ".join(str(b.name) for b in params)
+        written = frozenset(
+            (str(attrs["septran.writes"]) if "septran.writes" in attrs else names).split()
+        )
         self.put("typedef struct {")
         self.depth += 1
         for b in params:
@@ -81,15 +85,16 @@ class CodeGenDSA:
             self.put(f"{_C[str(b.dtype)]} *const {b.name} = args->{b.name};")
         self.put(f"const int core_id = {self.vendor.core_id};")
         self.put(f"const int core_num = {self.vendor.core_num};")
-        self.put("(void)core_id, (void)core_num;")
+        unused = ", ".join(f"(void){b.name}" for b in params)
+        self.put(f"(void)core_id, (void)core_num, {unused};")
         self.stmt(func.body)
         self.depth -= 1
         self.put("}")
         body = "\n".join(self.lines)
         head = "\n".join(f'#include "{h}"' for h in self.vendor.headers)
-        return f"{head}\n\n{_HELPERS}\n{prelude}{body}\n\n{self.entry(params, entry)}"
+        return f"{head}\n\n{_HELPERS}\n{prelude}{body}\n\n{self.entry(params, entry, written)}"
 
-    def entry(self, params: list[Any], entry: str) -> str:
+    def entry(self, params: list[Any], entry: str, written: frozenset[str]) -> str:
         out = [f"void {entry}(void *const *pointers);", "", f"void {entry}(void *const *pointers) {{"]
         out.append("  kernel_args args = {")
         out.extend(f"    pointers[{i}]," for i in range(len(params)))
@@ -100,7 +105,13 @@ class CodeGenDSA:
                 size *= int(d)
             out.append(
                 "  "
-                + self.vendor.bind.format(name=b.name, pointer=f"pointers[{i}]", bytes=size, index=i)
+                + self.vendor.bind.format(
+                    name=b.name,
+                    pointer=f"pointers[{i}]",
+                    bytes=size,
+                    index=i,
+                    writable=int(b.name in written),
+                )
             )
         out.append("  " + self.vendor.launch)
         out.append("}")

@@ -106,6 +106,8 @@ class _Lower:
         func = t.PrimFunc(handles, body, buffer_map=bound)
         func = func.with_attr("global_symbol", program.name)
         func = func.with_attr("septran.target", program.target)
+        writes = " ".join(p.buffer.name for p in program.params if "w" in p.privilege)
+        func = func.with_attr("septran.writes", writes)
         if versions:
             func = func.with_attr("septran.versions", " ".join(versions))
         return func.with_attr("septran.places", " ".join(places)) if places else func
