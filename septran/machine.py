@@ -13,7 +13,9 @@ from septran.errors import ConfigError, closest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """capacity: bytes per processor that owns it, None = unbounded. visible_from: the outermost
+    """A memory of a machine.
+
+    capacity: bytes per processor that owns it, None = unbounded. visible_from: the outermost
     processor level that can address it. copy: "async" when copies into it must be waited for.
     """
 

@@ -296,8 +296,11 @@ def _serial_reduce(
     step = {"sum": f"{old} + {element}", "prod": f"{old} * {element}"}.get(
         op, f"keep_nan(T.{op}({old}, {element}), {old}, {element})"
     )
-    with lines.block(f"for r in T.serial({extent}):"), lines.block(loop_head(total, len(names))):
-        with lines.block(f"if {limit}:"):
-            lines.add(f"{total}[{index}] = {step}")
+    with (
+        lines.block(f"for r in T.serial({extent}):"),
+        lines.block(loop_head(total, len(names))),
+        lines.block(f"if {limit}:"),
+    ):
+        lines.add(f"{total}[{index}] = {step}")
     with lines.block(leaf.loop(y)):
         leaf.store(y, _cast(f"{total}[{index}]", y.dtype))

@@ -222,11 +222,10 @@ def is_async_copyable(loop: For) -> bool:
 
     Below that no asynchronous copy exists, and TileLang 0.1.15 refuses some of the predicated forms.
     """
-    for stmt in loop.body:
-        if isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL" and stmt.src.buffer.shape:
-            if stmt.src.buffer.shape[-1] * DTYPE_BYTES[stmt.src.buffer.dtype] % 4:
-                return False
-    return True
+    sources = [stmt.src.buffer for stmt in loop.body if isinstance(stmt, Copy)]
+    return not any(
+        b.shape[-1] * DTYPE_BYTES[b.dtype] % 4 for b in sources if b.mem == "GLOBAL" and b.shape
+    )
 
 
 def grid_of(grid: list[For]) -> tuple[list[str], list[str], list[str]]:

@@ -14,7 +14,7 @@ from septran.ir.expr import Const
 from septran.ir.nodes import Buffer, Param, Program, Region
 from septran.machine import Machine
 from septran.mapping.schema import OPTION_KEYS, ExplicitMapping, Policy
-from septran.tasklang.check import Traces, check_logic
+from septran.tasklang.check import check_logic
 from septran.tasklang.tree import Task, Traced
 from septran.tasklang.values import Tunable
 

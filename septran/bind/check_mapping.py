@@ -121,16 +121,16 @@ def _visible(
                 span=inst.span(*path),
             )
         ]
-    if inst.proc in machine.procs and memory.visible_from in machine.procs:
-        if machine.level(inst.proc) < machine.level(memory.visible_from):
-            return [
-                Diagnostic(
-                    code="M013",
-                    message=f"{inst.name} ({inst.proc}) cannot hold {key} in {memory.name}: "
-                    f"{memory.name} is visible from {memory.visible_from} down",
-                    span=inst.span(*path),
-                )
-            ]
+    placed = inst.proc in machine.procs and memory.visible_from in machine.procs
+    if placed and machine.level(inst.proc) < machine.level(memory.visible_from):
+        return [
+            Diagnostic(
+                code="M013",
+                message=f"{inst.name} ({inst.proc}) cannot hold {key} in {memory.name}: "
+                f"{memory.name} is visible from {memory.visible_from} down",
+                span=inst.span(*path),
+            )
+        ]
     return []
 
 

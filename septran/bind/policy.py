@@ -166,7 +166,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             continue
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
-            known = {r: 1 for r in ("m", "n", "k", "lead", "kept", "reduced", "inner", "outer")}
+            known = dict.fromkeys(("m", "n", "k", "lead", "kept", "reduced", "inner", "outer"), 1)
             known |= extents
             known["bytes"] = DTYPE_BYTES[dtype]
             if not all(evaluate(w, known, rule.span) for w in rule.when):

@@ -1,8 +1,7 @@
 """Turn a leaf on a panel into a loop over the panel's blocks.
 
-gemm(C[i, j], A[i, :], B[:, j])        C_r = alloc; fill(C_r, 0)
-  A, B wanted in another memory   -->  for kk: gemm_acc(C_r, A[i, kk], B[kk, j])
-                                       copy C[i, j] <- C_r
+before: gemm(C[i, j], A[i, :], B[:, j]), with A and B wanted in another memory
+after: C_r = alloc; fill(C_r, 0); for kk: gemm_acc(C_r, A[i, kk], B[kk, j]); copy C[i, j] <- C_r
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The program between the passes: expressions, statements, specs and their text."""

@@ -1,0 +1,1 @@
+"""Mapping files: how they are read, what they may say, how they are printed."""

@@ -207,7 +207,7 @@ class _Reader:
 
     def cycles(self, instances: Mapping[str, Instance]) -> None:
         for start in instances:
-            chain, at = [start], [c for c in instances[start].calls.values()]
+            chain, at = [start], list(instances[start].calls.values())
             while at:
                 name = at.pop()
                 if name == start:

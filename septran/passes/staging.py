@@ -14,7 +14,9 @@ from septran.passes.run import Pass
 def staging_passes(
     layouts: Layouts | None = None, *, private: tuple[str, ...] = ("REGISTER",)
 ) -> tuple[tuple[str, Pass], ...]:
-    """Return the named passes. layouts: what the target's leaves want staged operands to look like.
+    """Return the named passes.
+
+    layouts: what the target's leaves want staged operands to look like.
     private: memories owned by one thread of execution (see `insert_sync`).
     """
     return (

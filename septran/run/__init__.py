@@ -1,0 +1,1 @@
+"""One request from operator to verdict."""

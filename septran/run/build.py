@@ -16,8 +16,6 @@ from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 
-LEAF_LANGUAGE = {"cpp": "cpp", "cuda": "cuda", "c": "c", "python": "python"}
-
 
 def distinct_specs(program: Program) -> tuple[LeafSpec, ...]:
     """Return the specs of a program's leaves, each once, in order of first use."""
@@ -79,7 +77,7 @@ def judge_kernel(
         run_dir=work,
         request=Request(
             where=backend.where,
-            language=LEAF_LANGUAGE.get(backend.language, ""),
+            language=backend.language,
             seed=seed,
             sessions=sessions_of(backend, threads),
         ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from septran.errors import ConfigError, closest
+from septran.ir.nodes import Program
 from septran.ir.text import print_program
-from septran.mapping.print import mapping_yaml
+from septran.mapping import text as mapping_file
 from septran.run.leaves import library_leaves
 from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
 from septran.settings import Settings
@@ -14,7 +15,7 @@ def mapping_text(request: GenRequest, *, settings: Settings) -> str:
     """Return the explicit mapping of a request as YAML in the seeds' form."""
     plan = resolve(request)
     lowered = lower_plan(plan)
-    return mapping_yaml(
+    return mapping_file.mapping_text(
         lowered.bound.mapping,
         comment=f"{plan.operator.name} on {plan.backend.name}"
         + (f" ({plan.arch})" if plan.arch else "")
@@ -70,7 +71,7 @@ def _task(plan: Plan) -> str:
     return "\n\n".join(tree_text(t) for t in traces.found.values()) + "\n"
 
 
-def _program_after(lowered: Lowered, after: str | None):  # type: ignore[no-untyped-def]
+def _program_after(lowered: Lowered, after: str | None) -> Program:
     if after is None:
         return lowered.passes[-1].program
     names = [p.name for p in lowered.passes]

@@ -141,12 +141,7 @@ DTYPE_ALIASES: Mapping[str, str] = {
     "i32": "int32",
     "i8": "int8",
     "u8": "uint8",
-    **{
-        n: n
-        for n in (
-            "float64 float32 float16 bfloat16 int64 int32 int8 uint8 bool".split()  # noqa: SIM905
-        )
-    },
+    **{n: n for n in "float64 float32 float16 bfloat16 int64 int32 int8 uint8 bool".split()},
 }
 """Dtype names users write -> canonical names. `acc` is the accumulator's: float32, or float64 when the
 kernel has a float64 tensor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from septran.errors import Span, TaskLangError
@@ -14,7 +15,7 @@ _HERE = str(Path(__file__).parent)
 
 def caller_span() -> Span | None:
     """Return the span of the nearest frame outside this package (the user's logic file)."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_HERE) and not name.startswith("<"):
@@ -221,7 +222,7 @@ class Partition:
                     "E115", "expected an integer index, found a tensor", caller_span()
                 )
             else:
-                found.append(lift(item))  # type: ignore[arg-type]
+                found.append(lift(item))
         found += [None] * (self.rank - len(items))
         return Piece(self, tuple(found), caller_span())
 
