@@ -1,6 +1,6 @@
 """The straight line: one operator, one target, one verified kernel.
 
-    resolve -> bind + lower -> write leaves -> emit -> build -> verify -> time
+resolve -> bind + lower -> write leaves -> emit -> build -> verify -> time
 """
 
 from __future__ import annotations
@@ -52,8 +52,17 @@ class _Clock:
         self.seconds[name] = round(time.perf_counter() - start, 3)
 
 
-def gen(request: GenRequest, *, settings: Settings, progress: Progress) -> GenResult:
+def gen(
+    request: GenRequest,
+    *,
+    settings: Settings,
+    progress: Progress,
+    into: Path | None = None,
+    timed: bool = True,
+) -> GenResult:
     """Generate, verify and time one kernel; everything is written to a run directory as it happens.
+
+    into: folder of the run directory instead of the stored runs. timed: whether to measure speed.
 
     Raises:
         InputError: the user's mistake. EnvironmentProblem: V110, L5xx.
@@ -63,9 +72,9 @@ def gen(request: GenRequest, *, settings: Settings, progress: Progress) -> GenRe
     start = time.perf_counter()
     lowered = lower_plan(plan)
     clock.lap("lower", start)
-    run = _open(request, plan, settings)
+    run = _open(request, plan, settings, into)
     try:
-        return _gen(request, plan, lowered, run, settings, progress, clock)
+        return _gen(request, plan, lowered, run, settings, progress, clock, timed)
     except KeyboardInterrupt:
         run.finish("interrupted", exit_code=130, summary={})
         raise
@@ -75,7 +84,9 @@ def gen(request: GenRequest, *, settings: Settings, progress: Progress) -> GenRe
         raise
 
 
-def _open(request: GenRequest, plan: Plan, settings: Settings) -> store.Run:
+def _open(
+    request: GenRequest, plan: Plan, settings: Settings, into: Path | None
+) -> store.Run:
     if request.resume is not None:
         return store.find(request.resume, store.root(settings))
     asked = {k: str(v) if isinstance(v, Path) else v for k, v in _plain(request).items()}
@@ -83,7 +94,11 @@ def _open(request: GenRequest, plan: Plan, settings: Settings) -> store.Run:
         [plan.logic.sha, plan.backend.name, plan.arch, dict(plan.dims), plan.dtype, request.writer]
     )
     return store.create(
-        asked, label=(plan.operator.name, plan.backend.name), settings=settings, key=key
+        asked,
+        label=(plan.operator.name, plan.backend.name),
+        settings=settings,
+        key=key,
+        folder=into,
     )
 
 
@@ -101,6 +116,7 @@ def _gen(
     settings: Settings,
     progress: Progress,
     clock: _Clock,
+    timed: bool,
 ) -> GenResult:
     _dump(run, lowered)
     data = _head(plan)
@@ -136,7 +152,7 @@ def _gen(
     clock.seconds["verify"] = round(total - judged.built.seconds, 3)
     run.event("verdict", level=str(judged.verdict.level), status=str(judged.verdict.status))
     timing = None
-    if judged.verdict.passed and judged.verdict.where != "emulated":
+    if timed and judged.verdict.passed and judged.verdict.where != "emulated":
         progress("timing against torch")
         start = time.perf_counter()
         timing = time_kernel(judged.kernel, judged.built, problem, threads=threads)

@@ -68,7 +68,7 @@ def resolve(request: GenRequest) -> Plan:
         ConfigError: C040 unknown operator, C130/C131 unknown backend or arch, C132 dtype, C133 the
             logic file names no operator, C134 --task. TaskLangError, MappingError: from the files.
     """
-    operator, logic = _operator(request)
+    operator, logic = operator_of(request)
     backend = backends.get(request.backend)
     arch = backends.resolve_arch(backend, request.arch)
     machine = load_machine(backend.machine(arch))
@@ -105,7 +105,12 @@ def load_target_mapping(
     raise AssertionError(asset)
 
 
-def _operator(request: GenRequest) -> tuple[Operator, Logic]:
+def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
+    """Return the operator that --op, --task or --logic names, with the logic it comes from.
+
+    Raises:
+        ConfigError: C044 unknown operator, C133 the logic file names no or several operators.
+    """
     if request.task_file is not None:
         from septran.run.taskfile import load_task_file
 

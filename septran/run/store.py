@@ -133,7 +133,12 @@ def root(settings: Settings) -> Path:
 
 
 def create(
-    request: Mapping[str, object], *, label: Sequence[str], settings: Settings, key: str = ""
+    request: Mapping[str, object],
+    *,
+    label: Sequence[str],
+    settings: Settings,
+    key: str = "",
+    folder: Path | None = None,
 ) -> Run:
     """Return a new run directory with its run.json and the `latest` link.
 
@@ -142,8 +147,9 @@ def create(
         label: words for the directory's name, e.g. ("gemm", "cpp").
         settings: recorded with the origin of each value.
         key: content key; runs with the same key do the same work. Default: hash of the request.
+        folder: where the directory is made; default: `root(settings)`.
     """
-    folder = root(settings)
+    folder = root(settings) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     _ignore_itself(folder)
     words = "--".join(_slug(word) for word in label if word)

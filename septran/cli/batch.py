@@ -1,0 +1,105 @@
+"""`septran batch`: many kernels, resumable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from septran.cli.options import common, set_threads, terminal
+from septran.cli.request import FILE
+
+
+@click.command("batch")
+@click.argument("file", required=False, type=FILE)
+@click.option("--resume", metavar="RUN", help="Go on with a batch run (id, part of it, or latest).")
+@click.option("--lf", "last_failed", is_flag=True, help="Only what was not correct last time.")
+@click.option("-k", "select", metavar="EXPR", help='Only cells like "gemm and not bfloat16".')
+@click.option("--fresh", is_flag=True, help="Do not reuse results of earlier batches.")
+@click.option("--workers", type=click.IntRange(min=1), help="Cells at once; default: the cores.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=set_threads,
+    help="Threads of each kernel; default: cores / workers.  [env: SEPTRAN_THREADS]",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
+@click.option(
+    "--require",
+    multiple=True,
+    type=click.Choice(["compile", "device"]),
+    help="What must have happened; otherwise exit 3.",
+)
+@click.option("--list", "only_list", is_flag=True, help="Print the cells and stop.")
+@common
+def command(
+    *,
+    file: Path | None,
+    resume: str | None,
+    last_failed: bool,
+    select: str | None,
+    fresh: bool,
+    workers: int | None,
+    executor: str,
+    seed: int | None,
+    require: tuple[str, ...],
+    only_list: bool,
+) -> int:
+    r"""Run a matrix of operators, backends, sizes and types; FILE describes it.
+
+    \b
+    septran batch configs/batches/smoke.yaml
+    septran batch nightly.yaml -k "softmax or norm" --workers 4
+    septran batch --resume latest
+
+    Exit codes: 0 all accurate (what is unavailable here is allowed without --require), 1 a kernel is not
+    correct, 3 only the environment was in the way.
+    """
+    from septran import settings as settings_
+    from septran.errors import ConfigError
+    from septran.run.batch import BatchRequest, run_batch
+
+    if (file is None) == (resume is None):
+        raise ConfigError.of(
+            "C064", "give a batch file, or --resume RUN", help="septran batch --help"
+        )
+    settings = settings_.load(flags={"seed": seed})
+    path = None if file is None else _find(file)
+    term = terminal()
+    if only_list:
+        from septran.run.batch import listed
+
+        for name in listed(path, resume, select, settings):
+            term.result(name)
+        return 0
+    from septran.cli.batch_view import BatchView
+
+    view = BatchView(term)
+    request = BatchRequest(
+        file=path,
+        resume=resume,
+        last_failed=last_failed,
+        select=select,
+        fresh=fresh,
+        workers=workers,
+        executor=executor,
+        require=require,
+    )
+    with view.shown():
+        result = run_batch(request, settings=settings, watch=view.watch())
+    view.result(result)
+    return result.exit_code
+
+
+def _find(path: Path) -> Path:
+    """Return `path`, or the shipped or own batch file of that name (configs/batches/NAME.yaml)."""
+    from septran import assets
+
+    if path.is_file():
+        return path
+    for name in (str(path), f"configs/batches/{path.name}", f"configs/batches/{path.name}.yaml"):
+        if not path.is_absolute() and name.startswith("configs/") and assets.exists(name):
+            return assets.find(name).path
+    return path
