@@ -71,3 +71,18 @@ def resolve_arch(backend: Backend, arch: str | None) -> str:
             help=f"it knows {', '.join(backend.arches)}",
         )
     return arch
+
+
+def target_of(procs: set[str], mems: set[str]) -> str | None:
+    """Return the target that a mapping's processors and memories imply, None when they do not.
+
+    Thread blocks mean an NVIDIA GPU through TileLang; cores with scratchpads mean the DSA; cores
+    alone, or nothing but the host, mean the CPU.
+    """
+    if procs & {"BLOCK", "WARPGROUP", "WARP", "THREAD"}:
+        return "tilelang_cuda" if not procs & {"CLUSTER", "CORE", "VECTOR"} else None
+    if "CLUSTER" in procs or (procs <= {"HOST", "CORE"} and mems & {"SPM", "ACC"}):
+        return "dsa_c"
+    if procs <= {"HOST", "CORE", "VECTOR"}:
+        return "cpp"
+    return None

@@ -80,3 +80,6 @@ class Backend:
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
+    load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
+    """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
+    place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.cpp_emit import emit
 from septran.backends.cpp_leaves import layouts, library_leaf, signature
+from septran.backends.cpp_module import build_module, load_module
 from septran.backends.process import run
 from septran.backends.toolchains import compile_shared, cpp_compiler, flags_for
+from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
 
@@ -32,6 +34,18 @@ def build(kernel: Kernel, folder: Path) -> Built:
         output="kernel.so",
         runner=run,
     )
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Build the kernel as a pybind11 module and return it as a callable on torch CPU tensors.
+
+    Raises:
+        EnvironmentProblem: V112, the compiler refused or is missing.
+    """
+    built = build_module(kernel, folder)
+    if not built.ok:
+        raise EnvironmentProblem.of("V112", f"{kernel.name} could not be built: {built.log[-500:]}")
+    return load_module(built, kernel)
 
 
 def available() -> Mapping[Capability, Availability]:
@@ -67,4 +81,5 @@ CPP = Backend(
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),
     layouts=layouts,
+    load=load,
 )

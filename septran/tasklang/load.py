@@ -149,3 +149,8 @@ def _by_name(defined: list[Task], module: ModuleType) -> dict[str, Task]:
             )
         tasks[task.name] = task
     return tasks
+
+
+def loading() -> bool:
+    """Return whether a logic file is being read right now."""
+    return registry.get() is not None
