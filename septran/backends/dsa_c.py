@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from septran.assets import listing
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.dsa_emit import check_capacity, emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa_machine import machine_name, storage
 from septran.backends.dsa_vendor import load_vendor
-from septran.backends.process import run
+from septran.backends.process import probe, run
 from septran.backends.toolchains import Compiler, compile_shared
 from septran.kernel import Kernel
 from septran.passes.pipeline_loops import pipeline_loops
@@ -24,13 +26,14 @@ def compiler() -> Compiler | None:
     path = shutil.which("gcc")
     if path is None:
         return None
-    done = run([path, "-dumpfullversion"], Path.cwd(), 20.0)
+    done = probe([path, "-dumpfullversion"])
     return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
     """Compile the kernel with the simulator's sources into `folder/kernel.so`."""
-    return build_with(kernel, folder, load_vendor("vendor_lib").sources)
+    vendor = load_vendor(storage(machine_name(kernel.arch)).vendor)
+    return build_with(kernel, folder, vendor.sources)
 
 
 def build_with(kernel: Kernel, folder: Path, sources: tuple[str, ...]) -> Built:
@@ -71,13 +74,21 @@ def available() -> Mapping[Capability, Availability]:
     }
 
 
+def _arches() -> tuple[str, ...]:
+    """Return "generic" and every machine that a data file adds: configs/machines/dsa_c.<arch>.yaml."""
+    stem = "configs/machines/dsa_c."
+    files = (a.name for a in listing("configs/machines") if a.name.startswith(stem))
+    names = {f.removeprefix(stem).removesuffix(".yaml") for f in files} - {"yaml"}
+    return ("generic", *sorted(names))
+
+
 DSA_C = Backend(
     name="dsa_c",
     title="C over a scratchpad machine's vendor library",
     language="c",
     suffix=".c",
-    arches=(),
-    machine=lambda _: "dsa_c",
+    arches=_arches(),
+    machine=machine_name,
     passes=(
         *staging_passes(),
         ("pipeline_loops", pipeline_loops),

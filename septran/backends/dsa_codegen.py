@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.backends.dsa_vendor import Vendor
-from septran.errors import InternalError
+from septran.errors import ConfigError, InternalError
 
 _MEMORY = {"global": "GLOBAL", "shared": "SHARED", "local": "REGISTER"}
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
@@ -175,7 +175,11 @@ class CodeGenDSA:
     def dsa(self, name: str, a: list[Any]) -> str:
         template = self.vendor.calls.get(name)
         if template is None:
-            raise InternalError(f"vendor table {self.vendor.name} has no call for {name}")
+            raise ConfigError.of(
+                "C122",
+                f"vendor table {self.vendor.name} has no call for {name}, which this kernel needs",
+                help=f"add it to configs/vendors/{self.vendor.name}.yaml",
+            )
         return template.format(**self.fields(name, a))
 
     def fields(self, name: str, a: list[Any]) -> dict[str, Any]:

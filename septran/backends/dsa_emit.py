@@ -119,8 +119,9 @@ def check_capacity(program: Program) -> Program:
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the kernel of `program` in C over `vendor_lib_*`."""
-    return emit_for(program, leaves, load_vendor("vendor_lib"))
+    """Return the kernel of `program` in C over the calls of its machine's vendor."""
+    rules = storage(program.machine)
+    return emit_for(program, leaves, load_vendor(rules.vendor), rules)
 
 
 def emit_for(

@@ -34,6 +34,11 @@ class Storage:
         """Return a figure of the machine file's `limits`."""
         return int(self.machine.limits.get(name, default))
 
+    @property
+    def vendor(self) -> str:
+        """Return the name of the vendor table (`limits: {vendor: ...}`)."""
+        return str(self.machine.limits.get("vendor", "vendor_lib"))
+
     def pitch(self, buffer: Buffer) -> int:
         """Return elements between rows: local rows are padded to the machine's granule."""
         if not buffer.shape:
@@ -87,3 +92,8 @@ class Storage:
 def storage(machine: str) -> Storage:
     """Return the storage rules of the machine file called `machine`."""
     return Storage(load_machine(machine))
+
+
+def machine_name(arch: str) -> str:
+    """Return the machine file of an arch: dsa_c.<arch>, or dsa_c for the default."""
+    return "dsa_c" if arch in ("", "generic") else f"dsa_c.{arch}"

@@ -32,6 +32,8 @@ OPERATIONS: tuple[str, ...] = (
     *(f"dsa.vec_reduce_{n}" for n in _REDUCE),
 )
 """Every operation a kernel can contain."""
+REQUIRED = ("dsa.dma_copy", "dsa.set", "dsa.wait", "dsa.sync", "dsa.barrier")
+"""Operations no table may leave out; an operator that needs another missing one is refused (C122)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ def vendor_of(name: str, data: object) -> Vendor:
     unknown = sorted(set(calls) - set(OPERATIONS))
     if unknown:
         raise wrong(f"unknown operation {unknown[0]!r}{closest(unknown[0], OPERATIONS)}")
-    missing = sorted(set(OPERATIONS) - set(calls))
+    missing = sorted(set(REQUIRED) - set(calls))
     if missing:
         raise wrong(f"no call for {', '.join(missing)}")
     try:
