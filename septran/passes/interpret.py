@@ -40,7 +40,7 @@ def interpret(
         A correct Program gives the same result both ways.
 
     Raises:
-        Hazard: an event is awaited that was never posted.
+        Hazard: an event is awaited that was never posted, posted twice, or left over.
     """
     machine = _Run(dict(args), late=copies == "late")
     for p in program.params:
@@ -49,6 +49,9 @@ def interpret(
     machine.body(program.body, {})
     if machine.pending:
         raise Hazard(f"{len(machine.pending)} copies never waited for at the end of the kernel")
+    if machine.posted:
+        left = ", ".join(f"{name}[{slot}]" for name, slot in machine.posted)
+        raise Hazard(f"events left posted at the end of the kernel: {left}")
 
 
 def _poison(t: torch.Tensor) -> None:
@@ -65,7 +68,8 @@ class _Run:
         self.buffers = buffers
         self.late = late
         self.pending: list[tuple[Any, Any]] = []
-        self.posted: set[tuple[str, int]] = set()
+        self.posted: dict[tuple[str, int], list[tuple[Any, Any]]] = {}
+        """event and slot -> the copies issued before it was posted; they land when it is awaited."""
 
     def body(self, body: tuple[Stmt, ...], env: dict[str, int]) -> None:
         for stmt in body:
@@ -79,9 +83,11 @@ class _Run:
                 dst, src = self.view(stmt.dst, env), self.padded(stmt.src, env)
                 self.pending.append((dst, src))
                 if not self.late:
-                    self.land()
+                    self.land(self.pending)
             case Sync():
-                self.land()
+                for copies in self.posted.values():
+                    self.land(copies)
+                self.land(self.pending)
             case LeafCall():
                 self.leaf(stmt, env)
             case For():
@@ -91,13 +97,17 @@ class _Run:
                 if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
                     self.body(stmt.body, env)
             case Post():
-                self.posted.add((stmt.event, evaluate(stmt.slot, env)))
-                self.land()
+                key = (stmt.event, evaluate(stmt.slot, env))
+                if key in self.posted:
+                    raise Hazard(f"{key[0]}[{key[1]}] is posted twice without an await")
+                self.posted[key] = self.pending if stmt.engine == "copy" else []
+                if stmt.engine == "copy":
+                    self.pending = []
             case Await():
                 key = (stmt.event, evaluate(stmt.slot, env))
                 if key not in self.posted:
                     raise Hazard(f"await {key[0]}[{key[1]}] without a post")
-                self.land()
+                self.land(self.posted.pop(key))
 
     def alloc(self, stmt: Alloc) -> None:
         import torch
@@ -108,10 +118,10 @@ class _Run:
         _poison(made)
         self.buffers[b.name] = made if b.versions > 1 else made[0]
 
-    def land(self) -> None:
-        for dst, src in self.pending:
+    def land(self, copies: list[tuple[Any, Any]]) -> None:
+        for dst, src in copies:
             dst.copy_((src() if callable(src) else src).reshape(dst.shape))
-        self.pending.clear()
+        copies.clear()
 
     def view(self, r: Region, env: dict[str, int]) -> Any:
         t = self.buffers[r.buffer.name]
