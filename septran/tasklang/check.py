@@ -234,10 +234,15 @@ def _check_declared(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
     task = traced.task
     if task.reads is None and task.writes is None:
         return
+    granted = traces.privileges_of(traced)
     for node, _ in _launches(traced.body, ()):
         for _, view, privilege in traces.accesses(node):
             name = root(view).name
             if name not in task.params:
+                continue
+            if granted[name] == "w" and "w" in privilege:
+                privilege = "w"  # what it reads there, it wrote before
+            elif granted[name] == "w":
                 continue
             yield from _exceeds(
                 task, name, privilege, f"launches {node.task.name}, which", node.span
@@ -321,7 +326,9 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
                 continue
             if "w" in privilege:
                 yield from _check_write(loop, launch, view, wanted, heads)
-                writes.setdefault(name, (view, launch))
+                first = writes.setdefault(name, (view, launch))[0]
+                if not _same_view(view, first):
+                    yield _two_writes(name, view, first, launch, heads)
             if "r" in privilege:
                 reads.append((name, view, launch))
     for name, view, launch in reads:
@@ -333,6 +340,17 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
                 span=launch.span,
                 help="iterations run in any order; read and write the same piece, or use two loops",
             )
+
+
+def _two_writes(name: str, view: View, first: View, launch: Launch, heads: str) -> Diagnostic:
+    one, two = view_text(view), view_text(first)
+    return Diagnostic(
+        code="E132",
+        message=f"{name} is written through {one} while written through {two} in one "
+        f"parallel_range({heads})" + (" (another partition)" if one == two else ""),
+        span=launch.span,
+        help="iterations run in any order; write the same piece, or use two loops",
+    )
 
 
 def _nodes(body: tuple[Node, ...]) -> Iterator[Node]:

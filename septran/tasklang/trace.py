@@ -12,6 +12,7 @@ from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
 from septran.tasklang.values import (
+    Lit,
     LoopVar,
     Partition,
     Piece,
@@ -22,6 +23,7 @@ from septran.tasklang.values import (
     Tunable,
     caller_span,
     lift,
+    loop_vars,
     root_name,
 )
 
@@ -51,7 +53,7 @@ def trace(task: Task, ranks: Mapping[str, int]) -> Traced:
         raise TaskLangError.of(
             "E104",
             f"{task.name}: a loop was left with break or return",
-            reading.loop_spans[-1] if reading.loop_spans else task.span,
+            reading.left[0] if reading.left else task.span,
             help="loops run over their whole range; bound the range instead",
         )
     return Traced(
@@ -89,7 +91,8 @@ class _Trace:
         self.task = task
         self.names: dict[str, SymTensor | SymInt] = dict(zip(task.params, params, strict=True))
         self.stack: list[list[Node]] = [[]]
-        self.loop_spans: list[Any] = []
+        self.open: set[str] = set()
+        self.left: list[Any] = []
         self.tunables: list[str] = []
         self.count = 0
 
@@ -111,13 +114,21 @@ class _Trace:
             if values is None:
                 return None
             items = tuple(None if v is None else lift(v) for v in values)
+            for item in items:
+                if isinstance(item, Lit) and item.value < 1:
+                    what = "parts" if values is options["parts"] else "sizes"
+                    raise TaskLangError.of(
+                        "E118",
+                        f"{what} of a partition are at least 1, found {item.value}",
+                        span,
+                    )
             if len(items) > rank:
                 raise TaskLangError.of(
                     "E116",
                     f"{root_name(base)} has {rank} dims but the partition names {len(items)}",
                     span,
                 )
-            return items + (None,) * (rank - len(items))
+            return (*items, *(None for _ in range(rank - len(items))))
 
         source = options["shape_from"]
         if source is not None and not isinstance(source, str):
@@ -169,11 +180,15 @@ class _Trace:
         sizes = tuple(lift(e) for e in extents)
         body: list[Node] = []
         self.stack.append(body)
-        self.loop_spans.append(span)
+        self.open.update(names)
         variables = tuple(LoopVar(n) for n in names)
-        yield variables[0] if len(variables) == 1 else variables
+        try:
+            yield variables[0] if len(variables) == 1 else variables
+        except GeneratorExit:  # break or return; the innermost loop is closed first
+            self.left.append(span)
+            raise
+        self.open.difference_update(names)
         self.stack.pop()
-        self.loop_spans.pop()
         self.stack[-1].append(
             Loop(
                 "parallel" if kind == "parallel" else "sequential", names, sizes, tuple(body), span
@@ -198,6 +213,7 @@ class _Trace:
                     span,
                 )
             if isinstance(value, SymTensor | Piece | Shift | SymInt | float):
+                self._in_scope(callee, value, span)
                 found.append(value)
             elif isinstance(value, int):
                 found.append(lift(value))
@@ -209,6 +225,17 @@ class _Trace:
                     span,
                 )
         self.stack[-1].append(Launch(callee, tuple(found), span))
+
+    def _in_scope(self, callee: Task, value: Any, span: Any) -> None:
+        """Raise E133 when an argument uses the variable of a loop that is over."""
+        over = sorted(loop_vars(value) - self.open)
+        if over and not self.left:
+            raise TaskLangError.of(
+                "E133",
+                f"{callee.name}: loop variable {over[0]} is used outside its loop",
+                span,
+                help="launch inside the loop, or index with a number",
+            )
 
     def tensor(self, name: str, shape: tuple[Any, ...], dtype: Any) -> SymTensor:
         span = caller_span()

@@ -282,6 +282,27 @@ def root_name(view: View) -> str:
     return root(view).name
 
 
+def loop_vars(value: View | Partition | SymInt | float | None) -> frozenset[str]:
+    """Return the names of the loop variables a view or an integer depends on."""
+    match value:
+        case LoopVar():
+            return frozenset((value.name,))
+        case Arith():
+            return loop_vars(value.a) | loop_vars(value.b)
+        case DimOf():
+            return loop_vars(value.view)
+        case GridOf():
+            return loop_vars(value.partition)
+        case Partition():
+            inner: tuple[SymInt | None, ...] = (*(value.sizes or ()), *(value.parts or ()))
+            return loop_vars(value.base).union(*map(loop_vars, inner))
+        case Piece():
+            return loop_vars(value.partition).union(*map(loop_vars, value.index))
+        case Shift():
+            return loop_vars(value.base).union(*map(loop_vars, (*value.offset, *value.dims)))
+    return frozenset()
+
+
 def sym_text(value: SymInt | None) -> str:
     """Return a symbolic integer as the user would write it."""
     match value:
