@@ -9,7 +9,6 @@ from septran.backends.triton_kernel import KernelText, loads_and_stores
 from septran.backends.triton_prelude import used
 from septran.backends.triton_types import SIGNATURE_DTYPE, Names, index_text, shape_text
 from septran.errors import InternalError
-from septran.ir.expr import Const
 from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, Sync, walk
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 
@@ -169,8 +168,3 @@ def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Ker
         leaves=tuple(chosen.values()),
         options=(("num_warps", warps),),
     )
-
-
-def constant(e: object) -> int | None:
-    """Return the value of a constant expression, else None."""
-    return e.value if isinstance(e, Const) else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-
 from septran.cli.options import backend_names, common, complete, terminal
 
-_CAPABILITIES = ("emit", "compile", "emulate", "device")
+if TYPE_CHECKING:
+    from septran.backends.base import Capability
+
+_CAPABILITIES: tuple[Capability, ...] = ("emit", "compile", "emulate", "device")
 
 
 @click.command("doctor")

@@ -301,7 +301,7 @@ class _Reader:
         if isinstance(value, str):
             return Binding(kernel=value)
         if isinstance(value, Tune):
-            return Binding(kernel=value)  # type: ignore[arg-type]
+            return Binding(kernel=value)
         data = self.keys(f"{name}: binding of {leaf}", value, ("kernel", "mems"), *path)
         return Binding(
             kernel=data.get("kernel", "auto"),

@@ -21,7 +21,7 @@ class Tune:
 class Binding:
     """What runs a leaf: a leaf kernel's name, "auto" or "agent", and operand memories (param -> mem)."""
 
-    kernel: str = "auto"
+    kernel: str | Tune = "auto"
     mems: Mapping[str, str] = field(default_factory=dict)
 
 

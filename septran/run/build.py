@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from septran.backends.base import Backend, Built
+from septran.backends.base import Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
@@ -88,7 +88,7 @@ def judge_kernel(
 def require_runnable(backend: Backend) -> None:
     """Raise EnvironmentProblem V110 when a kernel of this backend cannot be run here in any way."""
     known = backend.available()
-    needed = "compile" if backend.where == "native" else "emulate"
+    needed: Capability = "compile" if backend.where == "native" else "emulate"
     state = known.get(needed)
     if state is not None and not state.ok:
         raise EnvironmentProblem.of(

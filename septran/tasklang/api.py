@@ -64,6 +64,14 @@ def _reading(word: str) -> Reading:
     return reading
 
 
+def _signature(f: Callable[..., None]) -> inspect.Signature:
+    """Return the signature with `from __future__ import annotations` undone where that is possible."""
+    try:
+        return inspect.signature(f, eval_str=True)
+    except (NameError, AttributeError, SyntaxError, TypeError):
+        return inspect.signature(f)  # annotations that mean nothing to SepTran may name anything
+
+
 def define(
     fn: Callable[..., None] | None = None,
     *,
@@ -81,7 +89,7 @@ def define(
     span = caller_span()
 
     def decorate(f: Callable[..., None]) -> Task:
-        signature = inspect.signature(f)
+        signature = _signature(f)
         scalars, ranks = set(), {}
         for param, parameter in signature.parameters.items():
             if parameter.kind not in (

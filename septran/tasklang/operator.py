@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from septran.domain import Domain
@@ -117,7 +117,7 @@ def eval_scalar(text: str, dims: Mapping[str, int]) -> float:
     return visit(ast.parse(text, mode="eval").body)
 
 
-_OPS = {
+_OPS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
@@ -136,7 +136,7 @@ def evaluate_dim(text: str, dims: Mapping[str, int]) -> int:
             case ast.Name(id=name):
                 return dims[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPS:
-                return int(_OPS[type(op)](visit(left), visit(right)))
+                return _OPS[type(op)](visit(left), visit(right))
         raise ValueError(f"dim expression {text!r} is not +, -, *, //, % over names")
 
     return visit(ast.parse(text, mode="eval").body)

@@ -41,13 +41,13 @@ _GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How to verify. language decides the static gate: cpp, cuda, c, python ("" = none).
+    """How to verify. language decides the static gate: `gate` says how ("" = none).
 
     seed: of the secret inputs; None draws one (it is recorded). policy: None loads configs/accuracy.yaml.
     """
 
     where: Where = "native"
-    language: str = "cpp"
+    language: str = "c"
     seed: int | None = None
     policy: Policy | None = None
     sessions: Sessions = field(default_factory=Sessions)

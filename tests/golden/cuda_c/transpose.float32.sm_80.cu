@@ -1,4 +1,4 @@
-// transpose(Y: float32[384, 512] rw, X: float32[512, 384] r)
+// transpose(Y: float32[384, 512] w, X: float32[512, 384] r)
 // Written by SepTran for cuda_c sm_80.
 
 #define SEPTRAN_THREADS 256
@@ -18,16 +18,16 @@ ST_DEVICE void leaf_transpose_leaf_891f3d(st::Frag<float, st::Grid<8, 1, 1, 2>, 
 __global__ void __launch_bounds__(SEPTRAN_THREADS) transpose_kernel(const float* __restrict__ X, float* __restrict__ Y) {
     ST_DYNAMIC_SHARED(smem);
     float* const X_s = reinterpret_cast<float*>(smem + 0);  // [64][68]
-    const st::idx i0 = blockIdx.x / 6;
-    const st::idx i1 = blockIdx.x % 6;
+    const st::idx i0 = blockIdx.x / 8;
+    const st::idx i1 = blockIdx.x % 8;
     st::Frag<float, st::Grid<8, 1, 1, 2>, 64, 64> Y_r;
     st::bound(Y_r, 64, 64);
-    st::copy_async<st::Tile<64, 64>>(st::View<float, 2>{X_s, {64, 64}, {68, 1}}, st::View<const float, 2>{X + (i0 * 64 * 384 + i1 * 64), {64, 64}, {384, 1}});
+    st::copy_async<st::Tile<64, 64>>(st::View<float, 2>{X_s, {64, 64}, {68, 1}}, st::View<const float, 2>{X + (i1 * 64 * 384 + i0 * 64), {64, 64}, {384, 1}});
     st::cp_commit();
     st::cp_wait<0>();
     __syncthreads();
     leaf_transpose_leaf_891f3d(Y_r, st::View<const float, 2>{X_s, {64, 64}, {68, 1}});
-    st::copy(st::View<float, 2>{Y + (i1 * 64 * 512 + i0 * 64), {64, 64}, {512, 1}}, Y_r);
+    st::copy(st::View<float, 2>{Y + (i0 * 64 * 512 + i1 * 64), {64, 64}, {512, 1}}, Y_r);
 }
 
 // ---- launch: device pointers in parameter order; returns an error text or nullptr
