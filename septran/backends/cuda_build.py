@@ -14,7 +14,7 @@ from septran.backends.base import Built
 from septran.backends.cuda_emit import runtime_folder
 from septran.backends.cuda_kernel import SHARED_LIMITS
 from septran.backends.cuda_prepare import prepare
-from septran.backends.process import run
+from septran.backends.process import plain, probe, run
 from septran.backends.toolchains import Compiler, cache_folder, compile_shared, cpp_compiler
 from septran.kernel import Kernel
 
@@ -43,7 +43,7 @@ def nvcc() -> Compiler | None:
     path = shutil.which("nvcc") or (shutil.which("nvcc", path=f"{home}/bin") if home else None)
     if path is None:
         return None
-    done = run([path, "--version"], Path.cwd(), 20.0)
+    done = probe([path, "--version"])
     found = re.search(r"release ([\d.]+)", done.output)
     return Compiler(path=path, version=found.group(1)) if found else None
 
@@ -67,7 +67,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         command=f"{device.command}\n{built.command}",
         seconds=device.seconds + built.seconds,
         facts=(*device.facts, *built.facts),
-        not_checked=(*device.not_checked, *built.not_checked),
+        not_checked=tuple(dict.fromkeys((*device.not_checked, *built.not_checked))),
     )
 
 
@@ -99,7 +99,7 @@ def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Bu
         built,
         log=built.log.replace(hidden, "emulation"),
         command=built.command.replace(hidden, "emulation"),
-        not_checked=_not_emulated(kernel),
+        not_checked=(*built.not_checked, *_not_emulated(kernel)),
     )
 
 
@@ -126,19 +126,29 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
     kept = cache_folder() / "cuda" / digest.hexdigest()[:32]
     cubin, notes = folder / "kernel.cubin", kept.with_suffix(".txt")
     shown = " ".join(["nvcc", *flags, kernel.main, "-o", cubin.name])
+    refused: tuple[str, ...]
     if notes.is_file() and kept.with_suffix(".cubin").is_file():
         shutil.copyfile(kept.with_suffix(".cubin"), cubin)
-        log, seconds = notes.read_text(encoding="utf-8"), 0.0
+        log, seconds, refused = notes.read_text(encoding="utf-8"), 0.0, ()
     else:
         for name, text in kernel.files:
             (folder / name).write_text(text, encoding="utf-8")
         done = run([compiler.path, *flags, kernel.main, "-o", cubin.name], folder, 300.0)
         log, seconds = done.output.replace(str(folder) + os.sep, ""), done.seconds
-        if done.code != 0 or not cubin.is_file():
+        refused = done.not_enforced
+        if done.code != 0 or not plain(cubin):
             return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
         _keep(kept, cubin, log)
     facts = (("compiler", f"nvcc {compiler.version}"), *resource_usage(log))
-    return Built(ok=True, artifact=cubin, log="", command=shown, seconds=seconds, facts=facts)
+    return Built(
+        ok=True,
+        artifact=cubin,
+        log="",
+        command=shown,
+        seconds=seconds,
+        facts=facts,
+        not_checked=refused,
+    )
 
 
 def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) -> Built:
@@ -161,7 +171,7 @@ def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) ->
     )
     library = folder / "device.so"
     done = run([compiler.path, *flags, kernel.main, "-o", library.name], folder, timeout_s)
-    ok = done.code == 0 and library.is_file()
+    ok = done.code == 0 and plain(library)
     return Built(
         ok=ok,
         artifact=library if ok else None,
@@ -169,6 +179,7 @@ def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) ->
         command=" ".join(["nvcc", *flags, kernel.main, "-o", library.name]),
         seconds=done.seconds,
         facts=resource_usage(done.output),
+        not_checked=done.not_enforced,
     )
 
 

@@ -1,59 +1,127 @@
-"""Run a compiler or another trusted tool: own session, time limit, whole group killed."""
+"""Run a compiler on sources that nobody trusts, in the sandbox; ask a tool its version without one.
+
+Sources may name any file (`#include "/home/me/key"`), and a Python kernel runs while it is lowered, so a
+compile step reads the system's folders, Python, SepTran and the headers its flags name, and writes one folder.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from septran.sandbox import MIB, Confined, Limits
+
+_MEMORY_BYTES = 12 * 1024 * MIB
+_OUTPUT_BYTES = MIB
+_PROCESSES = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How a process ended. code: exit status, negative for a signal, 124 when it ran out of time."""
+    """How a process ended. code: exit status, negative for a signal, 124 when it ran out of time.
+
+    not_enforced: parts of the sandbox that this machine refused, ready for `Built.not_checked`.
+    """
 
     code: int
     output: str
     seconds: float
+    not_enforced: tuple[str, ...] = ()
 
 
 Run = Callable[[Sequence[str], Path, float], Finished]
-"""(command, folder, seconds) -> Finished; the verifier's sandbox has the same shape."""
+"""(command, folder, seconds) -> Finished."""
+
+
+def probe(command: Sequence[str], timeout_s: float = 20.0) -> Finished:
+    """Run a trusted tool without inputs (`g++ --version`); code 127 when it cannot be started."""
+    start = time.monotonic()
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            list(command),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finished(code=127, output=str(error), seconds=time.monotonic() - start)
+    return Finished(code=done.returncode, output=done.stdout, seconds=time.monotonic() - start)
 
 
 def run(command: Sequence[str], cwd: Path, timeout_s: float) -> Finished:
-    """Run `command` in `cwd`; stdout and stderr come back together."""
-    return run_with_environment(command, cwd, timeout_s, {})
+    """Run `command` confined to `cwd`, the only folder it may write; output is stdout and stderr."""
+    return run_confined(command, cwd, timeout_s)
 
 
-def run_with_environment(
-    command: Sequence[str], cwd: Path, timeout_s: float, extra: Mapping[str, str]
+def run_confined(
+    command: Sequence[str],
+    cwd: Path,
+    timeout_s: float,
+    *,
+    env: Mapping[str, str] | None = None,
+    reads: Sequence[Path] = (),
 ) -> Finished:
-    """Run `command` as `run` does, with `extra` environment variables."""
-    start = time.monotonic()
-    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **extra}
-    env["TMPDIR"] = os.environ.get("TMPDIR", "/tmp")
-    process = subprocess.Popen(
-        list(command),
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
+    """Run `command` as `run` does, with `env` added and the folders `reads` readable."""
+    child = Confined(
+        command,
+        rw_dir=cwd,
+        ro_paths=(*reads, *_headers(command), *_toolchain(command[0], env or {})),
+        limits=Limits(
+            timeout_s=timeout_s,
+            cpu_s=int(8 * timeout_s),
+            memory_bytes=_MEMORY_BYTES,
+            output_cap=_OUTPUT_BYTES,
+            address_space=False,
+            processes=_PROCESSES,
+        ),
+        env={"LC_ALL": "C", **(env or {})},
     )
-    try:
-        output, _ = process.communicate(timeout=timeout_s)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        code = 124
-    return Finished(code=code, output=output, seconds=time.monotonic() - start)
+    result = child.wait()
+    output = result.stdout_tail
+    if result.why:
+        output += f"\n{Path(command[0]).name} was ended by its {result.why} limit"
+    return Finished(
+        code=124 if result.why == "timeout" else result.rc or (1 if result.why else 0),
+        output=output,
+        seconds=result.seconds,
+        not_enforced=tuple(f"compile sandbox: {part}" for part in result.not_enforced),
+    )
+
+
+def plain(path: Path) -> bool:
+    """Return whether a confined child left a file, not a link to one that only we may read."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _headers(command: Sequence[str]) -> tuple[Path, ...]:
+    """The folders of `-I`; flags are SepTran's own, never a kernel's."""
+    return tuple(Path(word[2:]) for word in command if word.startswith("-I") and word[2:])
+
+
+def _toolchain(program: str, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where a compiler outside the system's folders lies, and the library folders it is given."""
+    found = [Path(word) for word in env.get("LD_LIBRARY_PATH", "").split(":") if word]
+    path = Path(shutil.which(program) or program).resolve()
+    if path.parent.name == "bin":
+        found.append(path.parent.parent)
+    cuda = os.environ.get("CUDA_HOME")
+    if cuda:
+        found.append(Path(cuda))
+    return tuple(folder for folder in found if not _holds_home(folder.resolve()))
+
+
+def _holds_home(folder: Path) -> bool:
+    """Whether reading all of `folder` would mean reading somebody's home."""
+    home = Path.home().resolve()
+    return folder == home or folder in home.parents

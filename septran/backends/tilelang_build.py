@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from septran.backends.base import Availability, Built, Capability
-from septran.backends.process import Finished, run_with_environment
+from septran.backends.process import Finished, plain, run_confined
 from septran.kernel import Kernel
 
 HERE = Path(__file__).resolve().parent
@@ -65,9 +65,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if not found():
         reason = f"compile for {kernel.arch}: tilelang is not installed; {INSTALL_TILELANG}"
         return Built(ok=True, artifact=main, not_checked=(reason,), command=shown)
-    lowered = folder / "lowered.cu"
+    # the kernel runs while it is lowered: it may write here, not beside its own sources
+    work = folder / "compile"
+    work.mkdir(exist_ok=True)
+    lowered = work / "lowered.cu"
     done = _lower(kernel, folder, lowered)
-    if done.code != 0 or not lowered.is_file():
+    refused = done.not_enforced
+    if done.code != 0 or not plain(lowered):
         text = scrub(done.output, folder)
         if done.code == 124:
             text = f"tilelang took longer than {LOWER_SECONDS:.0f} s\n{text}"
@@ -84,13 +88,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
         reason = (
             f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
         )
-        return _built(main, facts, scrub(done.output, folder), shown, started, (reason,))
+        return _built(main, facts, scrub(done.output, folder), shown, started, (reason, *refused))
     compiler = shutil.which("nvcc")
     if compiler is None:
         reason = f"compile for {kernel.arch}: lowered, but nvcc is not on PATH; {INSTALL_NVCC}"
-        return _built(main, facts, "", shown, started, (reason,))
+        return _built(main, facts, "", shown, started, (reason, *refused))
     command = nvcc_command(compiler, kernel.arch)
-    result = run_with_environment(command, folder, NVCC_SECONDS, {"HOME": str(folder)})
+    result = run_confined(command, work, NVCC_SECONDS)
     shown += "; nvcc " + " ".join(word for word in command[1:] if not word.startswith("-I"))
     log = scrub(result.output, folder)
     if result.code != 0:
@@ -98,7 +102,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
             ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
         )
     facts |= resources(result.output)
-    return _built(main, facts, log, shown, started, ())
+    return _built(main, facts, log, shown, started, refused)
 
 
 def _built(
@@ -130,13 +134,10 @@ def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
         str(out),
     ]
     env = {
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "TILELANG_CACHE_DIR": str(folder / "cache"),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "TILELANG_CACHE_DIR": str(out.parent / "cache"),
     }
     env |= {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
-    return run_with_environment(command, folder, LOWER_SECONDS, env)
+    return run_confined(command, out.parent, LOWER_SECONDS, env=env, reads=(folder,))
 
 
 def nvcc_command(compiler: str, arch: str) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from septran.backends.base import Built
-from septran.backends.process import Run, run
+from septran.backends.process import Run, plain, probe, run
 
 FLAGS = (
     "-std=c++20",
@@ -61,7 +61,7 @@ def _find(name: str) -> Compiler | None:
     path = shutil.which(name)
     if path is None:
         return None
-    done = run([path, "-dumpfullversion", "-dumpversion"], Path.cwd(), 20.0)
+    done = probe([path, "-dumpfullversion", "-dumpversion"])
     return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
 
 
@@ -123,7 +123,7 @@ def compile_shared(
         return Built(ok=True, artifact=target, command=shown, facts=(("cached", True),))
     done = runner(command, folder, timeout_s)
     log = done.output.replace(str(folder) + os.sep, "")
-    if done.code != 0 or not target.is_file():
+    if done.code != 0 or not plain(target):
         return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
     _keep(target, kept)
     return Built(
@@ -133,6 +133,7 @@ def compile_shared(
         command=shown,
         seconds=done.seconds,
         facts=(("cached", False),),
+        not_checked=done.not_enforced,
     )
 
 

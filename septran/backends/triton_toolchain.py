@@ -6,18 +6,19 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
+from septran.backends.process import plain, run_confined
 from septran.kernel import Kernel
 
 RUNTIME = Path(__file__).resolve().parent / "triton_runtime"
-_COMPILE_SECONDS = 300
+_COMPILE_SECONDS = 300.0
 _INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
 _COPIED = (("interp.py", "septran_triton_interp.py"), ("selftest.py", "septran_triton_selftest.py"))
 
@@ -51,7 +52,10 @@ def build(kernel: Kernel, folder: Path) -> Built:
         reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
         return Built(ok=True, artifact=main, not_checked=(reason,))
     backend, arch, shared_limit = TARGETS[kernel.arch]
-    out = folder / "compiled.json"
+    # the kernel file runs while it is compiled: it may write here, not beside its own sources
+    work = folder / "compile"
+    work.mkdir(exist_ok=True)
+    out = work / "compiled.json"
     command = [
         sys.executable,
         str(RUNTIME / "compile_child.py"),
@@ -60,36 +64,22 @@ def build(kernel: Kernel, folder: Path) -> Built:
         arch,
         str(out),
     ]
-    env = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH", "LANG")}
+    env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
     env |= {
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "TRITON_CACHE_DIR": str(work / "cache"),
         "TRITON_DEFAULT_FP_FUSION": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     shown = f"triton.compile({kernel.main}, target={backend}:{arch})"
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=_COMPILE_SECONDS,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        log = f"triton took longer than {_COMPILE_SECONDS} s"
+    done = run_confined(command, work, _COMPILE_SECONDS, env=env, reads=(folder,))
+    if done.code == 124:
+        log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
         return Built(ok=False, artifact=None, log=log, command=shown)
     seconds = time.monotonic() - started
-    shutil.rmtree(folder / "cache", ignore_errors=True)
-    if not out.is_file():
-        log = scrub(done.stdout + done.stderr, folder) or f"exit status {done.returncode}"
+    result = _read(out)
+    shutil.rmtree(work, ignore_errors=True)
+    if result is None:
+        log = scrub(done.output, folder) or f"exit status {done.code}"
         return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
-    result = json.loads(out.read_text(encoding="utf-8"))
-    out.unlink()
     shared = int(result["facts"].get("shared", 0))
     if shared > shared_limit:
         result["ok"] = False
@@ -104,7 +94,20 @@ def build(kernel: Kernel, folder: Path) -> Built:
         command=shown,
         seconds=seconds,
         facts=tuple(sorted(result["facts"].items())),
+        not_checked=done.not_enforced,
     )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return what the child wrote; None when it is not the object that compile_child.py writes."""
+    if not plain(path):
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        facts = {str(name): int(value) for name, value in found["facts"].items()}
+        return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def scrub(text: str, folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Confine this process, say what was enforced, then become the command. Run as a script only.
 
-    python -I -S launcher.py '<json>'
+    python -I -S sandbox_launcher.py '<json>'
 
 The parent may be multithreaded (torch), so nothing may happen between its fork and its exec; all of
 the work is done here, in a fresh interpreter without site packages (10 ms). Steps that the machine
