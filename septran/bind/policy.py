@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from septran.bind.lower import LeafSite, Lowering
-from septran.bind.roles import PRIORITY, dim_roles, operand_role
+from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Bound, Value
 from septran.errors import MappingError
 from septran.ir.nodes import DTYPE_BYTES, For, walk
@@ -140,7 +140,8 @@ def _role_extents(site: LeafSite, trial: Lowering) -> dict[str, int]:
         for param, axis, role in dim_roles(prim, site):
             bound = site.args[param]
             whole = [trial.probe.extents.get(t, 1) for t in bound.taints[axis]]
-            found[role] = max([found.get(role, 1), bound.region.tile[axis], *whole])
+            for name in (role, FALLBACK.get(role, role)):
+                found[name] = max([found.get(name, 1), bound.region.tile[axis], *whole])
     return found
 
 
@@ -166,7 +167,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             continue
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
-            known = dict.fromkeys(("m", "n", "k", "lead", "kept", "reduced", "inner", "outer"), 1)
+            known = dict.fromkeys(("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer"), 1)
             known |= extents
             known["bytes"] = DTYPE_BYTES[dtype]
             if not all(evaluate(w, known, rule.span) for w in rule.when):
@@ -198,6 +199,8 @@ def _tunables(
         for prim in site.prims:
             for param, axis, role in dim_roles(prim, site):
                 if role not in rule.tiles:
+                    role = FALLBACK.get(role, role)
+                if role not in rule.tiles:
                     continue
                 for tunable in site.args[param].taints[axis]:
                     value = rule.tiles[role]
@@ -208,7 +211,7 @@ def _tunables(
                             "cores": cores,
                             "bytes": DTYPE_BYTES[_site_dtype(site)],
                         }
-                        for r in ("m", "n", "k", "lead", "kept", "reduced", "inner", "outer"):
+                        for r in ("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer"):
                             known.setdefault(f"ext_{r}", 1)
                         value = max(1, evaluate(value, known, rule.span))
                     claims.setdefault(tunable, []).append(

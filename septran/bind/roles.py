@@ -28,8 +28,12 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
         axis = prim.attr("axis")
         assert isinstance(axis, int)
         for name in (prim.ins[0], prim.out):
+            last = rank(name) - 1
             for d in range(rank(name)):
-                yield name, d, "reduced" if d == axis % rank(name) else "kept"
+                if d == axis % rank(name):
+                    yield name, d, "reduced"
+                else:
+                    yield name, d, "kept_inner" if d == last else "kept"
     else:
         for name in (prim.out, *prim.ins, *(n for _, n in prim.named)):
             if name in site.args:
@@ -40,6 +44,10 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
 
 def _matrix(rank: int, row: str, col: str, *, lead: str) -> list[str]:
     return [lead] * (rank - 2) + [row, col]
+
+
+FALLBACK = {"kept_inner": "kept"}
+"""Role -> the more general role that a rule without the specific one may give a size for."""
 
 
 def operand_role(param: str, prims: tuple[Prim, ...]) -> str:

@@ -83,7 +83,8 @@ class Rule:
 
     primitives: any of these in the leaf ("*" = any leaf). dtypes: of the leaf's first read operand
     (() = any). mems: operand role -> memory; roles a, b (gemm operands), in, out, halo. tiles: role
-    -> size (int, expression text or Tune); roles m n k lead (gemm), kept reduced (reduce),
+    -> size (int, expression text or Tune); roles m n k lead (gemm), kept reduced (reduce; kept_inner for
+        a kept last axis, else kept),
     inner outer (the rest). options: as Instance.options.
     """
 

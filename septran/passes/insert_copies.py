@@ -2,8 +2,8 @@
 
     leaf f(A[R] -> SHARED)   -->   A_s = alloc; copy A_s <- A[R]; leaf f(A_s); (copy A[R] <- A_s)
 
-Copy-in when the leaf reads the operand, copy-out when it writes it. Low-precision accumulators are
-staged in float32.
+Copy-in when the leaf reads the operand, copy-out when it writes it. Half-precision accumulators and
+packed operands are staged in float32.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None)
             args.append(replace(arg, mem=""))
             continue
         layout = wanted.get(arg.param, "row") if arg.privilege == "r" else "row"
-        tile = stage_region(arg.region, arg.mem, _dtype(call, arg), fresh, layout=layout)
+        packed = layout != "row"
+        tile = stage_region(
+            arg.region, arg.mem, _dtype(call, arg, packed=packed), fresh, layout=layout
+        )
         before.append(Alloc(buffer=tile.buffer, span=call.span))
         if "r" in arg.privilege:
             before.append(Copy(dst=tile, src=arg.region, span=call.span))
@@ -78,13 +81,16 @@ def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None)
     return [*before, replace(call, args=tuple(args)), *after]
 
 
-def _dtype(call: LeafCall, arg: LeafArg) -> str:
+def _dtype(call: LeafCall, arg: LeafArg, *, packed: bool) -> str:
+    """Return the staged dtype: accumulators and packed operands of half type are widened, which costs
+    nothing while the copy rearranges them and saves the leaf from widening each element many times.
+    """
     dtype = arg.region.buffer.dtype
     accumulates = any(
         p.out == arg.param and p.name in ("gemm", "gemm_acc", "reduce", "reduce_acc")
         for p in call.prims
     )
-    return "float32" if accumulates and dtype in ("float16", "bfloat16") else dtype
+    return "float32" if (accumulates or packed) and dtype in ("float16", "bfloat16") else dtype
 
 
 def stage_region(
