@@ -21,6 +21,9 @@ from septran.cli.options import common
 _COMMANDS = {
     "gen": ("gen", "Generate one verified kernel."),
     "verify": ("verify", "Verify a stored run or kernel again."),
+    "batch": ("batch", "Run a matrix of operators, backends, sizes and types; resumable."),
+    "report": ("report", "Write the report of a run or batch: html, md, json or csv; compare two."),
+    "bench": ("bench", "Measure kernels against torch."),
     "map": ("map", "Print the explicit mapping a policy produces."),
     "show": ("show", "Show the task, the program after a pass, TIR, a prompt or a kernel."),
     "check": ("check", "Check logic and mapping files; no device, no model."),

@@ -1,0 +1,147 @@
+"""Measure kernels against torch: one figure per operator, backend, sizes and type.
+
+The kernel is generated and verified first; a kernel that is not right has no speed. Then kernel and torch are timed
+in alternating slots (septran/verify/timing.py). torch.compile is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from septran.bind import ArgType
+from septran.machine import Machine
+from septran.run.cores import cores
+from septran.run.gen import gen
+from septran.run.plan import GenRequest, arguments, resolve
+from septran.settings import Settings
+
+_COMPILE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """What to measure. dims: size sets laid over the operator's sample dims, at least one."""
+
+    kernel: GenRequest
+    dims: Sequence[Mapping[str, int]] = ({},)
+    torch_compile: bool = False
+
+
+def bench(
+    request: BenchRequest, *, settings: Settings, progress: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Yield one figure per size set, as the plain values of `septran bench --json`.
+
+    limit_share: the larger of the shares of limits peak_gflops and peak_gbytes_per_s of the machine's
+    description, None when it has neither.
+
+    Raises:
+        InputError: the user's mistake. EnvironmentProblem: V110, kernels cannot be run here.
+    """
+    for dims in request.dims:
+        asked = replace(request.kernel, dims={**request.kernel.dims, **dims})
+        result = gen(asked, settings=settings, progress=progress)
+        yield _figure(asked, result.to_json(), settings, compiled=request.torch_compile)
+
+
+def _figure(
+    request: GenRequest, data: Mapping[str, Any], settings: Settings, *, compiled: bool
+) -> dict[str, Any]:
+    timing = data.get("timing") or {}
+    seconds = timing.get("kernel_s") or None
+    plan = resolve(request)
+    moved = _bytes(request)
+    flops = work_of(data["op"], plan.dims)
+    other = _torch_compile_s(request, settings) if compiled and seconds else None
+    threads = settings.threads or cores()
+    gflops = flops / seconds / 1e9 if flops and seconds else None
+    gbytes = moved / seconds / 1e9 if seconds else None
+    return {
+        "schema": "septran.bench/1",
+        "op": data["op"],
+        "backend": data["backend"],
+        "arch": data.get("arch"),
+        "dims": data["dims"],
+        "dtype": data["dtype"],
+        "threads": threads,
+        "level": data["level"],
+        "where": data.get("where"),
+        "kernel_us": _rounded(seconds and 1e6 * seconds),
+        "torch_us": _rounded(timing.get("torch_s") and 1e6 * timing["torch_s"]),
+        "speedup": {
+            "torch_eager": (data.get("speedup") or {}).get("torch_eager"),
+            "torch_compile": _rounded(other / seconds) if other and seconds else None,
+        },
+        "low": _rounded(timing.get("low")),
+        "high": _rounded(timing.get("high")),
+        "gflops": _rounded(gflops),
+        "gbytes_per_s": _rounded(gbytes),
+        "limit_share": _rounded(_share(plan.machine, gflops, gbytes)),
+        "reason": data.get("reason"),
+        "run": data.get("run"),
+        "exit_code": data.get("exit_code", 0),
+    }
+
+
+def work_of(op: str, dims: Mapping[str, int]) -> int | None:
+    """Return the floating-point operations of an operator whose matrix products decide, else None."""
+    size = dims.get
+    if {"M", "N", "K"} <= set(dims):
+        return 2 * dims["M"] * dims["N"] * dims["K"] * size("S", 1)
+    if {"Z", "S", "D"} <= set(dims):
+        return 4 * dims["Z"] * dims["S"] ** 2 * dims["D"]
+    if set(dims) == {"M", "K"}:
+        return 2 * dims["M"] * dims["K"]
+    return None
+
+
+def _bytes(request: GenRequest) -> int:
+    """Return the bytes of all tensors: what must be moved at least once."""
+    plan = resolve(request)
+    found = 0
+    for value in arguments(plan, plan.dims).values():
+        if isinstance(value, ArgType):
+            found += math.prod(value.shape) * _width(value.dtype)
+    return found
+
+
+def _width(dtype: str) -> int:
+    bits = "".join(c for c in dtype if c.isdigit())
+    return max(1, int(bits) // 8) if bits else 1
+
+
+def _share(machine: Machine, gflops: float | None, gbytes: float | None) -> float | None:
+    shares = []
+    for value, name in ((gflops, "peak_gflops"), (gbytes, "peak_gbytes_per_s")):
+        peak = machine.limits.get(name)
+        if value is not None and peak:
+            shares.append(value / float(peak))
+    return max(shares, default=None)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def _torch_compile_s(request: GenRequest, settings: Settings) -> float | None:
+    """Return seconds per call under torch.compile, measured in a child; None when it fails here."""
+    names = ("op", "task_file", "logic", "backend", "arch", "dims", "dtype")
+    words = {name: getattr(request, name) for name in names}
+    plain = {k: str(v) if isinstance(v, Path) else v for k, v in words.items()}
+    plain["dims"] = dict(request.dims)
+    plain["threads"] = settings.threads or cores()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "septran.run.bench_compile", json.dumps(plain)],
+            capture_output=True, text=True, timeout=_COMPILE_S, check=True,
+        )  # fmt: skip
+        return float(done.stdout.strip().splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError):
+        return None
