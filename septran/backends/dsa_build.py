@@ -96,9 +96,12 @@ class Builder:
         """Append `name(out, *ins)`; operands are called Y, A, B, C in the primitive."""
         params = ("Y", "A", "B", "C")
         privilege: Privilege = "rw" if rw else "w"
-        args = (LeafArg(param="Y", region=out, privilege=privilege),) + tuple(
-            LeafArg(param=p, region=r, privilege="r")
-            for p, r in zip(params[1:], ins, strict=False)
+        args = (
+            LeafArg(param="Y", region=out, privilege=privilege),
+            *(
+                LeafArg(param=p, region=r, privilege="r")
+                for p, r in zip(params[1:], ins, strict=False)
+            ),
         )
         meaning = Prim(
             name=prim,

@@ -42,9 +42,7 @@ def build_with(kernel: Kernel, folder: Path, sources: tuple[str, ...]) -> Built:
     if gcc is None:
         return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
     root = runtime_folder()
-    runtime = [
-        (name, (root / name).read_text(encoding="utf-8")) for name in (*sources, "sim.h")
-    ]
+    runtime = [(name, (root / name).read_text(encoding="utf-8")) for name in (*sources, "sim.h")]
     return compile_shared(
         (*kernel.files, *runtime),
         kernel.main,

@@ -95,7 +95,11 @@ class CodeGenDSA:
         return f"{head}\n\n{_HELPERS}\n{prelude}{body}\n\n{self.entry(params, entry, written)}"
 
     def entry(self, params: list[Any], entry: str, written: frozenset[str]) -> str:
-        out = [f"void {entry}(void *const *pointers);", "", f"void {entry}(void *const *pointers) {{"]
+        out = [
+            f"void {entry}(void *const *pointers);",
+            "",
+            f"void {entry}(void *const *pointers) {{",
+        ]
         out.append("  kernel_args args = {")
         out.extend(f"    pointers[{i}]," for i in range(len(params)))
         out.append("  };")
@@ -337,7 +341,7 @@ static inline void dsa_use(void) { (void)dsa_min, (void)dsa_max, (void)dsa_div, 
 
 def _float(value: float) -> str:
     if value != value:
-        return "__builtin_nan(\"\")"
+        return '__builtin_nan("")'
     if value in (float("inf"), float("-inf")):
         return "__builtin_inf()" if value > 0 else "-__builtin_inf()"
     return repr(value)

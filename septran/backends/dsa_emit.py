@@ -193,9 +193,7 @@ def _name_functions(
                 extra = LeafArg(param="scratch", region=region, privilege="w")
                 # scalars come before the scratch in the signature
                 out.append(Alloc(buffer=buffer))
-                out.append(
-                    replace(stmt, impl=f"fn.{symbols[id(stmt)]}", args=(*stmt.args, extra))
-                )
+                out.append(replace(stmt, impl=f"fn.{symbols[id(stmt)]}", args=(*stmt.args, extra)))
             else:
                 out.append(stmt)
         return tuple(out)

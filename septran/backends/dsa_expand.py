@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from septran.backends.dsa_build import Builder, Operand, like
 from septran.backends.dsa_map import compile_map
 from septran.errors import InternalError
 from septran.ir.expr import Const, Var
-from septran.ir.nodes import Alloc, For, LeafCall, Prim, Program, Region, Stmt, When
+from septran.ir.nodes import Copy, For, LeafCall, Prim, Program, Region, Stmt, When
 
 MMA_INPUT = ("float32", "float16", "bfloat16")
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -22,9 +23,7 @@ _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
 
 
-def expand_leaves(
-    program: Program, inline: Callable[[LeafCall], bool] = lambda _: True
-) -> Program:
+def expand_leaves(program: Program, inline: Callable[[LeafCall], bool] = lambda _: True) -> Program:
     """Return `program` with every leaf call that `inline` accepts turned into dsa.* operations."""
     count = 0
 
@@ -50,10 +49,10 @@ def expand_call(call: LeafCall, prefix: str) -> tuple[Stmt, ...]:
     build = Builder(prefix)
     for prim in call.prims:
         _PRIMS[prim.name](build, call, prim)
-    spanned = []
-    for stmt in build.stmts:
-        spanned.append(replace(stmt, span=call.span) if not isinstance(stmt, Alloc) else stmt)  # type: ignore[call-arg]
-    return tuple(spanned)
+    return tuple(
+        replace(s, span=call.span) if isinstance(s, Copy | LeafCall | For) else s
+        for s in build.stmts
+    )
 
 
 def _out(build: Builder, call: LeafCall, prim: Prim) -> tuple[Region, Callable[[], None]]:
@@ -153,7 +152,7 @@ def _reduce_into(build: Builder, out: Region, src: Region, op: str, axis: int) -
 
 
 def _put(values: tuple[object, ...], at: int, value: object) -> tuple[object, ...]:
-    return values[:at] + (value,) + values[at + 1 :]
+    return (*values[:at], value, *values[at + 1 :])
 
 
 def _gemm(build: Builder, call: LeafCall, prim: Prim) -> None:
@@ -162,7 +161,7 @@ def _gemm(build: Builder, call: LeafCall, prim: Prim) -> None:
     kind = a.buffer.dtype if a.buffer.dtype == b.buffer.dtype else "float32"
     kind = kind if kind in MMA_INPUT else "float32"
     a, b = build.staged(a, "SHARED", kind), build.staged(b, "SHARED", kind)
-    attrs = {k: bool(prim.attr(k)) for k in ("trans_a", "trans_b") if prim.attr(k)}
+    attrs: dict[str, Any] = {k: True for k in ("trans_a", "trans_b") if prim.attr(k)}
     direct = c.buffer.mem == "REGISTER" and c.buffer.dtype == "float32"
     acc = c if direct else build.temp(c.tile, c.extent, "float32", "REGISTER", kind="a")
     name = "gemm_acc" if accumulate and direct else "gemm"
@@ -218,5 +217,3 @@ def check_expanded(program: Program) -> None:
     for call in leaf_calls(program):
         if not call.impl.startswith("dsa."):
             raise InternalError(f"leaf {call.task} was not expanded to dsa operations")
-
-

@@ -106,9 +106,7 @@ def _flatten(loop: For, tag: str) -> For:
         rest = make("//", rest, level.extent)
     env[nest[0].var] = rest
     extent = (total - Var(CORE_ID) + (Var(CORE_NUM) - 1)) // Var(CORE_NUM)
-    return replace(
-        loop, var=var, extent=extent, body=tuple(substitute_stmt(s, env) for s in body)
-    )
+    return replace(loop, var=var, extent=extent, body=tuple(substitute_stmt(s, env) for s in body))
 
 
 def substitute_stmt(stmt: Stmt, env: dict[str, Expr]) -> Stmt:
@@ -268,9 +266,7 @@ def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
                     source, target = ("LOAD", queue) if kind == "full" else (queue, "LOAD")
                     slot = stmt.slot + base(stmt.event, source, target)
                     mine = source if isinstance(stmt, Post) else target
-                    out.append(
-                        replace(stmt, event=f"{source}>{target}", slot=slot, engine=mine)
-                    )
+                    out.append(replace(stmt, event=f"{source}>{target}", slot=slot, engine=mine))
                 return tuple(out)
             case For() | When():
                 return (replace(stmt, body=many(stmt.body)),)

@@ -88,7 +88,9 @@ def vendor_of(name: str, data: object) -> Vendor:
     for op, template in data.get("calls", {}).items():
         if isinstance(template, dict):  # a family: {template: "f({op}, ...)", ops: {add: VL_ADD}}
             for short, word in template["ops"].items():
-                calls[op.split(" ")[0].replace("*", short)] = template["template"].replace("{op}", str(word))
+                calls[op.split(" ")[0].replace("*", short)] = template["template"].replace(
+                    "{op}", str(word)
+                )
         else:
             calls[op] = template or ""
     unknown = sorted(set(calls) - set(OPERATIONS))

@@ -282,5 +282,3 @@ def transpose_frame(
         ),
     )
     return frame, not keeps
-
-
