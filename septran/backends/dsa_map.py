@@ -84,7 +84,12 @@ class _Compiler:
 
     def scalar_fill(self, out: Region, value: Expr) -> None:
         self.build.op(
-            "dsa.fill", out, prim="map", expr="s", scalars=(("s", value),)
+            "dsa.fill",
+            out,
+            prim="map",
+            expr="s",
+            named=(("s", "s"),),
+            scalars=(("s", value),),
         )
 
     # -- one node ---------------------------------------------------------------------------
@@ -193,7 +198,10 @@ class _Compiler:
             *ins,
             prim="map",
             expr=expr,
-            named=tuple(zip(names, ("A", "B", "C"), strict=False))[: len(ins)],
+            named=(
+                *tuple(zip(names, ("A", "B", "C"), strict=False))[: len(ins)],
+                *(() if scalar is None else (("s", "s"),)),
+            ),
             scalars=() if scalar is None else (("s", scalar),),
         )
         return out

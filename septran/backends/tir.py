@@ -51,7 +51,19 @@ def to_prim_func(program: Program, pitch: Pitch = dense, *, expand: bool = True)
     """
     if expand:
         program = expand_leaves(program)
-    return _Lower(pitch).function(program)
+    return _settled(_Lower(pitch).function(program))
+
+
+def _settled(func: Any) -> Any:
+    """Return `func` as the parser builds it: TVM folds index arithmetic further when it parses."""
+    from tilelang import tvm
+
+    for _ in range(4):
+        again = parse(func.script())
+        if tvm.ir.structural_equal(func, again):
+            break
+        func = again
+    return again
 
 
 def script(program: Program, pitch: Pitch = dense) -> str:
@@ -232,9 +244,9 @@ class _Lower:
                 flags |= MMA_TRANS_A if prim.attr("trans_a") else 0
                 flags |= MMA_TRANS_B if prim.attr("trans_b") else 0
                 trans = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
-                f, m, n, k = gemm_frames(out, *ins, *trans, self.strides, self.name)
-                c, a, b = f.operands
-                args = [x for o in (c, a, b) for x in self.out(o, f)]
+                a, b = ins
+                f, m, n, k = gemm_frames(out, a, b, *trans, self.strides, self.name)
+                args = [x for o in f.operands for x in self.out(o, f)]
                 sizes = [self.expr(x) for x in (m, n, k)]
                 return [self.nest(f, self.call("dsa.mma", *args, *sizes, flags))]
             case "dsa.vec_transpose":
