@@ -1,0 +1,131 @@
+"""The batch file: what is wrong in it is said with file, line and the nearest name; what is right expands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran import settings
+from septran.errors import ConfigError
+from septran.run.batch_cells import expand
+from septran.run.batch_file import load_batch
+from septran.run.batch_select import selector
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "b.yaml"
+    path.write_text(text)
+    return path
+
+
+def cells(folder: Path, text: str) -> list[str]:
+    return [cell.id for cell in expand(load_batch(write(folder, text)), settings.load())]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "says"),
+    [
+        ("ops: [gemm]\nbackend: [cpp]\n", "C060", 2, "did you mean 'backends'"),
+        ("ops: [gemm]\nexclude:\n- {opp: gemm}\n", "C060", 3, "did you mean 'op'"),
+        ("budget: {minute: 3}\n", "C060", 1, "did you mean 'minutes'"),
+        ("ops: [gemm]\ndims: [{M: 0}]\n", "C061", 2, "M: 0"),
+        ("ops: [gemm]\ndims: [sampel]\n", "C061", 2, "sampel"),
+        ("ops: {a: b}\n", "C061", 1, "list of words"),
+        ("workers: two\n", "C061", 1, "whole number"),
+        ("workers: true\n", "C061", 1, "whole number"),
+        ("time: 3\n", "C061", 1, "true or false"),
+        ("require: [devise]\n", "C061", 1, "did you mean 'device'"),
+        ("include:\n- {op: gemm}\n", "C061", 2, "names its backend"),
+        ("- gemm\n", "C061", 1, "mapping"),
+    ],
+)
+def test_mistakes_in_the_file(tmp_path, text, code, line, says):
+    with pytest.raises(ConfigError) as caught:
+        load_batch(write(tmp_path, text))
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.span.line if found.span else 0) == (code, line)
+    assert says in found.message
+
+
+def test_all_mistakes_at_once(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_batch(write(tmp_path, "opps: 1\nworkers: -1\ntime: 2\n"))
+    assert caught.value.codes == ("C060", "C061", "C061")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("ops: [gemmm]\nbackends: [cpp]\n", "C061", "did you mean 'gemm'"),
+        ("ops: [gemm]\nbackends: [cuda_x]\n", "C061", "names nothing"),
+        ("ops: [relu]\nbackends: [cpp]\ndims: [{Q: 3}]\n", "C061", "Q"),
+        ("ops: [relu]\nbackends: [cpp]\nexclude: [{op: 'r*'}]\n", "C062", "no cell"),
+        ("ops: [cross_entropy]\nbackends: [cpp]\ndtypes: [float64]\n", "C062", "no cell"),
+        ("include: [{op: gemmm, backend: cpp}]\n", "C061", "did you mean 'gemm'"),
+    ],
+)
+def test_words_that_fit_nothing(tmp_path, text, code, says):
+    with pytest.raises(ConfigError) as caught:
+        cells(tmp_path, text)
+    assert caught.value.codes == (code,)
+    assert says in caught.value.diagnostics[0].message
+
+
+def test_a_matrix(tmp_path):
+    found = cells(
+        tmp_path,
+        "ops: [relu, 'row_*']\nbackends: [cpp]\ndims: [{N: 9}, {M: 5}]\ndtypes: [float32, bfloat16]\n"
+        "exclude: [{op: 'row_m*'}, {op: relu, dtype: bfloat16}]\n"
+        "include: [{op: gemm, backend: cpp, dims: {M: 8, N: 8, K: 8}, dtype: float64}]\n",
+    )
+    assert sorted(found) == [
+        "gemm/cpp.native/M=8,N=8,K=8/float64/library",
+        "relu/cpp.native/N=9/float32/library",
+        "row_sum/cpp.native/M=256,N=9/bfloat16/library",
+        "row_sum/cpp.native/M=256,N=9/float32/library",
+        "row_sum/cpp.native/M=5,N=1024/bfloat16/library",
+        "row_sum/cpp.native/M=5,N=1024/float32/library",
+    ]
+
+
+def test_keys_tell_what_differs(tmp_path):
+    text = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 9}]\ndtypes: [float32]\n"
+    here = settings.load()
+
+    def keys(more: str = "", change: tuple[str, str] = ("", "")) -> set[str]:
+        path = write(tmp_path, text.replace(*change) + more)
+        return {cell.key for cell in expand(load_batch(path), here)}
+
+    assert keys() == keys("workers: 3\n")
+    assert not keys() & keys("time: false\n")
+    assert not keys() & keys(change=("N: 9", "N: 8"))
+    assert not keys() & keys("writers: [auto]\n")
+    assert not keys() & keys("require: [device]\n")
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("gemm", True),
+        ("GEMM", True),
+        ("relu", False),
+        ("not relu", True),
+        ("gemm and float16", False),
+        ("gemm and (float16 or float32)", True),
+        ("relu or not gemm", False),
+        ("not (relu or gemm)", False),
+        ("M=64", True),
+    ],
+)
+def test_selection(expression, chosen):
+    assert selector(expression)("gemm/cpp.native/M=64/float32/library") is chosen
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "and", "gemm and", "(gemm", "gemm)", "not", "a b", "()"]
+)
+def test_bad_selection(expression):
+    with pytest.raises(ConfigError) as caught:
+        selector(expression)
+    assert caught.value.codes == ("C063",)
