@@ -6,7 +6,7 @@ import ast
 import json
 import re
 
-from septran.ir.expr import Bin, Const, Expr, Var, make, to_text
+from septran.ir.expr import Bin, Const, Expr, Var, to_text
 from septran.ir.nodes import (
     Alloc,
     Await,
@@ -149,7 +149,7 @@ def parse_expr(text: str) -> Expr:
             case ast.BinOp(left=left, op=op, right=right):
                 return Bin(ops[type(op)], visit(left), visit(right))
             case ast.Call(func=ast.Name(id=name), args=[a, b]) if name in ("min", "max"):
-                return make(name, visit(a), visit(b))
+                return Bin(name, visit(a), visit(b))
         raise ValueError(f"not an index expression: {text!r}")
 
     return visit(ast.parse(text.strip(), mode="eval").body)

@@ -1,0 +1,100 @@
+"""Every operator under every target's policy: it binds, lowers, and each pass keeps its meaning.
+
+Copies that land late and copies that land at once give the same result, torch's in float64; so a
+dropped copy (NaN), a missing Sync (stale data) or a wrong move shows at the pass that made it.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from septran import backends
+from septran.passes.interpret import interpret
+from tests.bind.running import all_operators, bound, inputs, outcomes, reference, tolerance
+
+OPERATORS = all_operators()
+TARGETS = [(name, arch) for name in backends.names() for arch in backends.get(name).arches or ("",)]
+QUICK_OPERATORS = (
+    "gemm",
+    "gemm_seed",
+    "conv2d",
+    "softmax",
+    "attention_causal",
+    "cross_entropy",
+    "transpose",
+    "add",
+)
+QUICK_TARGETS = ("cpp", "cuda_c", "dsa_c", "triton_cuda")
+
+
+def _dtype(op, backend):
+    return next(d for d in op.dtypes if d in backend.dtypes)
+
+
+def _cases(quick):
+    seen, found = set(), []
+    for target, arch in TARGETS:
+        for name in OPERATORS:
+            first = target not in seen
+            chosen = quick(name, target) and first
+            marks = () if chosen else pytest.mark.slow
+            case = f"{name}-{target}-{arch}"
+            found.append(pytest.param(name, target, arch, id=case, marks=marks))
+        seen.add(target)
+    return found
+
+
+def _same_meaning(op, dims, dtype, programs, given):
+    wanted = reference(op, dims, given)
+    limit = tolerance(dtype)
+    for stage, program in programs:
+        # before copies are inserted and synchronised, "late" has no Sync to land at
+        synced = stage not in ("bind", "insert_copies", "merge_stages", "hoist_copies")
+        for copies in ("late", "early") if synced else ("early",):
+            got = {n: t.clone() for n, t in given.items()}
+            interpret(program, got, copies=copies)
+            for out in op.outputs:
+                torch.testing.assert_close(
+                    got[out].double(),
+                    wanted[out].double(),
+                    rtol=limit,
+                    atol=limit,
+                    msg=lambda m, at=f"{stage}, {copies}, {out}": f"after {at}: {m}",
+                )
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "arch"),
+    _cases(lambda name, target: name in QUICK_OPERATORS and target in QUICK_TARGETS),
+)
+def test_every_pass_keeps_the_meaning_at_odd_sizes(name, target, arch):
+    op, path = OPERATORS[name]
+    backend = backends.get(target)
+    dims, dtype = op.odd_dims[0], _dtype(op, backend)
+    found = bound(op, path, backend, arch, dtype, dims)
+    given = inputs(op, dims, dtype)
+    _same_meaning(op, dims, dtype, outcomes(found, backend), given)
+
+
+@pytest.mark.parametrize(("name", "target", "arch"), _cases(lambda name, target: True))
+def test_every_operator_binds_and_lowers_at_its_sample_sizes(name, target, arch):
+    op, path = OPERATORS[name]
+    backend = backends.get(target)
+    found = bound(op, path, backend, arch, _dtype(op, backend), op.dims)
+    stages = [stage for stage, _ in outcomes(found, backend)]
+    assert stages == ["bind", *(n for n, _ in backend.passes)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [t for t, _ in dict.fromkeys(TARGETS)])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_odd_size_keeps_the_meaning(name, target):
+    op, path = OPERATORS[name]
+    backend = backends.get(target)
+    arch = (backend.arches or ("",))[0]
+    dtype = _dtype(op, backend)
+    for dims in op.odd_dims[1:]:
+        found = bound(op, path, backend, arch, dtype, dims)
+        given = inputs(op, dims, dtype)
+        _same_meaning(op, dims, dtype, outcomes(found, backend), given)
