@@ -149,7 +149,7 @@ def _run_and_judge(
         noise=np.random.default_rng(secrets.randbits(64)),
     )
     base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))
-    base = _with_facts(base, transcript, request)
+    base = _with_facts(base, problem, transcript, request)
     refused = _refusal(base, transcript, request)
     if refused is not None:
         return refused
@@ -188,15 +188,16 @@ def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
     return (f"inputs {names}: only at smaller dims",)
 
 
-def _with_facts(base: Verdict, transcript: Transcript, request: Request) -> Verdict:
+def _with_facts(
+    base: Verdict, problem: Problem, transcript: Transcript, request: Request
+) -> Verdict:
     result = transcript.result
     enforced = list(result.enforced if result else ())
     missing = [*base.not_checked, *transcript.not_enforced]
     missing += [f"sandbox: {part}" for part in (result.not_enforced if result else ())]
-    if "in_place" in loader_capabilities(request.sessions.loader):
-        enforced += ["guard pages", "read-only inputs"]
-    else:
-        missing += ["guard pages: this loader copies", "read-only inputs: this loader copies"]
+    holds, copied = _memory_checks(request, any(p.dtype == "bfloat16" for p in problem.params))
+    enforced += holds
+    missing += copied
     if transcript.skipped:
         missing.append(f"inputs {', '.join(transcript.skipped)}: out of time")
     enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
@@ -208,6 +209,18 @@ def _with_facts(base: Verdict, transcript: Transcript, request: Request) -> Verd
         diagnostics=transcript.diagnostics,
         log=result.stdout_tail if result else "",
     )
+
+
+def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[str]]:
+    """Return which of guard pages and read-only inputs held, and which did not with the reason."""
+    known = loader_capabilities(request.sessions.loader)
+    if "in_place" not in known or request.where == "device":
+        why = "this loader copies" if request.where != "device" else "device memory is a copy"
+        return [], [f"guard pages: {why}", f"read-only inputs: {why}"]
+    if "widens_bfloat16" in known and bfloat16:
+        why = "the simulator widens bfloat16 and checks bounds itself"
+        return ["read-only inputs"], [f"guard pages: {why}"]
+    return ["guard pages", "read-only inputs"], []
 
 
 def _refusal(base: Verdict, transcript: Transcript, request: Request) -> Verdict | None:

@@ -95,6 +95,7 @@ class PrimFunc(Traced):
                 data = (given.astype(np.uint32) << np.uint32(16)).view(np.float32)
             else:
                 data = round_bfloat16(np.asarray(given, np.float32))
+            data.flags.writeable = given.flags.writeable  # inputs stay read-only, though copied
         elif given.dtype != STORAGE[kind.dtype]:
             raise SimError("dtype", f"{name}: dtype {given.dtype} != {kind.dtype}")
         buffer = Buffer(self.machine, data, kind.dtype, "global", name, fresh=False)
