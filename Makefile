@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # pytest options, e.g. make test ARGS="-k gemm -x"
 ARGS   ?=
 
-.PHONY: demo test test-wide lint format types venv clean
+.PHONY: help demo test test-wide lint format types venv clean llm-local leaf-tokens
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,14 @@ format: venv
 
 types: venv
 	$(BIN)/mypy
+
+# a small open model behind an OpenAI-compatible server on this machine; fetches its weights once
+llm-local: venv
+	$(BIN)/python -m scripts.llm_local $(ARGS)
+
+# tokens of a leaf against tokens of the whole kernel, per operator
+leaf-tokens: venv
+	$(BIN)/python -m scripts.leaf_tokens $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

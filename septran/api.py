@@ -135,9 +135,7 @@ class CompiledKernel:
 
 
 def _key(values: tuple[Any, ...]) -> object:
-    return tuple(
-        (v.shape, v.dtype) if hasattr(v, "shape") else v for v in values
-    )
+    return tuple((v.shape, v.dtype) if hasattr(v, "shape") else v for v in values)
 
 
 def _empty(meant: Signature, name: str, values: tuple[Any, ...]) -> torch.Tensor:
@@ -218,8 +216,6 @@ def jit(
 
         if loading():
             return task  # type: ignore[return-value]  # the file is being read by compile itself
-        return compile(
-            task.span.file, mapping_file, target, entry=task.name, **options
-        )
+        return compile(task.span.file, mapping_file, target, entry=task.name, **options)
 
     return decorate if fn is None else decorate(fn)

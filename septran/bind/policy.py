@@ -21,6 +21,8 @@ from septran.tasklang.check import Traces
 from septran.tasklang.tree import Launch, Loop, Task, Traced
 from septran.tasklang.values import Tunable
 
+_ROLES = ("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer")
+
 TRIAL = 16
 
 
@@ -167,8 +169,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             continue
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
-            known = dict.fromkeys(("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer"), 1)
-            known |= extents
+            known = dict.fromkeys(_ROLES, 1) | extents
             known["bytes"] = DTYPE_BYTES[dtype]
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
@@ -211,7 +212,7 @@ def _tunables(
                             "cores": cores,
                             "bytes": DTYPE_BYTES[_site_dtype(site)],
                         }
-                        for r in ("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer"):
+                        for r in _ROLES:
                             known.setdefault(f"ext_{r}", 1)
                         value = max(1, evaluate(value, known, rule.span))
                     claims.setdefault(tunable, []).append(

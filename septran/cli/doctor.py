@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from septran.cli.options import backend_names, common, complete, terminal
 
 if TYPE_CHECKING:

@@ -82,8 +82,10 @@ def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None)
 
 
 def _dtype(call: LeafCall, arg: LeafArg, *, packed: bool) -> str:
-    """Return the staged dtype: accumulators and packed operands of half type are widened, which costs
-    nothing while the copy rearranges them and saves the leaf from widening each element many times.
+    """Return the staged dtype: accumulators and packed operands of half type are widened.
+
+    That costs nothing while the copy rearranges them, and saves the leaf from widening each element
+    many times.
     """
     dtype = arg.region.buffer.dtype
     accumulates = any(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
 from septran.ir.text import print_program
@@ -19,11 +21,16 @@ def mapping_text(request: GenRequest, *, settings: Settings) -> str:
         lowered.bound.mapping,
         comment=f"{plan.operator.name} on {plan.backend.name}"
         + (f" ({plan.arch})" if plan.arch else "")
-        + f", made from {plan.mapping.file}\n"
+        + f", made from {_source(plan, request)}\n"
         + "dims: "
         + ", ".join(f"{k}={v}" for k, v in plan.dims.items())
         + f"; dtype: {plan.dtype}",
     )
+
+
+def _source(plan: Plan, request: GenRequest) -> str:
+    """Return the mapping's name: the path the user gave, or the data file's name below the root."""
+    return str(request.mapping or Path("mappings", Path(plan.mapping.file).name))
 
 
 def show(request: GenRequest, what: str, *, after: str | None, settings: Settings) -> str:

@@ -179,9 +179,7 @@ def _problem(
                 scalars=scalars,
                 domains=dict(operator.domains),
             )
-    terms = max(
-        (n for v in given.values() if isinstance(v, ArgType) for n in v.shape), default=1
-    )
+    terms = max((n for v in given.values() if isinstance(v, ArgType) for n in v.shape), default=1)
     return Problem(
         name=entry.name,
         params=kernel_params(program),
@@ -279,4 +277,3 @@ def _tops(logic: Logic) -> list[Task]:
             launched |= {n.task.name for n in traced.walk() if isinstance(n, Launch)}
             break
     return [t for t in inner if t.name not in launched]
-

@@ -160,4 +160,3 @@ def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
             for _, name in prim.named:
                 if rank.get(name) == rank[y]:
                     yield from (((y, d), (name, d)) for d in range(rank[y]))
-

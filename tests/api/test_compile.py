@@ -13,7 +13,7 @@ from septran.backends import cpp
 from septran.errors import InputError, MappingError, NotCorrect, SeptranError, TaskLangError
 from septran.kernel import Leaf, LeafSpec
 
-LOGIC = '''import task_lang as task
+LOGIC = """import task_lang as task
 
 @task.define(leaf=True)
 def gemm_leaf_logic(C, A, B):
@@ -26,7 +26,7 @@ def gemm_block_logic(C, A, B):
     Bp = task.partition(B, by="blocks", shape_from="A")
     for i, j in task.parallel_range(Cp.shape):
         task.launch(gemm_leaf_logic, Cp[i,j], Ap[i,:], Bp[:,j])
-'''
+"""
 MAPPING = """entrypoint: gemm_host
 task_mappings:
   gemm_host:

@@ -84,17 +84,19 @@ def test_other_memories_are_left_alone() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 64), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.integers(1, 64), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8
+    ),
     st.sampled_from([16, 64]),
 )
-def test_no_two_live_buffers_overlap(
-    shapes: list[tuple[int, int, int]], align: int
-) -> None:
+def test_no_two_live_buffers_overlap(shapes: list[tuple[int, int, int]], align: int) -> None:
     buffers = [buf(f"b{i}", words) for i, (words, _, _) in enumerate(shapes)]
     times = [(min(x, y), max(x, y)) for _, x, y in shapes]
     body = [Alloc(buffer=b) for b in buffers]
     for now in range(10):
-        body += [use(b) for b, (first, last) in zip(buffers, times, strict=True) if now in (first, last)]
+        body += [
+            use(b) for b, (first, last) in zip(buffers, times, strict=True) if now in (first, last)
+        ]
     p = program(*body)
     need = sum(-(-b.nbytes // align) * align for b in buffers)
     for capacity in (need, 3 * need // 4, need // 2):

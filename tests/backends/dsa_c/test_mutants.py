@@ -77,7 +77,10 @@ MMA = r"vendor_lib_mma\("
 
 MUTANTS = {
     "missing wait before mma": (drop(WAIT_FULL), r"posted twice|reads what LOAD writes"),
-    "missing wait before refill": (drop(WAIT_EMPTY), r"posted twice|overwrites what MMA still reads"),
+    "missing wait before refill": (
+        drop(WAIT_EMPTY),
+        r"posted twice|overwrites what MMA still reads",
+    ),
     "missing set after load": (drop(SET_FULL), r"was never posted: MMA would wait for ever"),
     "missing set after steady load": (drop(SET_FULL, 1), r"was never posted"),
     "missing set after mma": (drop(SET_EMPTY), r"was never posted: LOAD would wait for ever"),
@@ -105,10 +108,22 @@ MUTANTS = {
         r"MMA (reads|overwrites) what VEC writes",
     ),
     "dropped sync at the end": (drop(r"vendor_lib_sync"), r"missing at the end of the kernel"),
-    "wrong event number": (sub(SET_FULL + r", \w+\(kk", r"vendor_lib_set(VL_Q_LOAD, VL_Q_MMA, 7 + dsa_mod(kk"), r"never posted|left posted"),
-    "event out of range": (sub(SET_FULL + ", ", "vendor_lib_set(VL_Q_LOAD, VL_Q_MMA, 64 + "), r"numbers are 0\.\.63"),
-    "event to the queue itself": (sub(SET_FULL, "vendor_lib_set(VL_Q_LOAD, VL_Q_LOAD"), r"queues must differ"),
-    "event from the wrong queue": (sub(SET_FULL, "vendor_lib_set(VL_Q_STORE, VL_Q_MMA"), r"never posted"),
+    "wrong event number": (
+        sub(SET_FULL + r", \w+\(kk", r"vendor_lib_set(VL_Q_LOAD, VL_Q_MMA, 7 + dsa_mod(kk"),
+        r"never posted|left posted",
+    ),
+    "event out of range": (
+        sub(SET_FULL + ", ", "vendor_lib_set(VL_Q_LOAD, VL_Q_MMA, 64 + "),
+        r"numbers are 0\.\.63",
+    ),
+    "event to the queue itself": (
+        sub(SET_FULL, "vendor_lib_set(VL_Q_LOAD, VL_Q_LOAD"),
+        r"queues must differ",
+    ),
+    "event from the wrong queue": (
+        sub(SET_FULL, "vendor_lib_set(VL_Q_STORE, VL_Q_MMA"),
+        r"never posted",
+    ),
     "slot not alternating": (
         sub(r"VL_S\(A_s \+ \(\(\(dsa_mod\(\(kk \+ 1\), 2\)", "VL_S(A_s + (((dsa_mod(kk, 2)"),
         r"overwrites what MMA still reads|reads what LOAD|never|which nothing",
@@ -118,19 +133,36 @@ MUTANTS = {
         r"which nothing has written|hazard",
     ),
     "operands of mma swapped": (
-        lambda t: t.replace("VL_S(A_s + (((dsa_mod(kk, 2)", "VL_S(@").replace(
-            "VL_S(B_s + (((dsa_mod(kk, 2)", "VL_S(A_s + (((dsa_mod(kk, 2)"
-        ).replace("VL_S(@", "VL_S(B_s + (((dsa_mod(kk, 2)"),
+        lambda t: (
+            t.replace("VL_S(A_s + (((dsa_mod(kk, 2)", "VL_S(@")
+            .replace("VL_S(B_s + (((dsa_mod(kk, 2)", "VL_S(A_s + (((dsa_mod(kk, 2)")
+            .replace("VL_S(@", "VL_S(B_s + (((dsa_mod(kk, 2)")
+        ),
         None,
     ),
-    "scratchpad overflow": (sub(r"enum \{ B_s = \d+", "enum { B_s = 524000"), r"SPAD overflow: needs \d+ bytes, capacity is 524288"),
+    "scratchpad overflow": (
+        sub(r"enum \{ B_s = \d+", "enum { B_s = 524000"),
+        r"SPAD overflow: needs \d+ bytes, capacity is 524288",
+    ),
     "accumulator overflow": (sub(r"enum \{ C_r = \d+", "enum { C_r = 131000"), r"ACC overflow"),
-    "misaligned operand": (sub(r"enum \{ A_s = \d+", "enum { A_s = 4"), r"is not a multiple of 32 bytes|hazard"),
-    "past the end of a tensor": (sub(r"VL_G\(A \+ ", "VL_G(A + 15360 + "), r"outside every tensor|past the end of tensor A"),
+    "misaligned operand": (
+        sub(r"enum \{ A_s = \d+", "enum { A_s = 4"),
+        r"is not a multiple of 32 bytes|hazard",
+    ),
+    "past the end of a tensor": (
+        sub(r"VL_G\(A \+ ", "VL_G(A + 15360 + "),
+        r"outside every tensor|past the end of tensor A",
+    ),
     "writes an input": (sub(r"VL_G\(C \+ ", "VL_G(A + "), r"writes to input tensor A"),
     "transposed flag": (sub(r"VL_F32\), 0\);", "VL_F32), VL_MMA_TRANS_B);"), None),
-    "mma from the accumulator": (sub(r"vendor_lib_mma\(VL_TILE\(VL_A", "vendor_lib_mma(VL_TILE(VL_S"), r"C must be in ACC \(is in SPAD\)"),
-    "wrong extent of mma": (sub(r"(VL_S\(B_s \+ \(\(\(dsa_mod\(kk, 2\)\) \* 32\) \* 32\) \* 4\)), 32", r"\1, 16"), r"but A gives|B gives"),
+    "mma from the accumulator": (
+        sub(r"vendor_lib_mma\(VL_TILE\(VL_A", "vendor_lib_mma(VL_TILE(VL_S"),
+        r"C must be in ACC \(is in SPAD\)",
+    ),
+    "wrong extent of mma": (
+        sub(r"(VL_S\(B_s \+ \(\(\(dsa_mod\(kk, 2\)\) \* 32\) \* 32\) \* 4\)), 32", r"\1, 16"),
+        r"but A gives|B gives",
+    ),
     "all cores write one tile": (
         lambda t: t.replace("const int core_id = vendor_lib_core_id();", "const int core_id = 0;"),
         r"race on GLOBAL: core \d writes what core \d writes",
