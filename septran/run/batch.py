@@ -78,7 +78,7 @@ class BatchResult:
         return {
             "schema": SCHEMA,
             "cells": sum(self.counts.values()),
-            **self.counts,
+            **{str(sort): n for sort, n in self.counts.items()},
             "reused": self.reused,
             "not_run": self.not_run,
             "seconds": round(self.seconds, 1),

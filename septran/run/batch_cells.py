@@ -218,7 +218,7 @@ class _Expansion:
         models = writer != "library"
         known = f"{backend.name} {models}"
         if known not in self._shas:
-            prefixes = (
+            prefixes: tuple[str, ...] = (
                 f"mappings/{backend.name}.",
                 f"configs/machines/{backend.name}",
                 "verify_templates",

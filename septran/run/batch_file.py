@@ -215,7 +215,7 @@ class _Reader:
             for name in _BUDGET
             if name in value
         }
-        return Budget(**{name: n for name, n in numbers.items() if n is not None})  # type: ignore[arg-type]
+        return Budget(**{name: n for name, n in numbers.items() if n is not None})
 
     def _number(self, path: tuple[str, ...], value: Any, *, whole: bool) -> Any:
         if value is None:

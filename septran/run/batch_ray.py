@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from septran import backends
 from septran.errors import EnvironmentProblem
 from septran.run.batch import Plan, job_of
 from septran.run.batch_cells import Cell
@@ -45,7 +44,7 @@ def run_on_ray(
     for cell in todo:
         started(cell)
         job = job_of(plan, cell)
-        gpus = 1 if backends.get(cell.backend).where == "device" else 0
+        gpus = 1 if "device" in cell.request["require"] else 0
         remote = task.options(num_cpus=1, num_gpus=gpus)
         jobs[remote.remote(cell.to_json(), str(job.runs), plan.time)] = job
     limit = plan.budget.minutes

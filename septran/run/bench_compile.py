@@ -48,7 +48,7 @@ def _seconds(call: object) -> float:
     start = time.perf_counter()
     call()
     count = max(1, int(0.01 / max(time.perf_counter() - start, 1e-7)))
-    found = []
+    found: list[float] = []
     end = time.perf_counter() + _BUDGET_S
     while len(found) < 5 or time.perf_counter() < end:
         start = time.perf_counter()

@@ -73,7 +73,9 @@ class Report:
 
     def counts(self) -> dict[str, int]:
         """Return how many rows there are of each sort, and of cells without a result."""
-        found = {sort: sum(row.sort == sort for row in self.rows) for sort in SORTS}
+        found: dict[str, int] = {
+            str(sort): sum(row.sort == sort for row in self.rows) for sort in SORTS
+        }
         if self.planned > len(self.rows):
             found["not run"] = self.planned - len(self.rows)
         return found

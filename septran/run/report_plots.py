@@ -27,7 +27,7 @@ def budget_plot(rows: Sequence[Row]) -> str:
     for number, name in enumerate(names):
         values = sorted(100 * float(r.budget_ratio or 0) for r in known if r.backend == name)
         spread = [number + 0.5 * (((7 * i) % 11) / 11 - 0.45) for i in range(len(values))]
-        axes.plot(values, spread, "o", ms=3.5, alpha=0.55, mew=0, color=_COLORS[0])
+        axes.plot(values, spread, "o", ms=3.5, alpha=0.8, mew=0, color=_COLORS[0])
         middle = values[len(values) // 2]
         axes.plot([middle, middle], [number - 0.38, number + 0.38], color=_INK, lw=1.6)
     axes.set_yticks(range(len(names)), names)
