@@ -47,6 +47,8 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [("verdict", _verdict(result))]
     if result.get("reason"):
         found.append(("because", str(result["reason"])))
+    if culprit := result.get("culprit"):
+        found.append(("culprit", f"{culprit['kind']} {culprit['name']}: {culprit['why']}"))
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
     if speed := _speed(result.get("speedup") or {}):

@@ -21,6 +21,7 @@ from septran.mapping.schema import Policy
 from septran.run import store
 from septran.run.build import Judged, judge_kernel, problem_of
 from septran.run.cores import cores
+from septran.run.culprit import find_culprit
 from septran.run.leaves import ChosenLeaves, choose
 from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
 from septran.settings import Settings
@@ -29,6 +30,7 @@ from septran.verify.verdict import Status, Verdict
 
 __all__ = ["GenRequest", "GenResult", "gen", "verify_again"]
 SCHEMA = "septran.gen/1"
+_BLAME = (Status.INCORRECT_NUMERICAL, Status.RUNTIME_ERROR, Status.TIMEOUT)
 Progress = Callable[[str], None]
 
 
@@ -84,9 +86,7 @@ def gen(
         raise
 
 
-def _open(
-    request: GenRequest, plan: Plan, settings: Settings, into: Path | None
-) -> store.Run:
+def _open(request: GenRequest, plan: Plan, settings: Settings, into: Path | None) -> store.Run:
     if request.resume is not None:
         return store.find(request.resume, store.root(settings))
     asked = {k: str(v) if isinstance(v, Path) else v for k, v in _plain(request).items()}
@@ -103,7 +103,7 @@ def _open(
 
 
 def _plain(request: GenRequest) -> dict[str, Any]:
-    found = {name: getattr(request, name) for name in GenRequest.__slots__}  # type: ignore[attr-defined]
+    found = {name: getattr(request, name) for name in GenRequest.__slots__}
     found["dims"] = dict(request.dims)
     return found
 
@@ -151,6 +151,12 @@ def _gen(
     clock.seconds["compile"] = round(judged.built.seconds, 3)
     clock.seconds["verify"] = round(total - judged.built.seconds, 3)
     run.event("verdict", level=str(judged.verdict.level), status=str(judged.verdict.status))
+    if judged.verdict.status in _BLAME:
+        progress("finding out what is wrong: logic, leaf or compiler")
+        culprit = find_culprit(
+            plan, lowered, chosen.leaves, problem, work=run.dir / "culprit", threads=threads
+        )
+        data["culprit"] = {"kind": culprit.kind, "name": culprit.name, "why": culprit.why}
     timing = None
     if timed and judged.verdict.passed and judged.verdict.where != "emulated":
         progress("timing against torch")
@@ -299,9 +305,15 @@ def exit_code(verdict: Verdict, require: tuple[str, ...]) -> int:
         return 1
     if "device" in require and verdict.where == "emulated":
         return 3
-    if "compile" in require and any("compile" in item for item in verdict.not_checked):
+    if "compile" in require and _not_compiled(verdict):
         return 3
     return 0
+
+
+def _not_compiled(verdict: Verdict) -> bool:
+    """Whether the target's compiler did not run (a sandbox part missing around it is another matter)."""
+    notes = [item for item in verdict.not_checked if not item.startswith("compile sandbox")]
+    return any("compile" in item for item in notes)
 
 
 def verify_again(
@@ -364,7 +376,7 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, dict[str, Any]]:
         if asked.get(name):
             asked[name] = Path(asked[name])
     asked["require"] = tuple(asked.get("require") or ())
-    known = set(GenRequest.__slots__)  # type: ignore[attr-defined]
+    known = set(GenRequest.__slots__)
     request = GenRequest(**{k: v for k, v in asked.items() if k in known})
     from septran.run.build import problem_of as _problem_of
 

@@ -69,6 +69,17 @@ class LeafJudge:
                 return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
             return LeafVerdict(level="emitted", status="compile_error", message=str(e))
 
+    def alone(self, leaf: Leaf) -> LeafVerdict | None:
+        """Return the first verdict on the leaf alone that is not right, else the last one."""
+        folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
+        found: LeafVerdict | None = None
+        for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+            verdict = self._alone(leaf, case, folder / f"alone{number}")
+            found = leaf_verdict(verdict, f"alone, {case.label}")
+            if not verdict.passed:
+                break
+        return found
+
     def _alone(self, leaf: Leaf, case: LeafCase, folder: Path) -> Verdict:
         program = lower(case.program, self._backend.passes)
         specs = [spec for _, spec in leaf_specs(program)]

@@ -1,0 +1,163 @@
+"""A planted bug in the logic, a leaf, a pass or the emitter is rejected and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from septran.backends import cpp
+from septran.backends.base import Backend
+from septran.errors import InternalError
+from septran.ir.access import map_bodies
+from septran.ir.nodes import Copy, For, Program, Stmt
+from septran.kernel import Kernel, Leaf, LeafSpec
+from septran.run import plan as plan_module
+from septran.run.gen import GenRequest, gen
+from septran.settings import load
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    """Give every plan a cpp backend with a bug."""
+    honest = cpp.CPP
+
+    def get(name: str) -> Backend:
+        assert name == "cpp"
+        return replace(honest, **changes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plan_module.backends, "get", get)
+
+
+def run(op: str, **dims: int) -> dict[str, object]:
+    request = GenRequest(op=op, backend="cpp", dims=dims)
+    result = gen(request, settings=load(), progress=lambda text: None)
+    assert result.exit_code == 1, result.data
+    return dict(result.data)
+
+
+def leaf_bug(task: str, old: str, new: str) -> Callable[[LeafSpec], Leaf | None]:
+    """Return a library in which `task`'s leaf has `old` replaced by `new`."""
+
+    def library(spec: LeafSpec) -> Leaf | None:
+        leaf = cpp.library_leaf(spec)
+        if leaf is None or spec.task != task:
+            return leaf
+        assert old in leaf.source, leaf.source
+        return replace(leaf, source=leaf.source.replace(old, new))
+
+    return library
+
+
+def by_hand(task: str, body: str) -> Callable[[LeafSpec], Leaf | None]:
+    """Return a library in which `task`'s leaf has the given body."""
+
+    def library(spec: LeafSpec) -> Leaf | None:
+        if spec.task != task:
+            return cpp.library_leaf(spec)
+        head = cpp.signature(spec).rstrip().rstrip(";")
+        return Leaf(spec=spec, writer="library", name="planted", source=f"{head} {{\n{body}\n}}\n")
+
+    return library
+
+
+RELU = {
+    "off by one": "for (long i = 0; i + 1 < Y.n[0]; ++i) Y(i) = X(i) > 0 || X(i) != X(i) ? X(i) : 0;",
+    "skipped tail": "for (long i = 0; i < Y.n[0] / 8 * 8; ++i) "
+    "Y(i) = X(i) > 0 || X(i) != X(i) ? X(i) : 0;",
+    "swallowed NaN": "for (long i = 0; i < Y.n[0]; ++i) Y(i) = X(i) > 0 ? X(i) : 0;",
+}
+
+
+@pytest.mark.parametrize("bug", RELU)
+def test_a_bug_in_a_leaf_names_the_leaf(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+    plant(monkeypatch, library=by_hand("relu_leaf", RELU[bug]))
+    found = run("relu", N=1003)
+    assert found["culprit"]["kind"] == "leaf"  # type: ignore[index]
+    assert "relu_leaf" in found["culprit"]["name"]  # type: ignore[index]
+
+
+def test_a_wrong_accumulation_names_the_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = (
+        "for (long i = 0; i < C.n[0]; ++i) for (long j = 0; j < C.n[1]; ++j) C(i, j) = C(i, j) + 1;"
+    )
+    plant(monkeypatch, library=by_hand("mma", body))
+    found = run("gemm", M=20, N=20, K=40)
+    assert found["culprit"]["kind"] == "leaf"  # type: ignore[index]
+    assert "mma" in found["culprit"]["name"]  # type: ignore[index]
+
+
+def drop_copies_in(program: Program) -> Program:
+    """Forget every copy from a parameter (a planted pass)."""
+    names = {p.buffer.name for p in program.params}
+    if program.name.startswith("leaf_"):  # the bug is in the kernel only, not in leaves alone
+        return program
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(s for s in body if not (isinstance(s, Copy) and s.src.buffer.name in names))
+
+    return replace(program, body=map_bodies(program.body, change))
+
+
+def stop_early(program: Program) -> Program:
+    """Run every sequential loop one time too few (a planted pass)."""
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            replace(s, extent=s.extent - 1) if isinstance(s, For) and not s.parallel else s
+            for s in body
+        )
+
+    return replace(program, body=map_bodies(program.body, change))
+
+
+@pytest.mark.parametrize("bug", [drop_copies_in, stop_early])
+def test_a_bug_in_a_pass_names_the_pass(
+    monkeypatch: pytest.MonkeyPatch, bug: Callable[[Program], Program]
+) -> None:
+    plant(monkeypatch, passes=(*cpp.CPP.passes, ("planted", bug)))
+    found = run("gemm", M=20, N=20, K=600)
+    assert found["culprit"]["kind"] == "pass"  # type: ignore[index]
+    assert found["culprit"]["name"] == "planted"  # type: ignore[index]
+
+
+def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def emit(program: Program, leaves: object) -> Kernel:
+        kernel = cpp.emit(program, leaves)  # type: ignore[arg-type]
+        if program.name.startswith("leaf_"):
+            return kernel
+        text = kernel.source
+        at = text.index('extern "C"')
+        assert "args[0]" in text[at:] and "args[1]" in text[at:]
+        swapped = text[at:].replace("args[1]", "args[#]").replace("args[2]", "args[1]")
+        return kernel.with_files({kernel.main: text[:at] + swapped.replace("args[#]", "args[2]")})
+
+    plant(monkeypatch, emit=emit)
+    found = run("gemm", M=24, N=24, K=24)
+    assert found["culprit"]["kind"] == "emitter"  # type: ignore[index]
+
+
+def test_a_wrong_logic_names_the_task(tmp_path: Path) -> None:
+    source = Path(cpp.__file__).parent.parent / "ops" / "transpose.py"
+    (tmp_path / "wrong.py").write_text(
+        source.read_text().replace("lambda X: X.T.contiguous()", "lambda X: 2 * X.T.contiguous()")
+    )
+    request = GenRequest(op=None, logic=tmp_path / "wrong.py", backend="cpp", dims={"M": 9, "N": 7})
+    result = gen(request, settings=load(), progress=lambda text: None)
+    assert result.exit_code == 1
+    assert result.data["culprit"]["kind"] == "logic"
+
+
+def test_a_pass_that_breaks_the_rules_is_a_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unallocated(program: Program) -> Program:
+        from septran.ir.nodes import Alloc
+
+        def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+            return tuple(s for s in body if not isinstance(s, Alloc))
+
+        return replace(program, body=map_bodies(program.body, change))
+
+    plant(monkeypatch, passes=(*cpp.CPP.passes, ("planted", unallocated)))
+    with pytest.raises(InternalError, match="after planted"):
+        run("gemm", M=20, N=20, K=40)
