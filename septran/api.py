@@ -203,11 +203,16 @@ def infer_target(mapping: ExplicitMapping) -> str:
 
 
 def jit(
-    fn: Any = None, *, mapping_file: str | Path | None = None, target: str = "cpp", **options: Any
+    fn: Any = None,
+    *,
+    mapping_file: str | Path | None = None,
+    target: str | None = None,
+    **options: Any,
 ) -> Any:
     """Turn a Task defined in a file into a kernel: `@septran.jit(target="cpp")` above `@task.define`.
 
-    Same call as `compile` on the file that defines the task.
+    Same call as `compile` on the file that defines the task. Without target and mapping_file the kernel
+    is for the CPU.
     """
 
     def decorate(task: Task) -> CompiledKernel:
@@ -216,6 +221,7 @@ def jit(
 
         if loading():
             return task  # type: ignore[return-value]  # the file is being read by compile itself
-        return compile(task.span.file, mapping_file, target, entry=task.name, **options)
+        chosen = target or (None if mapping_file is not None else backends.HOST)
+        return compile(task.span.file, mapping_file, chosen, entry=task.name, **options)
 
     return decorate if fn is None else decorate(fn)

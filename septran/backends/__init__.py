@@ -19,8 +19,10 @@ BUILTIN = (
     ("triton_hip", "septran.backends.triton_hip:TRITON_HIP"),
 )
 """name -> where its manifest is; loaded when asked for."""
+HOST = "cpp"
+"""The target that every machine has."""
 
-__all__ = ["BUILTIN", "Availability", "Backend", "Built", "get", "names"]
+__all__ = ["BUILTIN", "HOST", "Availability", "Backend", "Built", "get", "names"]
 
 
 def _places() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Run a compiler on sources that nobody trusts, in the sandbox; ask a tool its version without one.
 
-Sources may name any file (`#include "/home/me/key"`), and a Python kernel runs while it is lowered, so a
+Sources may name any file (`#include "/someone/else/key"`), and a Python kernel runs while it is lowered, so a
 compile step reads the system's folders, Python, SepTran and the headers its flags name, and writes one folder.
 """
 
