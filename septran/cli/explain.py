@@ -1,4 +1,4 @@
-"""`septran explain CODE`: the page of an error code."""
+"""`septran explain CODE`: the page of an error code. `septran explain verdict RUN`: a verdict in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from septran import assets
-from septran.cli.options import common, complete, terminal
+from septran.cli.options import common, complete, run_names, terminal
 from septran.errors import ConfigError, closest
 
 
@@ -29,11 +29,17 @@ def title(path: Path) -> str:
 
 
 @click.command("explain")
-@click.argument("code", required=False, shell_complete=complete(lambda: list(pages())))
+@click.argument("code", required=False, shell_complete=complete(lambda: ["verdict", *pages()]))
+@click.argument("run", required=False, shell_complete=complete(run_names))
 @common
-def command(code: str | None) -> None:
-    """Explain an error CODE, or list all codes."""
+def command(code: str | None, run: str | None) -> None:
+    """Explain an error CODE, or list all codes; `explain verdict [RUN]` explains a run's verdict."""
     term = terminal()
+    if code == "verdict":
+        _verdict(run or "latest")
+        return
+    if run is not None:
+        raise click.UsageError("only `explain verdict` takes a RUN")
     known = pages()
     if code is None:
         rows = [(name, title(path)) for name, path in known.items()]
@@ -59,3 +65,18 @@ def command(code: str | None) -> None:
         term.rich().print(Markdown(text))
     else:
         term.result(text)
+
+
+def _verdict(run: str) -> None:
+    from septran import settings
+    from septran.run import store
+    from septran.run.explain import explain_verdict, lines
+
+    term = terminal()
+    found = explain_verdict(store.find(run, store.root(settings.load())))
+    if term.json:
+        term.emit(found)
+        return
+    rows = lines(found)
+    width = max(len(name) for name, _ in rows)
+    term.result("".join(f"{name.ljust(width)}  {text}\n" for name, text in rows))
