@@ -23,6 +23,7 @@ _COMMANDS = {
     "verify": ("verify", "Verify a stored run or kernel again."),
     "batch": ("batch", "Run a matrix of operators, backends, sizes and types; resumable."),
     "report": ("report", "Write the report of a run or batch: html, md, json or csv; compare two."),
+    "export": ("export", "Write a run's verdict and kernel as a signed bundle."),
     "bench": ("bench", "Measure kernels against torch."),
     "map": ("map", "Print the explicit mapping a policy produces."),
     "show": ("show", "Show the task, the program after a pass, TIR, a prompt or a kernel."),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from septran.cli import card
 from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.request import FILE
 
 
 @click.command("verify")
@@ -19,8 +21,18 @@ from septran.cli.options import common, complete, run_names, terminal
     type=click.Choice(["compile", "device"]),
     help="What must have happened; otherwise exit 3.",
 )
+@click.option("--bundle", type=FILE, help="Verify a bundle of `septran export` instead of a run.")
+@click.option(
+    "--logic", type=FILE, help="With --bundle: the logic file, if it is no known operator."
+)
 @common
-def command(run: str, seed: int | None, require: tuple[str, ...]) -> int:
+def command(
+    run: str,
+    seed: int | None,
+    require: tuple[str, ...],
+    bundle: Path | None,
+    logic: Path | None,
+) -> int:
     """Verify a stored run's kernel again (RUN: id, part of it, path, or latest)."""
     from septran import settings as settings_
     from septran.run import store
@@ -28,8 +40,14 @@ def command(run: str, seed: int | None, require: tuple[str, ...]) -> int:
 
     settings = settings_.load(flags={"seed": seed})
     term = terminal()
-    found = store.find(run, store.root(settings))
-    result = verify_again(found, settings=settings, require=require, progress=term.note)
+    if bundle is not None:
+        from septran.run.bundle import Recheck, verify_bundle
+
+        recheck = Recheck(path=bundle, logic=logic, require=require)
+        result = verify_bundle(recheck, settings=settings, progress=term.note)
+    else:
+        found = store.find(run, store.root(settings))
+        result = verify_again(found, settings=settings, require=require, progress=term.note)
     shown: dict[str, Any] = result.to_json()
     if term.json:
         term.emit(shown)

@@ -11,7 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,15 @@ SCHEMA = "septran.evidence/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """A bundle that was read and whose signature is right. key: the signer's public key, hex."""
+    """A bundle that was read and whose signature is right. key: the signer's public key, hex.
+
+    request: what the kernel is for (op, backend, arch, dims, dtype), for whoever runs it again.
+    """
 
     verdict: Verdict
     kernel: Mapping[str, Any]
     key: str
+    request: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, str]:
@@ -41,7 +45,12 @@ class Bundle:
 
 
 def export_bundle(
-    kernel: Kernel, verdict: Verdict, path: Path, *, home: Path | None = None
+    kernel: Kernel,
+    verdict: Verdict,
+    path: Path,
+    *,
+    home: Path | None = None,
+    request: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the signed bundle and return its path; the key is made in `home` on first use (0600).
 
@@ -57,6 +66,7 @@ def export_bundle(
     if not verdict.not_checked:
         verdict = replace(verdict, level=Level.ATTESTED)
     data = {"schema": SCHEMA, "kernel": _kernel_json(kernel), "verdict": verdict.to_json()}
+    data["request"] = dict(request or {})
     public = key.public_key().public_bytes_raw().hex()
     signed = {**data, "key": public}
     signature = base64.b64encode(key.sign(_canonical(signed))).decode()
@@ -89,7 +99,9 @@ def read_bundle(path: Path) -> Bundle:
         raise InputError.of("V222", f"{path}: the signature does not fit the contents") from error
     if sha != verdict.kernel_sha:
         raise InputError.of("V222", f"{path}: the verdict is about another kernel")
-    return Bundle(verdict=verdict, kernel=kernel, key=data["key"])
+    return Bundle(
+        verdict=verdict, kernel=kernel, key=data["key"], request=data.get("request") or {}
+    )
 
 
 def verify_bundle(path: Path, rerun: Callable[[Bundle], Verdict]) -> tuple[Bundle, Verdict]:

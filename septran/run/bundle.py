@@ -1,0 +1,142 @@
+"""A run as a signed bundle, and a bundle verified again: here, by this machine's torch and this SepTran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from septran.backends import get as get_backend
+from septran.errors import InputError
+from septran.kernel import Kernel
+from septran.run import store
+from septran.run.build import judge_kernel, problem_of
+from septran.run.cores import cores
+from septran.run.gen import SCHEMA, GenResult, exit_code, stored_kernel, verdict_fields
+from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.settings import Settings
+from septran.verify.evidence import Bundle, export_bundle, read_bundle
+from septran.verify.verdict import Verdict
+
+_ASKED = ("op", "backend", "arch", "dims", "dtype")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """A bundle to verify. logic: the user's own logic file, for a kernel of no known operator."""
+
+    path: Path
+    logic: Path | None = None
+    require: tuple[str, ...] = ()
+
+
+def export_run(run: store.Run, path: Path) -> Path:
+    """Write the newest verdict of a run and its kernel as a signed bundle; return its path.
+
+    Raises:
+        ConfigError: C136, no kernel. InputError: V220, the verdict is not an accurate one.
+    """
+    request, kernel, data = stored_kernel(run)
+    verdicts = sorted(run.dir.glob("verify*/verdict.json"), key=lambda p: p.stat().st_mtime_ns)
+    if not verdicts:
+        raise InputError.of(
+            "V220", f"run {run.id} has no verdict to export", help=f"septran verify {run.id}"
+        )
+    verdict = Verdict.from_json(json.loads(verdicts[-1].read_text(encoding="utf-8")))
+    asked = {name: data.get(name) for name in _ASKED} | {"op": request.op}
+    return export_bundle(kernel, verdict, path, request=asked)
+
+
+def verify_bundle(
+    recheck: Recheck, *, settings: Settings, progress: Callable[[str], None]
+) -> GenResult:
+    """Build the bundle's sources and verify them with new secret inputs; the result is a stored run.
+
+    The reference is this installation's (or the given logic's): nothing in the bundle runs but the
+    kernel, and that only in the sandbox.
+
+    Raises:
+        InputError: V221 not a bundle or one for an unknown operator, V222 it was changed.
+    """
+    bundle = read_bundle(recheck.path)
+    request = _request(bundle, recheck)
+    plan = resolve(request)
+    problem = problem_of(plan, lower_plan(plan).program, plan.dims)
+    kernel = _kernel(bundle, recheck.path, problem.params)
+    run = store.create(
+        {**bundle.request, "bundle": str(recheck.path)},
+        label=("bundle", plan.operator.name, plan.backend.name),
+        settings=settings,
+    )
+    progress(f"signed by {bundle.key[:16]}; verifying {kernel.main} in {run.dir}")
+    judged = judge_kernel(
+        get_backend(kernel.backend),
+        kernel,
+        problem,
+        work=run.dir / "verify",
+        threads=settings.threads or cores(),
+        seed=settings.seed,
+    )
+    code = exit_code(judged.verdict, recheck.require)
+    data = {
+        "schema": SCHEMA,
+        "op": plan.operator.name,
+        "backend": kernel.backend,
+        "arch": kernel.arch,
+        "dims": dict(plan.dims),
+        "dtype": plan.dtype,
+        **verdict_fields(judged.verdict),
+        "leaves": list(bundle.kernel.get("leaves") or ()),
+        "bundle": {
+            "file": str(recheck.path),
+            "key": bundle.key,
+            "level": str(bundle.verdict.level),
+        },
+        "run": str(run.dir),
+        "exit_code": code,
+    }
+    run.write_json("result.json", data)
+    run.finish("finished", exit_code=code, summary={"level": data["level"], "where": data["where"]})
+    return GenResult(data=data, exit_code=code)
+
+
+def _request(bundle: Bundle, recheck: Recheck) -> GenRequest:
+    asked: Mapping[str, Any] = bundle.request
+    op = None if recheck.logic else asked.get("op")
+    if recheck.logic is None and not op:
+        raise InputError.of(
+            "V221",
+            f"{recheck.path} is about an operator of its author's own",
+            help="give the logic file it was made from: --logic FILE",
+        )
+    return GenRequest(
+        op=op,
+        logic=recheck.logic,
+        backend=str(bundle.kernel["backend"]),
+        arch=str(bundle.kernel["arch"]) or None,
+        dims={str(name): int(size) for name, size in bundle.verdict.dims.items()},
+        dtype=asked.get("dtype"),
+    )
+
+
+def _kernel(bundle: Bundle, path: Path, params: Any) -> Kernel:
+    about = bundle.kernel
+    for name in bundle.files:
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or ".." in parts:
+            raise InputError.of("V221", f"{path}: file name {name!r} leaves the kernel's folder")
+    kernel = Kernel(
+        name=str(about["name"]),
+        backend=str(about["backend"]),
+        arch=str(about["arch"]),
+        entry=str(about["entry"]),
+        params=params,
+        main=str(about["main"]),
+        files=tuple(bundle.files.items()),
+        leaves=(),
+    )
+    if kernel.sha != about["sha"]:
+        raise InputError.of("V222", f"{path}: the sources are not those the verdict is about")
+    return kernel
