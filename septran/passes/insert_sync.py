@@ -3,6 +3,7 @@
     copy t <- A; f(t)              -->   copy t <- A; sync; f(t)
     for k: copy t <- A[k]; f(t)    -->   for k: (sync); copy t <- A[k]; sync; f(t)   (back edge)
     copy C <- t                    -->   copy C <- t; sync                           (end of scope)
+    copy t <- A; for w on WARP: .. -->   copy t <- A; sync; for w on WARP: ..        (inner processors)
 
 Covers read-after-write, write-after-read and write-after-write between copies and leaves, around
 loop back edges, and at the end of every processor's body. Leaves on shared buffers count as pending
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from septran.ir.access import reads, regions, writes
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Program, Stmt, Sync, When
 
 
@@ -65,6 +67,11 @@ def insert_sync(program: Program, *, private: tuple[str, ...] = ("REGISTER",)) -
     return replace(program, body=body)
 
 
+def _shared(stmt: Stmt, private: tuple[str, ...]) -> frozenset[str]:
+    """Return the buffers of a statement that other threads can see."""
+    return frozenset(r.buffer.name for r, _ in regions(stmt) if r.buffer.mem not in private)
+
+
 def _body(
     body: tuple[Stmt, ...], state: _Pending, scope: str, private: tuple[str, ...]
 ) -> tuple[tuple[Stmt, ...], _Pending]:
@@ -89,24 +96,22 @@ def _body(
                     copy_reads=state.copy_reads | {stmt.src.buffer.name},
                 )
             case LeafCall():
-                reads = frozenset(a.region.buffer.name for a in stmt.args if "r" in a.privilege)
-                writes = frozenset(a.region.buffer.name for a in stmt.args if "w" in a.privilege)
-                if state.blocks_leaf(reads, writes):
+                used = reads((stmt,)), writes((stmt,))
+                if state.blocks_leaf(*used):
                     sync()
                 out.append(stmt)
-                shared = frozenset(
-                    a.region.buffer.name for a in stmt.args if a.region.buffer.mem not in private
-                )
-                everything = frozenset(a.region.buffer.name for a in stmt.args)
-                # a private buffer still has to be finished before a copy takes it away
+                shared = _shared(stmt, private)
                 state = replace(
                     state,
-                    leaf_reads=state.leaf_reads | (reads & shared),
-                    leaf_writes=state.leaf_writes | (writes & shared),
+                    leaf_reads=state.leaf_reads | (used[0] & shared),
+                    leaf_writes=state.leaf_writes | (used[1] & shared),
                 )
-                del everything
             case For():
                 inner_scope = stmt.proc or scope
+                used = reads((stmt,)), writes((stmt,))
+                nested = bool(stmt.proc and scope)
+                if (nested or (stmt.proc and state.copies)) and state.blocks_leaf(*used):
+                    sync()
                 entering = _NOTHING if stmt.proc else state
                 _, first = _body(stmt.body, entering, inner_scope, private)
                 # the state around the back edge joins the state on entry; one round is a fixpoint,
@@ -117,6 +122,13 @@ def _body(
                     if leaving.copies:
                         inner = (*inner, Sync(scope=inner_scope))
                     out.append(replace(stmt, body=inner))
+                    if nested:  # the outer processor has not waited for what the inner ones did
+                        shared = _shared(stmt, private)
+                        state = replace(
+                            state,
+                            leaf_reads=state.leaf_reads | (used[0] & shared),
+                            leaf_writes=state.leaf_writes | (used[1] & shared),
+                        )
                 else:
                     out.append(replace(stmt, body=inner))
                     state = leaving.join(entering)
