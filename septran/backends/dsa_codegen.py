@@ -251,7 +251,7 @@ class CodeGenDSA:
                 address = self.address(load)
                 dtype = self.vendor.dtypes[str(load.buffer.dtype)]
                 out.append(
-                    f"(vl_view){{{address}, {dtype}, {{{', '.join(n)}}}, {{{', '.join(s)}}}}}"
+                    f"(vl_view){{{address}, {dtype}, {rank}, {{{', '.join(n)}}}, {{{', '.join(s)}}}}}"
                 )
                 i += 1 + 2 * rank
             else:

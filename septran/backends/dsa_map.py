@@ -48,9 +48,7 @@ _FOLD: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
-def compile_map(
-    build: Builder, out: Region, expr: str, operands: Mapping[str, Operand]
-) -> None:
+def compile_map(build: Builder, out: Region, expr: str, operands: Mapping[str, Operand]) -> None:
     """Append the operations of `out[...] = expr` to `build`.
 
     operands: name -> region (any rank up to out's, numpy broadcasting) or scalar.
@@ -79,7 +77,9 @@ class _Compiler:
         elif isinstance(value, Expr):
             self.scalar_fill(self.out, value)
         else:
-            self.build.op("dsa.vec_copy", self.out, value, prim="map", expr="a", named=(("a", "A"),))
+            self.build.op(
+                "dsa.vec_copy", self.out, value, prim="map", expr="a", named=(("a", "A"),)
+            )
             self.build.release(value)
 
     def scalar_fill(self, out: Region, value: Expr) -> None:
@@ -113,10 +113,8 @@ class _Compiler:
                 return self.emit("dsa.vec_neg", "-a", into, a)
             case ast.BinOp(left=l, op=op, right=r):
                 if isinstance(op, ast.Pow) and isinstance(r, ast.Constant) and r.value == 2:
-                    x = self.value(l)
-                    if isinstance(x, Region):
-                        return self.emit("dsa.vec_mul", "a * b", into, x, x)
-                    return self.binary("mul", x, x, into)
+                    base = self.value(l)
+                    return self.binary("mul", base, base, into)
                 return self.binary(_BIN[type(op)], self.value(l), self.value(r), into)
             case ast.Compare(left=l, ops=[op], comparators=[r]):
                 return self.binary(_CMP[type(op)], self.value(l), self.value(r), into)
@@ -136,17 +134,13 @@ class _Compiler:
         if isinstance(a, Region) and isinstance(b, Region):
             return self.emit(f"dsa.vec_{op}", text.format(a="a", b="b"), into, a, b)
         if isinstance(a, Region):
-            return self.emit(
-                f"dsa.vec_{op}s", text.format(a="a", b="s"), into, a, scalar=b
-            )
-        if isinstance(b, Region):
+            return self.emit(f"dsa.vec_{op}s", text.format(a="a", b="s"), into, a, scalar=b)
+        if isinstance(b, Region) and not isinstance(a, Region):
             if op in _SWAP:
                 return self.binary(_SWAP[op], b, a, into)
             if op in _COMMUTES:
                 return self.binary(op, b, a, into)
-            return self.emit(
-                f"dsa.vec_r{op}s", text.format(a="s", b="a"), into, b, scalar=a
-            )
+            return self.emit(f"dsa.vec_r{op}s", text.format(a="s", b="a"), into, b, scalar=a)
         if isinstance(a, float) and isinstance(b, float) and op in _FOLD:
             return _FOLD[op](a, b)
         return self.binary(op, self.tensor(a), b, into)
@@ -222,11 +216,10 @@ class _Compiler:
         self.build._free.extend(held)
         return out
 
-    def broadcast(
-        self, ins: tuple[Region, ...]
-    ) -> tuple[tuple[int, ...], tuple[Expr, ...]]:
+    def broadcast(self, ins: tuple[Region, ...]) -> tuple[tuple[int, ...], tuple[Expr, ...]]:
         rank = self.out.rank
-        tile, extent = [1] * rank, [Const(1)] * rank  # type: ignore[var-annotated]
+        tile = [1] * rank
+        extent: list[Expr] = [Const(1)] * rank
         for r in ins:
             shift = rank - r.rank
             for d, (t, e) in enumerate(zip(r.tile, r.extent, strict=True)):

@@ -97,9 +97,7 @@ class _Lower:
     def function(self, program: Program) -> Any:
         t = self.t
         handles = [t.Var(f"{p.buffer.name}_handle", "handle") for p in program.params]
-        bound = {
-            h: self.buffer(p.buffer) for h, p in zip(handles, program.params, strict=True)
-        }
+        bound = {h: self.buffer(p.buffer) for h, p in zip(handles, program.params, strict=True)}
         places: list[str] = []
         versions: list[str] = []
 
@@ -214,9 +212,7 @@ class _Lower:
             src,
             guard=False,
             extent=extent,
-            offset=tuple(
-                o + w * s for o, w, s in zip(src.offset, lows, src.step, strict=True)
-            ),
+            offset=tuple(o + w * s for o, w, s in zip(src.offset, lows, src.step, strict=True)),
         )
         target = replace(
             dst,

@@ -26,7 +26,7 @@ CHILD = textwrap.dedent(
     call.restype = None
     lib.vendor_lib_report.restype = ctypes.c_char_p
     call((ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays]))
-    np.savez(data, **{f"a{i}": a for i, a in enumerate(arrays)})
+    np.savez(data, *arrays)
     print(lib.vendor_lib_report().decode())
     """
 )
@@ -52,7 +52,7 @@ def run_text(
     built = dsa_c.build(kernel, folder)
     assert built.ok, built.log
     data = folder / "data.npz"
-    np.savez(data, **{f"a{i}": a for i, a in enumerate(arrays)})
+    np.savez(data, *arrays)
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(built.artifact), kernel.entry, str(data)],
         capture_output=True,

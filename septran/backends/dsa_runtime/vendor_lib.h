@@ -35,6 +35,7 @@ typedef struct {
   vl_space space;
   uint64_t addr;
   vl_dtype dtype;
+  int32_t rank;
   int32_t n[6];
   int64_t s[6];
 } vl_view;
@@ -111,6 +112,18 @@ void vl_barrier(int line); /* all cores; drains too */
 #define vendor_lib_wait(...) vl_wait(__LINE__, __VA_ARGS__)
 #define vendor_lib_sync() vl_sync(__LINE__)
 #define vendor_lib_barrier() vl_barrier(__LINE__)
+
+/* The last two dimensions of a leaf's tensor as a tile; a vector is one row. */
+static inline vl_tile vl_matrix(vl_view v) {
+  const int r = v.rank;
+  if (r < 2) return (vl_tile){v.space, v.addr, 1, v.n[0], v.n[0], v.dtype};
+  return (vl_tile){v.space, v.addr, v.n[r - 2], v.n[r - 1], v.s[r - 2], v.dtype};
+}
+
+/* A rows x cols float32 tile inside a leaf's scratch, `bytes` (a multiple of 64) from its start. */
+static inline vl_tile vl_temp(vl_view scratch, uint64_t bytes, int32_t rows, int32_t cols) {
+  return (vl_tile){scratch.space, scratch.addr + bytes, rows, cols, (cols + 15) / 16 * 16, VL_F32};
+}
 
 /* Simulator only: the report of the last launch as JSON (times in cycles), valid until the next. */
 const char *vendor_lib_report(void);

@@ -56,8 +56,18 @@ CASES: dict[str, tuple[Prim, dict[str, tuple[int, ...]], tuple[int, ...], Any]] 
         lambda x: x.transpose(1, 0, 2),
     ),
     "rows": (mapped("exp(x - m)", x="X", m="M"), {"X": X, "M": V}, X, lambda x, m: np.exp(x - m)),
-    "bias": (mapped("max(x + b, 0)", x="X", b="B"), {"X": X, "B": B}, X, lambda x, b: np.maximum(x + b, 0)),
-    "broadcast result": (mapped("exp(m)", m="M"), {"M": V}, X, lambda m: np.broadcast_to(np.exp(m), X)),
+    "bias": (
+        mapped("max(x + b, 0)", x="X", b="B"),
+        {"X": X, "B": B},
+        X,
+        lambda x, b: np.maximum(x + b, 0),
+    ),
+    "broadcast result": (
+        mapped("exp(m)", m="M"),
+        {"M": V},
+        X,
+        lambda m: np.broadcast_to(np.exp(m), X),
+    ),
     "constant": (mapped("1 + 2"), {}, X, lambda: np.full(X, 3.0)),
     "gelu": (
         mapped("0.5 * x * (1 + erf(x / 1.4142135623730951))", x="X"),
@@ -87,17 +97,62 @@ CASES: dict[str, tuple[Prim, dict[str, tuple[int, ...]], tuple[int, ...], Any]] 
         (3, 4, 5),
         lambda x: x + 10 * np.arange(3)[:, None, None],
     ),
-    "compare": (mapped("(x < 0) + (0 < y) * 2", x="X", y="Z"), {"X": X, "Z": X}, X, lambda x, y: (x < 0) + 2.0 * (y > 0)),
+    "compare": (
+        mapped("(x < 0) + (0 < y) * 2", x="X", y="Z"),
+        {"X": X, "Z": X},
+        X,
+        lambda x, y: (x < 0) + 2.0 * (y > 0),
+    ),
     "min": (mapped("min(max(x, -0.5), 0.5)", x="X"), {"X": X}, X, lambda x: np.clip(x, -0.5, 0.5)),
-    "4d with gaps": (mapped("x * b", x="X", b="B"), {"X": (2, 3, 4, 5), "B": (3, 1, 5)}, (2, 3, 4, 5), lambda x, b: x * b),
-    "sum rows": (prim("reduce", ("X",), op="sum", axis=1), {"X": X}, V, lambda x: x.sum(1, keepdims=True)),
-    "max columns": (prim("reduce", ("X",), op="max", axis=0), {"X": X}, (1, 11), lambda x: x.max(0, keepdims=True)),
-    "min of 3d": (prim("reduce", ("X",), op="min", axis=1), {"X": (3, 4, 5)}, (3, 1, 5), lambda x: x.min(1, keepdims=True)),
-    "prod first of 3d": (prim("reduce", ("X",), op="prod", axis=0), {"X": (3, 4, 5)}, (1, 4, 5), lambda x: x.prod(0, keepdims=True)),
-    "vector sum": (prim("reduce", ("X",), op="sum", axis=0), {"X": (13,)}, (1,), lambda x: x.sum(keepdims=True)),
+    "4d with gaps": (
+        mapped("x * b", x="X", b="B"),
+        {"X": (2, 3, 4, 5), "B": (3, 1, 5)},
+        (2, 3, 4, 5),
+        lambda x, b: x * b,
+    ),
+    "sum rows": (
+        prim("reduce", ("X",), op="sum", axis=1),
+        {"X": X},
+        V,
+        lambda x: x.sum(1, keepdims=True),
+    ),
+    "max columns": (
+        prim("reduce", ("X",), op="max", axis=0),
+        {"X": X},
+        (1, 11),
+        lambda x: x.max(0, keepdims=True),
+    ),
+    "min of 3d": (
+        prim("reduce", ("X",), op="min", axis=1),
+        {"X": (3, 4, 5)},
+        (3, 1, 5),
+        lambda x: x.min(1, keepdims=True),
+    ),
+    "prod first of 3d": (
+        prim("reduce", ("X",), op="prod", axis=0),
+        {"X": (3, 4, 5)},
+        (1, 4, 5),
+        lambda x: x.prod(0, keepdims=True),
+    ),
+    "vector sum": (
+        prim("reduce", ("X",), op="sum", axis=0),
+        {"X": (13,)},
+        (1,),
+        lambda x: x.sum(keepdims=True),
+    ),
     "gemm": (prim("gemm", ("A", "B")), {"A": (6, 9), "B": (9, 5)}, (6, 5), lambda a, b: a @ b),
-    "gemm a^T": (prim("gemm", ("A", "B"), trans_a=True), {"A": (9, 6), "B": (9, 5)}, (6, 5), lambda a, b: a.T @ b),
-    "gemm b^T": (prim("gemm", ("A", "B"), trans_b=True), {"A": (6, 9), "B": (5, 9)}, (6, 5), lambda a, b: a @ b.T),
+    "gemm a^T": (
+        prim("gemm", ("A", "B"), trans_a=True),
+        {"A": (9, 6), "B": (9, 5)},
+        (6, 5),
+        lambda a, b: a.T @ b,
+    ),
+    "gemm b^T": (
+        prim("gemm", ("A", "B"), trans_b=True),
+        {"A": (6, 9), "B": (5, 9)},
+        (6, 5),
+        lambda a, b: a @ b.T,
+    ),
     "gemm 4d": (
         prim("gemm", ("A", "B")),
         {"A": (1, 3, 4, 9), "B": (1, 1, 9, 5)},
@@ -186,5 +241,3 @@ def test_a_wrong_c_leaf_is_reported(tmp_path: Path) -> None:
     arrays = [np.zeros(s, np.float32) for s in ((48, 32), (48, 32), (32, 32))]
     errors = run_text(kernel, tmp_path, arrays)[1]["errors"]
     assert errors == [] or "vendor_lib_mma" in errors[0]
-
-

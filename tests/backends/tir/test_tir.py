@@ -44,7 +44,7 @@ def test_the_seeds_calls_are_there() -> None:
     for call in ("dsa.dma_copy", "dsa.mma", "dsa.sync", "dsa.fill"):
         assert f'"{call}"' in text
     assert '"septran.pipeline": 3' in text
-    assert "A_s = T.alloc_buffer((32, 32), scope=\"shared\")" in text
+    assert 'A_s = T.alloc_buffer((32, 32), scope="shared")' in text
 
 
 def test_events_and_versions() -> None:
@@ -64,3 +64,16 @@ def test_an_unknown_statement_is_named() -> None:
 
     with pytest.raises(InternalError, match="no rule for statement str"):
         tir.to_prim_func(replace(gemm(), body=("x",)))  # type: ignore[arg-type]
+
+
+def test_tvm_builds_c_through_the_registered_function() -> None:
+    from septran.backends import dsa_emit
+    from septran.backends.dsa_tvm import build_c
+    from septran.kernel import leaf_specs
+
+    rules = storage("dsa_c")
+    program = pipeline_loops(gemm(pipeline=2))
+    func = tir.to_prim_func(arrange(program, rules=rules), rules.pitch, expand=False)
+    text = build_c(func, "gemm")
+    leaves = {s.key: dsa_emit.library_leaf(s) for _, s in leaf_specs(program)}
+    assert text == dsa_emit.emit(program, leaves).source  # type: ignore[arg-type]
