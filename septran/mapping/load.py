@@ -52,12 +52,27 @@ def load_mapping(path: Path) -> ExplicitMapping | Policy:
         ConfigError: C01x, not readable or not YAML. MappingError: M000-M002, M006, M041, M042, M091,
             all of them together.
     """
-    return parse_mapping(spanyaml.load(path, tags={"!tune": _tune}))
+    wrong: list[Diagnostic] = []
+
+    def tune(value: Any, span: Span) -> Tune:
+        try:
+            return _tune(value, span)
+        except MappingError as e:
+            wrong.extend(e.diagnostics)
+            return Tune(kind="choice", values=(), span=span)
+
+    return parse_mapping(spanyaml.load(path, tags={"!tune": tune}), wrong)
 
 
-def parse_mapping(doc: spanyaml.Document) -> ExplicitMapping | Policy:
-    """Return the mapping of a parsed document; raises as `load_mapping`."""
+def parse_mapping(
+    doc: spanyaml.Document, wrong: Iterable[Diagnostic] = ()
+) -> ExplicitMapping | Policy:
+    """Return the mapping of a parsed document; raises as `load_mapping`.
+
+    wrong: mistakes found while the document was read.
+    """
     reader = _Reader(doc)
+    reader.problems.extend(wrong)
     found = reader.read()
     if reader.problems:
         raise MappingError(sorted(reader.problems, key=_place))
@@ -94,9 +109,10 @@ def _tune(value: Any, span: Span) -> Tune:
         if not isinstance(step, int) or step < 1:
             raise wrong("!tune {type: range} needs step >= 1")
         return Tune(kind=kind, values=tuple(range(low, high + 1, step)), span=span)
-    return Tune(
-        kind=kind, values=tuple(1 << e for e in range(31) if low <= 1 << e <= high), span=span
-    )
+    powers = tuple(1 << e for e in range(31) if low <= 1 << e <= high)
+    if not powers:
+        raise wrong(f"!tune {{type: pow2}}: there is no power of two between {low} and {high}")
+    return Tune(kind=kind, values=powers, span=span)
 
 
 class _Reader:
@@ -260,7 +276,8 @@ class _Reader:
         pipeline = options.get("pipeline")
         if isinstance(pipeline, Tune):
             return
-        if pipeline is not None and (not isinstance(pipeline, int) or pipeline < 1):
+        bad = isinstance(pipeline, bool) or not isinstance(pipeline, int) or pipeline < 1
+        if pipeline is not None and bad:
             self.wrong(
                 "M041", f"{name}: pipeline must be >= 1, found {pipeline!r}", *path, "pipeline"
             )
