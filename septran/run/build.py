@@ -60,8 +60,11 @@ def judge_kernel(
     work: Path,
     threads: int,
     seed: int | None = None,
+    admission: bool = False,
 ) -> Judged:
     """Build `kernel` in `work`/build, verify it, leave the evidence in `work`.
+
+    admission: also try trivial answers on the task (docs/verification.md, Admission).
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here.
@@ -80,6 +83,7 @@ def judge_kernel(
             language=backend.language,
             seed=seed,
             sessions=sessions_of(backend, threads),
+            admission=admission,
         ),
     )
     return Judged(kernel=kernel, built=built, verdict=verdict)

@@ -145,7 +145,13 @@ def _gen(
     progress(f"building and verifying {kernel.main}")
     start = time.perf_counter()
     judged = judge_kernel(
-        plan.backend, kernel, problem, work=run.dir / "verify", threads=threads, seed=request.seed
+        plan.backend,
+        kernel,
+        problem,
+        work=run.dir / "verify",
+        threads=threads,
+        seed=request.seed,
+        admission=True,
     )
     total = time.perf_counter() - start
     clock.seconds["compile"] = round(judged.built.seconds, 3)

@@ -31,15 +31,26 @@ class Admission:
     """accepted: trivial answers that passed on every case (none = the task is a good judge).
 
     tried: all answers tried. A precision mutant is tried only where it differs from the contract.
+    skipped: why nothing was tried, "" when something was.
     """
 
     tried: tuple[str, ...]
     accepted: tuple[str, ...]
+    skipped: str = ""
 
     @property
     def admitted(self) -> bool:
         """Whether every trivial answer failed."""
         return not self.accepted
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines for a verdict's `not_checked`; () for a task that is a good judge."""
+        if self.skipped:
+            return (f"task: trivial answers were not tried: {self.skipped}",)
+        if self.accepted:
+            return (f"task: it accepts trivial answers too: {', '.join(self.accepted)}",)
+        return ()
 
 
 def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = None) -> Admission:

@@ -16,7 +16,7 @@ from typing import Any
 
 from septran.backends.base import Built
 from septran.kernel import Kernel
-from septran.verify import budget, judge
+from septran.verify import admission, budget, judge
 from septran.verify.budget import Expected, Policy
 from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
@@ -44,6 +44,7 @@ class Request:
     """How to verify. language decides the static gate: `gate` says how ("" = none).
 
     seed: of the secret inputs; None draws one (it is recorded). policy: None loads configs/accuracy.yaml.
+    admission: also judge trivial answers on the same inputs; those that pass are listed in not_checked.
     """
 
     where: Where = "native"
@@ -52,6 +53,7 @@ class Request:
     policy: Policy | None = None
     sessions: Sessions = field(default_factory=Sessions)
     gate: bool = True
+    admission: bool = False
 
 
 def verify(
@@ -59,7 +61,7 @@ def verify(
 ) -> Verdict:
     """Return what was established about `kernel`, and leave the evidence in `run_dir`.
 
-    Writes verdict.json, verify_child.py and child.log. Never raises for anything the kernel does.
+    Writes verdict.json, verify_child.py, child.log and, when asked for, admission.json. Never raises for anything the kernel does.
     """
     request = request or Request()
     start = time.perf_counter()
@@ -78,8 +80,13 @@ def verify(
         environment=environment_facts(),
     )
     verdict = _verify(base, kernel, built, problem, run_dir, request, seed)
+    files = {"child.log": verdict.log}
+    if request.admission and verdict.passed:
+        report = _admission(problem, seed, request)
+        files["admission.json"] = json.dumps(asdict(report), indent=1) + "\n"
+        verdict = replace(verdict, not_checked=(*verdict.not_checked, *report.warnings))
     verdict = replace(verdict, seconds=time.perf_counter() - start)
-    write_evidence(verdict, run_dir, files={"child.log": verdict.log})
+    write_evidence(verdict, run_dir, files=files)
     return verdict
 
 
@@ -125,6 +132,15 @@ def _verify(
                 diagnostics=tuple(asdict(f) for f in report.findings),
             )
     return _run_and_judge(base, kernel, built.artifact, problem, run_dir, request, seed)
+
+
+def _admission(problem: Problem, seed: int, request: Request) -> admission.Admission:
+    if _elements(problem) > _LARGE:
+        return admission.Admission(tried=(), accepted=(), skipped="the tensors are large")
+    try:
+        return admission.admit(problem, seed=seed, policy=request.policy)
+    except RuntimeError as error:  # torch cannot evaluate the reference on an answer's inputs
+        return admission.Admission(tried=(), accepted=(), skipped=str(error)[:200])
 
 
 def _run_and_judge(

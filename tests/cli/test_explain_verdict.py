@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ def wrong_run(septran, fresh_home: Path) -> Path:
     folder = Path(made.json["run"])
     main = folder / "relu.cpp"
     text = main.read_text()
+    admission = json.loads((folder / "verify" / "admission.json").read_text())
+    assert "zeros" in admission["tried"] and admission["accepted"] == []
     head = text.index("relu_entry(void* const* args)")
     end = text.index("\n}\n", head)
     main.write_text(f"{text[:end]}\n    static_cast<float*>(args[0])[3] += 1.0f;{text[end:]}")
