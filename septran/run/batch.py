@@ -280,8 +280,9 @@ def _newest(folder: Path, name: str) -> store.Run | None:
 
 def _executor(name: str) -> Callable[..., Iterable[Outcome]]:
     if name == "ray":
-        from septran.run.batch_ray import run_on_ray
+        from septran.run.batch_ray import require_ray, run_on_ray
 
+        require_ray()
         return run_on_ray
     return _local
 

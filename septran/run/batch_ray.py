@@ -6,7 +6,9 @@ nodes need no shared folder; a run directory stays on the node that made it unle
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,21 +24,22 @@ _RETRIES = 2
 _POLL_S = 0.5
 
 
+def require_ray() -> None:
+    """Raise EnvironmentProblem V120 when ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise EnvironmentProblem.of(
+            "V120",
+            "--executor ray needs the library ray",
+            help="pip install 'septran[ray]', or use --executor local",
+        )
+
+
 def run_on_ray(
     plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]
 ) -> Iterator[Outcome]:
-    """Yield each cell's outcome as its task ends; tasks that still run are cancelled on the way out.
+    """Yield each cell's outcome as its task ends; tasks that still run are cancelled on the way out."""
+    import ray
 
-    Raises:
-        EnvironmentProblem: V120, ray is not installed.
-    """
-    try:
-        import ray
-    except ImportError as e:
-        raise EnvironmentProblem.of(
-            "V120", "--executor ray needs the library ray",
-            help="pip install 'septran[ray]', or use --executor local",
-        ) from e  # fmt: skip
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     task = ray.remote(max_retries=_RETRIES, retry_exceptions=False)(_cell)
@@ -73,4 +76,5 @@ def run_on_ray(
 def _cell(cell: dict[str, Any], runs: str, timed: bool) -> dict[str, Any]:
     from septran.run.batch_worker import run_cell
 
+    os.environ.setdefault("SEPTRAN_THREADS", "1")  # what num_cpus promised the other tasks
     return run_cell(cell, into=Path(runs), timed=timed)

@@ -41,7 +41,7 @@ class Shop:
     folder: Path
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "SEPTRAN_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        return {**os.environ, "SEPTRAN_HOME": str(self.home), "PYTHONPATH": _paths()}
 
     def start(self, *args: str, **how: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -84,3 +84,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, Outcome, Path]
 @pytest.fixture
 def own(tmp_path: Path) -> Shop:
     return shop(tmp_path)
+
+
+def _paths() -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
