@@ -14,7 +14,7 @@ from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.passes.run import lower
-from septran.run.build import Judged, judge_kernel
+from septran.run.build import Judged, judge_kernel, sessions_of
 from septran.run.leafprogram import LeafCase, leaf_cases
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
@@ -117,7 +117,10 @@ class LeafJudge:
         if not self._baseline.verdict.passed:
             return found
         times = compare_kernels(
-            (mine.kernel, mine.built), (self._baseline.kernel, self._baseline.built), self._problem
+            (mine.kernel, mine.built),
+            (self._baseline.kernel, self._baseline.built),
+            self._problem,
+            sessions=sessions_of(self._backend, self._threads),
         )
         if times is None:
             return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from septran.verify import timing
 from septran.verify.timing import measure
 from tests.verify import kernels
 
@@ -48,6 +51,31 @@ def test_two_kernels_are_compared_in_alternating_slots(tmp_path: Path) -> None:
     found = compare_kernels(pairs[0], pairs[1], problem, budget_s=0.05, slot_s=0.002)
     assert found is not None
     assert found[0] > 3 * found[1]
-    timing = time_kernel(*pairs[1], problem, threads=1, budget_s=0.05, slot_s=0.002)
-    assert timing is not None
-    assert timing.ratio == timing.to_json()["speedup"]
+    found_alone = time_kernel(*pairs[1], problem, threads=1, budget_s=0.05, slot_s=0.002)
+    assert found_alone is not None
+    assert found_alone.ratio == found_alone.to_json()["speedup"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "wanted"),
+    [
+        # (seconds of the first argument, of the second) as measured; the second run exchanges them
+        ([(1.0, 1.3), (1.0, 1.02)], (1.02, 1.0)),
+        ([(1.0, 1.3), (1.2, 1.0)], (1.0, 1.2)),
+        ([(1.0, 1.1), (2.0, 1.0)], (1.0, 1.1)),
+        ([(1.3, 1.0)], (1.3, 1.0)),
+        ([(1.0, 1.3), None], None),
+    ],
+)
+def test_a_win_must_be_seen_twice(runs, wanted, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = list(runs)
+    asked = []
+
+    def measured(one, two, *_):
+        asked.append((one, two))
+        return left.pop(0)
+
+    monkeypatch.setattr(timing, "_compare", measured)
+    assert timing.compare_kernels("mine", "other", kernels.gemm()) == wanted  # type: ignore[arg-type]
+    assert not left
+    assert asked == [("mine", "other"), ("other", "mine")][: len(runs)]
