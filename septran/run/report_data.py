@@ -48,6 +48,7 @@ class Row:
     not_checked: str = ""
     reason: str = ""
     hint: str = ""
+    culprit: str = ""
     seed: int | None = None
     command: str = ""
     run: str = ""
@@ -157,12 +158,18 @@ def _row(data: Mapping[str, Any]) -> Row:
         not_checked="; ".join(data.get("not_checked") or ()),
         reason=str(data.get("reason") or ""),
         hint=str(data.get("hint") or ""),
+        culprit=_culprit(data.get("culprit") or {}),
         seed=data.get("seed"),
         command=_command(data),
         run=str(run) if run else "",
         worst=data.get("worst") or {},
         log=_log(run, data) if bad else "",
     )
+
+
+def _culprit(found: Mapping[str, Any]) -> str:
+    who = " ".join(str(found[word]) for word in ("kind", "name") if found.get(word))
+    return f"{who}: {found['why']}" if found.get("why") else who
 
 
 def _leaf(leaf: Mapping[str, Any]) -> str:

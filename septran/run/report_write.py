@@ -15,7 +15,7 @@ from septran.run.report_plots import budget_plot, speed_plot
 FORMATS = ("html", "md", "json", "csv")
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high "
-    "kernel_us compile_s verify_s calls tokens cost leaves not_checked reason seed command run"
+    "kernel_us compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
 ).split()
 _SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
 _ORDER = ("failed", "rejected", "unavailable", "accurate")
@@ -93,6 +93,7 @@ def _md(report: Report) -> str:
         lines += ["", "## Not correct", ""]
         for row in failures:
             lines += [f"### {row.cell}", "", f"{row.reason or row.level}", ""]
+            lines += [f"Culprit: {row.culprit}", ""] if row.culprit else []
             lines += ["```text", row.command, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -105,6 +105,7 @@ def test_diff_says_what_became_worse(real, tmp_path):
     cell = next(iter(sorted((worse / "cells").glob("*.json"))))
     data = json.loads(cell.read_text())
     data |= {"level": "ran", "exit_code": 1, "reason": "[V203] 3 elements <b>wrong</b>"}
+    data["culprit"] = {"kind": "leaf", "name": "map_leaf", "why": "wrong alone"}
     cell.write_text(json.dumps(data))
     found = shop.call("report", "--diff", str(run), str(worse))
     assert found.code == 1 and "regression" in found.out and data["cell"] in found.out
@@ -114,6 +115,8 @@ def test_diff_says_what_became_worse(real, tmp_path):
     shop.call("report", str(worse), "-o", str(page))
     assert "&lt;b&gt;wrong" in page.read_text() and "<b>wrong" not in page.read_text()
     assert "septran gen --op" in page.read_text()
+    assert "leaf map_leaf: wrong alone" in page.read_text()
+    assert "## Not correct" in shop.call("report", str(worse), "--format", "md").out
 
 
 @pytest.mark.parametrize("name", ["smoke", "all-ops-all-backends"])
