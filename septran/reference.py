@@ -35,7 +35,7 @@ class Reference:
     ulps: last places of the compute dtype granted on top.
     lipschitz: bound on the slope of what follows the accumulation (1.13 for gelu after a gemm).
     storage_roundings: intermediate tensors the logic itself holds in the storage dtype; each may
-        round once (attention's probabilities in bfloat16).
+        round once (attention's probabilities in bfloat16), relative to `magnitude` when it is given.
     integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
         bit-exact case applies. None = yes for exact, gemm and reduction.
     """

@@ -126,6 +126,18 @@ def _attention(causal):
     return reference
 
 
+def _magnitude(causal):
+    """Sum of |p v|. 2**-14 is float16's smallest normal number: below it a stored p rounds absolutely."""
+    weights = _attention(causal)
+
+    def magnitude(Q, K, V, scale):
+        eye = torch.eye(K.shape[1], dtype=V.dtype).expand(K.shape[0], -1, -1)
+        p = weights(Q, K, eye, scale)
+        return (p + 2.0**-14) @ V.abs()
+
+    return magnitude
+
+
 def _operator(name, causal):
     return task.Operator(
         name=name,
@@ -140,6 +152,7 @@ def _operator(name, causal):
             fn=_attention(causal),
             kind="chain",
             reduction=lambda d: d["S"],
+            magnitude=_magnitude(causal),
             storage_roundings=1,
         ),
         # a masked or underflowed weight times an infinite value has no agreed meaning

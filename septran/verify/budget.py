@@ -180,6 +180,9 @@ def _one(
     fraction, least = _FORMATS[param.dtype]
     if problem.reference.storage_roundings:
         scale = _pooled(values.abs().nan_to_num(0.0, 0.0, 0.0))
+        if problem.reference.magnitude is not None:
+            # terms of both signs cancel in the result, their roundings do not
+            scale = scale.maximum(_magnitude(problem, inputs, index, default=False))
         budget = budget + problem.reference.storage_roundings * 2.0 ** -(fraction + 1) * scale
     # the result is rounded once to the output dtype: half a last place, also of denormals
     spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
