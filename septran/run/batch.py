@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from septran.run.batch_worker import head
 from septran.settings import Settings
 
 SCHEMA = "septran.batch/1"
+Outcomes = Generator[Outcome, None, None]
 Sort = Literal["accurate", "rejected", "unavailable", "failed"]
 _ENDED = {
     "timeout": ("V121", "the cell's time is over"),
@@ -124,14 +126,15 @@ def run_batch(request: BatchRequest, *, settings: Settings, watch: Watch) -> Bat
                 watch.ended(found, True)
         if result.reused:
             watch.note(f"{result.reused} of {len(plan.cells)} cells reused")
-        for outcome in execute(plan, todo, watch.started):
-            data = _settle(plan.run, outcome)
-            if data is None:
-                result.not_run += 1
-                continue
-            _remember(known, data)
-            _count(result, data)
-            watch.ended(data, False)
+        with closing(execute(plan, todo, watch.started)) as outcomes:
+            for outcome in outcomes:
+                data = _settle(plan.run, outcome)
+                if data is None:
+                    result.not_run += 1
+                    continue
+                _remember(known, data)
+                _count(result, data)
+                watch.ended(data, False)
     except KeyboardInterrupt:
         plan.run.finish("interrupted", exit_code=130, summary=result.to_json())
         watch.note(f"to go on: septran batch --resume {plan.run.id}")
@@ -278,7 +281,7 @@ def _newest(folder: Path, name: str) -> store.Run | None:
     return next((run for run in store.listing(folder) if (run.dir / name).is_file()), None)
 
 
-def _executor(name: str) -> Callable[..., Iterable[Outcome]]:
+def _executor(name: str) -> Callable[..., Outcomes]:
     if name == "ray":
         from septran.run.batch_ray import require_ray, run_on_ray
 
@@ -287,7 +290,7 @@ def _executor(name: str) -> Callable[..., Iterable[Outcome]]:
     return _local
 
 
-def _local(plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]) -> Iterable[Outcome]:
+def _local(plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]) -> Outcomes:
     minutes = plan.budget.minutes
     return run_jobs(
         [job_of(plan, cell) for cell in todo],

@@ -205,9 +205,10 @@ class _Expansion:
             "require": list(self._batch.require),
             "seed": self._settings.seed,
         }
+        timed = self._batch.time and {"threads": self._settings.threads}
         return Cell(
             id=f"{source.operator.name}/{target}/{sizes}/{dtype}/{writer}",
-            key=content_hash([request, source.sha, self._batch.time, self._sha(backend, writer)]),
+            key=content_hash([request, source.sha, timed, self._sha(backend, writer)]),
             op=source.operator.name,
             backend=backend.name,
             request=request,

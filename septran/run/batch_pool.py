@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +71,7 @@ def run_jobs(
     cell_s: float,
     deadline: float | None,
     started: Callable[[Cell], None],
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Yield each job's outcome as it ends; closing the iterator kills the workers.
 
     cell_s: seconds for one cell. deadline: time.monotonic() after which no further cell starts.

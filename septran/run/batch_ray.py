@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def require_ray() -> None:
 
 def run_on_ray(
     plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Yield each cell's outcome as its task ends; tasks that still run are cancelled on the way out."""
     import ray
 
