@@ -59,6 +59,11 @@ def bind(
     Raises:
         TaskLangError: E1xx. MappingError: Mxxx.
     """
+    for name in entry.params:
+        if name not in args:
+            raise MappingError.of(
+                "M080", f"{entry.name}: no type or value is given for parameter {name!r}"
+            )
     ranks = {p: len(a.shape) for p, a in args.items() if isinstance(a, ArgType)}
     for param, rank in entry.ranks.items():
         if param in ranks and ranks[param] != rank:
@@ -134,10 +139,6 @@ def _no_value(name: str, asked: Tunable | None) -> int | None:
 def _environment(traced: Traced, args: Arguments) -> dict[str, Value]:
     env: dict[str, Value] = {}
     for name in traced.task.params:
-        if name not in args:
-            raise MappingError.of(
-                "M080", f"{traced.task.name}: no type or value is given for parameter {name!r}"
-            )
         value = args[name]
         if isinstance(value, ArgType):
             buffer = Buffer(name=name, shape=value.shape, dtype=value.dtype, mem="GLOBAL")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 from septran.errors import Diagnostic, MappingError, closest
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
-from septran.mapping.schema import Binding, ExplicitMapping, Instance
+from septran.mapping.schema import Binding, ExplicitMapping, Instance, Tune
 from septran.tasklang.check import Traces
 from septran.tasklang.tree import AllocLocal, Launch, Task, Traced
 
@@ -17,7 +18,7 @@ RESERVED_KERNELS = ("auto", "agent")
 def check_mapping(
     mapping: ExplicitMapping, *, tasks: Mapping[str, Task], traces: Traces, machine: Machine
 ) -> None:
-    """Raise MappingError with all of M003-M006, M010, M012, M013, M022, M040, M050, M051, M060."""
+    """Raise MappingError with all of M003-M006, M010, M012, M013, M022, M040, M050, M060, M090."""
     problems: list[Diagnostic] = []
     reached = _reached(mapping)
     asked: set[str] = set()
@@ -41,10 +42,15 @@ def check_mapping(
             asked |= set(traced.tunables)
             problems += _pipeline(inst, traced, mapping, traces)
         problems += _kernels(inst, mapping, machine)
+        problems += _tunes(inst)
     problems += _unused_tunables(mapping, reached, traces)
     problems += _constraints(mapping)
     if problems:
-        raise MappingError(problems[:20])
+        raise MappingError(sorted(problems, key=_place)[:20])
+
+
+def _place(d: Diagnostic) -> tuple[int, int]:
+    return (d.span.line, d.span.col) if d.span else (0, 0)
 
 
 def _reached(mapping: ExplicitMapping) -> set[str]:
@@ -88,7 +94,7 @@ def _memories(
     callee = next(iter(inst.calls), "")
     params = traced.task.params if traced else tasks[callee].params if callee in tasks else ()
     for key, mem in inst.mems.items():
-        span = inst.span("mems", key)
+        span = inst.key_span("mems", key)
         if params and key not in params and key not in named:
             found.append(
                 Diagnostic(
@@ -145,7 +151,7 @@ def _targets(inst: Instance, traced: Traced) -> list[Diagnostic]:
                         code="M006",
                         message=f"{inst.name}: {kind} names {name!r}, which {traced.task.name} "
                         f"never launches{closest(name, launched)}; it launches {sorted(launched)}",
-                        span=inst.span(kind, name),
+                        span=inst.key_span(kind, name),
                     )
                 )
     for name, task in launched.items():
@@ -154,7 +160,7 @@ def _targets(inst: Instance, traced: Traced) -> list[Diagnostic]:
                 Diagnostic(
                     code="M004",
                     message=f"{inst.name}: no mapping for launched task {name!r}; add it to calls",
-                    span=inst.span("calls") or inst.span(),
+                    span=inst.key_span("calls"),
                 )
             )
         binding = inst.leaf_task_bindings.get(name, Binding())
@@ -165,7 +171,7 @@ def _targets(inst: Instance, traced: Traced) -> list[Diagnostic]:
                         code="M012",
                         message=f"{inst.name}: mems of leaf {name} names {key!r}; it has parameters "
                         f"{list(task.params)}{closest(key, task.params)}",
-                        span=inst.span("leaf_task_bindings", name, "mems", key),
+                        span=inst.key_span("leaf_task_bindings", name, "mems", key),
                     )
                 )
     return found
@@ -211,10 +217,32 @@ def _kernels(inst: Instance, mapping: ExplicitMapping, machine: Machine) -> list
                 code="M050",
                 message=f"{inst.name}: leaf_task_bindings: {leaf} -> {binding.kernel!r} is no leaf "
                 f"kernel of {machine.name}; it has {sorted(known)}{closest(binding.kernel, known)}",
-                span=inst.span("leaf_task_bindings", leaf),
+                span=inst.span("leaf_task_bindings", leaf, "kernel")
+                if ("leaf_task_bindings", leaf, "kernel") in inst.spans
+                else inst.span("leaf_task_bindings", leaf),
             )
         )
     return found
+
+
+def _tunes(inst: Instance) -> list[Diagnostic]:
+    """Return options whose value nobody picked yet; tunables and bindings are checked where used."""
+    return [
+        Diagnostic(
+            code="M090",
+            message=f"{inst.name}: {key} is still !tune {value.kind}",
+            span=inst.span(key),
+            help="run `septran tune`, or pick one of " + ", ".join(map(str, value.values[:8])),
+        )
+        for key, value in inst.options.items()
+        if isinstance(value, Tune)
+    ]
+
+
+def _left(text: str) -> str:
+    """Return the left side of a comparison, or the whole expression."""
+    tree = ast.parse(text, mode="eval").body
+    return ast.unparse(tree.left) if isinstance(tree, ast.Compare) else text
 
 
 def _unused_tunables(
@@ -229,7 +257,7 @@ def _unused_tunables(
                     Diagnostic(
                         code="M022",
                         message=f"{inst.name}: tunable {name!r} is never read{closest(name, asked)}",
-                        span=inst.span("tunables", name),
+                        span=inst.key_span("tunables", name),
                     )
                 )
     return found
@@ -242,9 +270,8 @@ def _constraints(mapping: ExplicitMapping) -> list[Diagnostic]:
             names |= {k: v for k, v in table.items() if isinstance(v, int)}
     found = []
     for text, span in mapping.constraints:
-        left = text.split("<")[0].split(">")[0].split("=")[0].strip()
         if not evaluate(text, names, span):
-            value = evaluate(left, names, span)
+            value = evaluate(_left(text), names, span)
             found.append(
                 Diagnostic(code="M060", message=f"constraint {text!r} is false: {value}", span=span)
             )

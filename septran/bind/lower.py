@@ -250,7 +250,7 @@ class Lowering:
             raise MappingError.of(
                 "M004",
                 f"{inst.name}: no mapping for launched task {name!r}; add it to calls",
-                inst.span("calls") or inst.span(),
+                inst.key_span("calls"),
                 notes=() if node.span is None else (f"launched at {node.span}",),
             )
         callee = self.instances[inst.calls[name]]

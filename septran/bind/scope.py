@@ -122,7 +122,7 @@ class Scope:
             "M020",
             f"tunable {name!r} has no value in instance {self.chain[-1].name!r} "
             f"or its callers {callers}",
-            self.chain[-1].span("tunables") or self.chain[-1].span(),
+            self.chain[-1].key_span("tunables"),
             notes=() if asked is None or asked.span is None else (f"asked for at {asked.span}",),
             help=f"add tunables: {{{name}: ...}} to one of them",
         )
@@ -220,7 +220,7 @@ class Scope:
                         "M022",
                         f"{instance.name}: tiles of {key} has {len(sizes)} entries; "
                         f"{base.root} has {len(whole)} dims",
-                        instance.span("tiles", key),
+                        instance.key_span("tiles", key),
                     )
                 return [
                     (w if s is None else s, NO_TAINT)

@@ -48,7 +48,7 @@ def stream_leaf(
             "M031",
             f"{inst.name}: panel {_panel_text(arg, d)} does not fit {arg.mem} and leaf "
             f"{call.task!r} cannot be streamed (only a single gemm or reduce along its reduction can)",
-            inst.span("mems") or inst.span(),
+            inst.key_span("mems"),
             notes=() if call.span is None else (f"launched at {call.span}",),
             help="loop over the blocks in the logic with task.sequential_range, or keep the operand "
             "where it is",
@@ -59,7 +59,7 @@ def stream_leaf(
         raise MappingError.of(
             "M032",
             f"{inst.name}: operands are blocked differently along the streamed dimension: {told}",
-            inst.span("tiles") or inst.span("tunables") or inst.span(),
+            inst.key_span("tiles"),
             help="set tiles or use a square block_size",
         )
     step = next(iter(blocks.values()))

@@ -256,9 +256,8 @@ class _Reader:
         }
         options = {k: data[k] for k in OPTION_KEYS if k in data}
         self.options(name, options, *path)
-        spans = {
-            p[2:]: s for p, s in {**self.doc.spans, **self.doc.key_spans}.items() if p[:2] == path
-        }
+        spans = {p[2:]: s for p, s in self.doc.spans.items() if p[:2] == path}
+        keys = {p[2:]: s for p, s in self.doc.key_spans.items() if p[:2] == path}
         return Instance(
             name=name,
             task_name=str(data.get("variant") or data.get("task_name", "")),
@@ -270,6 +269,7 @@ class _Reader:
             leaf_task_bindings=bindings,
             options=options,
             spans=spans,
+            key_spans=keys,
         )
 
     def options(self, name: str, options: Mapping[str, object], *path: str | int) -> None:

@@ -40,13 +40,19 @@ class Instance:
     options: Mapping[str, object] = field(default_factory=dict)
     """pipeline, warpspecialize, threads, smem_limit, layouts, swizzle, vectorize, unroll, math."""
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict)
-    """key path below the instance -> place."""
+    """key path below the instance -> place of the value."""
+    key_spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict)
+    """key path below the instance -> place of the key."""
 
     def span(self, *path: str | int) -> Span | None:
-        """Return the place of a key path, or of its nearest recorded parent."""
+        """Return the place of the value at a key path, or of its nearest recorded parent's key."""
+        return self.spans.get(path) if path in self.spans else self.key_span(*path)
+
+    def key_span(self, *path: str | int) -> Span | None:
+        """Return the place of the key at a key path, or of its nearest recorded parent."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self.spans:
-                return self.spans[path[:end]]
+            if path[:end] in self.key_spans:
+                return self.key_spans[path[:end]]
         return None
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
-
 import pytest
 
 from septran.errors import MappingError
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy, Tune
 from septran.mapping.text import mapping_text
+from tests.mapping.writing import marks, told, written
 
 GOOD = """\
 target: cpp
@@ -46,32 +44,6 @@ policies:
       tiles: {inner: 1024}
 constraints: ["m <= 4"]
 """
-
-
-def written(tmp_path, text):
-    path = tmp_path / "my.mapping.yaml"
-    path.write_text(textwrap.dedent(text), encoding="utf-8")
-    return path
-
-
-def marks(path):
-    """Return (code, line) of every `# error: CODE[@WORD]`; WORD is what the span must start at."""
-    found = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        head, _, tail = line.partition("# error: ")
-        for code, word in re.findall(r"([EMC]\d+)(?:@(\S+))?", tail):
-            found.append((code, number, head.index(word) + 1 if word else None))
-    return found
-
-
-def told(error, path, expected):
-    got = [(d.code, d.span.line, d.span.col) for d in error.diagnostics]
-    assert {d.span.file for d in error.diagnostics} == {str(path)}
-    assert len(got) == len(expected), str(error)
-    for have, want in zip(got, expected, strict=True):
-        assert have[:2] == want[:2], str(error)
-        if want[2] is not None:
-            assert have[2] == want[2], str(error)
 
 
 WRONG = {
@@ -275,7 +247,7 @@ def test_what_is_printed_is_read_back(tmp_path):
         return replace(
             m,
             file="",
-            instances={n: replace(i, spans={}) for n, i in m.instances.items()},
+            instances={n: replace(i, spans={}, key_spans={}) for n, i in m.instances.items()},
             constraints=tuple((t, None) for t, _ in m.constraints),
         )
 
