@@ -55,6 +55,13 @@ def program_of(
     return lower(bound.program, backend.passes)
 
 
+def ceiling(op: Operator, name: str, dims: Mapping[str, int]) -> int:
+    """The integer that values of an integer input stay below: small, and inside its domain."""
+    domain = op.domains.get(name)
+    high = 3 if domain is None or domain.high is None else domain.high
+    return min(3, int(op.bind_dims(dims)[high] if isinstance(high, str) else high))
+
+
 def expected(
     op: Operator, dims: Mapping[str, int], inputs: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:

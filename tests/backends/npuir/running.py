@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +30,15 @@ def kernel_of(name: str, dims: Mapping[str, int], dtype: str = "float32") -> Ker
     return BACKEND.emit(program, leaves)
 
 
-def inputs_of(kernel: Kernel, seed: int = 1) -> dict[str, np.ndarray]:
+def inputs_of(
+    kernel: Kernel, seed: int = 1, ceiling: Callable[[str], int] = lambda _: 3
+) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     found = {}
     for p in kernel.params:
         if p.privilege != "w":
             if p.dtype.startswith("int"):
-                found[p.name] = rng.integers(0, 3, p.shape).astype(p.dtype)
+                found[p.name] = rng.integers(0, ceiling(p.name), p.shape).astype(p.dtype)
             else:
                 found[p.name] = stored(rng, p.shape, p.dtype)
     return found

@@ -21,6 +21,7 @@ from septran.backends.tilesim.npu import npu_dialect, npu_names
 from septran.errors import EnvironmentProblem, MappingError
 from septran.ir.expr import Const
 from septran.kernel import Kernel, leaf_specs
+from tests.backends import operators
 from tests.backends.npuir import running as R
 from tests.backends.triton import programs as P
 
@@ -41,7 +42,8 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
 def check(name: str, dims: dict[str, int], dtype: str) -> None:
     kernel = R.kernel_of(name, dims, dtype)
     assert dialect_errors(kernel.source) == ()
-    inputs = R.inputs_of(kernel)
+    op = R.OPERATORS[name][0]
+    inputs = R.inputs_of(kernel, ceiling=lambda p: operators.ceiling(op, p, dims))
     want = R.expected(name, dims, kernel, inputs)
     got = R.simulate(kernel, inputs)
     for out, w in want.items():

@@ -38,7 +38,9 @@ def test_accurate(name: str) -> None:
             kernel = kernel_of(name, dict(dims), dtype)
             kinds = {p.name: p.dtype for p in kernel.params}
             inputs = {
-                p.name: rng.integers(0, 3, p.shape).astype(p.dtype)
+                p.name: rng.integers(0, operators.ceiling(op, p.name, dims), p.shape).astype(
+                    p.dtype
+                )
                 if p.dtype.startswith("int")
                 else R.stored(rng, p.shape, p.dtype)
                 for p in kernel.params
