@@ -131,11 +131,11 @@ class _Compiler:
 
     def binary(self, op: str, a: Operand, b: Operand, into: Region | None) -> Operand:
         text = TEXT[op]
-        if isinstance(a, Region) and isinstance(b, Region):
-            return self.emit(f"dsa.vec_{op}", text.format(a="a", b="b"), into, a, b)
         if isinstance(a, Region):
+            if isinstance(b, Region):
+                return self.emit(f"dsa.vec_{op}", text.format(a="a", b="b"), into, a, b)
             return self.emit(f"dsa.vec_{op}s", text.format(a="a", b="s"), into, a, scalar=b)
-        if isinstance(b, Region) and not isinstance(a, Region):
+        if isinstance(b, Region):
             if op in _SWAP:
                 return self.binary(_SWAP[op], b, a, into)
             if op in _COMMUTES:
