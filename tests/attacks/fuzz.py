@@ -6,6 +6,7 @@ equivalent: those that compile to the same bytes are set aside, the others are p
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -184,4 +185,5 @@ def table(found: list[tuple[Mutant, str]]) -> str:
 
 
 if __name__ == "__main__":
+    os.environ["SEPTRAN_HOME"] = tempfile.mkdtemp(prefix="septran-fuzz-")  # its compiler cache
     print(table(run(int((sys.argv[1:] or ["60"])[0]), int((sys.argv[2:] or ["1"])[0]))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.attacks import fuzz
@@ -18,6 +20,14 @@ def test_mutants_differ_from_the_kernel_by_one_line() -> None:
         assert mutant.before != mutant.after
         assert mutant.after in mutant.kernel.source
         assert mutant.kernel.params == kernel.params
+
+
+def test_a_maximum_that_misses_the_end_of_a_row_is_caught(tmp_path: Path) -> None:
+    """Found by the fuzzer: the row's last element overflows exp only when it is the largest by far."""
+    kernel, problem = fuzz.honest("softmax")
+    tails = [m for m in fuzz.mutants("softmax", kernel) if m.kind == "tail short"]
+    assert "rest = n - j" in tails[0].before
+    assert fuzz.judge(tails[0], problem, b"", tmp_path).startswith("V2")
 
 
 @pytest.mark.slow
