@@ -342,3 +342,54 @@ def test_none_shares_what_the_caller_holds(tmp_path):
         bound(tmp_path, kept.replace("mems: {A: SHARED, B: SHARED}", "mems: {}")).program
     )
     assert "A_s" not in text and "-> " not in text
+
+
+POLICY = """\
+target: cuda_c
+policies:
+  grid: BLOCK
+  rules:
+    - match: {primitive: [gemm, gemm_acc]}
+      tiles: {m: "min(64, extnt)", n: 64, k: 32}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told_text"),
+    [
+        (POLICY.replace("extnt", "extent"), "M070", "no rule matches leaf"),
+        (
+            POLICY + '    - match: {primitive: "*"}\n',
+            "M062",
+            "unknown name 'extnt'",
+        ),
+    ],
+)
+def test_policies_that_do_not_fit(tmp_path, text, code, told_text):
+    with pytest.raises(MappingError, match=told_text) as caught:
+        bound(tmp_path, text)
+    assert caught.value.codes == (code,)
+
+
+def test_annotated_ranks_are_checked(tmp_path):
+    logic = load_logic(
+        write(
+            tmp_path,
+            """
+            @task.define
+            def entry(C: task.Tensor["M", "N"]):
+                task.launch(zero, C)
+            """,
+        )
+    )
+    machine = load_machine("cuda_c.sm_90a")
+    mapping = load_mapping(written(tmp_path, POLICY))
+    with pytest.raises(TaskLangError, match="C is annotated with 2 dims, got 1") as caught:
+        bind(
+            logic.tasks["entry"],
+            mapping,
+            machine,
+            {"C": ArgType(shape=(3,), dtype="float32")},
+            tasks=logic.tasks,
+        )
+    assert caught.value.codes == ("E144",)
