@@ -163,7 +163,7 @@ def test_total_deadline(answer: Answer, stream: bool) -> None:
         start = time.monotonic()
         with pytest.raises(Fault) as caught:
             chat_with(double, limits).ask(REQUEST)
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 10
     assert caught.value.kind == "deadline"
 
 
