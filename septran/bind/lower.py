@@ -351,6 +351,7 @@ class Lowering:
             pipeline=depth if isinstance(depth, int) else 0,
             warpspecialize=bool(inst.options.get("warpspecialize")),
             register=self.ranges,
+            accumulator="REGISTER" if "REGISTER" in self.machine.memories else "GLOBAL",
         )
 
 

@@ -25,8 +25,11 @@ def stream_leaf(
     pipeline: int,
     warpspecialize: bool,
     register: dict[str, tuple[int, int]],
+    accumulator: str,
 ) -> tuple[Stmt, ...]:
     """Return `call`, or its streamed form when a panel has to change memory.
+
+    accumulator: memory of the accumulator when the mapping leaves a half-precision result in place.
 
     Raises:
         MappingError: M031 the leaf cannot be streamed, M032 operands blocked differently.
@@ -76,13 +79,11 @@ def stream_leaf(
     before: list[Stmt] = []
     after: list[Stmt] = []
     target = replace(out, region=_flat(out.region))
-    if out.mem and out.mem != out.region.buffer.mem:
-        dtype = (
-            "float32"
-            if out.region.buffer.dtype in ("float16", "bfloat16")
-            else (out.region.buffer.dtype)
-        )
-        tile = staged(_flat(out.region), out.mem, dtype)
+    half = out.region.buffer.dtype in ("float16", "bfloat16")
+    moves = bool(out.mem) and out.mem != out.region.buffer.mem
+    if moves or half:  # a half-precision result still accumulates its blocks in float32
+        dtype = "float32" if half else out.region.buffer.dtype
+        tile = staged(_flat(out.region), out.mem or accumulator, dtype)
         before.append(Alloc(buffer=tile.buffer, span=call.span))
         if "r" in out.privilege:
             before.append(Copy(dst=tile, src=_flat(out.region), span=call.span))
