@@ -165,6 +165,8 @@ def test_ctrl_c_is_130(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # a test run in the background of a script inherits SIGINT ignored; a terminal does not
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert child.stdout is not None and child.stdout.readline() == "up\n"
     child.send_signal(signal.SIGINT)

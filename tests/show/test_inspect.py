@@ -22,7 +22,7 @@ def plain(mapping: ExplicitMapping) -> ExplicitMapping:
     return replace(
         mapping,
         file="",
-        instances={n: replace(i, spans={}) for n, i in mapping.instances.items()},
+        instances={n: replace(i, spans={}, key_spans={}) for n, i in mapping.instances.items()},
         leaf_kernels={n: replace(k, span=None) for n, k in mapping.leaf_kernels.items()},
         constraints=tuple((text, None) for text, _ in mapping.constraints),
     )

@@ -101,7 +101,7 @@ def test_a_compiler_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 def test_processes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_PROCESSES", 8)
-    code = "import os\nfor _ in range(20):\n    if os.fork() == 0:\n        import time; time.sleep(60)\n        os._exit(0)"
+    code = "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        import time; time.sleep(60)\n        os._exit(0)\ntime.sleep(60)"
     done = run([sys.executable, "-c", code], tmp_path, 60.0)
     assert "processes limit" in done.output
     assert done.seconds < 30
