@@ -151,3 +151,28 @@ def test_a_wrong_kernel_is_never_returned(gemm: Path) -> None:
     a, b = torch.randn(16, 16), torch.randn(16, 16)
     with pytest.raises(NotCorrect):
         kernel(a, b)
+
+
+def test_two_tops_need_a_name(gemm: Path) -> None:
+    text = LOGIC + LOGIC[LOGIC.index("@task.define\n") :].replace("gemm_block_logic", "other")
+    (gemm / "two.py").write_text(text)
+    with pytest.raises(TaskLangError) as e:
+        septran.compile(logic_file=gemm / "two.py", target="cpp")
+    assert e.value.codes == ("E146",)
+    assert "other" in str(e.value)
+    assert septran.compile(logic_file=gemm / "two.py", target="cpp", entry="other").entry.name == (
+        "other"
+    )
+
+
+def test_a_leaf_file_that_is_not_there(gemm: Path) -> None:
+    text = MAPPING.replace("BLOCK", "CORE").replace("gemm_leaf_tensorcore", "mine")
+    text += "leaf_kernels:\n  mine: {dsl: cpp, symbol: mine, source: gone.hpp}\n"
+    (gemm / "mine.mapping.yaml").write_text("target: cpp\n" + text)
+    kernel = septran.compile(
+        logic_file=gemm / "gemm_logic.py", mapping_file=gemm / "mine.mapping.yaml"
+    )
+    with pytest.raises(MappingError) as e:
+        kernel(torch.zeros(8, 8), torch.zeros(8, 8))
+    assert e.value.codes == ("M053",)
+    assert "gone.hpp" in str(e.value)
