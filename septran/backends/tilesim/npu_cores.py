@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -51,6 +51,10 @@ class NeedsCores(Exception):
     """Raised at the first T.Scope of a block that was started as a single core."""
 
 
+class BlockEnded(Exception):
+    """Raised in a core that still waits when its block has failed."""
+
+
 class Turns:
     """The cores of one block, one running at a time."""
 
@@ -62,6 +66,7 @@ class Turns:
         self.wake: list[threading.Event] = []
         self.back = threading.Event()
         self.error: BaseException | None = None
+        self.over = False
         self.now = 0
 
     def run(self, body: Callable[[object], None], cid: int, sub: int) -> None:
@@ -85,7 +90,18 @@ class Turns:
         ]
         for t in threads:
             t.start()
-        self._schedule()
+        try:
+            self._schedule()
+        finally:
+            self.end(threads)
+
+    def end(self, threads: Sequence[threading.Thread]) -> None:
+        """Wake cores that wait for ever and wait until all have gone: no thread outlives its block."""
+        self.over = True
+        for event in self.wake:
+            event.set()
+        for t in threads:
+            t.join()
 
     def _schedule(self) -> None:
         while any(s != "done" for s in self.state):
@@ -108,12 +124,16 @@ class Turns:
 
     def _core(self, i: int, kind: str, body: Callable[[object], None], cid: int, part: int) -> None:
         self.wake[i].wait()
+        if self.over:
+            return
         self.wake[i].clear()
         core = Core(block=self.block, kind=kind)
         self.machine.core = core
         try:
             body([Value(cid, "int32"), Value(part, "int32")])
             self.check_flags(core)
+        except BlockEnded:
+            return
         except BaseException as e:
             self.error = e
         self.state[i] = "done"
@@ -139,6 +159,8 @@ class Turns:
             self.state[me] = key
             self.back.set()
             self.wake[me].wait()
+            if self.over:
+                raise BlockEnded
             self.wake[me].clear()
             self.machine.core, self.machine.line = core, line
 

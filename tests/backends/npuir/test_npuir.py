@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from septran.backends.npuir_hoist import hoist
 from septran.backends.npuir_leaves import signature
 from septran.backends.npuir_tiles import lie, nbytes, physical_axis
 from septran.backends.tilelang_npuir import TILELANG_NPUIR, available, build
-from septran.backends.tilesim import SimError
+from septran.backends.tilesim import SimError, run_file
 from septran.backends.tilesim.machine import Machine
 from septran.backends.tilesim.npu import npu_dialect, npu_names
 from septran.errors import EnvironmentProblem, MappingError
@@ -280,3 +281,32 @@ def test_simulator_errors_carry_the_line() -> None:
     with pytest.raises(SimError) as caught:
         R.simulate(replace(kernel, files=((kernel.main, text),)), R.inputs_of(kernel))
     assert caught.value.line > 0
+
+
+def test_no_thread_outlives_a_call() -> None:
+    kernel = R.kernel_of("gemm", DIMS["gemm"])
+    before = threading.active_count()
+    for _ in range(5):
+        R.simulate(kernel, R.inputs_of(kernel))
+        assert threading.active_count() == before
+
+
+def test_no_thread_outlives_a_deadlock(tmp_path: Path) -> None:
+    source = """
+import tilelang.language as T
+
+
+@T.prim_func
+def entry(A: T.Tensor((16,), "float32")):
+    with T.Kernel(1, is_npu=True) as (cid, _):
+        with T.Scope("Cube"):
+            T.sync_block_wait(3)
+        with T.Scope("Vector"):
+            T.sync_block_wait(4)
+"""
+    path = tmp_path / "kernel.py"
+    path.write_text(source, encoding="utf-8")
+    before = threading.active_count()
+    with pytest.raises(SimError, match="cores wait for block flags"):
+        run_file(path, "entry", [np.zeros(16, np.float32)], npu_dialect())
+    assert threading.active_count() == before
