@@ -15,7 +15,7 @@ from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.run.build import judge_kernel
 from septran.run.cores import cores
-from septran.run.plan import load_target_mapping
+from septran.run.plan import for_backend, load_target_mapping
 from septran.run.specialize import Signature, Specialized, entry_task, signature, specialize
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.tree import Task
@@ -179,7 +179,7 @@ def compile(
         name = infer_target(given)
     backend = backends.get(name)
     chosen = backends.resolve_arch(backend, arch or (given.arch if given is not None else None))
-    mapping = given or load_target_mapping(backend, chosen, None)
+    mapping = for_backend(given, backend) if given else load_target_mapping(backend, chosen, None)
     task = entry_task(logic, mapping if given is not None else None, entry)
     return CompiledKernel(logic, task, mapping, backend, chosen, verify=verify)
 

@@ -17,6 +17,7 @@ class Memory:
 
     capacity: bytes per processor that owns it, None = unbounded. visible_from: the outermost
     processor level that can address it. copy: "async" when copies into it must be waited for.
+    locals: the innermost processor level at which a task can make a tensor of its own in it ("" = any).
     """
 
     name: str
@@ -25,6 +26,7 @@ class Memory:
     aliases: tuple[str, ...] = ()
     copy: str = "sync"
     align: int = 1
+    locals: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ def load_machine(name: str) -> Machine:
                 aliases=tuple(facts.get("aliases", ())),
                 copy=facts.get("copy", "sync"),
                 align=facts.get("align", 1),
+                locals=facts.get("locals", ""),
             )
         except (AttributeError, TypeError) as e:
             raise wrong(f"memory {mem}: {e}", "memories", mem) from e

@@ -166,7 +166,8 @@ class KernelText:
             f"{self.program.target} {verb} only a part of {buffer.name} "
             f"{list(buffer.shape)} in {buffer.mem}; a Triton tile has no addressable parts",
             span,
-            help=f"keep {buffer.name} in GLOBAL, or make its tile the part that is used",
+            help=f"keep {buffer.name} in GLOBAL if it is a parameter; else make its tile the part "
+            "that is used",
         )
         assert isinstance(error, MappingError)
         return error

@@ -155,7 +155,7 @@ class Lowering:
                 case Loop():
                     out.extend(self.loop(node, inst, scope, level))
                 case AllocLocal():
-                    out.append(self.local(node, inst, scope))
+                    out.append(self.local(node, inst, scope, level))
                 case Launch() if node.task.leaf:
                     out.extend(self.leaf(node, inst, scope))
                 case Launch():
@@ -210,11 +210,21 @@ class Lowering:
         deeper = [b for b in below if b > level]
         return min(deeper) if deeper else level
 
-    def local(self, node: AllocLocal, inst: Instance, scope: Scope) -> Stmt:
+    def local(self, node: AllocLocal, inst: Instance, scope: Scope, level: int) -> Stmt:
         """Return the allocation of a local tensor in the memory the mapping gives it."""
         sizes = [scope.size(d) for d in node.dims]
         default = "REGISTER" if "REGISTER" in self.machine.memories else "GLOBAL"
         mem = self.mem(inst.mems.get(node.tensor.name, default), inst, "mems", node.tensor.name)
+        innermost = self.machine.memories[mem].locals
+        if innermost and level > self.machine.level(innermost):
+            raise MappingError.of(
+                "M014",
+                f"{inst.name}: {self.machine.name} cannot make {node.tensor.name} in {mem} on "
+                f"{self.machine.procs[level]}; only {innermost} can",
+                inst.span("mems", node.tensor.name),
+                notes=() if node.span is None else (f"made at {node.span}",),
+                help="map it to a memory of that processor, or make it in the caller",
+            )
         self.locals_seen.setdefault(inst.name, set()).add(node.tensor.name)
         buffer = Buffer(
             name=self.fresh(node.tensor.name),

@@ -44,7 +44,7 @@ def evaluate(text: str, names: Mapping[str, int], span: Span | None = None) -> i
     """Return the value of an integer or boolean expression (bool as 0/1).
 
     Raises:
-        MappingError: M061 syntax, a construct that is not allowed, an unknown name, division by 0.
+        MappingError: M062 syntax, a construct that is not allowed, an unknown name, division by 0.
     """
 
     def wrong(message: str) -> MappingError:

@@ -219,6 +219,7 @@ class _Reader:
             instances=instances,
             leaf_kernels=self.leaf_kernels(data.get("leaf_kernels")),
             constraints=self.constraints(data.get("constraints")),
+            target_span=self.doc.span("target"),
         )
 
     def cycles(self, instances: Mapping[str, Instance]) -> None:
@@ -367,6 +368,7 @@ class _Reader:
             rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),
             options=options,
             constraints=self.constraints(data.get("constraints")),
+            target_span=self.doc.span("target"),
         )
 
     def rule(self, i: int, entry: Any) -> Rule:

@@ -81,6 +81,7 @@ class ExplicitMapping:
     instances: Mapping[str, Instance]
     leaf_kernels: Mapping[str, LeafKernelFile] = field(default_factory=dict)
     constraints: tuple[tuple[str, Span | None], ...] = ()
+    target_span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ class Policy:
     rules: tuple[Rule, ...]
     options: Mapping[str, object] = field(default_factory=dict)
     constraints: tuple[tuple[str, Span | None], ...] = ()
+    target_span: Span | None = field(default=None, compare=False)
 
 
 OPTION_KEYS = (

@@ -92,17 +92,32 @@ def load_target_mapping(
     """Return the mapping file the user gave, else the target's policy.
 
     The policy of `<backend>.<arch>.mapping.yaml` wins over `<backend>.mapping.yaml`.
+
+    Raises:
+        MappingError: from the file; M016, it is for another target.
     """
     if given is not None:
-        return load_mapping(given)
+        return for_backend(load_mapping(given), backend)
     for name in (
         f"mappings/{backend.name}.{arch}.mapping.yaml",
         f"mappings/{backend.name}.mapping.yaml",
     ):
         if assets.exists(name):
-            return load_mapping(assets.find(name).path)
+            return for_backend(load_mapping(assets.find(name).path), backend)
     asset = assets.find(f"mappings/{backend.name}.mapping.yaml")
     raise AssertionError(asset)
+
+
+def for_backend(mapping: ExplicitMapping | Policy, backend: Backend) -> ExplicitMapping | Policy:
+    """Return `mapping`; raises MappingError M016 when its `target:` is another backend."""
+    if mapping.target and mapping.target != backend.name:
+        raise MappingError.of(
+            "M016",
+            f"{mapping.file} is a mapping for {mapping.target}, not {backend.name}",
+            mapping.target_span,
+            help=f"use --backend {mapping.target}, or another mapping",
+        )
+    return mapping
 
 
 def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
@@ -193,20 +208,12 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
     """Return the Program of a plan at `dims` (default: the plan's) after the backend's passes.
 
     Raises:
-        TaskLangError, MappingError: the user's mistakes. MappingError M016: the mapping is for another
-            target.
+        TaskLangError, MappingError: the user's mistakes.
     """
     dims = plan.dims if dims is None else dims
-    mapping = plan.mapping
-    if mapping.target and mapping.target != plan.backend.name:
-        raise MappingError.of(
-            "M016",
-            f"{mapping.file} is a mapping for {mapping.target}, not {plan.backend.name}",
-            help=f"use --backend {mapping.target}, or another mapping",
-        )
     bound = bind(
         plan.operator.entry,
-        mapping,
+        plan.mapping,
         plan.machine,
         arguments(plan, dims),
         tasks=plan.logic.tasks,
