@@ -8,17 +8,19 @@ are written in Developer form, where the compiler splits the work between cube a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
 from septran.backends.npuir_hoist import hoist
 from septran.backends.npuir_leaves import GEMMS, accumulates, extents
 from septran.backends.npuir_tiles import lie, nbytes
+from septran.backends.npuir_windows import gather, is_window
 from septran.backends.pystyle import Lines, index_text, safe_name
 from septran.backends.triton_types import Names
 from septran.errors import EnvironmentProblem, InternalError, MappingError
-from septran.ir.expr import Const, Expr, Var, substitute
+from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 
@@ -51,6 +53,8 @@ def roles_of(program: Program) -> Roles:
         return Roles(frozenset(), frozenset(), "vector")
     loaded = {s.dst.buffer.name for s in walk(program.body) if isinstance(s, Copy)}
     pure = all(_cube_only(c, accumulators) for c in calls) and not loaded & accumulators
+    # what is outside a window is zeroed by the vector unit
+    pure = pure and not any(isinstance(s, Copy) and is_window(s.src) for s in walk(program.body))
     clash = operands & accumulators
     form: Form = "cube" if pure and not clash else "developer"
     return Roles(frozenset(operands), frozenset(accumulators), form)
@@ -102,6 +106,8 @@ class _Kernel:
     """accumulator -> loops open when it was cleared; first product: all later loops at 0."""
     loops: list[str] = field(default_factory=list)
     casts: dict[tuple[tuple[int, ...], str], str] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Inclusive bounds of the loop variables in scope."""
 
     def index(self, e: Expr) -> str:
         return index_text(substitute(e, self.constants))
@@ -141,10 +147,8 @@ class _Kernel:
 
     def window(self, region: Region, stmt: object) -> str:
         """Return the slice of a GLOBAL buffer."""
-        if region.guard:
-            raise unavailable(self.program, "a padded window: NPU copies are not clipped", stmt)
-        if max(region.step) > 1:
-            raise unavailable(self.program, "a strided window: NPU slices have no step", stmt)
+        if is_window(region):
+            raise unavailable(self.program, "a store to a padded or strided window", stmt)
         parts = []
         for offset, extent in zip(region.offset, region.extent, strict=True):
             low = self.index(offset)
@@ -190,6 +194,7 @@ class _Kernel:
                     raise InternalError(f"{type(stmt).__name__} has no NPUIR form")
 
     def loop(self, loop: For) -> None:
+        self.ranges[loop.var] = (0, bounds(loop.extent, self.ranges)[1] - 1)
         if loop.extent == Const(1):
             self.constants[loop.var] = Const(0)
             self.body(loop.body)
@@ -225,6 +230,9 @@ class _Kernel:
     def load(self, copy: Copy) -> None:
         src, dst = copy.src, copy.dst
         memory = self.place(dst.buffer)
+        if is_window(src):
+            self.gather(copy)
+            return
         window = self.window(src, copy)
         if memory == "L1" and self.roles.form == "cube":
             part = self.tile(dst, copy, part=True)
@@ -241,6 +249,30 @@ class _Kernel:
             self.lines.add(f"T.clear({held})")
         self.lines.add(f"T.copy({window}, {part.replace(whole, held, 1)})")
         self.lines.add(f"T.vcast({held}, {whole})")
+
+    def gather(self, copy: Copy) -> None:
+        """Load a padded or strided window: zeros, then the pieces inside the tensor."""
+        src, dst = copy.src, copy.dst
+        whole = self.tile(dst, copy, part=False)
+        same = src.buffer.dtype == dst.buffer.dtype
+        held = whole if same else self.cast_buffer(dst.buffer.shape, src.buffer.dtype)
+        if same and self.place(dst.buffer) != "UB":  # zeroed there on its way to the cube
+            self.take("UB", nbytes(dst.buffer.shape, dst.buffer.dtype), dst.buffer)
+        self.lines.add(f"T.clear({held})")
+        found = gather(src, self.ranges, lambda: self.names.fresh("at"))
+        with ExitStack() as stack:
+            for var, low, high in found.loops:
+                head = f"for {var} in T.serial({self.index(low)}, {self.index(high)}):"
+                stack.enter_context(self.lines.block(head))
+            window = self.slices(self.buffers[src.buffer.name], found.src)
+            part = self.slices(held, found.dst[-len(lie(dst.tile)) :])
+            self.lines.add(f"T.copy({window}, {part})")
+        if not same:
+            self.lines.add(f"T.vcast({held}, {whole})")
+
+    def slices(self, name: str, ranges: Sequence[tuple[Expr, Expr]]) -> str:
+        texts = ", ".join(f"{self.index(a)}:{self.index(b)}" for a, b in ranges)
+        return f"{name}[{texts}]"
 
     def store(self, dst: Region, src: Region, stmt: object) -> None:
         part, window = self.tile(src, stmt, part=True), self.window(dst, stmt)
@@ -437,6 +469,7 @@ def _assemble(
     cid = kernel.names.fresh("cid")
     behind, decode = 1, []
     for at, (var, n) in reversed(list(enumerate(grid))):
+        kernel.ranges[var] = (0, n - 1)
         if n == 1:
             kernel.constants[var] = Const(0)
             continue

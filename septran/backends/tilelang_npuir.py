@@ -13,6 +13,7 @@ from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.npuir_check import dialect_errors
 from septran.backends.npuir_emit import emit
 from septran.backends.npuir_leaves import library, signature
+from septran.backends.npuir_windows import load_parts
 from septran.ir.access import map_bodies
 from septran.ir.nodes import LeafCall, Program, Stmt
 from septran.kernel import Kernel
@@ -98,6 +99,7 @@ TILELANG_NPUIR = Backend(
         ("stage_operands", stage_operands),
         ("insert_copies", insert_copies),
         ("hoist_copies", hoist_copies),
+        ("load_parts", load_parts),
         ("merge_stages", merge_stages),
     ),
     library=library,

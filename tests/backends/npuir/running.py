@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from septran.backends.tilesim.npu import npu_dialect
 from septran.kernel import Kernel, leaf_specs
 from tests.backends import operators
 from tests.backends.triton.running import stored, values
+from tests.passes.writing import program
 
 OPERATORS = operators.all_operators()
 
@@ -62,7 +64,20 @@ def simulate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
     return {n: values(a, d) for n, (a, d) in outs.items()}
 
 
-def verdict(kernel: Kernel, inputs: Mapping[str, np.ndarray], want: np.ndarray) -> str:
+def changed(kernel: Kernel, old: str, new: str) -> Kernel:
+    """The kernel with `old` replaced everywhere in its text, which must have it."""
+    assert old in kernel.source, kernel.source
+    return replace(kernel, files=((kernel.main, kernel.source.replace(old, new)),))
+
+
+def emitted(body: str) -> Kernel:
+    """The kernel of a Program without leaves, written as text (see tests/passes/writing.py)."""
+    return BACKEND.emit(program(body), {})
+
+
+def verdict(
+    kernel: Kernel, inputs: Mapping[str, np.ndarray], want: np.ndarray, tolerance: float = 1e-4
+) -> str:
     """What is wrong with a kernel, "" when nothing is."""
     problems = dialect_errors(kernel.source)
     if problems:
@@ -72,7 +87,7 @@ def verdict(kernel: Kernel, inputs: Mapping[str, np.ndarray], want: np.ndarray) 
     except SimError as e:
         return f"{e.kind}: {e}"
     error = np.abs(got - want) / (np.abs(want) + np.abs(want).mean() + 1e-9)
-    return "" if np.isfinite(got).all() and error.max() < 1e-4 else "wrong result"
+    return "" if np.isfinite(got).all() and error.max() < tolerance else "wrong result"
 
 
 def expected(

@@ -19,14 +19,13 @@ from septran.backends.tilelang_npuir import TILELANG_NPUIR, available, build
 from septran.backends.tilesim import SimError, run_file
 from septran.backends.tilesim.machine import Machine
 from septran.backends.tilesim.npu import npu_dialect, npu_names
-from septran.errors import EnvironmentProblem, MappingError
+from septran.errors import MappingError
 from septran.ir.expr import Const
 from septran.kernel import Kernel, leaf_specs
 from tests.backends import operators
 from tests.backends.npuir import running as R
 from tests.backends.triton import programs as P
 
-UNAVAILABLE = {"conv2d", "conv2d_stride2"}
 QUICK = (
     "gemm",
     "gemm_bias_relu",
@@ -36,6 +35,8 @@ QUICK = (
     "transpose",
     "add",
     "gelu",
+    "conv2d",
+    "conv2d_stride2",
 )
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
 
@@ -59,7 +60,7 @@ def test_odd_sizes(name: str, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(R.OPERATORS) - UNAVAILABLE))
+@pytest.mark.parametrize("name", sorted(R.OPERATORS))
 def test_every_operator(name: str) -> None:
     op = R.OPERATORS[name][0]
     for dims in ({}, *op.odd_dims):
@@ -68,20 +69,14 @@ def test_every_operator(name: str) -> None:
                 check(name, dict(dims), dtype)
 
 
-@pytest.mark.parametrize("name", sorted(UNAVAILABLE))
-def test_unavailable_with_the_reason(name: str) -> None:
-    with pytest.raises(EnvironmentProblem) as caught:
-        R.kernel_of(name, {})
-    assert caught.value.codes == ("V170",)
-    assert "window" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("name", "form", "text"),
     [
         ("gemm", "cube", "T.alloc_L0C"),
         ("softmax", "vector", "T.alloc_ub"),
         ("attention", "developer", "T.alloc_fragment"),
+        ("conv2d", "developer", "T.clear(X_s)"),
+        ("conv2d_1x1", "cube", "T.alloc_L1"),
     ],
 )
 def test_form_follows_the_work(name: str, form: str, text: str) -> None:
