@@ -51,8 +51,10 @@ class SandboxResult:
     """How a command ended.
 
     rc: exit status, minus the signal number when a signal ended it (subprocess' convention).
-    why: "" for an end of its own, else what ended it: timeout, cpu, memory, output, processes.
+    why: "" for an end of its own, else what ended it: timeout, cpu, memory, output, processes, or
+        machine memory: the system ran out and chose this one, which was far below its own limit.
     enforced, not_enforced: the sandbox's parts; the latter with the reason.
+    broken: why the command never started, "" when it did; nothing the command does can set it.
     """
 
     rc: int
@@ -61,6 +63,7 @@ class SandboxResult:
     stdout_tail: str
     enforced: tuple[str, ...]
     not_enforced: tuple[str, ...]
+    broken: str = ""
 
     @property
     def ok(self) -> bool:
@@ -127,6 +130,7 @@ class _Watch:
     why: str = ""
     tail: bytearray = field(default_factory=bytearray)
     report: bytes = b""
+    peak: int = 0
 
 
 class Confined:
@@ -147,6 +151,7 @@ class Confined:
         self._limits = limits
         self._watch = _Watch()
         self._start = time.monotonic()
+        self._oom_kills = oom_kills()
         report_read, report_write = os.pipe()
         config = {
             "command": [_absolute(str(command[0])), *map(str, command[1:])],
@@ -170,6 +175,9 @@ class Confined:
                 pass_fds=(report_write, *pass_fds),
                 start_new_session=True,
             )
+        except OSError:
+            os.close(report_read)
+            raise
         finally:
             os.close(report_write)
         self._threads = (
@@ -202,11 +210,14 @@ class Confined:
             raise
         if rc == -signal.SIGXCPU and not self._watch.why:
             self._watch.why = "cpu"
+        small = self._watch.peak < self._limits.memory_bytes // 2
+        if rc == -signal.SIGKILL and not self._watch.why and small:
+            self._watch.why = "machine memory" if oom_kills() > self._oom_kills else ""
         self.kill("")  # stragglers of a machine without PID namespaces
         for thread in self._threads:
             thread.join(timeout=2)
         seconds = time.monotonic() - self._start
-        enforced, refused = self._parts()
+        enforced, refused, broken = self._parts()
         text = self._watch.tail.decode("utf-8", errors="replace")
         return SandboxResult(
             rc=rc,
@@ -215,15 +226,21 @@ class Confined:
             stdout_tail=text,
             enforced=enforced,
             not_enforced=refused,
+            broken="" if self._watch.why else broken,
         )
 
-    def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+        """What the launcher, which trusts nobody either, said: enforced, refused, why it did not start."""
         always = ("clean environment", "wall time", "output cap", "process group kill")
+        first, _, second = self._watch.report.partition(b"\n")
         try:
-            report = json.loads(self._watch.report)
+            report = json.loads(first)
+            broken = str(json.loads(second)) if second else ""
         except ValueError:
-            return (), ("sandbox: the launcher did not report",)
-        return (*report["enforced"], *always), tuple(report["refused"])
+            last = bytes(self._watch.tail[-300:]).decode("utf-8", errors="replace").strip()
+            why = "the launcher did not report"
+            return (), (f"sandbox: {why}",), f"{why}: {last}" if last else why
+        return (*report["enforced"], *always), tuple(report["refused"]), broken
 
     def _read_report(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as stream:
@@ -249,6 +266,7 @@ class Confined:
                 self.kill("timeout")
                 return
             pages, count = _usage(self._process.pid)
+            self._watch.peak = max(self._watch.peak, pages * page)
             if pages * page > self._limits.memory_bytes:
                 self.kill("memory")
                 return
@@ -289,6 +307,16 @@ def _rlimits(limits: Limits) -> dict[str, int]:
     if limits.address_space:
         found["AS"] = limits.memory_bytes
     return found
+
+
+def oom_kills() -> int:
+    """Return how many processes the system has ended because memory ran out; 0 when it does not say."""
+    try:
+        text = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
+    return int(found[0]) if found else 0
 
 
 def _usage(pid: int) -> tuple[int, int]:

@@ -118,14 +118,18 @@ def main() -> None:
         os.write(
             config["report_fd"], json.dumps({"enforced": enforced, "refused": refused}).encode()
         )
-        os.close(config["report_fd"])
+    # closed by a successful exec, so that nothing the command says can look like the launcher's words
+    os.set_inheritable(config["report_fd"], False)
     if status_fd >= 0:
         os.set_inheritable(status_fd, False)
     command = config["command"]
     try:
         os.execve(command[0], command, config["env"])
     except OSError as error:
-        sys.stderr.write(f"cannot start {command[0]}: {error.strerror}\n")
+        why = f"cannot start {command[0]}: {error.strerror}"
+        with contextlib.suppress(OSError):
+            os.write(config["report_fd"], f"\n{json.dumps(why)}".encode())
+        sys.stderr.write(f"{why}\n")
         os._exit(127)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from septran.errors import EnvironmentProblem
 from septran.sandbox import MIB, Confined, Limits
 
 _MEMORY_BYTES = 12 * 1024 * MIB
@@ -72,7 +73,11 @@ def run_confined(
     env: Mapping[str, str] | None = None,
     reads: Sequence[Path] = (),
 ) -> Finished:
-    """Run `command` as `run` does, with `env` added and the folders `reads` readable."""
+    """Run `command` as `run` does, with `env` added and the folders `reads` readable.
+
+    Raises:
+        EnvironmentProblem: V214, it could not even be started; no source was read.
+    """
     child = Confined(
         command,
         rw_dir=cwd,
@@ -88,6 +93,10 @@ def run_confined(
         env={"LC_ALL": "C", **(env or {})},
     )
     result = child.wait()
+    if result.broken:
+        raise EnvironmentProblem.of(
+            "V214", f"{Path(command[0]).name} did not start: {result.broken}", help="septran doctor"
+        )
     output = result.stdout_tail
     if result.why:
         output += f"\n{Path(command[0]).name} was ended by its {result.why} limit"

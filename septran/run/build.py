@@ -10,10 +10,12 @@ from septran.backends.base import Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.run.control import control_trouble
 from septran.run.plan import Plan, kernel_params
 from septran.verify.problem import Problem
+from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
-from septran.verify.verdict import Verdict
+from septran.verify.verdict import Status, Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
 
@@ -67,25 +69,28 @@ def judge_kernel(
     admission: also try trivial answers on the task (docs/verification.md, Admission).
 
     Raises:
-        EnvironmentProblem: V110, neither compiler nor emulator for this backend works here.
+        EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
+            compiler did not even start.
     """
     require_runnable(backend)
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
     built = backend.build(kernel, folder)
-    verdict = verify(
-        kernel,
-        built,
-        problem,
-        run_dir=work,
-        request=Request(
-            where=backend.where,
-            language=backend.language,
-            seed=seed,
-            sessions=sessions_of(backend, threads),
-            admission=admission,
-        ),
+    request = Request(
+        where=backend.where,
+        language=backend.language,
+        seed=seed,
+        sessions=sessions_of(backend, threads),
+        admission=admission,
     )
+    verdict = verify(kernel, built, problem, run_dir=work, request=request)
+    if verdict.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR):
+        trouble = control_trouble(backend, kernel.arch, request)
+        if trouble:
+            verdict = unavailable(
+                verdict, f"a kernel that is known to be good fails, too: {trouble}"
+            )
+            write_evidence(verdict, work, files={})
     return Judged(kernel=kernel, built=built, verdict=verdict)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import assets
+from septran.errors import SeptranError
 from septran.kernel import Kernel
 from septran.verify.arena import Arena, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
@@ -58,7 +59,10 @@ class Ran:
 
 @dataclass(slots=True, kw_only=True)
 class Transcript:
-    """All that was observed. failure: "" or crash | timeout | error | load | protocol."""
+    """All that was observed. failure: "" or harness | crash | timeout | error | load | protocol.
+
+    harness: the child, or what it needs, broke before any of the kernel's own code could run.
+    """
 
     ran: list[Ran] = field(default_factory=list)
     last: dict[Placement, Mapping[str, bytes]] = field(default_factory=dict)
@@ -116,6 +120,25 @@ def run_calls(
 
     `work` is the child's working folder; the rendered child and its diagnostics stay there.
     """
+    from jinja2 import TemplateError
+
+    try:
+        return _run_calls(kernel, artifact, problem, calls, settings, work, noise)
+    except (OSError, MemoryError, TemplateError, SeptranError) as error:
+        # ours, whatever it is: the parent runs nothing of the kernel's
+        text = str(error).partition("\n")[0]
+        return Transcript(failure="harness", message=f"{type(error).__name__}: {text}")
+
+
+def _run_calls(
+    kernel: Kernel,
+    artifact: Path,
+    problem: Problem,
+    calls: Sequence[Call],
+    settings: Sessions,
+    work: Path,
+    noise: np.random.Generator,
+) -> Transcript:
     work.mkdir(parents=True, exist_ok=True)
     arena = Arena(problem.params, alignment=settings.alignment)
     go_read, go_write = os.pipe()
@@ -177,7 +200,8 @@ def write_plan(
 def render(plan: str, loader: str, name: str = "kernel_verify_template.j2") -> str:
     """Return the child's program."""
     template = assets.environment("verify_templates").get_template(name)
-    return template.render(plan=repr(plan), loader=loader)
+    announces = "announces" in loader_capabilities(loader)
+    return template.render(plan=repr(plan), loader=loader, announces=announces)
 
 
 def start_child(
@@ -268,6 +292,14 @@ def _converse(
     noise: np.random.Generator,
     transcript: Transcript,
 ) -> None:
+    begins = pipe.receive(settings.load_timeout_s)
+    if not isinstance(begins, dict) or "begins" not in begins:
+        _fail(pipe, transcript, begins, "load", None)
+        why = (
+            transcript.message if isinstance(begins, dict) else f"{begins} before the kernel began"
+        )
+        transcript.failure, transcript.message = "harness", why
+        return
     first = pipe.receive(settings.load_timeout_s)
     if not isinstance(first, dict) or "error" in first:
         _fail(pipe, transcript, first, "load", None)

@@ -22,6 +22,7 @@ from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
 from septran.verify.gate import gate
 from septran.verify.problem import Problem
+from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, loader_capabilities, run_calls
 from septran.verify.verdict import (
     CaseResult,
@@ -35,8 +36,6 @@ from septran.verify.verdict import (
 
 # elements of all tensors together above which only the first families are run
 _LARGE, _FEW = 1 << 24, 9
-# over about fifteen calls; interpreters (loaders that copy) cache what they compiled
-_GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +163,11 @@ def _run_and_judge(
         work=run_dir / "child",
         noise=np.random.default_rng(secrets.randbits(64)),
     )
+    if transcript.failure == "harness" or ran_out(transcript):
+        return unavailable(base, harness_text(transcript))
     base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))
     base = _with_facts(base, problem, transcript, request)
-    refused = _refusal(base, transcript, request)
+    refused = refusal(base, transcript, request.sessions)
     if refused is not None:
         return refused
     policy = request.policy or budget.load_policy()
@@ -237,99 +238,6 @@ def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[st
         why = "the simulator widens bfloat16 and checks bounds itself"
         return ["read-only inputs"], [f"guard pages: {why}"]
     return ["guard pages", "read-only inputs"], []
-
-
-def _refusal(base: Verdict, transcript: Transcript, request: Request) -> Verdict | None:
-    """Return the verdict on a child that did not do its work, or None when there is work to judge."""
-    call = transcript.failed_call
-    place = f" on inputs {call.case.name!r} at placement {call.placement!r}" if call else ""
-    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
-    if base.diagnostics:
-        first = base.diagnostics[0]
-        return replace(
-            rejected,
-            code="V209",
-            message=f"{first.get('kind')}: {first.get('message')}",
-            hint="the emulator saw an access that the device does not allow",
-        )
-    match transcript.failure:
-        case "timeout":
-            what = "did not load" if transcript.message == "load" else "did not return"
-            return replace(
-                base,
-                status=Status.TIMEOUT,
-                code="V206",
-                message=f"the kernel {what} in time{place}",
-                hint="an endless loop, a deadlock, or far too slow",
-            )
-        case "crash":
-            return replace(base, code="V205", message=_crash_text(transcript, place), hint=_CRASH)
-        case "load" | "error":
-            return replace(
-                base, code="V205", message=f"{transcript.message}{place}", hint="see child.log"
-            )
-        case "protocol":
-            return replace(
-                rejected, code="V211", message=f"the child spoke out of turn{place}", hint=_FORGE
-            )
-    result = transcript.result
-    if result is not None and result.why == "output":
-        return replace(rejected, code="V211", message="the kernel flooded its output", hint=_FORGE)
-    claim = _claims(transcript, request)
-    if claim:
-        return replace(rejected, code="V212", message=claim, hint=_CLEAN)
-    if transcript.late:
-        return replace(
-            rejected,
-            code="V213",
-            message=f"output {transcript.late[0]} changed after the call had returned",
-            hint="all work ends before the entry returns",
-        )
-    if not transcript.ran:
-        return replace(base, code="V205", message="the kernel was never called")
-    return None
-
-
-_CRASH = (
-    "an access outside a tensor or a write to an input faults here; check extents at ragged edges"
-)
-_FORGE = "a kernel writes its outputs and nothing else"
-_CLEAN = "a kernel leaves threads, memory and the floating-point environment as it found them"
-
-
-def _crash_text(transcript: Transcript, place: str) -> str:
-    import signal
-
-    result = transcript.result
-    if result is None:
-        return f"the child ended{place}"
-    if result.why:
-        return f"the child was ended by its {result.why} limit{place}"
-    if result.rc < 0:
-        return f"{signal.Signals(-result.rc).name}{place}"
-    return f"the kernel ended the process with status {result.rc}{place}"
-
-
-def _claims(transcript: Transcript, request: Request) -> str:
-    """Return the first of the child's own facts that counts against the kernel."""
-    ready = transcript.ready
-    ran = transcript.ran
-    if not ran:
-        return ""
-    for one in ran:
-        if one.claims.get("rounding") != ready.get("rounding"):
-            return "the rounding mode was changed"
-        if one.claims.get("flushes") != ready.get("flushes"):
-            return "denormals are flushed to zero after the call"
-    threads = [int(one.claims.get("threads", 1)) for one in ran]
-    allowed = int(ready.get("threads", 1)) + request.sessions.threads
-    if max(threads) > allowed:
-        return f"{max(threads)} threads are left after a call; {allowed} are allowed"
-    settled = [int(one.claims.get("private_kib", 0)) for one in ran][2:]
-    in_place = "in_place" in loader_capabilities(request.sessions.loader)
-    if len(settled) > 4 and settled[-1] - settled[0] > _GROWTH_KIB[in_place]:
-        return f"memory grew by {(settled[-1] - settled[0]) // 1024} MiB over {len(settled)} calls"
-    return ""
 
 
 def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Policy) -> Verdict:

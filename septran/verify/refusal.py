@@ -1,0 +1,139 @@
+"""What a child that did not do its work, or did more than its work, says about the kernel.
+
+A child that broke before the kernel's own code could run says nothing about it: the verdict is `unavailable`.
+Nothing that a kernel does can bring that about, because the child says "begins" before the kernel's first line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.verify.session import Sessions, Transcript, loader_capabilities
+from septran.verify.verdict import Level, Status, Verdict
+
+# over about fifteen calls; interpreters (loaders that copy) cache what they compiled
+_GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
+
+
+def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdict | None:
+    """Return the verdict on a child that did not do its work, or None when there is work to judge."""
+    call = transcript.failed_call
+    place = f" on inputs {call.case.name!r} at placement {call.placement!r}" if call else ""
+    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
+    if base.diagnostics:
+        first = base.diagnostics[0]
+        return replace(
+            rejected,
+            code="V209",
+            message=f"{first.get('kind')}: {first.get('message')}",
+            hint="the emulator saw an access that the device does not allow",
+        )
+    match transcript.failure:
+        case "timeout":
+            what = "did not load" if transcript.message == "load" else "did not return"
+            return replace(
+                base,
+                status=Status.TIMEOUT,
+                code="V206",
+                message=f"the kernel {what} in time{place}",
+                hint="an endless loop, a deadlock, or far too slow",
+            )
+        case "crash":
+            return replace(base, code="V205", message=_crash_text(transcript, place), hint=_CRASH)
+        case "load" | "error":
+            return replace(
+                base, code="V205", message=f"{transcript.message}{place}", hint="see child.log"
+            )
+        case "protocol":
+            return replace(
+                rejected, code="V211", message=f"the child spoke out of turn{place}", hint=_FORGE
+            )
+    result = transcript.result
+    if result is not None and result.why == "output":
+        return replace(rejected, code="V211", message="the kernel flooded its output", hint=_FORGE)
+    claim = _claims(transcript, sessions)
+    if claim:
+        return replace(rejected, code="V212", message=claim, hint=_CLEAN)
+    if transcript.late:
+        return replace(
+            rejected,
+            code="V213",
+            message=f"output {transcript.late[0]} changed after the call had returned",
+            hint="all work ends before the entry returns",
+        )
+    if not transcript.ran:
+        return replace(base, code="V205", message="the kernel was never called")
+    return None
+
+
+def unavailable(base: Verdict, why: str) -> Verdict:
+    """Return the verdict that this machine could not try the kernel: `why` is not the kernel's fault."""
+    return replace(
+        base,
+        level=Level.UNAVAILABLE,
+        status=Status.UNAVAILABLE,
+        code="V214",
+        message=f"the kernel could not be tried here: {why}",
+        hint="nothing is known about the kernel; `septran doctor` checks the tools",
+    )
+
+
+def ran_out(transcript: Transcript) -> bool:
+    """Return whether the machine's memory, not the kernel's share of it, was used up."""
+    return transcript.result is not None and transcript.result.why == "machine memory"
+
+
+def harness_text(transcript: Transcript) -> str:
+    """Return in one line what broke before the kernel began."""
+    result = transcript.result
+    if result is None:
+        return transcript.message
+    if ran_out(transcript):
+        return "the machine ran out of memory"
+    tail = result.stdout_tail.strip().splitlines()
+    parts = [result.broken or transcript.message, *([] if result.broken else tail[-1:])]
+    if result.why and result.why != transcript.message:
+        parts.append(f"ended by its {result.why} limit")
+    return "; ".join(parts)[:600]
+
+
+_CRASH = (
+    "an access outside a tensor or a write to an input faults here; check extents at ragged edges"
+)
+_FORGE = "a kernel writes its outputs and nothing else"
+_CLEAN = "a kernel leaves threads, memory and the floating-point environment as it found them"
+
+
+def _crash_text(transcript: Transcript, place: str) -> str:
+    import signal
+
+    result = transcript.result
+    if result is None:
+        return f"the child ended{place}"
+    if result.why:
+        return f"the child was ended by its {result.why} limit{place}"
+    if result.rc < 0:
+        return f"{signal.Signals(-result.rc).name}{place}"
+    return f"the kernel ended the process with status {result.rc}{place}"
+
+
+def _claims(transcript: Transcript, sessions: Sessions) -> str:
+    """Return the first of the child's own facts that counts against the kernel."""
+    ready = transcript.ready
+    ran = transcript.ran
+    if not ran:
+        return ""
+    for one in ran:
+        if one.claims.get("rounding") != ready.get("rounding"):
+            return "the rounding mode was changed"
+        if one.claims.get("flushes") != ready.get("flushes"):
+            return "denormals are flushed to zero after the call"
+    threads = [int(one.claims.get("threads", 1)) for one in ran]
+    allowed = int(ready.get("threads", 1)) + sessions.threads
+    if max(threads) > allowed:
+        return f"{max(threads)} threads are left after a call; {allowed} are allowed"
+    settled = [int(one.claims.get("private_kib", 0)) for one in ran][2:]
+    in_place = "in_place" in loader_capabilities(sessions.loader)
+    if len(settled) > 4 and settled[-1] - settled[0] > _GROWTH_KIB[in_place]:
+        return f"memory grew by {(settled[-1] - settled[0]) // 1024} MiB over {len(settled)} calls"
+    return ""
