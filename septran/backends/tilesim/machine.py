@@ -62,6 +62,8 @@ class Machine:
         self.core = Core()
         self.notes: list[str] = []
         self.line = 0
+        self.meets = True
+        """Whether the kernel's text has a wait for another core of its block."""
         self.turns: Any = None
         """The running block's cores on an NPU; None when it runs on one."""
 

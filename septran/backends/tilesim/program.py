@@ -155,6 +155,7 @@ def load_file(path: Path, dialect: Dialect) -> tuple[types.ModuleType, Machine]:
     Runs the file's module level as Python: only in the sandboxed child for untrusted code.
     """
     machine = Machine(dialect)
+    machine.meets = "sync_block_wait" in path.read_text(encoding="utf-8")
     spec = importlib.util.spec_from_file_location(f"tilesim_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise SimError("load", f"cannot import {path.name}")
