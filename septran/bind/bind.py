@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from septran.bind.alias import check_aliases
 from septran.bind.check_mapping import check_mapping
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.policy import apply_policy, clean
@@ -119,6 +120,7 @@ def bind(
         body=body,
         options=_options(explicit),
     )
+    check_aliases(program)
     return BoundKernel(
         program=program,
         mapping=explicit,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from septran.errors import Diagnostic, Span, TaskLangError
 from septran.ir.nodes import Prim, Privilege
+from septran.tasklang.alias import aliased, in_place, same_partition, same_view
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.trace import trace
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
@@ -16,7 +17,6 @@ from septran.tasklang.values import (
     LoopVar,
     Piece,
     Shift,
-    SymInt,
     SymTensor,
     View,
     root,
@@ -141,20 +141,11 @@ def _complete(view: View, loops: tuple[Loop, ...]) -> bool:
         ranged = (
             isinstance(extent, GridOf)
             and extent.axis == axis
-            and _same_tiles(extent.partition, view.partition, axis)
+            and same_partition(extent.partition, view.partition)
         )
         if not (whole or ranged):
             return False
     return _complete(view.partition.base, loops)
-
-
-def _same_tiles(a: object, b: object, axis: int) -> bool:
-    if a is b:
-        return True
-    from septran.tasklang.values import Partition
-
-    assert isinstance(a, Partition) and isinstance(b, Partition)
-    return root(a.base) is root(b.base) and a.by == b.by
 
 
 def check_logic(entry: Task, ranks: Mapping[str, int]) -> Traces:
@@ -215,7 +206,12 @@ def _check_task(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
         return
     yield from _check_declared(traces, traced)
     yield from _check_locals(traces, traced)
-    yield from _check_parallel(traces, traced.body, ())
+    races = list(_check_parallel(traces, traced.body, ()))
+    yield from races
+    told = {str(d.span) for d in races}
+    for launch, _ in _launches(traced.body, ()):
+        if str(launch.span) not in told:
+            yield from aliased(launch, tuple(traces.accesses(launch)))
 
 
 def _check_leaf(traced: Traced) -> Iterator[Diagnostic]:
@@ -228,6 +224,7 @@ def _check_leaf(traced: Traced) -> Iterator[Diagnostic]:
         )
     granted = leaf_privileges(tuple(p.prim for p in prims))
     yield from _declared(traced, granted, traced.task.span)
+    yield from in_place(traced)
 
 
 def _check_declared(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
@@ -319,6 +316,7 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
     heads = ", ".join(loop.names)
     writes: dict[str, tuple[View, Launch]] = {}
     reads: list[tuple[str, View, Launch]] = []
+    racing: dict[str, Diagnostic] = {}
     for launch, _ in _launches(loop.body, ()):
         for _, view, privilege in traces.accesses(launch):
             name = root(view).name
@@ -327,29 +325,25 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
             if "w" in privilege:
                 yield from _check_write(loop, launch, view, wanted, heads)
                 first = writes.setdefault(name, (view, launch))[0]
-                if not _same_view(view, first):
-                    yield _two_writes(name, view, first, launch, heads)
+                if not same_view(view, first):
+                    racing.setdefault(name, _race(name, "written", view, first, launch, heads))
             if "r" in privilege:
                 reads.append((name, view, launch))
     for name, view, launch in reads:
-        if name in writes and not _same_view(view, writes[name][0]):
-            yield Diagnostic(
-                code="E132",
-                message=f"{name} is read through {view_text(view)} while written through "
-                f"{view_text(writes[name][0])} in one parallel_range({heads})",
-                span=launch.span,
-                help="iterations run in any order; read and write the same piece, or use two loops",
-            )
+        if name in writes and not same_view(view, writes[name][0]):
+            first = writes[name][0]
+            racing.setdefault(name, _race(name, "read", view, first, launch, heads))
+    yield from racing.values()
 
 
-def _two_writes(name: str, view: View, first: View, launch: Launch, heads: str) -> Diagnostic:
+def _race(name: str, verb: str, view: View, first: View, launch: Launch, heads: str) -> Diagnostic:
     one, two = view_text(view), view_text(first)
     return Diagnostic(
         code="E132",
-        message=f"{name} is written through {one} while written through {two} in one "
+        message=f"{name} is {verb} through {one} while written through {two} in one "
         f"parallel_range({heads})" + (" (another partition)" if one == two else ""),
         span=launch.span,
-        help="iterations run in any order; write the same piece, or use two loops",
+        help="iterations run in any order; read and write the same piece, or use two loops",
     )
 
 
@@ -386,23 +380,3 @@ def _check_write(
             span=launch.span,
             help="index the written piece with every loop variable, or make the loop sequential",
         )
-
-
-def _same_view(a: View, b: View) -> bool:
-    if a is b:
-        return True
-    if isinstance(a, Piece) and isinstance(b, Piece):
-        return (
-            (a.partition is b.partition)
-            and len(a.index) == len(b.index)
-            and all(_same_int(x, y) for x, y in zip(a.index, b.index, strict=True))
-        )
-    return isinstance(a, SymTensor) and isinstance(b, SymTensor) and a is b
-
-
-def _same_int(a: SymInt | None, b: SymInt | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    if isinstance(a, LoopVar) and isinstance(b, LoopVar):
-        return a.name == b.name
-    return a is b or (isinstance(a, Lit) and isinstance(b, Lit) and a.value == b.value)

@@ -603,7 +603,7 @@ def test_several_problems_at_once_in_source_order(tmp_path):
             task.launch(mma, acc, A, B)  # error: E141
             for i, j in task.parallel_range(Cp.shape):
                 task.launch(zero, Cp[i, i])  # error: E130
-                task.launch(copy, Cp[0, j], Cp[i, j])  # error: E130 # error: E132 # error: E132
+                task.launch(copy, Cp[0, j], Cp[i, j])  # error: E130 # error: E132
             task.launch(tile, C)
 
         @task.define(writes=[])

@@ -1,0 +1,166 @@
+"""Whether two views of one tensor are the same piece, or share elements whatever the sizes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from septran.errors import Diagnostic
+from septran.ir.nodes import Privilege
+from septran.tasklang.tree import Launch, PrimCall, Traced
+from septran.tasklang.values import (
+    Arith,
+    DimOf,
+    GridOf,
+    Lit,
+    LoopVar,
+    Partition,
+    Piece,
+    Shift,
+    SymInt,
+    SymScalar,
+    SymTensor,
+    Tunable,
+    View,
+    root,
+    view_text,
+)
+
+HELP = "write to another tensor, or give the task one parameter that it reads and writes"
+_POINTWISE = ("fill", "copy", "map")
+
+
+def same_view(a: View, b: View) -> bool:
+    """Return whether two views are surely the same piece; pieces of equal partitions count."""
+    if a is b:
+        return True
+    if isinstance(a, Piece) and isinstance(b, Piece):
+        return same_partition(a.partition, b.partition) and _same_ints(a.index, b.index)
+    return False
+
+
+def same_partition(a: Partition, b: Partition) -> bool:
+    """Return whether two partitions surely cut the same tensor in the same way."""
+    return a is b or (
+        same_view(a.base, b.base)
+        and (a.by, a.shape_from, a.window, a.stride, a.dilation, a.pad)
+        == (b.by, b.shape_from, b.window, b.stride, b.dilation, b.pad)
+        and _same_ints(a.sizes, b.sizes)
+        and _same_ints(a.parts, b.parts)
+    )
+
+
+def _same_ints(a: Sequence[SymInt | None] | None, b: Sequence[SymInt | None] | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return len(a) == len(b) and all(_same_int(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same_int(a: SymInt | None, b: SymInt | None) -> bool:
+    match a, b:
+        case (None, None):
+            return True
+        case (Lit(), Lit()):
+            return a.value == b.value
+        case (
+            (LoopVar(name=x), LoopVar(name=y))
+            | (Tunable(name=x), Tunable(name=y))
+            | (SymScalar(name=x), SymScalar(name=y))
+        ):
+            return bool(x == y)
+        case (DimOf(), DimOf()):
+            return a.axis == b.axis and same_view(a.view, b.view)
+        case (GridOf(), GridOf()):
+            return a.axis == b.axis and same_partition(a.partition, b.partition)
+        case (Arith(), Arith()):
+            return a.op == b.op and _same_int(a.a, b.a) and _same_int(a.b, b.b)
+    return a is b
+
+
+def overlap(a: View, b: View) -> bool:
+    """Return whether two views of one tensor share elements for every size; else bind decides.
+
+    They do when one holds the other, and when both hold the tensor's first element in the first
+    iteration of all loops.
+    """
+    if any(same_view(a, c) for c in _holders(b)) or any(same_view(b, c) for c in _holders(a)):
+        return True
+    return _at_origin(a) and _at_origin(b)
+
+
+def _holders(view: View) -> Iterator[View]:
+    yield view
+    while not isinstance(view, SymTensor):
+        view = view.base if isinstance(view, Shift) else view.partition.base
+        yield view
+
+
+def _at_origin(view: View) -> bool:
+    match view:
+        case SymTensor():
+            return True
+        case Shift():
+            return all(map(_zero, view.offset)) and _at_origin(view.base)
+        case Piece():
+            return all(map(_zero, view.index)) and _at_origin(view.partition.base)
+
+
+def _zero(value: SymInt | None) -> bool:
+    """Return whether an index is surely 0 in the first iteration of all loops."""
+    match value:
+        case None | LoopVar():
+            return True
+        case Lit():
+            return value.value == 0
+        case Arith() if value.op == "*":
+            return _zero(value.a) or _zero(value.b)
+        case Arith() if value.op in ("//", "%"):
+            return _zero(value.a)
+        case Arith():
+            return _zero(value.a) and _zero(value.b)
+    return False
+
+
+def aliased(
+    launch: Launch, accesses: Sequence[tuple[str, View, Privilege]]
+) -> Iterator[Diagnostic]:
+    """Yield E134 when `launch` passes shared elements under two names and writes one of them."""
+    for at, (one, view, privilege) in enumerate(accesses):
+        for two, other, also in accesses[at + 1 :]:
+            if root(view) is not root(other) or "w" not in privilege + also:
+                continue
+            if overlap(view, other):
+                yield alias_problem(
+                    launch,
+                    *(
+                        ((one, view), (two, other))
+                        if "w" in privilege
+                        else ((two, other), (one, view))
+                    ),
+                )
+
+
+def alias_problem(launch: Launch, written: tuple[str, View], other: tuple[str, View]) -> Diagnostic:
+    """Return E134 for the (parameter, view) that is written and the one it shares elements with."""
+    (w, at), (r, also) = written, other
+    return Diagnostic(
+        code="E134",
+        message=f"{launch.task.name} writes {w} = {view_text(at)}, and {r} = {view_text(also)} is "
+        + ("the same piece" if same_view(at, also) else "partly the same memory"),
+        span=launch.span,
+        help=HELP,
+    )
+
+
+def in_place(traced: Traced) -> Iterator[Diagnostic]:
+    """Yield E134 for a primitive of a leaf that reads its output at other positions than it writes."""
+    for node in traced.walk():
+        if not isinstance(node, PrimCall) or node.prim.name in _POINTWISE:
+            continue
+        if node.prim.out in node.prim.ins:
+            yield Diagnostic(
+                code="E134",
+                message=f"{traced.task.name}: {node.prim.name} reads {node.prim.out} while it "
+                "writes it",
+                span=node.span,
+                help="write to another tensor, and copy it back when that is wanted",
+            )
