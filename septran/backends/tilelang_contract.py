@@ -112,7 +112,9 @@ def _tensor_gemm(
     direct = c.mem == "REGISTER" and c.dtype == "float32"
     target = out if direct else leaf.temp(out, "float32")
     left, right = safe_name(a.name), _in_shared(leaf, b)
-    if a.mem == "REGISTER" and trans_a:
+    # a matrix core's result lies across the lanes in another order than its operand: on AMD a product
+    # of a product has to pass through shared memory; on NVIDIA the two orders agree
+    if trans_a or leaf.spec.arch.startswith("gfx"):
         left = _in_shared(leaf, a)
     if accumulate and not direct:
         leaf.lines.add(f"T.copy({out}, {target})")

@@ -54,6 +54,21 @@ def test_hip_lowers_to_matrix_cores(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not tilelang_build.found(), reason="needs tilelang")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_hip_lowers_a_product_of_a_product(dtype: str, tmp_path: Path) -> None:
+    """A matrix core's result is no operand of the next product without shared memory between."""
+    result = built("gfx942", "attention_causal", dtype, tmp_path)
+    assert result.ok, result.log
+
+
+def test_hip_takes_no_product_operand_from_registers() -> None:
+    source = kernel_of(HIP, "gfx942", "attention", "float16").source
+    assert "T.copy(P, t1)\n    T.gemm(t1, V, acc" in source
+    assert "T.gemm(P, V, acc" in kernel_of(CUDA, "sm_90a", "attention", "float16").source
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tilelang_build.found(), reason="needs tilelang")
 def test_tilelang_refusal_is_a_failed_build(tmp_path: Path) -> None:
     kernel = kernel_of(CUDA, "sm_80", "gemm", "float16", DIMS)
     bad = kernel.with_files(
