@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Literal
 
 from septran.backends.npuir_hoist import hoist
-from septran.backends.npuir_leaves import GEMMS, accumulates, extents
+from septran.backends.npuir_leaves import accumulates, extents
+from septran.backends.npuir_roles import Roles, roles_of
 from septran.backends.npuir_tiles import lie, nbytes
 from septran.backends.npuir_windows import gather, is_window
 from septran.backends.pystyle import Lines, index_text, safe_name
@@ -25,55 +25,8 @@ from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 
 MAIN = "kernel.py"
-Form = Literal["vector", "cube", "developer"]
 CAPACITY = {"UB": 192 * 1024, "L1": 512 * 1024, "L0C": 128 * 1024}
 """Bytes per core of a 910B."""
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Names of the buffers that feed and hold matrix products, and the kernel's form."""
-
-    operands: frozenset[str]
-    accumulators: frozenset[str]
-    form: Form
-
-
-def roles_of(program: Program) -> Roles:
-    """Return who feeds the cube unit, and the form that follows."""
-    operands: set[str] = set()
-    accumulators: set[str] = set()
-    calls = [s for s in walk(program.body) if isinstance(s, LeafCall)]
-    for call in calls:
-        for prim in call.prims:
-            if prim.name in GEMMS:
-                accumulators.add(call.arg(prim.out).region.buffer.name)
-                operands |= {call.arg(p).region.buffer.name for p in prim.ins}
-    if not accumulators:
-        return Roles(frozenset(), frozenset(), "vector")
-    loaded = {s.dst.buffer.name for s in walk(program.body) if isinstance(s, Copy)}
-    pure = all(_cube_only(c, accumulators) for c in calls) and not loaded & accumulators
-    # what is outside a window is zeroed by the vector unit
-    pure = pure and not any(isinstance(s, Copy) and is_window(s.src) for s in walk(program.body))
-    clash = operands & accumulators
-    form: Form = "cube" if pure and not clash else "developer"
-    return Roles(frozenset(operands), frozenset(accumulators), form)
-
-
-def _cube_only(call: LeafCall, accumulators: set[str]) -> bool:
-    if len(call.prims) != 1:
-        return False
-    (prim,) = call.prims
-    out = call.arg(prim.out).region.buffer
-    if prim.name in GEMMS:
-        return True
-    if prim.name == "fill":
-        return out.name in accumulators and prim.attr("value") == 0
-    return (
-        prim.name == "copy"
-        and out.mem == "GLOBAL"
-        and call.arg(prim.ins[0]).region.buffer.name in accumulators
-    )
 
 
 def unavailable(program: Program, why: str, stmt: object = None) -> EnvironmentProblem:

@@ -86,6 +86,14 @@ class Vectors:
         return out
 
 
+def _number(v: Vec) -> float | None:
+    """Return a constant's value, None for buffers and names."""
+    try:
+        return None if v.shape is not None else float(v.text.strip("()"))
+    except ValueError:
+        return None
+
+
 def broadcast(*shapes: tuple[int, ...] | None) -> tuple[int, ...]:
     """Return the common shape of buffers of one rank."""
     known = [s for s in shapes if s is not None]
@@ -183,6 +191,9 @@ class MapVectors:
             a, b = self.exact(a), self.exact(b)
         if a.shape is None:
             a, b, mode = b, a, _MIRROR[mode]
+        if b.shape is not None and a.shape != b.shape:  # comparisons do not broadcast
+            shape = broadcast(a.shape, b.shape)
+            a, b = (self.vectors.buffer(v, shape, v.dtype) for v in (a, b))
         return self.into("vcmp", a, b, dtype="bool", words=(f'"{mode}"',))
 
     def exact(self, v: Vec) -> Vec:
@@ -190,20 +201,35 @@ class MapVectors:
         return self.vectors.wide(v)
 
     def power(self, a: Vec, b: Vec) -> Vec:
-        """A ** b: products for small integers, else T.vpow."""
+        """A ** b: products for whole exponents, else exp(b * log(a)); T.vpow has integers only."""
         x = self.vectors.wide(a)
-        if b.shape is None and b.text in ("2", "3", "2.0", "3.0"):
-            square = self.into("vmul", Vec(x.text, x.shape), Vec(x.text, x.shape))
-            if b.text[0] == "2":
-                self.vectors.release(x)
-                return square
-            return self.into("vmul", square, x)
-        if b.shape is None and b.text in ("0.5",):
-            return self.into("vsqrt", x)
         if x.shape is None:
             assert b.shape is not None
             x = self.vectors.buffer(x, b.shape)
-        return self.into("vpow", x, self.vectors.wide(b))
+        number = _number(b)
+        if number == 0.5:
+            return self.into("vsqrt", x)
+        if number is not None and number == int(number) and 1 <= abs(number) <= 16:
+            whole = self.product(x, int(abs(number)))
+            if number > 0:
+                return whole
+            one = self.vectors.buffer(Vec("1.0"), whole.shape or ())
+            return self.into("vdiv", one, whole)
+        exponent = self.vectors.wide(b)
+        return self.unary("vexp", self.into("vmul", self.unary("vln", x), exponent))
+
+    def product(self, x: Vec, n: int) -> Vec:
+        """X ** n by squaring, n >= 1; releases x."""
+        if n == 1:
+            return x
+        held = Vec(x.text, x.shape)  # stays: it is read again
+        found, bits = held, bin(n)[3:]
+        for bit in bits:
+            found = self.into("vmul", found, Vec(found.text, found.shape))
+            if bit == "1":
+                found = self.into("vmul", found, held)
+        self.vectors.release(x)
+        return found
 
     def call(self, name: str, args: list[Vec]) -> Vec:
         """Functions of the expression language."""

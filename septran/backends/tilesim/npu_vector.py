@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "div": np.divide,
     "max": np.maximum,
     "min": np.minimum,
-    "pow": np.power,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -80,6 +79,27 @@ def _source(x: object, rank: int) -> Any:
     return x
 
 
+def _check_broadcast(values: Sequence[Any], extent: tuple[int, ...]) -> None:
+    """Raise unless every extent of every operand is 1 or the target's."""
+    for value in values:
+        shape = np.shape(value)
+        if any(a not in (1, b) for a, b in zip(shape, extent, strict=False)):
+            raise SimError(
+                "shape", f"operands' shape are inconsistent: {list(shape)} -> {list(extent)}"
+            )
+
+
+def _same_shapes(name: str, *operands: object) -> None:
+    """Raise unless all buffers have one shape: these operations do not broadcast."""
+    shapes = [tuple(place(x, None).extent) for x in operands if isinstance(x, Buffer | Region)]
+    if len(set(shapes)) > 1:
+        found = ", ".join(str(list(s)) for s in shapes)
+        raise SimError(
+            "shape",
+            f"'hivm.hir.{name}' op operands' shape are inconsistent: {found} (T.vbrc first)",
+        )
+
+
 def _store(target: Region, data: Any) -> None:
     shape = np.shape(data)
     try:
@@ -101,6 +121,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
             raise SimError("scope", 'vector operations must be inside T.Scope("Vector")')
         target = vector_region(dst)
         values = [_source(x, len(target.extent)) for x in sources]
+        _check_broadcast(values, target.extent)
         with np.errstate(all="ignore"):
             _store(target, fn(*values))
 
@@ -115,10 +136,19 @@ def vector_names(machine: Machine) -> dict[str, Any]:
     def unary(fn: Callable[[Any], Any]) -> Callable[..., None]:
         return lambda a, dst, *tmp: apply(fn, (a,), dst)
 
+    def power(a: object, b: object, dst: object) -> None:
+        if vector_region(a).dtype != "int32":
+            raise SimError(
+                "dtype", "'hivm.hir.vpow' operands should have element type 32-bit signless integer"
+            )
+        binary(np.power)(a, b, dst)
+
     def compare(a: object, b: object, dst: object, mode: str) -> None:
+        _same_shapes("vcmp", a, b, dst)
         apply(COMPARE[mode], (a, b), dst)
 
     def select(condition: object, a: object, b: object, dst: object) -> None:
+        _same_shapes("vsel", condition, a, b, dst)
         apply(lambda c, x, y: np.where(c.astype(bool), x, y), (condition, a, b), dst)
 
     def cast(src: object, dst: object, size: object = None, round_mode: str = "rint") -> None:
@@ -196,6 +226,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
 
     names: dict[str, Any] = {name: binary(fn) for name, fn in BINARY.items()}
     names |= {name: unary(fn) for name, fn in UNARY.items()}
+    names["pow"] = power
     names |= {"exp2": unary(np.exp2), "log2": unary(np.log2)}
     names |= {"cmp": compare, "select": select, "cast": cast, "brc": broadcast, "clamp": clamp}
     both = {f"{prefix}{name}": fn for name, fn in names.items() for prefix in ("v", "npuir_")}

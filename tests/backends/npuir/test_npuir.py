@@ -221,6 +221,27 @@ def test_too_large_tiles_are_refused_with_numbers() -> None:
     assert "196608" in str(caught.value)
 
 
+@pytest.mark.parametrize("exponent", ["1", "2", "3", "5", "11", "-1", "-3", "0.5", "1.7", "-0.25"])
+def test_powers_need_no_vpow(exponent: str) -> None:
+    out, src = P.buf("Y", (2, 40), "float32"), P.buf("X", (2, 40), "float32")
+    call = P.leaf(
+        "f",
+        [("Y", P.region(out), "w"), ("X", P.region(src), "r")],
+        [P.prim("map", "Y", named=[("x", "X")], expr=f"x ** {exponent} + x")],
+    )
+    loop = P.For(var="i", extent=Const(1), proc="BLOCK", parallel=True, body=(call,))
+    program = P.program("power", [(out, "w"), (src, "r")], [loop])
+    for _, fn in TILELANG_NPUIR.passes:
+        program = fn(program)
+    leaves = {s.key: TILELANG_NPUIR.library(s) for _, s in leaf_specs(program)}
+    kernel = TILELANG_NPUIR.emit(program, leaves)  # type: ignore[arg-type]
+    assert "vpow" not in kernel.source
+    x = np.random.default_rng(3).random((2, 40)).astype(np.float32) + 0.5
+    (got,) = R.simulate(kernel, {"X": x}).values()
+    want = x.astype(np.float64) ** float(exponent) + x
+    assert np.abs(got / want - 1).max() < 2e-6
+
+
 def test_hoisting_moves_scratch_into_parameters() -> None:
     text = '@T.macro\ndef leaf(Y):\n    """d."""\n    t1 = T.alloc_ub([4, 8], "float32")\n    T.vexp(Y, t1)\n'
     new, scratch = hoist(text, "leaf")
