@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from septran.bind.alias import check_aliases
 from septran.bind.check_mapping import check_mapping
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.policy import apply_policy, clean
+from septran.bind.regions import check_regions
 from septran.bind.scope import Bound, Probe, Size, Value
 from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const
@@ -120,7 +120,7 @@ def bind(
         body=body,
         options=_options(explicit),
     )
-    check_aliases(program)
+    check_regions(program)
     return BoundKernel(
         program=program,
         mapping=explicit,

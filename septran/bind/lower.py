@@ -9,12 +9,12 @@ pieces at each leaf launch; a leaf binding may name memories of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from septran.bind.scope import Bound, Probe, Scope, Size, Value, loop_var
 from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
-from septran.errors import MappingError, closest
+from septran.errors import MappingError, TaskLangError, closest
 from septran.ir.expr import Const
 from septran.ir.nodes import (
     Alloc,
@@ -151,18 +151,26 @@ class Lowering:
         """Return the statements of a task body."""
         out: list[Stmt] = []
         for node in nodes:
-            match node:
-                case Loop():
-                    out.extend(self.loop(node, inst, scope, level))
-                case AllocLocal():
-                    out.append(self.local(node, inst, scope, level))
-                case Launch() if node.task.leaf:
-                    out.extend(self.leaf(node, inst, scope))
-                case Launch():
-                    out.extend(self.call(node, inst, scope, level))
-                case PrimCall():
-                    raise AssertionError("primitives only in leaves")
+            try:
+                out.extend(self.node(node, inst, scope, level))
+            except TaskLangError as e:  # a size knows no place; the statement that uses it does
+                raise TaskLangError(
+                    [d if d.span else replace(d, span=node.span) for d in e.diagnostics]
+                ) from e.__cause__
         return tuple(out)
+
+    def node(self, node: Node, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
+        """Return the statements of one node of a task body."""
+        match node:
+            case Loop():
+                return self.loop(node, inst, scope, level)
+            case AllocLocal():
+                return (self.local(node, inst, scope, level),)
+            case Launch() if node.task.leaf:
+                return self.leaf(node, inst, scope)
+            case Launch():
+                return self.call(node, inst, scope, level)
+        raise AssertionError("primitives only in leaves")
 
     def loop(self, node: Loop, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
         """Return a loop nest; a parallel one takes a processor level when one is due."""
@@ -177,6 +185,8 @@ class Lowering:
             if due > level:
                 proc, inner_level = self.machine.procs[due], due
         body = self.body(node.body, inst, scope.child(index, ranges), inner_level)
+        if any(s.bound < 1 for s in sizes):  # no iteration; walked all the same for policies
+            return ()
         innermost = node.kind == "sequential" and not any(
             isinstance(n, Loop) and n.kind == "sequential" for n in _nested(node.body)
         )
@@ -213,6 +223,12 @@ class Lowering:
     def local(self, node: AllocLocal, inst: Instance, scope: Scope, level: int) -> Stmt:
         """Return the allocation of a local tensor in the memory the mapping gives it."""
         sizes = [scope.size(d) for d in node.dims]
+        if any(s.bound < 1 for s in sizes):
+            raise TaskLangError.of(
+                "E136",
+                f"tensor {node.tensor.name!r} would have the shape {[s.bound for s in sizes]}",
+                node.span,
+            )
         default = "REGISTER" if "REGISTER" in self.machine.memories else "GLOBAL"
         mem = self.mem(inst.mems.get(node.tensor.name, default), inst, "mems", node.tensor.name)
         innermost = self.machine.memories[mem].locals

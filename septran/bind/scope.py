@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from septran.errors import MappingError
+from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const, Expr, Var, bounds, cdiv, const, make, minimum
 from septran.ir.nodes import Region
 from septran.mapping.schema import Instance, Tune
@@ -23,6 +23,8 @@ from septran.tasklang.values import (
     SymTensor,
     Tunable,
     View,
+    sym_text,
+    view_text,
 )
 
 Taint = frozenset[str]
@@ -152,6 +154,10 @@ class Scope:
                 return found
             case Arith():
                 a, b = self.size(value.a), self.size(value.b)
+                if value.op in ("//", "%") and bounds(b.expr, self.ranges)[0] < 1:
+                    raise TaskLangError.of(
+                        "E136", f"{sym_text(value)} divides by a number that is not at least 1"
+                    )
                 expr = make(value.op, a.expr, b.expr)
                 high = bounds(expr, self.ranges)[1]
                 if value.op in ("+", "*", "min", "max"):
@@ -196,11 +202,31 @@ class Scope:
         return Bound(region, base.root, tuple(s.taint for s in sizes))
 
     def tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
-        """Return the static tile size per axis (not yet clipped to the base) and its taint."""
+        """Return the static tile size per axis (not yet clipped to the base) and its taint.
+
+        Raises:
+            TaskLangError: E118 for a size below 1.
+        """
+        found = self._tiles(p, base)
+        for size, _ in found:
+            self._positive(p, size, "sizes")
+        return found
+
+    def _positive(self, p: Partition, size: int, what: str) -> None:
+        if size < 1:
+            raise TaskLangError.of(
+                "E118",
+                f"{what} of the partition of {view_text(p.base)} are at least 1, found {size}",
+                p.span,
+            )
+
+    def _tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
         whole = list(zip(base.region.tile, base.taints, strict=True))
         if p.by == "grid":
             assert p.parts is not None
             cut = [self.size(q) for q in p.parts]
+            for q in cut:
+                self._positive(p, q.bound, "parts")
             return [(-(-t // q.bound), q.taint) for (t, _), q in zip(whole, cut, strict=True)]
         if p.sizes is not None:
             found = []
@@ -288,6 +314,13 @@ class Scope:
 
     def _halo_tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
         positions = self._positions(p, base)
+        if min(positions) < 1:
+            raise TaskLangError.of(
+                "E135",
+                f"the window {list(p.window)} does not fit {view_text(p.base)} "
+                f"{list(base.region.tile)} with padding {list(p.pad)}",
+                p.span,
+            )
         if p.sizes is None:
             return [(n, NO_TAINT) for n in positions]
         found = []
@@ -296,6 +329,7 @@ class Scope:
                 found.append((n, NO_TAINT))
             else:
                 s = self.size(size)
+                self._positive(p, s.bound, "sizes")
                 found.append((s.bound, s.taint))
         return found
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from septran.errors import InternalError
 from septran.ir.expr import evaluate, free
+from septran.ir.iterate import Loops, iterations, needed, variables
 from septran.ir.nodes import (
     Alloc,
     Await,
@@ -20,16 +20,13 @@ from septran.ir.nodes import (
     When,
 )
 
-_SAMPLES = 4
-_COMBINATIONS = 4096
-
 
 def check_program(program: Program, *, after: str = "bind") -> None:
     """Raise InternalError naming the pass and the statement when a rule is broken.
 
     Rules: buffer names are unique and allocated before use; ranks agree; loop variables are bound
-    once; extents are between 1 and the tile; regions lie inside their buffer unless guarded; guarded
-    regions are only read; a copy's extents agree.
+    once; in every iteration that is reached extents are between 1 and the tile, and regions lie inside
+    their buffer unless guarded; guarded regions are only read; a copy's extents agree.
     """
     for problem in _problems(program):
         raise InternalError(f"after {after}: {problem}")
@@ -39,17 +36,17 @@ def _problems(program: Program) -> Iterator[str]:
     buffers = {p.buffer.name for p in program.params}
     if len(buffers) != len(program.params):
         yield "two parameters share a name"
-    yield from _body(program.body, buffers, {}, set())
+    yield from _body(program.body, buffers, ())
 
 
 def _body(
     body: tuple[Stmt, ...],
     buffers: set[str],
-    loops: dict[str, list[int]],
-    used: set[str],
+    loops: Loops,
     guards: tuple[When, ...] = (),
 ) -> Iterator[str]:
     here = set(buffers)
+    bound = {var for var, _ in loops}
     for stmt in body:
         match stmt:
             case Alloc():
@@ -58,17 +55,15 @@ def _body(
                     yield f"buffer {name} is allocated twice"
                 here.add(name)
             case For():
-                if stmt.var in loops:
+                if stmt.var in bound:
                     yield f"loop variable {stmt.var} is bound twice"
-                missing = free(stmt.extent) - set(loops)
+                missing = free(stmt.extent) - bound
                 if missing:
                     yield f"extent of loop {stmt.var} uses unbound {sorted(missing)}"
                     continue
-                most = max((evaluate(stmt.extent, env) for env in _envs(loops)), default=0)
-                inner = {**loops, stmt.var: _samples(most)}
-                yield from _body(stmt.body, here, inner, used, guards)
+                yield from _body(stmt.body, here, (*loops, (stmt.var, stmt.extent)), guards)
             case When():
-                yield from _body(stmt.body, here, loops, used, (*guards, stmt))
+                yield from _body(stmt.body, here, loops, (*guards, stmt))
             case Copy():
                 yield from _region(stmt.src, "copy source", here, loops, guards, written=False)
                 yield from _region(stmt.dst, "copy target", here, loops, guards, written=True)
@@ -80,32 +75,18 @@ def _body(
                     written = "w" in arg.privilege
                     yield from _region(arg.region, what, here, loops, guards, written=written)
             case Post() | Await():
-                missing = free(stmt.slot) - set(loops)
+                missing = free(stmt.slot) - bound
                 if missing:
                     yield f"event {stmt.event} uses unbound {sorted(missing)}"
             case _:
                 pass
 
 
-def _samples(extent: int) -> list[int]:
-    """Return first and last values of a loop; enough for expressions linear up to the last block."""
-    if extent <= _SAMPLES:
-        return list(range(extent))
-    return [0, 1, extent - 2, extent - 1]
-
-
-def _envs(loops: dict[str, list[int]]) -> Iterator[dict[str, int]]:
-    names = list(loops)
-    found = itertools.product(*(loops[n] for n in names))
-    for values in itertools.islice(found, _COMBINATIONS):
-        yield dict(zip(names, values, strict=True))
-
-
 def _region(
     r: Region,
     what: str,
     buffers: set[str],
-    loops: dict[str, list[int]],
+    loops: Loops,
     guards: tuple[When, ...],
     *,
     written: bool,
@@ -118,13 +99,13 @@ def _region(
         return
     if r.guard and written:
         yield f"{what}: a guarded region of {r.buffer.name} is written"
-    names = frozenset().union(*(free(e) for e in (*r.offset, *r.extent)))
-    missing = names - set(loops)
-    if missing:
-        yield f"{what}: unbound variables {sorted(missing)}"
+    names = variables(r)
+    bound = frozenset(var for var, _ in loops)
+    if names - bound:
+        yield f"{what}: unbound variables {sorted(names - bound)}"
         return
-    names = names.union(*(free(g.expr) for g in guards)) & set(loops)
-    for env in _envs({n: loops[n] for n in sorted(names)}):
+    names = names.union(*(free(g.expr) for g in guards)) & bound
+    for env in iterations(needed(loops, names)):
         if all(g.low <= evaluate(g.expr, env) < g.high for g in guards):
             yield from _bounds(r, what, env)
 
@@ -134,7 +115,8 @@ def _bounds(r: Region, what: str, env: dict[str, int]) -> Iterator[str]:
     for d, (offset, extent, tile, step, size) in enumerate(rows):
         o, e = evaluate(offset, env), evaluate(extent, env)
         if e < 1:
-            continue  # an iteration the enclosing loop does not reach at run time
+            yield f"{what}: {r.buffer.name} dim {d} is empty (extent {e}) at {env}"
+            continue
         if e > tile:
             yield f"{what}: extent {e} of {r.buffer.name} dim {d} is over its tile {tile} at {env}"
         if not r.guard and (o < 0 or o + (e - 1) * step >= size):

@@ -66,8 +66,14 @@ class SymInt:
     def __floordiv__(self, other: SymInt | int) -> SymInt:
         return Arith("//", self, lift(other))
 
+    def __rfloordiv__(self, other: int) -> SymInt:
+        return Arith("//", lift(other), self)
+
     def __mod__(self, other: SymInt | int) -> SymInt:
         return Arith("%", self, lift(other))
+
+    def __rmod__(self, other: int) -> SymInt:
+        return Arith("%", lift(other), self)
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _no_condition
     __index__ = __int__ = __float__ = _no_condition

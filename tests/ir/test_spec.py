@@ -38,6 +38,11 @@ def test_a_when_that_never_runs_there_may_hold_anything():
     check_program(parse_program(HEAD + text))
 
 
+def test_iterations_that_are_not_reached_may_hold_anything():
+    leaf = "leaf f <auto>\n      | w Y = C[0:+(i - j)<=8]\n"
+    check_program(parse_program(HEAD + f"  for i in 8\n    for j in i\n      {leaf}"))
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -59,6 +64,10 @@ def test_a_when_that_never_runs_there_may_hold_anything():
             "A dim 0 reaches [0, 100]",
         ),
         ("  post e [k9] dma\n", "event e uses unbound ['k9']"),
+        (
+            "  for i in 3\n    leaf f <auto>\n    | w Y = C[0:+min(8, (16 - (i * 8)))<=8]\n",
+            "C dim 0 is empty (extent 0) at {'i': 2}",
+        ),
     ],
 )
 def test_planted_violations(body, told):
