@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from septran.ir.nodes import LeafCall, Program
 from septran.kernel import Kernel, Leaf, LeafSpec
@@ -80,6 +80,8 @@ class Backend:
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
+    figures: Callable[[Mapping[str, Any], Kernel], Mapping[str, Any]] | None = field(default=None)
+    """figures its simulator's child left + kernel -> the verdict's `cycles`; ValueError: impossible."""
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from septran.assets import listing
 from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.dsa_cycles import possible
 from septran.backends.dsa_emit import check_capacity, emit, library_leaf, runtime_folder, signature
 from septran.backends.dsa_machine import machine_name, storage
 from septran.backends.dsa_vendor import load_vendor
@@ -101,4 +102,5 @@ DSA_C = Backend(
     available=available,
     docs="dsa_c",
     dtypes=("float32", "float16", "bfloat16"),
+    figures=possible,
 )

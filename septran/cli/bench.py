@@ -46,18 +46,38 @@ def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int
     dims = [parse_dims((size,)) for size in sizes] or [{}]
     term = terminal()
     request = BenchRequest(kernel=kernel, dims=dims, torch_compile=torch_compile)
-    rows, code = [], 0
+    rows, code, counted = [], 0, False
     for figure in bench(request, settings=settings, progress=term.detail):
         code = max(code, int(figure.pop("exit_code") or 0))
         if term.json:
             term.emit(figure)
         else:
             term.note(f"measured {_sizes(figure)}: {figure['reason'] or figure['level']}")
-            rows.append(_row(figure))
+            counted = counted or bool(figure["cycles"])
+            rows.append(_cycles_row(figure) if figure["cycles"] else _row(figure))
     if not term.json:
         head = ("dims", "type", "threads", "us", "x torch", "x compiled", "GFLOP/s", "GB/s")
-        term.table(head, rows)
+        term.table(_CYCLES_HEAD if counted else head, rows)
     return code
+
+
+_CYCLES_HEAD = ("dims", "type", "cores", "cycles", "limit", "use", "matrix", "overlap", "MB moved")
+
+
+def _cycles_row(figure: dict[str, Any]) -> list[str]:
+    """One line of a kernel in a simulator with a cycle model: what binds it, and how much it is used."""
+    cycles = figure["cycles"]
+    return [
+        _sizes(figure),
+        str(figure["dtype"]),
+        str(cycles["cores"]),
+        str(cycles["total"]),
+        str(figure["limited_by"]),
+        f"{100 * figure['limit_share']:.0f} %",
+        f"{100 * cycles['mma_bound_share']:.0f} %" if cycles["macs"] else "-",
+        f"{cycles['overlap']:.2f}",
+        f"{cycles['bytes_moved'] / 1e6:.3g}",
+    ]
 
 
 def _row(figure: dict[str, Any]) -> list[str]:

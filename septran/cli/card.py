@@ -53,6 +53,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("errors", _errors(result)))
     if speed := _speed(result.get("speedup") or {}):
         found.append(("speed", speed))
+    found.extend(cycle_rows(result.get("cycles") or {}))
     found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())
     model = result.get("model") or {}
     if model.get("calls"):
@@ -84,6 +85,22 @@ def _speed(speedup: Mapping[str, float | None]) -> str:
         if ratio is not None
     ]
     return ", ".join(known)
+
+
+def cycle_rows(cycles: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a simulator's report in two lines: how long, and what it waited for."""
+    if not cycles:
+        return []
+    queues = sorted(cycles["queues"].items(), key=lambda item: -item[1]["busy"])
+    busy = ", ".join(f"{name} {100 * q['utilisation']:.0f} %" for name, q in queues if q["busy"])
+    total = f"{cycles['total']:,}".replace(",", " ")
+    rows = [("cycles", f"{total} on {cycles['cores']} cores; busy: {busy}")]
+    share = (
+        f"{100 * cycles['mma_bound_share']:.0f} % of the matrix bound; " if cycles["macs"] else ""
+    )
+    moved = f"{cycles['bytes_moved'] / 1e6:.3g} MB moved"
+    rows.append(("overlap", f"{cycles['overlap']:.2f}; {share}{moved}"))
+    return rows
 
 
 def _leaf(leaf: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Measure kernels against torch: one figure per operator, backend, sizes and type.
 
 The kernel is generated and verified first; a kernel that is not right has no speed. Then kernel and torch are timed
-in alternating slots (septran/verify/timing.py). torch.compile is measured in a process of its own.
+in alternating slots (septran/verify/timing.py). torch.compile is measured in a process of its own. Where a kernel runs
+in a simulator with a cycle model, its cycles are the figure: the simulator's own speed says nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def bench(
     """Yield one figure per size set, as the plain values of `septran bench --json`.
 
     limit_share: the larger of the shares of limits peak_gflops and peak_gbytes_per_s of the machine's
-    description, None when it has neither.
+    description, None when it has neither. With a cycle model: the use of the busiest engine, limited_by.
 
     Raises:
         InputError: the user's mistake. EnvironmentProblem: V110, kernels cannot be run here.
@@ -63,6 +64,8 @@ def _figure(
     threads = settings.threads or cores()
     gflops = flops / seconds / 1e9 if flops and seconds else None
     gbytes = moved / seconds / 1e9 if seconds else None
+    cycles = data.get("cycles") or None
+    engine, used = busiest(cycles) if cycles else (None, _share(plan.machine, gflops, gbytes))
     return {
         "schema": "septran.bench/1",
         "op": data["op"],
@@ -83,11 +86,20 @@ def _figure(
         "high": _rounded(timing.get("high")),
         "gflops": _rounded(gflops),
         "gbytes_per_s": _rounded(gbytes),
-        "limit_share": _rounded(_share(plan.machine, gflops, gbytes)),
+        "limit_share": _rounded(used),
+        "limited_by": engine,
+        "cycles": cycles,
         "reason": data.get("reason"),
         "run": data.get("run"),
         "exit_code": data.get("exit_code", 0),
     }
+
+
+def busiest(cycles: Mapping[str, Any]) -> tuple[str, float]:
+    """Return the engine of a cycle report that works most, and the share of the time it does."""
+    used = {name: float(queue["utilisation"]) for name, queue in cycles["queues"].items()}
+    name = max(used, key=lambda n: used[n])
+    return name, used[name]
 
 
 def work_of(op: str, dims: Mapping[str, int]) -> int | None:

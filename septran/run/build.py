@@ -82,6 +82,7 @@ def judge_kernel(
         seed=seed,
         sessions=sessions_of(backend, threads),
         admission=admission,
+        figures=backend.figures,
     )
     verdict = verify(kernel, built, problem, run_dir=work, request=request)
     if verdict.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR):

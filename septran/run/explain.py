@@ -72,6 +72,7 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
             for c in verdict["cases"]
         ],
         "diagnostics": verdict["diagnostics"],
+        "cycles": verdict.get("cycles") or {},
         "enforced": verdict["enforced"],
         "not_checked": verdict["not_checked"],
         "seed": verdict["seed"],

@@ -294,6 +294,8 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
         "not_checked": list(verdict.not_checked),
         "seed": verdict.seed,
     }
+    if verdict.cycles:
+        found["cycles"] = dict(verdict.cycles)
     if not verdict.passed:
         found |= {
             "reason": f"[{verdict.code}] {verdict.message}",

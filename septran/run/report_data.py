@@ -20,7 +20,7 @@ _LOG_LINES = 12
 class Row:
     """One kernel. budget_ratio: share of the allowed error. speedup: torch's time / the kernel's.
 
-    low, high: quartiles of the paired ratios. kernel_us: microseconds per call. command: runs it again.
+    low, high: quartiles of the paired ratios. kernel_us: microseconds per call. cycles: of a simulator. command: runs it again.
     """
 
     cell: str
@@ -53,6 +53,7 @@ class Row:
     command: str = ""
     run: str = ""
     worst: Mapping[str, Any] = field(default_factory=dict)
+    cycles: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +81,10 @@ class Report:
         if self.planned > len(self.rows):
             found["not run"] = self.planned - len(self.rows)
         return found
+
+    def counted(self) -> tuple[Row, ...]:
+        """Return the rows that have a cycle report."""
+        return tuple(row for row in self.rows if row.cycles)
 
     def failures(self) -> tuple[Row, ...]:
         """Return the rows that are not accurate although they could be judged."""
@@ -163,6 +168,7 @@ def _row(data: Mapping[str, Any]) -> Row:
         command=_command(data),
         run=str(run) if run else "",
         worst=data.get("worst") or {},
+        cycles=data.get("cycles") or {},
         log=_log(run, data) if bad else "",
     )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _INK = "#010203"  # stands for the page's text colour
 _COLORS = ("#2f83c5", "#d97a1f", "#2a9d6a", "#c2518f", "#8a72d6", "#b39b1e", "#3aa7b5", "#b5584a")
 _WIDTH, _LINE = 8.0, 0.26
+_MOST_BARS = 48
 
 
 def budget_plot(rows: Sequence[Row]) -> str:
@@ -64,6 +65,41 @@ def speed_plot(rows: Sequence[Row]) -> str:
             axes.plot([], [], "o", color=_COLORS[number % len(_COLORS)], label=name)
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
     return _svg(figure)
+
+
+def cycles_plot(rows: Sequence[Row]) -> str:
+    """Return how long each engine of a simulated machine worked, kernel by kernel; "" without figures.
+
+    Of many kernels the longest are drawn.
+    """
+    known = [row for row in rows if row.cycles]
+    if len(known) > _MOST_BARS:
+        known = sorted(known, key=lambda row: -int(row.cycles["total"]))[:_MOST_BARS]
+    if not known:
+        return ""
+    names = list(dict.fromkeys(name for row in known for name in row.cycles["queues"]))
+    figure, axes = _figure(1.1 * len(known) + 1.2)
+    height = 0.8 / len(names)
+    for number, row in enumerate(reversed(known)):
+        for place, name in enumerate(names):
+            queue = row.cycles["queues"].get(name, {})
+            y = number + 0.4 - (place + 0.5) * height
+            share = 100 * float(queue.get("utilisation", 0.0))
+            axes.barh(y, share, height, color=_COLORS[place % len(_COLORS)], lw=0)
+    axes.set_yticks(range(len(known)), [_kernel_name(row) for row in reversed(known)])
+    axes.set_ylim(-0.6, len(known) + 0.1)
+    axes.set_xlim(0, 101)
+    axes.set_xlabel("share of all cycles of all cores in which an engine works (%)")
+    for place, name in enumerate(names):
+        axes.barh([0], [0], color=_COLORS[place % len(_COLORS)], label=name)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _kernel_name(row: Row) -> str:
+    total = f"{row.cycles['total']:,}".replace(",", " ")
+    dims = " ".join(part.partition("=")[2] for part in row.dims.split())
+    return f"{row.op} {dims} {row.dtype}: {total}"
 
 
 def _figure(lines: float) -> tuple[Figure, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from septran import assets
 from septran.run.report_data import Report, Row
-from septran.run.report_plots import budget_plot, speed_plot
+from septran.run.report_plots import budget_plot, cycles_plot, speed_plot
 
 FORMATS = ("html", "md", "json", "csv")
 COLUMNS = (
@@ -50,6 +50,7 @@ def _html(report: Report) -> str:
         dtypes=sorted({row.dtype for row in report.rows}),
         budget_svg=budget_plot(report.rows),
         speed_svg=speed_plot(report.rows),
+        cycles_svg=cycles_plot(report.rows),
         agents=[row for row in report.rows if row.calls],
     )
 
@@ -89,6 +90,10 @@ def _md(report: Report) -> str:
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
         speed = f"{row.speedup:.2f}" if row.speedup else ""
         lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed} |")
+    if counted := report.counted():
+        lines += ["", "## Cycles", "", _CYCLES, ""]
+        lines += ["| cell | cycles | LOAD | STORE | MMA | VEC | overlap |", "|---" * 7 + "|"]
+        lines += [f"| {row.cell} | {_engines(row)} |" for row in counted]
     if failures := report.failures():
         lines += ["", "## Not correct", ""]
         for row in failures:
@@ -96,6 +101,15 @@ def _md(report: Report) -> str:
             lines += [f"Culprit: {row.culprit}", ""] if row.culprit else []
             lines += ["```text", row.command, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+_CYCLES = "Of a simulator's cycle model, not of a device; the share of all cycles in which each engine works."
+
+
+def _engines(row: Row) -> str:
+    found = row.cycles
+    used = [f"{100 * q['utilisation']:.0f} %" for q in found["queues"].values()]
+    return " | ".join((str(found["total"]), *used, f"{found['overlap']:.2f}"))
 
 
 def _cell(rows: Sequence[Row]) -> str:

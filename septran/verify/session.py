@@ -22,6 +22,7 @@ from septran.errors import SeptranError
 from septran.kernel import Kernel
 from septran.verify.arena import Arena, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
+from septran.verify.figures import read_figures
 from septran.verify.problem import Problem
 from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
 
@@ -73,6 +74,7 @@ class Transcript:
     late: tuple[str, ...] = ()
     result: SandboxResult | None = None
     diagnostics: tuple[Mapping[str, object], ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
 
@@ -168,6 +170,7 @@ def _run_calls(
                 os.close(fd)
         arena.close()
     transcript.diagnostics = _diagnostics(work)
+    transcript.figures = read_figures(work)
     return transcript
 
 

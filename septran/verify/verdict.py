@@ -83,6 +83,7 @@ class Verdict:
     code: of `septran explain` when something is wrong (V2xx), else "".
     message: one sentence; hint: what to try next. max_error: on inputs of ordinary
     size (|x| near 1). budget_ratio: largest share of the allowed error that was used, over all cases.
+    cycles: a simulator's cycle report, where a backend has one; how far to trust it: docs/verification.md.
     """
 
     level: Level
@@ -103,6 +104,7 @@ class Verdict:
     not_checked: tuple[str, ...] = ()
     enforced: tuple[str, ...] = ()
     diagnostics: tuple[Mapping[str, object], ...] = ()
+    cycles: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     seconds: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from septran.verify import admission, budget, judge
 from septran.verify.budget import Expected, Policy
 from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
+from septran.verify.figures import Check, believed
 from septran.verify.gate import gate
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
@@ -44,6 +45,7 @@ class Request:
 
     seed: of the secret inputs; None draws one (it is recorded). policy: None loads configs/accuracy.yaml.
     admission: also judge trivial answers on the same inputs; those that pass are listed in not_checked.
+    figures: what the backend makes of its simulator's figures; ValueError where they are impossible.
     """
 
     where: Where = "native"
@@ -53,6 +55,7 @@ class Request:
     sessions: Sessions = field(default_factory=Sessions)
     gate: bool = True
     admission: bool = False
+    figures: Check | None = None
 
 
 def verify(
@@ -167,6 +170,9 @@ def _run_and_judge(
         return unavailable(base, harness_text(transcript))
     base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))
     base = _with_facts(base, problem, transcript, request)
+    cycles, doubt = believed(transcript.figures, kernel, request.figures)
+    if cycles or doubt:
+        base = replace(base, cycles=cycles, not_checked=(*base.not_checked, *filter(None, [doubt])))
     refused = refusal(base, transcript, request.sessions)
     if refused is not None:
         return refused

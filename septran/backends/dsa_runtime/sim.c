@@ -364,10 +364,10 @@ static void write_report(void) {
     ideal += cores[i]->mma_ideal;
     conflicts += cores[i]->conflicts;
   }
-  n = append(n, "}, \"overlap\": %.4f, \"macs\": %llu, \"mma_bound_share\": %.4f, \"bank_conflicts\": %llu, "
+  n = append(n, "}, \"overlap\": %.4f, \"macs\": %llu, \"mma_ideal\": %llu, \"mma_bound_share\": %.4f, \"bank_conflicts\": %llu, "
              "\"code\": %d, \"errors\": [",
              elapsed ? (double)all / ((double)elapsed * VL_CORES) : 0.0, (unsigned long long)macs,
-             elapsed ? (double)ideal / VL_CORES / (double)elapsed : 0.0, (unsigned long long)conflicts, first_code);
+             (unsigned long long)ideal, elapsed ? (double)ideal / VL_CORES / (double)elapsed : 0.0, (unsigned long long)conflicts, first_code);
   for (int i = 0; i < error_count; i++) n = append(n, "%s\"%s\"", i ? ", " : "", errors[i]);
   append(n, "]}");
 }

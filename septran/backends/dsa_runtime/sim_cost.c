@@ -16,7 +16,8 @@ static int shares_bank(const vl_tile *a, const vl_tile *b) {
 }
 
 uint64_t vl_bytes(const command *c) {
-  if (c->what != K_COPY || c->queue == VL_Q_VEC) return 0;
+  if (c->queue != VL_Q_LOAD && c->queue != VL_Q_STORE) return 0;
+  if (c->what == K_FILL && c->d.space != VL_GLOBAL) return 0; /* nothing crosses to the core */
   const vl_tile *far = c->d.space == VL_GLOBAL ? &c->d : &c->a;
   return (uint64_t)far->rows * far->cols * vl_size(far->dtype);
 }
@@ -47,6 +48,7 @@ uint64_t vl_cost(const command *c) {
       return cycles + cycles / 4;
     }
     case K_FILL:
+      if (c->d.space == VL_GLOBAL) break;
       return ceil_div((uint64_t)c->d.rows * c->d.cols * vl_size(c->d.dtype), VL_CLEAR_BYTES_PER_CYCLE);
     default: break;
   }
