@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from septran.backends.cstyle import identifier
-from septran.backends.cuda_kernel import HostWriter
+from septran.backends.cuda_launch import HostWriter
+from septran.backends.cuda_wgmma import panel_allocs
 from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
@@ -20,6 +21,8 @@ HEADERS = (
     "st_gemm.cuh",
     "st_reduce.cuh",
 )
+WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
+"""Only in kernels that use them."""
 
 
 def runtime_folder() -> Path:
@@ -62,7 +65,8 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         _python_module(program, entry),
     ]
     folder = runtime_folder()
-    headers = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in HEADERS)
+    names = (*HEADERS, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
+    headers = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in names)
     return Kernel(
         name=program.name,
         backend=program.target,
@@ -105,8 +109,10 @@ def _prelude(program: Program) -> str:
     buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     if any(math.prod(b.shape) >= 2**31 for b in buffers):
         lines.append("#define SEPTRAN_INDEX long long  // a tensor has more than 2^31 elements")
-    lines.append('#include "septran_cuda.cuh"\n')
-    return "\n".join(lines)
+    lines.append('#include "septran_cuda.cuh"')
+    if panel_allocs(program.body):
+        lines.append('#include "st_wgmma.cuh"')
+    return "\n".join(lines) + "\n"
 
 
 def _python_module(program: Program, entry: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from septran.backends.cuda_wgmma import PANELS, wants_wgmma, wgmma_tiles
 from septran.ir.expr import Const
 from septran.ir.nodes import (
     DTYPE_BYTES,
@@ -90,13 +91,16 @@ def broadcastable(operand: tuple[int, ...], out: tuple[int, ...]) -> bool:
 
 
 def place_fragments(program: Program) -> Program:
-    """Return the program with each REGISTER buffer's layout set to its fragment, or moved to SHARED."""
-    threads = int(str(program.option("threads", 256)))
-    body = tuple(_kernel(stmt, max(1, threads // 32)) for stmt in program.body)
-    return replace(program, body=body)
+    """Return the program with each REGISTER buffer's layout set to its fragment, or moved to SHARED.
+
+    Where the mapping says `math: wgmma`, operand tiles of the products that fit are put in panels.
+    """
+    warps = max(1, int(str(program.option("threads", 256))) // 32)
+    wgmma = wants_wgmma(program)
+    return replace(program, body=tuple(_kernel(stmt, warps, wgmma) for stmt in program.body))
 
 
-def _kernel(stmt: Stmt, warps: int) -> Stmt:
+def _kernel(stmt: Stmt, warps: int, wgmma: bool) -> Stmt:
     stmts = tuple(walk((stmt,)))
     found = {
         s.buffer.name: s.buffer
@@ -107,6 +111,35 @@ def _kernel(stmt: Stmt, warps: int) -> Stmt:
     }
     if not found:
         return stmt
+    tiles = wgmma_tiles(stmts, warps) if wgmma else {}
+    if tiles:
+        whole = Grid(warps, 1, 8, 2)
+        frags, grid = _served(found, stmt, warps, whole)
+        if all(c.arg(c.prims[0].out).region.buffer.name in frags for c in tiles.values()):
+            panels = {
+                s.buffer.name: replace(s.buffer, layout=PANELS)
+                for s in stmts
+                if isinstance(s, Alloc) and s.buffer.name in tiles
+            }
+            return _rename(stmt, {**_placed(found, frags, grid), **panels})
+    frags, grid = _served(found, stmt, warps, None)
+    return _rename(stmt, _placed(found, frags, grid))
+
+
+def _placed(
+    found: Mapping[str, Buffer], frags: Mapping[str, Buffer], grid: Grid
+) -> dict[str, Buffer]:
+    return {
+        n: replace(b, layout=grid.layout) if n in frags else replace(b, mem="SHARED")
+        for n, b in found.items()
+    }
+
+
+def _served(
+    found: Mapping[str, Buffer], stmt: Stmt, warps: int, fixed: Grid | None
+) -> tuple[dict[str, Buffer], Grid]:
+    """Return the tiles that can stay in registers, and the grid (`fixed`, or the best one)."""
+    stmts = tuple(walk((stmt,)))
     calls = [s for s in stmts if isinstance(s, LeafCall)]
     cut = {
         r.buffer.name
@@ -115,21 +148,15 @@ def _kernel(stmt: Stmt, warps: int) -> Stmt:
         if r.buffer.name in found and not _whole(r)
     }
     frags = {n: b for n, b in found.items() if n not in cut}
-    grid = choose_grid(frags, calls, warps)
     while True:
+        grid = fixed or choose_grid(frags, calls, warps)
         bad = set(_unserved(frags, stmts, calls, grid))
         if not bad:
             over = _too_many(frags, stmt, grid)
             bad = {over} if over else set()
         if not bad:
-            break
+            return frags, grid
         frags = {n: b for n, b in frags.items() if n not in bad}
-        grid = choose_grid(frags, calls, warps)
-    new = {
-        n: replace(b, layout=grid.layout) if n in frags else replace(b, mem="SHARED")
-        for n, b in found.items()
-    }
-    return _rename(stmt, new)
 
 
 def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:

@@ -7,8 +7,10 @@ Fragments are private to their threads and need none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from septran.backends.cuda_wgmma import bulk_copy
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Stmt, When, walk
 
 State = dict[str, frozenset[str]]
@@ -27,12 +29,16 @@ def is_async(copy: Copy) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A pipelined loop: `copies` go `depth - 1` iterations ahead into `depth` slots of `buffers`."""
+    """A pipelined loop: `copies` go `depth - 1` iterations ahead into `depth` slots of `buffers`.
+
+    bulk: one thread issues tensor copies that mbarriers track, instead of cp.async by all threads.
+    """
 
     depth: int
     copies: tuple[Copy, ...]
     buffers: frozenset[str]
     rest: tuple[Stmt, ...]
+    bulk: bool = False
 
 
 @dataclass(slots=True)
@@ -48,17 +54,31 @@ class Plan:
     rings: dict[int, Ring] = field(default_factory=dict)
 
 
-def plan(body: tuple[Stmt, ...]) -> Plan:
-    """Return the synchronisation of one kernel's body."""
+def plan(body: tuple[Stmt, ...], outer: tuple[For, ...] = ()) -> Plan:
+    """Return the synchronisation of one kernel's body; `outer` are the loops its blocks run over."""
     written = {name for s in walk(body) for name, how in touches(s).items() if "w" in how}
     found = Plan()
-    for stmt in walk(body):
-        if isinstance(stmt, For) and stmt.pipeline >= 2:
+    for stmt, loops in _loops(body, {s.var: s for s in outer}):
+        if stmt.pipeline >= 2:
             ring = ring_of(stmt, written)
             if ring is not None:
-                found.rings[id(stmt)] = ring
+                bulk = all(bulk_copy(c, {**loops, stmt.var: stmt}) for c in ring.copies)
+                found.rings[id(stmt)] = replace(ring, bulk=bulk)
     _visit(body, {}, found, written)
     return found
+
+
+def _loops(
+    body: tuple[Stmt, ...], around: Mapping[str, For]
+) -> Iterator[tuple[For, Mapping[str, For]]]:
+    """Yield every loop with the loops around it."""
+    for stmt in body:
+        match stmt:
+            case For():
+                yield stmt, around
+                yield from _loops(stmt.body, {**around, stmt.var: stmt})
+            case When():
+                yield from _loops(stmt.body, around)
 
 
 def touches(stmt: Stmt) -> State:
@@ -148,6 +168,9 @@ def _touch(stmt: Stmt, now: State, state: State, found: Plan, written: set[str])
 
 def _visit_ring(loop: For, state: State, found: Plan, written: set[str]) -> State:
     ring = found.rings[id(loop)]
+    if ring.bulk:  # mbarriers order the slots; the rest of the body is an ordinary loop's
+        once = _visit(ring.rest, state, found, written)
+        return _merge(state, _visit(ring.rest, _merge(state, once), found, written))
     fills: State = {name: frozenset("w") for name in ring.buffers}
     before = _touch(loop, fills, state, found, written)
     # Each iteration begins with a barrier, which also covers the way back and the first fill.

@@ -1,4 +1,4 @@
-"""Prints the `__global__` functions of a Program and the host code that launches them."""
+"""Prints the `__global__` functions of a Program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import replace
 from septran.backends.cstyle import CStyle, identifier, strides
 from septran.backends.cuda_fragments import Grid
 from septran.backends.cuda_hazards import Plan, Ring, is_async, plan
-from septran.backends.cuda_leaves import CUDA_TYPES, fragment_type
-from septran.errors import InternalError, MappingError
+from septran.backends.cuda_leaves import CUDA_TYPES, fragment_type, panels_type
+from septran.backends.cuda_wgmma import is_panels
+from septran.errors import InternalError
 from septran.ir.expr import Const, Expr, bounds, free
 from septran.ir.nodes import (
     DTYPE_BYTES,
@@ -46,7 +47,9 @@ def pitch(buffer: Buffer) -> int:
 
 
 def shared_shape(buffer: Buffer) -> tuple[int, ...]:
-    """Return the shape of a shared tile with its padded rows."""
+    """Return the shape of a shared tile with its padded rows; panels have none."""
+    if is_panels(buffer):
+        return buffer.shape
     return (*buffer.shape[:-1], pitch(buffer))
 
 
@@ -73,11 +76,15 @@ class KernelWriter(CStyle):
         self.extents: dict[str, set[tuple[Expr, ...]]] = {}
         self.scope: set[str] = set(host)
         self.settled: set[str] = set()
+        self.maps: dict[str, tuple[Buffer, tuple[int, ...]]] = {}
+        self.slots: list[str] = []
+        self.panels = False
 
     # ---- structure
     def kernel(self, name: str, body: tuple[Stmt, ...], grid: tuple[For, ...], args: str) -> str:
         """Return the text of a kernel whose block index runs over the loops `grid`."""
-        self.plan = plan(body)
+        self.plan = plan(body, grid)
+        self.panels = any(isinstance(s, Alloc) and is_panels(s.buffer) for s in walk(body))
         for stmt in walk(body):
             if isinstance(stmt, For) and id(stmt) in self.plan.rings:
                 ring = self.plan.rings[id(stmt)]
@@ -90,9 +97,13 @@ class KernelWriter(CStyle):
         self._block_index(grid)
         self.body(body)
         text = self.lines
+        args += "".join(f", const __grid_constant__ st::TensorMap {m}" for m in self.maps)
         head = [f"__global__ void __launch_bounds__(SEPTRAN_THREADS) {name}({args}) {{"]
         if self.layout:
-            head += ["    ST_DYNAMIC_SHARED(smem);", *(f"    {t}" for t in self.layout)]
+            head += [
+                "    ST_DYNAMIC_SHARED(smem);",
+                *(f"    {t}" for t in (*self.layout, *self.slots)),
+            ]
         return "\n".join([*head, *text, "}"]) + "\n"
 
     def _block_index(self, grid: tuple[For, ...]) -> None:
@@ -124,6 +135,8 @@ class KernelWriter(CStyle):
             return
         if id(stmt) in self.plan.waits:
             self.line("st::cp_wait<0>();")
+            if self.panels:
+                self.line("st::fence_for_wgmma();")
         self.line("__syncthreads();")
 
     # ---- statements
@@ -151,6 +164,8 @@ class KernelWriter(CStyle):
         kind = CUDA_TYPES[buffer.dtype]
         shape = "][".join(map(str, shared_shape(buffer)))
         slots = f"[{count}]" if count > 1 else ""
+        if is_panels(buffer):
+            self.shared = -(-self.shared // 1024) * 1024
         self.layout.append(
             f"{kind}* const {name} = reinterpret_cast<{kind}*>(smem + {self.shared});  // {slots}[{shape}]"
         )
@@ -168,6 +183,9 @@ class KernelWriter(CStyle):
         """Return the C++ text of a region as an argument: a fragment's name or a view."""
         if Grid.parse(region.buffer.layout):
             return identifier(region.buffer.name)
+        if is_panels(region.buffer):
+            kind = panels_type(region.buffer.dtype, region.buffer.shape, writes=writes)
+            return f"{kind}{{{self.pointer(region)}}}"
         return self.view(region, writes=writes)
 
     def view(self, region: Region, *, writes: bool) -> str:
@@ -247,7 +265,9 @@ class KernelWriter(CStyle):
         ring = self.plan.rings.get(id(stmt))
         settled = set(self.settled)
         self.scope.add(stmt.var)
-        if ring is not None:
+        if ring is not None and ring.bulk:
+            self._bulk_ring(stmt, ring)
+        elif ring is not None:
             self._ring(stmt, ring)
         else:
             self.open(f"for (st::idx {var} = 0; {var} < {self.expr(stmt.extent)}; ++{var})")
@@ -274,6 +294,8 @@ class KernelWriter(CStyle):
         self.close()
         self.open(f"for (st::idx {var} = 0; {var} < {extent}; ++{var})")
         self.line(f"st::cp_wait<{ring.depth - 2}>();  // slot {var} % {ring.depth} has landed ...")
+        if self.panels:
+            self.line("st::fence_for_wgmma();")
         self.line(
             "__syncthreads();  // ... for all threads, and the slot refilled next is no longer read"
         )
@@ -286,176 +308,51 @@ class KernelWriter(CStyle):
         )
         self.close()
 
+    def _bulk_ring(self, stmt: For, ring: Ring) -> None:
+        var, extent, ahead = identifier(stmt.var), self.expr(stmt.extent), ring.depth - 1
+        for s in ring.rest:
+            if isinstance(s, Alloc) and s.buffer.name in ring.buffers:
+                self.alloc(s)
+        load, slots, slot = f"load_{var}", f"slots_{var}", f"{var} % {ring.depth}"
+        self.shared = -(-self.shared // 8) * 8
+        self.slots.append(f"st::Slots<{ring.depth}> {slots}(smem + {self.shared});")
+        self.shared += 16 * ring.depth
+        size = sum(shared_bytes(c.dst.buffer) for c in ring.copies)
+        self.line(f"// {ring.depth}-stage ring: tensor copies run {ahead} iterations ahead.")
+        self.open(f"auto {load} = [&](const st::idx {var})")
+        self.line(f"st::Barrier* const landed = {slots}.refill({slot}, {size});")
+        for c in ring.copies:
+            self.line(
+                f"st::copy_bulk({self.operand(c.dst, writes=True)}, {self._tensor_map(c)}, landed, "
+                f"{self.braces(c.src.offset)});"
+            )
+        self.close(";")
+        self.open("if (threadIdx.x == 0)")
+        self.open(f"for (st::idx s = 0; s < {ahead}; ++s)")
+        self.line(f"if (s < {extent}) {load}(s);")
+        self.close()
+        self.close()
+        self.open(f"for (st::idx {var} = 0; {var} < {extent}; ++{var})")
+        self.line(f"if (threadIdx.x == 0 && {var} + {ahead} < {extent}) {load}({var} + {ahead});")
+        self.line(f"{slots}.wait({slot});")
+        self.body(
+            tuple(
+                s for s in ring.rest if not (isinstance(s, Alloc) and s.buffer.name in ring.buffers)
+            )
+        )
+        self.line(f"{slots}.release({slot});")
+        self.close()
+
+    def _tensor_map(self, copy: Copy) -> str:
+        """Return the name of the kernel argument that describes the source of a tensor copy."""
+        buffer, box = copy.src.buffer, (*copy.dst.tile[:-1], 64)
+        for name, known in self.maps.items():
+            if known == (buffer, box):
+                return name
+        taken = sum(b.name == buffer.name for b, _ in self.maps.values())
+        name = f"{identifier(buffer.name)}_map{taken or ''}"
+        self.maps[name] = (buffer, box)
+        return name
+
     def synchronise(self, stmt: Sync | Post | Await) -> None:
         """Print nothing: the barriers come from this backend's own hazard plan."""
-
-
-class HostWriter(CStyle):
-    """Prints kernels and the function that launches them in order."""
-
-    def __init__(self, program: Program, symbols: Mapping[int, str]) -> None:
-        super().__init__()
-        self.program = program
-        self.symbols = symbols
-        self.kernels: list[str] = []
-        self.shared_bytes = 0
-        self.host_vars: dict[str, int] = {}
-        self.workspaces: list[Buffer] = []
-
-    def text(self, entry: str) -> str:
-        """Return kernels, launch function and entry."""
-        self.depth = 1
-        self.body(self.program.body)
-        launches = "\n".join(self.lines)
-        params = [
-            f"    {self._pointer_type(p.buffer.name, p.buffer)} = "
-            f"static_cast<{self._kind(p.buffer.name, p.buffer)}>(args[{i}]);"
-            for i, p in enumerate(self.program.params)
-        ]
-        room = []
-        for b in self.workspaces:
-            kind = CUDA_TYPES[b.dtype]
-            room.append(f"    {kind}* {identifier(b.name)} = nullptr;")
-            room.append(
-                f'    if (cudaMallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return "out of device memory";'
-            )
-        free_ = [f"    cudaFreeAsync({identifier(b.name)}, stream);" for b in self.workspaces]
-        outputs = ", ".join(
-            f"{{args[{i}], {p.buffer.nbytes}}}"
-            for i, p in enumerate(self.program.params)
-            if "w" in p.privilege
-        )
-        return "\n".join(
-            [
-                *self.kernels,
-                "// ---- launch: device pointers in parameter order; returns an error text or nullptr",
-                f"static const char* {entry}_launch(void* const* args, cudaStream_t stream) {{",
-                *params,
-                *room,
-                launches,
-                *free_,
-                "    const cudaError_t error = cudaGetLastError();",
-                "    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);",
-                "}",
-                "",
-                f'extern "C" __attribute__((visibility("default"))) const char* {entry}_on(void* const* args, void* stream) {{',
-                f"    return {entry}_launch(args, static_cast<cudaStream_t>(stream));",
-                "}",
-                "",
-                f'extern "C" __attribute__((visibility("default"))) void {entry}(void* const* args) {{',
-                "#ifdef SEPTRAN_EMULATE",
-                f"    cuemu::in_every_order({{{outputs}}}, [&] {{ {entry}_launch(args, nullptr); }});",
-                "#else",
-                f"    if (const char* error = {entry}_launch(args, nullptr)) {{",
-                '        fprintf(stderr, "launch failed: %s\\n", error);',
-                "        abort();",
-                "    }",
-                "#endif",
-                "}",
-                "",
-            ]
-        )
-
-    def _written(self, name: str, body: tuple[Stmt, ...] | None = None) -> bool:
-        for s in walk(self.program.body if body is None else body):
-            if isinstance(s, Copy) and s.dst.buffer.name == name:
-                return True
-            if isinstance(s, LeafCall) and any(
-                a.region.buffer.name == name and "w" in a.privilege for a in s.args
-            ):
-                return True
-        return False
-
-    def _kind(self, name: str, buffer: Buffer) -> str:
-        const = "" if self._written(name) else "const "
-        return f"{const}{CUDA_TYPES[buffer.dtype]}*"
-
-    def _pointer_type(self, name: str, buffer: Buffer) -> str:
-        return f"{self._kind(name, buffer)} const {identifier(name)}"
-
-    def statement(self, stmt: Stmt) -> None:
-        """Print one host statement: a kernel launch, a host loop, or a workspace."""
-        match stmt:
-            case For() if stmt.proc not in ("", "HOST"):
-                self._launch(stmt)
-            case Copy() | LeafCall():
-                self._launch(stmt)
-            case Alloc() if stmt.buffer.mem == "GLOBAL":
-                self.workspaces.append(stmt.buffer)
-            case For():
-                self.host_vars[stmt.var] = bounds(stmt.extent, self.ranges)[1]
-                self.loop(stmt)
-                del self.host_vars[stmt.var]
-            case _:
-                super().statement(stmt)
-
-    def alloc(self, stmt: Alloc) -> None:
-        """Refuse: HOST owns no shared memory or registers."""
-        raise InternalError(f"cuda_c: {stmt.buffer.name} in {stmt.buffer.mem} outside of any block")
-
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
-        """Print nothing: launches on one stream run in order."""
-
-    def _launch(self, stmt: Stmt) -> None:
-        grid, body = _grid_of(stmt)
-        writer = KernelWriter(self.program, self.symbols, self.host_vars)
-        buffers: dict[str, Buffer] = {}
-        for s in walk(body):
-            regions: tuple[Region, ...] = ()
-            if isinstance(s, Copy):
-                regions = (s.dst, s.src)
-            if isinstance(s, LeafCall):
-                regions = tuple(a.region for a in s.args)
-            for r in regions:
-                if r.buffer.mem == "GLOBAL":
-                    buffers[r.buffer.name] = r.buffer
-        declared = [self._argument(b, body) for b in buffers.values()]
-        declared += [f"const st::idx {identifier(v)}" for v in self.host_vars]
-        passed = [identifier(n) for n in (*buffers, *self.host_vars)]
-        name = f"{identifier(self.program.name)}_kernel{len(self.kernels) or ''}"
-        self.kernels.append(writer.kernel(name, body, grid, ", ".join(declared)))
-        self._check_shared(writer.shared, body)
-        blocks = math.prod(bounds(g.extent, self.ranges)[1] for g in grid)
-        if writer.shared > STATIC_LIMIT:
-            self.line(
-                f"cudaFuncSetAttribute({name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {writer.shared});"
-            )
-        self.line(
-            f"ST_LAUNCH({name}, dim3({blocks}), dim3(SEPTRAN_THREADS), {writer.shared}, stream, "
-            f"{', '.join(passed)});"
-        )
-        self.shared_bytes = max(self.shared_bytes, writer.shared)
-
-    def _argument(self, buffer: Buffer, body: tuple[Stmt, ...]) -> str:
-        kind, name = CUDA_TYPES[buffer.dtype], identifier(buffer.name)
-        if self._written(buffer.name, body):
-            return f"{kind}* __restrict__ {name}"
-        return f"const {kind}* __restrict__ {name}"
-
-    def _check_shared(self, used: int, body: tuple[Stmt, ...]) -> None:
-        limit = SHARED_LIMITS.get(self.program.arch, SHARED_LIMITS["sm_90a"]) - RESERVED
-        if used <= limit:
-            return
-        tiles = ", ".join(
-            f"{s.buffer.name}{list(s.buffer.shape)} {s.buffer.dtype}"
-            for s in walk(body)
-            if isinstance(s, Alloc) and s.buffer.mem == "SHARED"
-        )
-        raise MappingError.of(
-            "M011",
-            f"SHARED needs {used} bytes per BLOCK but the limit is {limit}: {tiles}",
-            help="reduce pipeline or the block sizes",
-        )
-
-
-def _grid_of(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """Return the perfectly nested block loops at the top of a statement, and what is inside."""
-    grid: list[For] = []
-    body: tuple[Stmt, ...] = (stmt,)
-    while len(body) == 1 and isinstance(body[0], For) and body[0].proc not in ("", "HOST"):
-        loop = body[0]
-        if grid and (loop.proc != grid[0].proc or not isinstance(loop.extent, Const)):
-            break
-        grid.append(loop)
-        body = loop.body
-    return tuple(grid), body

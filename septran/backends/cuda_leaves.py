@@ -12,6 +12,7 @@ from collections.abc import Callable
 from septran.backends.cstyle import identifier
 from septran.backends.cuda_expr import MapExpression, Value, literal
 from septran.backends.cuda_fragments import GEMMS, Grid, flat, tensor_core_types
+from septran.backends.cuda_wgmma import PANELS
 from septran.errors import InternalError
 from septran.ir.nodes import Prim
 from septran.kernel import Leaf, LeafParam, LeafSpec
@@ -30,6 +31,12 @@ CUDA_TYPES = {
 INTEGERS = ("int64", "int32", "int8", "uint8", "bool")
 _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
 _INDEX = "ijklmn"
+_PRODUCTS = {
+    "mma": "gemm_leaf_tensorcore",
+    "wgmma": "gemm_leaf_wgmma",
+    "tf32": "gemm_leaf_tf32",
+    "simt": "gemm_leaf_simt",
+}
 
 
 def fragment_type(dtype: str, grid: Grid, shape: tuple[int, ...]) -> str:
@@ -38,10 +45,19 @@ def fragment_type(dtype: str, grid: Grid, shape: tuple[int, ...]) -> str:
     return f"st::Frag<{CUDA_TYPES[dtype]}, {grid.text}, {dims}>"
 
 
+def panels_type(dtype: str, shape: tuple[int, ...], *, writes: bool) -> str:
+    """Return the C++ type of a tile in panels."""
+    const = "" if writes else "const "
+    rows, columns = flat(shape)
+    return f"st::Panels<{const}{CUDA_TYPES[dtype]}, {rows}, {columns}>"
+
+
 def param_type(param: LeafParam) -> str:
-    """Return the C++ type of a leaf's tensor parameter: a view, or a fragment by reference."""
+    """Return the C++ type of a leaf's tensor parameter: a view, panels, or a fragment by reference."""
     grid = Grid.parse(param.layout)
     const = "const " if param.privilege == "r" else ""
+    if param.layout == PANELS:
+        return panels_type(param.dtype, param.shape, writes="w" in param.privilege)
     if grid is not None:
         return f"{const}{fragment_type(param.dtype, grid, param.shape)}&"
     return f"st::View<{const}{CUDA_TYPES[param.dtype]}, {len(param.shape)}>"
@@ -245,7 +261,8 @@ class _LeafText:
         tile = ", ".join(map(str, self.params[a].shape))
         flags = ", ".join(str(x).lower() for x in (ta, tb, *shared))
         product = f"st::Product<st::Tile<{tile}>, {flags}>"
-        right = f"st::matrix({identifier(b)})"
+        warpgroups = self.params[a].layout == PANELS
+        right = identifier(b) if warpgroups else f"st::matrix({identifier(b)})"
         grid = self.grids[c]
         if grid is None:
             self.name = "gemm_leaf_memory"
@@ -256,10 +273,10 @@ class _LeafText:
                 f"({identifier(c)}, {identifier(a)}, {right});"
             )
             return
-        routine = self._product_routine(c, a, b, grid)
-        self.name = {"mma": "gemm_leaf_tensorcore", "tf32": "gemm_leaf_tf32"}.get(
-            routine, "gemm_leaf_simt"
-        )
+        routine = "wgmma" if warpgroups else self._product_routine(c, a, b, grid)
+        self.name = _PRODUCTS[routine]
+        if warpgroups:
+            product = f"{flags.split(', ')[0]}, {flags.split(', ')[1]}"
         wide = self.params[c].dtype in ("float32", "float64")
         target = identifier(c) if wide else "sum"
         extents = ", ".join(f"{identifier(c)}.n[{d}]" for d in range(len(self.params[c].shape)))

@@ -10,7 +10,7 @@
 
 namespace cuemu {
 
-enum class State : uint8_t { ready, block_wait, warp_wait, done };
+enum class State : uint8_t { ready, block_wait, warp_wait, poll, done };
 enum Order : int { forward = 0, reverse = 1, shuffled = 2 };
 
 struct AsyncCopy {
@@ -27,6 +27,9 @@ struct Thread : Fiber {
   unsigned block_generation = 0, warp_generation = 0;
   std::vector<AsyncCopy> open;                  // issued, not yet committed
   std::vector<std::vector<AsyncCopy>> groups;   // committed, oldest first
+  const void* polled = nullptr;                 // the mbarrier a thread in State::poll waits for
+  unsigned parity = 0;
+  std::vector<uint32_t> unfenced;               // 16-byte units it wrote that only a proxy fence shows to wgmma
 };
 
 struct Warp {
@@ -48,6 +51,11 @@ inline size_t static_shared_size = 0;
 inline unsigned block_serial = 0;
 inline int order = forward;
 inline bool float_atomics = false;
+// Set by bulk_copy.h and warpgroup.h when a kernel uses them.
+inline bool (*phase_done)(const void*, unsigned) = nullptr;  // has this mbarrier completed the phase?
+inline bool (*deliver)() = nullptr;                          // land one tensor copy; false when there is none
+inline void (*group_block_end)() = nullptr;
+inline void (*copy_block_end)() = nullptr;
 inline int vote_count = 0, vote_or = 0, vote_and = 1, vote_result[3] = {};
 inline char barrier_key[2], warp_key[64][2], start_key, end_key;
 
@@ -180,6 +188,7 @@ inline void run_block() {
     t.open.clear();
     t.groups.clear();
     t.block_generation = t.warp_generation = 0;
+    t.unfenced.clear();
     prepare(t, thread_main);
     warps[t.linear / 32].alive |= 1u << (t.linear % 32);
   }
@@ -207,6 +216,10 @@ inline void run_block() {
       }
     size_t done = 0, waiting = 0;
     for (auto& t : threads) {
+      if (t.state == State::poll && phase_done(t.polled, t.parity)) {
+        t.state = State::ready;
+        progress = true;
+      }
       done += t.state == State::done;
       waiting += t.state == State::block_wait;
     }
@@ -215,11 +228,13 @@ inline void run_block() {
       release_barrier(done);
       continue;
     }
+    // A tensor copy lands as late as it can: when every thread waits for something.
+    if (!progress && deliver && deliver()) continue;
     if (!progress) {
       std::string text;
       int shown = 0;
       for (auto& t : threads)
-        if ((t.state == State::block_wait || t.state == State::warp_wait) && shown++ < 3)
+        if (t.state != State::ready && t.state != State::done && shown++ < 3)
           text += (text.empty() ? "" : "; ") + ("thread " + std::to_string(t.linear)) + " waits at " + t.where;
       fail("deadlock", text);
     }
@@ -228,6 +243,8 @@ inline void run_block() {
   __tsan_acquire(&end_key);
 #endif
   report_thread = -1;
+  if (group_block_end) group_block_end();
+  if (copy_block_end) copy_block_end();
 }
 
 /// A `__shared__` array: fresh (NaN) in every block.

@@ -1,0 +1,195 @@
+// mbarriers and tensor copies (sm_90), with the unkindest legal timing: the destination turns to NaN when the copy is
+// issued, and the data lands only when every thread of the block waits for something.
+#pragma once
+#include "scheduler.h"
+
+using cuuint32_t = uint32_t;
+using cuuint64_t = uint64_t;
+
+namespace cuemu {
+
+/// Byte address of `p` as the device counts it: from the start of the block's shared memory.
+inline uint64_t shared_offset(const void* p) {
+  const char* c = static_cast<const char*>(p);
+  if (c < dynamic_shared || c >= dynamic_shared + dynamic_shared_size)
+    fail("shared memory", "an asynchronous instruction names an address outside the block's dynamic shared memory");
+  return static_cast<uint64_t>(c - dynamic_shared);
+}
+
+/// The 128-byte swizzle: bits 4..6 of an address are xor-ed with bits 7..9.
+inline uint64_t swizzled(uint64_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+// ---- mbarriers
+struct Mbarrier {
+  uint64_t magic : 8, phase : 1, expected : 12, pending : 12;
+  int64_t bytes : 31;
+};
+static_assert(sizeof(Mbarrier) == 8);
+constexpr unsigned kMagic = 0xB5;
+inline bool init_unfenced = false;
+
+inline Mbarrier read_barrier(const void* p) {
+  Mbarrier b;
+  memcpy(&b, p, sizeof b);
+  if (b.magic != kMagic) fail("async", "an mbarrier is used that this thread does not see initialised");
+  return b;
+}
+inline void write_barrier(void* p, Mbarrier b) {
+  if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected;
+  memcpy(p, &b, sizeof b);
+}
+inline bool barrier_phase_done(const void* p, unsigned parity) { return read_barrier(p).phase != (parity & 1); }
+
+inline void mbarrier_init(void* p, int arrivals) {
+  if (shared_offset(p) % 8) fail("alignment", "an mbarrier needs 8-byte alignment");
+  if (arrivals < 1) fail("async", "an mbarrier with no arrivals");
+  Mbarrier b{};
+  b.magic = kMagic, b.expected = b.pending = static_cast<unsigned>(arrivals);
+  memcpy(p, &b, sizeof b);
+  init_unfenced = true;
+  phase_done = barrier_phase_done;
+}
+inline void mbarrier_fence_init() { init_unfenced = false; }
+/// Arrive once; the phase also waits for `bytes` of copies.
+inline void mbarrier_arrive(void* p, int bytes) {
+  Mbarrier b = read_barrier(p);
+  if (b.pending == 0) fail("async", "more arrivals at an mbarrier than it was initialised for");
+  b.bytes += bytes;
+  b.pending -= 1;
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(p);
+#endif
+  write_barrier(p, b);
+}
+inline void mbarrier_wait(void* p, unsigned parity) {
+  if (!barrier_phase_done(p, parity)) {
+    current->polled = p;
+    current->parity = parity;
+    yield(State::poll, "mbarrier");
+  }
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(p);
+#endif
+}
+
+// ---- plain and cp.async writes that wgmma will read
+inline std::vector<uint8_t>* unit_unfenced = nullptr;  // one byte per 16 bytes of dynamic shared memory
+inline unsigned unit_serial = 0;
+
+inline void mark_unfenced(uint64_t offset, bool on) { (*unit_unfenced)[offset / 16] = on; }
+/// The 16 bytes at `p` are (or will be) written by a store or cp.async of this thread.
+inline void proxy_write(const void* p) {
+  if (!unit_unfenced) unit_unfenced = new std::vector<uint8_t>;
+  if (unit_serial != block_serial) unit_unfenced->assign(dynamic_shared_size / 16 + 1, 0), unit_serial = block_serial;
+  const uint64_t offset = shared_offset(p);
+  current->unfenced.push_back(static_cast<uint32_t>(offset));
+  mark_unfenced(offset, true);
+}
+inline void proxy_fence() {
+  if (!unit_unfenced || unit_serial != block_serial) return;
+  for (uint32_t offset : current->unfenced) mark_unfenced(offset, false);
+  current->unfenced.clear();
+  auto flying = [](const std::vector<AsyncCopy>& copies) {  // a copy that has not landed is not covered
+    for (auto& c : copies) proxy_write(c.dst);
+  };
+  for (auto& g : current->groups) flying(g);
+  flying(current->open);
+}
+inline bool seen_by_wgmma(uint64_t offset) {
+  return !unit_unfenced || unit_serial != block_serial || !(*unit_unfenced)[offset / 16];
+}
+
+// ---- tensor copies
+struct TensorMap {
+  const char* base = nullptr;
+  int rank = 0;
+  uint64_t size[5] = {}, stride[5] = {};  // innermost first; bytes from one position to the next
+  uint32_t box[5] = {};
+};
+
+/// The checks of the driver's cuTensorMapEncodeTiled for 16-bit elements and the 128-byte swizzle.
+inline const char* encode_tiled(TensorMap& map, int rank, const void* data, const cuuint64_t* size, const cuuint64_t* stride,
+                                const cuuint32_t* box) {
+  map = TensorMap{};
+  map.base = static_cast<const char*>(data);
+  map.rank = rank;
+  if (reinterpret_cast<uintptr_t>(data) % 16) return "a tensor is not 16-byte aligned";
+  map.stride[0] = 2;
+  for (int d = 0; d < rank; d++) {
+    map.size[d] = size[d], map.box[d] = box[d];
+    if (d) map.stride[d] = stride[d - 1];
+    if (d && (map.stride[d] % 16 || map.stride[d] >= 1ull << 40)) return "a tensor's strides are not multiples of 16 bytes";
+    if (box[d] < 1 || box[d] > 256 || size[d] < 1 || size[d] > 1ull << 32) return "a box or tensor is too large";
+  }
+  if (box[0] * 2 > 128 || box[0] * 2 % 16) return "the rows of a box are not 16..128 bytes";
+  return nullptr;
+}
+
+struct TensorCopy {
+  char* panel;
+  TensorMap map;
+  void* barrier;
+  long at[5];
+  int bytes() const {
+    int n = 2;
+    for (int d = 0; d < map.rank; d++) n *= static_cast<int>(map.box[d]);
+    return n;
+  }
+};
+inline std::vector<TensorCopy>* in_flight = nullptr;
+
+CUEMU_NOTSAN inline void land(const TensorCopy& c) {
+  const int rows = c.bytes() / 2 / static_cast<int>(c.map.box[0]);
+  const uint64_t start = shared_offset(c.panel);
+  for (int r = 0; r < rows; r++) {
+    bool in = true;
+    const char* from = c.map.base;
+    for (int d = 1, rest = r; d < c.map.rank; d++) {
+      const long i = c.at[d] + rest % static_cast<int>(c.map.box[d]);
+      rest /= static_cast<int>(c.map.box[d]);
+      in = in && i >= 0 && i < static_cast<long>(c.map.size[d]);
+      from += i * static_cast<long>(c.map.stride[d]);
+    }
+    for (int e = 0; e < static_cast<int>(c.map.box[0]); e++) {
+      const long i = c.at[0] + e;
+      uint16_t value = 0;
+      if (in && i >= 0 && i < static_cast<long>(c.map.size[0])) value = *reinterpret_cast<const volatile uint16_t*>(from + i * 2);
+      const uint64_t to = swizzled(start + (static_cast<uint64_t>(r) * c.map.box[0] + e) * 2);
+      *reinterpret_cast<volatile uint16_t*>(dynamic_shared + to) = value;
+    }
+  }
+  Mbarrier b = read_barrier(c.barrier);
+  b.bytes -= c.bytes();
+  write_barrier(c.barrier, b);
+}
+
+inline bool deliver_one() {
+  if (!in_flight || in_flight->empty()) return false;
+  // Copies land in no fixed order either.
+  const size_t n = in_flight->size(), i = order == forward ? 0 : order == reverse ? n - 1 : n / 2;
+  const TensorCopy c = (*in_flight)[i];
+  in_flight->erase(in_flight->begin() + static_cast<long>(i));
+  land(c);
+  return true;
+}
+inline void nothing_in_flight() {
+  if (in_flight && !in_flight->empty()) fail("async", "the block ends while a tensor copy is in flight");
+}
+
+inline void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* at, int rank) {
+  if (init_unfenced) fail("async", "a tensor copy before the fence that shows it the mbarriers");
+  if (rank != map.rank) fail("async", "a tensor copy with the wrong number of coordinates");
+  if (shared_offset(panel) % 1024) fail("alignment", "a panel does not start at a multiple of 1024 bytes");
+  read_barrier(barrier);
+  TensorCopy c{static_cast<char*>(panel), map, barrier, {}};
+  for (int d = 0; d < rank; d++) c.at[d] = at[d];
+  if (shared_offset(panel) + static_cast<uint64_t>(c.bytes()) > dynamic_shared_size)
+    fail("shared memory", "a tensor copy past the end of the block's dynamic shared memory");
+  for (int i = 0; i < c.bytes(); i++) static_cast<volatile char*>(panel)[i] = static_cast<char>(0xFF);
+  if (!in_flight) in_flight = new std::vector<TensorCopy>;
+  in_flight->push_back(c);
+  deliver = deliver_one;
+  copy_block_end = nothing_in_flight;
+}
+
+}  // namespace cuemu
