@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem, InputError, MappingError, NotCorrect
+from septran.gpu import Missing
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.run.build import judge_kernel
 from septran.run.cores import cores
+from septran.run.place import device_for
 from septran.run.plan import for_backend, load_target_mapping
 from septran.run.specialize import Signature, Specialized, entry_task, signature, specialize
 from septran.tasklang.load import Logic, load_logic
@@ -116,10 +118,12 @@ class CompiledKernel:
     ) -> tuple[Callable[..., None], Signature, tuple[int, ...]]:
         meant = signature(self.entry, values)
         found = self.specialized(*values)
-        if self.backend.load is None:
+        missing = device_for(self.backend, self.arch) if self.backend.device else None
+        if self.backend.load is None or isinstance(missing, Missing):
+            why = f": {missing.detail}" if isinstance(missing, Missing) else ""
             raise EnvironmentProblem.of(
                 "V111",
-                f"a {self.backend.name} kernel cannot be called from this process",
+                f"a {self.backend.name} kernel cannot be called from this process{why}",
                 help="read kernel.source(...), check it with kernel.verify(...), or run "
                 f"`septran gen --backend {self.backend.name}`",
             )

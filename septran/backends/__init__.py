@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from importlib import metadata
 
+from septran import gpu
 from septran.backends.base import Availability, Backend, Built
 from septran.errors import ConfigError, closest
 
@@ -57,7 +58,7 @@ def get(name: str) -> Backend:
 
 
 def resolve_arch(backend: Backend, arch: str | None) -> str:
-    """Return `arch`, or the backend's default.
+    """Return `arch`, or the first that a GPU of this machine runs, or the backend's default.
 
     Raises:
         ConfigError: C131, the backend does not know it.
@@ -65,7 +66,7 @@ def resolve_arch(backend: Backend, arch: str | None) -> str:
     if not backend.arches:
         return ""
     if arch is None:
-        return backend.arches[0]
+        return _here(backend) or backend.arches[0]
     if arch not in backend.arches:
         raise ConfigError.of(
             "C131",
@@ -73,6 +74,15 @@ def resolve_arch(backend: Backend, arch: str | None) -> str:
             help=f"it knows {', '.join(backend.arches)}",
         )
     return arch
+
+
+def _here(backend: Backend) -> str | None:
+    if backend.device is None:
+        return None
+    found = gpu.find(backend.device.vendor)
+    if isinstance(found, gpu.Missing):
+        return None
+    return next((arch for arch in backend.arches if gpu.fits(arch, found)), None)
 
 
 def target_of(procs: set[str], mems: set[str]) -> str | None:

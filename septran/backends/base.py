@@ -42,6 +42,22 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnDevice:
+    """How kernels of a backend run on a real GPU.
+
+    vendor: whose GPU. build: kernel + empty folder -> Built whose artifact the loader loads.
+    loader: template under verify_templates/loaders/ that runs the artifact on the device.
+    session: as `Backend.session`, for children that hold a GPU. env: variables they need besides.
+    """
+
+    vendor: Literal["nvidia", "amd"]
+    build: Callable[[Kernel, Path], Built]
+    loader: str
+    session: tuple[tuple[str, object], ...] = ()
+    env: Callable[[], tuple[tuple[str, str], ...]] = tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """Everything SepTran knows about one target.
 
@@ -85,3 +101,5 @@ class Backend:
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
+    device: OnDevice | None = field(default=None)
+    """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""

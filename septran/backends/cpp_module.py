@@ -67,8 +67,13 @@ def load_module(built: Built, kernel: Kernel) -> Callable[..., None]:
     return checked(module.call, kernel)
 
 
-def checked(call: Callable[..., None], kernel: Kernel) -> Callable[..., None]:
-    """Return `call` with every argument checked first; the check costs well under 1 us per call."""
+def checked(
+    call: Callable[..., None], kernel: Kernel, *, device: str = "cpu"
+) -> Callable[..., None]:
+    """Return `call` with every argument checked first; the check costs well under 1 us per call.
+
+    device: torch's word for where the tensors must be, "cpu" or "cuda".
+    """
     import torch
 
     # One expression without loops: a loop over tuples would cost as much as the call itself.
@@ -80,11 +85,11 @@ def checked(call: Callable[..., None], kernel: Kernel) -> Callable[..., None]:
         scope[f"shape{at}"] = torch.Size(param.shape)
         tests.append(
             f"t{at}.dtype is dtype{at} and t{at}.shape == shape{at} and t{at}.is_contiguous() "
-            f"and t{at}.is_cpu"
+            f"and t{at}.is_{device}"
         )
 
     def explain(*tensors: Any) -> InputError:
-        return _explain(kernel, tensors)
+        return _explain(kernel, tensors, device)
 
     scope["explain"] = explain
     text = (
@@ -103,7 +108,7 @@ def checked(call: Callable[..., None], kernel: Kernel) -> Callable[..., None]:
     return made
 
 
-def _explain(kernel: Kernel, tensors: tuple[Any, ...]) -> InputError:
+def _explain(kernel: Kernel, tensors: tuple[Any, ...], device: str) -> InputError:
     import torch
 
     wanted = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in kernel.params)
@@ -113,8 +118,9 @@ def _explain(kernel: Kernel, tensors: tuple[Any, ...]) -> InputError:
             if not isinstance(tensor, torch.Tensor):
                 found = f"{param.name} is a {type(tensor).__name__}, not a torch tensor"
                 break
-            if tensor.device.type != "cpu":
-                found = f"{param.name} is on {tensor.device}, this kernel runs on the CPU"
+            if tensor.device.type != device:
+                place = "the CPU" if device == "cpu" else "the GPU"
+                found = f"{param.name} is on {tensor.device}, this kernel runs on {place}"
                 break
             dtype = str(tensor.dtype).removeprefix("torch.")
             if dtype != param.dtype or tuple(tensor.shape) != param.shape:

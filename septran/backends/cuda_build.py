@@ -14,8 +14,9 @@ from septran.backends.base import Built
 from septran.backends.cuda_emit import runtime_folder
 from septran.backends.cuda_kernel import SHARED_LIMITS
 from septran.backends.cuda_prepare import prepare
-from septran.backends.process import plain, probe, run
-from septran.backends.toolchains import Compiler, cache_folder, compile_shared, cpp_compiler
+from septran.backends.process import plain, run
+from septran.backends.toolchains import cache_folder, compile_shared, cpp_compiler
+from septran.backends.toolchains import nvcc as nvcc
 from septran.kernel import Kernel
 
 NVCC_INSTALL = (
@@ -35,17 +36,6 @@ EMULATION_FLAGS = (
     "-DSEPTRAN_EMULATE",
 )
 SANITIZERS = {"address": ("-fsanitize=address",), "thread": ("-fsanitize=thread",)}
-
-
-def nvcc() -> Compiler | None:
-    """Return the CUDA compiler on PATH or under CUDA_HOME, or None."""
-    home = os.environ.get("CUDA_HOME", "")
-    path = shutil.which("nvcc") or (shutil.which("nvcc", path=f"{home}/bin") if home else None)
-    if path is None:
-        return None
-    done = probe([path, "--version"])
-    found = re.search(r"release ([\d.]+)", done.output)
-    return Compiler(path=path, version=found.group(1)) if found else None
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -99,12 +89,7 @@ def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Bu
         built,
         log=built.log.replace(hidden, "emulation"),
         command=built.command.replace(hidden, "emulation"),
-        not_checked=(*built.not_checked, *_not_emulated(kernel)),
     )
-
-
-def _not_emulated(kernel: Kernel) -> tuple[str, ...]:
-    return ("wgmma/TMA path not emulated",) if "SEPTRAN_WGMMA" in kernel.source else ()
 
 
 def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from septran.backends.base import Availability, Backend, Capability
-from septran.backends.cuda_build import NVCC_INSTALL, build, nvcc
+from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.cuda_build import NVCC_INSTALL, build, compile_device, nvcc
 from septran.backends.cuda_emit import emit
 from septran.backends.cuda_fragments import place_fragments
 from septran.backends.cuda_leaves import library_leaf, signature
+from septran.backends.gpu_module import device_state, load_library, require, torch_stream
 from septran.backends.toolchains import cpp_compiler
+from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
 
 ARCHES = ("sm_80", "sm_90a")
@@ -20,19 +21,29 @@ ARCHES = ("sm_80", "sm_90a")
 def available() -> Mapping[Capability, Availability]:
     """Return what works here: nvcc compiles, g++ emulates, a GPU runs."""
     compiler, host = nvcc(), cpp_compiler("native")
-    gpu = shutil.which("nvidia-smi") is not None and Path("/dev/nvidiactl").exists()
+    compiles = (
+        Availability(ok=True, detail=f"nvcc {compiler.version}")
+        if compiler
+        else Availability(ok=False, detail="nvcc is not installed", install=NVCC_INSTALL)
+    )
     return {
         "emit": Availability(ok=True, detail="built in"),
-        "compile": Availability(ok=True, detail=f"nvcc {compiler.version}")
-        if compiler
-        else Availability(ok=False, detail="nvcc is not installed", install=NVCC_INSTALL),
+        "compile": compiles,
         "emulate": Availability(ok=True, detail=f"CUDA on the CPU, g++ {host.version}")
         if host
         else Availability(ok=False, detail="no g++ on PATH", install="apt-get install g++"),
-        "device": Availability(ok=True, detail="an NVIDIA GPU")
-        if gpu
-        else Availability(ok=False, detail="no NVIDIA GPU", install="a machine with an NVIDIA GPU"),
+        "device": device_state("nvidia", ARCHES, compiles),
     }
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Compile the kernel for the GPU and return it as a callable on torch CUDA tensors, on torch's stream.
+
+    Raises:
+        EnvironmentProblem: V111 no GPU or no torch that sees it, V112 the compiler refused.
+    """
+    require(kernel, device_state("nvidia", (kernel.arch,), available()["compile"], torch=True))
+    return load_library(kernel, compile_device(kernel, folder), stream=torch_stream)
 
 
 CUDA_C = Backend(
@@ -52,4 +63,6 @@ CUDA_C = Backend(
     available=available,
     docs="cuda_c",
     dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
 )

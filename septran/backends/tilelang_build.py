@@ -8,12 +8,15 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from septran.backends.base import Availability, Built, Capability
+from septran.backends.gpu_module import device_state, load_file, on_tensors, require
 from septran.backends.process import Finished, plain, run_confined
+from septran.backends.toolchains import nvcc
+from septran.gpu import Vendor
 from septran.kernel import Kernel
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +27,11 @@ LOWER_SECONDS = 120.0
 NVCC_SECONDS = 120.0
 INSTALL_TILELANG = 'pip install "septran[tilelang]"  (or: pip install "tilelang==0.1.15")'
 INSTALL_NVCC = 'pip install "septran[cuda]"  (or install the CUDA toolkit 12.8 or newer)'
+
+VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+ARCHES = {"cuda": ("sm_90a", "sm_80"), "hip": ("gfx942",)}
+DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
+"""TileLang starts nvcc or hipcc when the child loads a kernel."""
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "tma": ("tma_load",),
@@ -89,11 +97,11 @@ def build(kernel: Kernel, folder: Path) -> Built:
             f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
         )
         return _built(main, facts, scrub(done.output, folder), shown, started, (reason, *refused))
-    compiler = shutil.which("nvcc")
+    compiler = nvcc()
     if compiler is None:
-        reason = f"compile for {kernel.arch}: lowered, but nvcc is not on PATH; {INSTALL_NVCC}"
+        reason = f"compile for {kernel.arch}: lowered, but there is no nvcc; {INSTALL_NVCC}"
         return _built(main, facts, "", shown, started, (reason, *refused))
-    command = nvcc_command(compiler, kernel.arch)
+    command = nvcc_command(compiler.path, kernel.arch)
     result = run_confined(command, work, NVCC_SECONDS)
     shown += "; nvcc " + " ".join(word for word in command[1:] if not word.startswith("-I"))
     log = scrub(result.output, folder)
@@ -199,7 +207,7 @@ def available(device: str) -> Mapping[Capability, Availability]:
         "emit": always,
         "compile": compile_,
         "emulate": emulate,
-        "device": _device(device, compile_),
+        "device": device_state(VENDORS[device], ARCHES[device], compile_, torch=True),
     }
 
 
@@ -209,22 +217,40 @@ def _compiler(device: str) -> Availability:
     version = f"tilelang {metadata.version('tilelang')}"
     if device == "hip":
         return Availability(ok=True, detail=f"{version} lowers to HIP source (not assembled)")
-    if shutil.which("nvcc") is None:
+    if nvcc() is None:
         return Availability(
-            ok=False, detail=f"{version} lowers, nvcc is not on PATH", install=INSTALL_NVCC
+            ok=False, detail=f"{version} lowers, nvcc is not installed", install=INSTALL_NVCC
         )
     return Availability(ok=True, detail=f"{version} and nvcc")
 
 
-def _device(device: str, compiler: Availability) -> Availability:
-    node = {"cuda": Path("/dev/nvidiactl"), "hip": Path("/dev/kfd")}[device]
-    vendor = {"cuda": "NVIDIA", "hip": "AMD"}[device]
-    if not node.exists():
-        return Availability(
-            ok=False,
-            detail=f"no {vendor} GPU here",
-            install=f"run on a machine with an {vendor} GPU",
-        )
-    if not compiler.ok:
-        return compiler
-    return Availability(ok=True, detail=f"{vendor} GPU driver found")
+def target_of(arch: str) -> dict[str, str]:
+    """Return what tilelang calls the target of an arch."""
+    return (
+        {"kind": "hip", "mcpu": arch} if arch.startswith("gfx") else {"kind": "cuda", "arch": arch}
+    )
+
+
+def write_device(kernel: Kernel, folder: Path) -> Built:
+    """Write the kernel for a child that holds a GPU; tilelang compiles it there, when it is loaded."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    shown = f"tilelang.compile({kernel.main}, target={kernel.arch})"
+    return Built(ok=True, artifact=folder / kernel.main, command=shown)
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Return the kernel, compiled by tilelang, as a callable on torch GPU tensors.
+
+    Raises:
+        EnvironmentProblem: V111, tilelang, its compiler, a GPU or a torch that sees it is missing.
+    """
+    device = "hip" if kernel.arch.startswith("gfx") else "cuda"
+    require(kernel, device_state(VENDORS[device], (kernel.arch,), _compiler(device), torch=True))
+    import tilelang
+
+    built = write_device(kernel, folder)
+    assert built.artifact is not None
+    function = getattr(load_file(kernel, built.artifact), kernel.entry)
+    return on_tensors(kernel, tilelang.compile(function, target=target_of(kernel.arch)))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from septran.backends.base import Availability, Backend, Capability
-from septran.backends.tilelang_build import available, build
+from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.tilelang_build import DEVICE_SESSION, available, build, load, write_device
 from septran.backends.tilelang_emit import emit
 from septran.backends.tilelang_leaves import library, signature
 from septran.backends.tilelang_passes import PASSES
+from septran.backends.toolchains import cuda_home
 
 
 def _machine(arch: str) -> str:
@@ -36,6 +37,14 @@ BACKEND = Backend(
     available=_available,
     docs="tilelang_cuda",
     dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(
+        vendor="nvidia",
+        build=write_device,
+        loader="tilelang_device.py.j2",
+        session=DEVICE_SESSION,
+        env=cuda_home,
+    ),
 )
 """The manifest."""
 TILELANG_CUDA = BACKEND

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from septran.backends.base import Availability, Backend, Capability
-from septran.backends.tilelang_build import available, build
+from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.tilelang_build import DEVICE_SESSION, available, build, load, write_device
 from septran.backends.tilelang_emit import emit
 from septran.backends.tilelang_leaves import library, signature
 from septran.backends.tilelang_passes import PASSES
@@ -36,6 +36,13 @@ BACKEND = Backend(
     available=_available,
     docs="tilelang_hip",
     dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(
+        vendor="amd",
+        build=write_device,
+        loader="tilelang_device.py.j2",
+        session=DEVICE_SESSION,
+    ),
 )
 """The manifest."""
 TILELANG_HIP = BACKEND

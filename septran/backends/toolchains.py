@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +55,36 @@ def cpp_compiler(arch: str) -> Compiler | None:
     if arch == "aarch64" and platform.machine() != "aarch64":
         return _find("aarch64-linux-gnu-g++")
     return _find(os.environ.get("CXX", "g++"))
+
+
+def nvcc() -> Compiler | None:
+    """Return the CUDA compiler: on PATH, under CUDA_HOME, or of the nvidia-cuda-nvcc package; or None."""
+    home = os.environ.get("CUDA_HOME", "")
+    path = shutil.which("nvcc") or (shutil.which("nvcc", path=f"{home}/bin") if home else None)
+    path = path or _packaged_nvcc()
+    if path is None:
+        return None
+    done = probe([path, "--version"])
+    found = re.search(r"release ([\d.]+)", done.output)
+    return Compiler(path=path, version=found.group(1)) if found else None
+
+
+def cuda_home() -> tuple[tuple[str, str], ...]:
+    """Return CUDA_HOME for tools that look for nvcc themselves; () when there is none."""
+    compiler = nvcc()
+    if compiler is None:
+        return ()
+    return (("CUDA_HOME", str(Path(compiler.path).resolve().parent.parent)),)
+
+
+def _packaged_nvcc() -> str | None:
+    """The package's toolkit lies in site-packages/nvidia/cu13 (nvidia/cuda_nvcc before CUDA 13)."""
+    for root in map(Path, sys.path):
+        for folder in ("cu13", "cuda_nvcc"):
+            path = root / "nvidia" / folder / "bin" / "nvcc"
+            if path.is_file():
+                return str(path)
+    return None
 
 
 @functools.cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from septran.backends.base import Availability, Backend, Capability
+from septran.backends.base import Availability, Backend, Capability, OnDevice
 from septran.backends.triton_emit import emit
 from septran.backends.triton_leaves import library, signature
 from septran.backends.triton_passes import PASSES
-from septran.backends.triton_toolchain import available, build
+from septran.backends.triton_toolchain import DEVICE_SESSION, available, build, load, write_device
 
 
 def _machine(arch: str) -> str:
@@ -37,4 +37,11 @@ TRITON_HIP = Backend(
     available=_available,
     docs="triton_hip",
     dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(
+        vendor="amd",
+        build=write_device,
+        loader="triton_device.py.j2",
+        session=DEVICE_SESSION,
+    ),
 )

@@ -8,19 +8,26 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
+from septran.backends.gpu_module import device_state, load_file, on_tensors, require
 from septran.backends.process import plain, run_confined
+from septran.gpu import Vendor
 from septran.kernel import Kernel
 
 RUNTIME = Path(__file__).resolve().parent / "triton_runtime"
 _COMPILE_SECONDS = 300.0
 _INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
-_COPIED = (("interp.py", "septran_triton_interp.py"), ("selftest.py", "septran_triton_selftest.py"))
+EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest")
+"""Files of triton_runtime that lie beside a kernel as septran_triton_<name>.py."""
+
+_VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
+"""Triton starts its assembler and a C compiler when a kernel is first called."""
 
 TARGETS = {
     "sm_80": ("cuda", "80", 166912),
@@ -39,9 +46,14 @@ def write(kernel: Kernel, folder: Path) -> Path:
     """Write the kernel and the emulator's runtime into `folder`; return the main file."""
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
-    for source, name in _COPIED:
-        shutil.copyfile(RUNTIME / source, folder / name)
+    write_emulator(folder)
     return folder / kernel.main
+
+
+def write_emulator(folder: Path) -> None:
+    """Write the emulator's modules into `folder`, from which its child imports them."""
+    for name in EMULATOR:
+        shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -129,14 +141,28 @@ def available(device: str) -> Mapping[Capability, Availability]:
         if torch
         else Availability(ok=False, detail="torch is not installed", install="pip install torch")
     )
-    return {"emit": emit, "compile": ready, "emulate": emulate, "device": _device(device)}
+    arches = tuple(arch for arch, (kind, _, _) in TARGETS.items() if kind == device)
+    runs = device_state(_VENDORS[device], arches, torch=True)
+    return {"emit": emit, "compile": ready, "emulate": emulate, "device": runs}
 
 
-def _device(device: str) -> Availability:
-    node = {"cuda": Path("/dev/nvidiactl"), "hip": Path("/dev/kfd")}[device]
-    vendor = {"cuda": "NVIDIA", "hip": "AMD"}[device]
-    if node.exists():
-        return Availability(ok=True, detail=f"{vendor} GPU driver found")
-    return Availability(
-        ok=False, detail=f"no {vendor} GPU here", install=f"run on a machine with an {vendor} GPU"
-    )
+def write_device(kernel: Kernel, folder: Path) -> Built:
+    """Write the kernel for a child that holds a GPU; Triton compiles it there, at the first call."""
+    (folder / kernel.main).parent.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    return Built(ok=True, artifact=folder / kernel.main, command=f"triton.jit({kernel.main})")
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Return the kernel as a callable on torch GPU tensors, on torch's current stream.
+
+    Raises:
+        EnvironmentProblem: V111, Triton, a GPU or a torch that sees it is missing.
+    """
+    vendor = _VENDORS[TARGETS[kernel.arch][0]]
+    ready = Availability(ok=found(), detail="triton is not installed", install=_INSTALL)
+    require(kernel, device_state(vendor, (kernel.arch,), ready, torch=True))
+    built = write_device(kernel, folder)
+    assert built.artifact is not None
+    return on_tensors(kernel, getattr(load_file(kernel, built.artifact), kernel.entry))

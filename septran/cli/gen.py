@@ -38,6 +38,13 @@ from septran.cli.request import FILE, build, kernel_options
     type=click.Choice(["compile", "device"]),
     help="What must have happened; otherwise exit 3.",
 )
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "device", "emulated"]),
+    default="auto",
+    show_default=True,
+    help="Run on a GPU (auto: when one here fits) or emulate.",
+)
 @click.option("--resume", metavar="RUN", help="Continue an interrupted run.")
 @click.option("-o", "--output", type=FILE, help="Also copy the kernel here.")
 @common

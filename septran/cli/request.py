@@ -77,6 +77,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         config=given.get("config"),
         search=settings.search,
         resume=given.get("resume"),
+        where=given.get("where") or "auto",
     )
 
 

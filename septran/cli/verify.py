@@ -21,6 +21,13 @@ from septran.cli.request import FILE
     type=click.Choice(["compile", "device"]),
     help="What must have happened; otherwise exit 3.",
 )
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "device", "emulated"]),
+    default="auto",
+    show_default=True,
+    help="Run on a GPU (auto: when one here fits) or emulate.",
+)
 @click.option("--bundle", type=FILE, help="Verify a bundle of `septran export` instead of a run.")
 @click.option(
     "--logic", type=FILE, help="With --bundle: the logic file, if it is no known operator."
@@ -30,6 +37,7 @@ def command(
     run: str,
     seed: int | None,
     require: tuple[str, ...],
+    where: str,
     bundle: Path | None,
     logic: Path | None,
 ) -> int:
@@ -47,7 +55,9 @@ def command(
         result = verify_bundle(recheck, settings=settings, progress=term.note)
     else:
         found = store.find(run, store.root(settings))
-        result = verify_again(found, settings=settings, require=require, progress=term.note)
+        result = verify_again(
+            found, settings=settings, require=require, progress=term.note, where=where
+        )
     shown: dict[str, Any] = result.to_json()
     if term.json:
         term.emit(shown)

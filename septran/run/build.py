@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from septran.backends.base import Backend, Built, Capability
@@ -11,6 +11,7 @@ from septran.errors import EnvironmentProblem
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
 from septran.run.control import control_trouble
+from septran.run.place import place_of
 from septran.run.plan import Plan, kernel_params
 from septran.verify.problem import Problem
 from septran.verify.refusal import unavailable
@@ -40,18 +41,18 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
 
 
 def sessions_of(backend: Backend, threads: int) -> Sessions:
-    """Return how this backend's kernels are run in a child."""
-    settings = dict(backend.session)
-    return Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
+    """Return how this backend's kernels are run in a child when no GPU is used."""
+    return place_of(backend, "", "emulated", threads).sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A built kernel and its verdict."""
+    """A built kernel and its verdict. sessions: how it was run."""
 
     kernel: Kernel
     built: Built
     verdict: Verdict
+    sessions: Sessions = field(default_factory=Sessions)
 
 
 def judge_kernel(
@@ -63,24 +64,28 @@ def judge_kernel(
     threads: int,
     seed: int | None = None,
     admission: bool = False,
+    where: str = "auto",
 ) -> Judged:
     """Build `kernel` in `work`/build, verify it, leave the evidence in `work`.
 
+    where: auto (on a GPU when one here fits), device or emulated.
     admission: also try trivial answers on the task (docs/verification.md, Admission).
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
-            compiler did not even start.
+            compiler did not even start. V113, `device` is asked for and there is none that fits.
     """
-    require_runnable(backend)
+    place = place_of(backend, kernel.arch, where, threads)
+    if place.where != "device":
+        require_runnable(backend)
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
-    built = backend.build(kernel, folder)
+    built = place.build(kernel, folder)
     request = Request(
-        where=backend.where,
+        where=place.where,
         language=backend.language,
         seed=seed,
-        sessions=sessions_of(backend, threads),
+        sessions=place.sessions,
         admission=admission,
         figures=backend.figures,
     )
@@ -92,7 +97,7 @@ def judge_kernel(
                 verdict, f"a kernel that is known to be good fails, too: {trouble}"
             )
             write_evidence(verdict, work, files={})
-    return Judged(kernel=kernel, built=built, verdict=verdict)
+    return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
 
 def require_runnable(backend: Backend) -> None:

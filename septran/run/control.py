@@ -51,7 +51,8 @@ def _trouble(backend: Backend, arch: str, request: Request, _period: int) -> str
         with tempfile.TemporaryDirectory(prefix="septran-control-") as work:
             folder = Path(work) / "build"
             folder.mkdir()
-            built = backend.build(kernel, folder)
+            device = backend.device if request.where == "device" else None
+            built = (device.build if device is not None else backend.build)(kernel, folder)
             verdict = verify(kernel, built, problem, run_dir=Path(work), request=request)
     except (OSError, SeptranError) as error:
         return str(error).partition("\n")[0]

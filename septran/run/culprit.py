@@ -46,6 +46,7 @@ def find_culprit(
     *,
     work: Path,
     threads: int,
+    where: str = "auto",
 ) -> Culprit:
     """Return what makes a kernel of this plan wrong."""
     values = _inputs(problem)
@@ -57,7 +58,9 @@ def find_culprit(
             name=plan.operator.entry.name,
             why="the logic itself, run on torch tensors, does not give the reference's results",
         )
-    judge = LeafJudge(plan.backend, lowered.program, problem, leaves, work=work, threads=threads)
+    judge = LeafJudge(
+        plan.backend, lowered.program, problem, leaves, work=work, threads=threads, where=where
+    )
     for leaf in leaves.values():
         verdict = judge.alone(leaf)
         if verdict is not None and not verdict.verified:

@@ -15,6 +15,7 @@ from typing import Any
 from septran.agent.writer import Usage
 from septran.backends import get as get_backend
 from septran.errors import SeptranError
+from septran.gpu import Gpu
 from septran.ir.text import print_program
 from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
@@ -23,6 +24,7 @@ from septran.run.build import Judged, judge_kernel, problem_of
 from septran.run.cores import cores
 from septran.run.culprit import find_culprit
 from septran.run.leaves import ChosenLeaves, choose
+from septran.run.place import device_for
 from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
 from septran.settings import Settings
 from septran.verify.timing import Timing, time_kernel
@@ -152,6 +154,7 @@ def _gen(
         threads=threads,
         seed=request.seed,
         admission=True,
+        where=request.where,
     )
     total = time.perf_counter() - start
     clock.seconds["compile"] = round(judged.built.seconds, 3)
@@ -160,14 +163,22 @@ def _gen(
     if judged.verdict.status in _BLAME:
         progress("finding out what is wrong: logic, leaf or compiler")
         culprit = find_culprit(
-            plan, lowered, chosen.leaves, problem, work=run.dir / "culprit", threads=threads
+            plan,
+            lowered,
+            chosen.leaves,
+            problem,
+            work=run.dir / "culprit",
+            threads=threads,
+            where=request.where,
         )
         data["culprit"] = {"kind": culprit.kind, "name": culprit.name, "why": culprit.why}
     timing = None
     if timed and judged.verdict.passed and judged.verdict.where != "emulated":
         progress("timing against torch")
         start = time.perf_counter()
-        timing = time_kernel(judged.kernel, judged.built, problem, threads=threads)
+        timing = time_kernel(
+            judged.kernel, judged.built, problem, threads=threads, sessions=judged.sessions
+        )
         clock.lap("time", start)
     return _finish(run, data, judged, timing, request, clock)
 
@@ -268,6 +279,7 @@ def _finish(
         data["timing"] = timing.to_json()
     code = exit_code(verdict, request.require)
     data["exit_code"] = code
+    data |= _no_device(judged, code)
     run.write_json("result.json", data)
     run.finish(
         "finished",
@@ -318,6 +330,19 @@ def exit_code(verdict: Verdict, require: tuple[str, ...]) -> int:
     return 0
 
 
+def _no_device(judged: Judged, code: int) -> dict[str, Any]:
+    """Return what is missing when a right kernel was only emulated and a device is required."""
+    if code != 3 or not judged.verdict.passed or judged.verdict.where != "emulated":
+        return {}
+    found = device_for(get_backend(judged.kernel.backend), judged.kernel.arch)
+    if isinstance(found, Gpu):  # asked to emulate beside a GPU that fits
+        return {"reason": f"[V113] a device is required, and {found} was not used"}
+    return {
+        "reason": f"[V113] a device is required: {found.detail}",
+        "hint": found.install,
+    }
+
+
 def _not_compiled(verdict: Verdict) -> bool:
     """Whether the target's compiler did not run (a sandbox part missing around it is another matter)."""
     notes = [item for item in verdict.not_checked if not item.startswith("compile sandbox")]
@@ -325,7 +350,12 @@ def _not_compiled(verdict: Verdict) -> bool:
 
 
 def verify_again(
-    run: store.Run, *, settings: Settings, require: tuple[str, ...], progress: Progress
+    run: store.Run,
+    *,
+    settings: Settings,
+    require: tuple[str, ...],
+    progress: Progress,
+    where: str = "auto",
 ) -> GenResult:
     """Verify a stored run's kernel with new secret inputs; the result goes beside the old one.
 
@@ -346,6 +376,7 @@ def verify_again(
         work=run.dir / f"verify{number + 1}",
         threads=settings.threads or cores(),
         seed=settings.seed,
+        where=where,
     )
     data |= verdict_fields(judged.verdict)
     for key in ("reason", "hint", "worst"):
@@ -357,6 +388,7 @@ def verify_again(
     }
     code = exit_code(judged.verdict, require)
     data["exit_code"] = code
+    data |= _no_device(judged, code)
     run.event("verified again", level=data["level"], exit_code=code)
     return GenResult(data=data, exit_code=code)
 

@@ -14,7 +14,7 @@ from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.passes.run import lower
-from septran.run.build import Judged, judge_kernel, sessions_of
+from septran.run.build import Judged, judge_kernel
 from septran.run.leafprogram import LeafCase, leaf_cases
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
@@ -44,8 +44,10 @@ class LeafJudge:
         *,
         work: Path,
         threads: int,
+        where: str = "auto",
     ) -> None:
-        """`work`: folder for builds and evidence."""
+        """`work`: folder for builds and evidence. where: auto, device or emulated."""
+        self._where = where
         self._backend = backend
         self._program = program
         self._problem = problem
@@ -90,7 +92,12 @@ class LeafJudge:
         )
         kernel = self._backend.emit(program, {spec.key: renamed})
         return judge_kernel(
-            self._backend, kernel, case.problem, work=folder, threads=self._threads
+            self._backend,
+            kernel,
+            case.problem,
+            work=folder,
+            threads=self._threads,
+            where=self._where,
         ).verdict
 
     def _kernel(self, leaf: Leaf | None) -> Kernel:
@@ -101,10 +108,15 @@ class LeafJudge:
 
     def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
         mine = judge_kernel(
-            self._backend, self._kernel(leaf), self._problem, work=folder, threads=self._threads
+            self._backend,
+            self._kernel(leaf),
+            self._problem,
+            work=folder,
+            threads=self._threads,
+            where=self._where,
         )
         found = leaf_verdict(mine.verdict, "in the kernel")
-        if not mine.verdict.passed or self._backend.where != "native":
+        if not mine.verdict.passed or mine.verdict.where == "emulated":
             return found
         if self._baseline is None:
             self._baseline = judge_kernel(
@@ -113,6 +125,7 @@ class LeafJudge:
                 self._problem,
                 work=self._work / "baseline",
                 threads=self._threads,
+                where=self._where,
             )
         if not self._baseline.verdict.passed:
             return found
@@ -120,7 +133,7 @@ class LeafJudge:
             (mine.kernel, mine.built),
             (self._baseline.kernel, self._baseline.built),
             self._problem,
-            sessions=sessions_of(self._backend, self._threads),
+            sessions=mine.sessions,
         )
         if times is None:
             return found

@@ -114,7 +114,13 @@ def choose(
     for number, (key, spec) in enumerate(asked.items(), 1):
         progress(f"leaf {number}/{len(asked)}: {spec.task}")
         judge = LeafJudge(
-            backend, program, problem, leaves, work=folder / "leaves" / key, threads=threads
+            backend,
+            program,
+            problem,
+            leaves,
+            work=folder / "leaves" / key,
+            threads=threads,
+            where=request.where,
         )
         result = writer.write(spec, judge, budget)
         written.append(result)

@@ -45,6 +45,7 @@ class GenRequest:
     config: Path | None = None
     search: str = "best-of"
     resume: str | None = None
+    where: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

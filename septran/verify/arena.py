@@ -43,19 +43,26 @@ class Slot:
 
 
 class Arena:
-    """Both files, mapped by the parent. `alignment`: bytes that every tensor's address is a multiple of."""
+    """Both files, mapped by the parent. `alignment`: bytes that every tensor's address is a multiple of.
 
-    def __init__(self, params: tuple[KernelParam, ...], *, alignment: int | None = None) -> None:
+    guard: for kernels that run on copies in device memory, the bytes before and after each tensor that
+    are copied with it, and back, inputs included; 0 when the child works on these very pages.
+    """
+
+    def __init__(
+        self, params: tuple[KernelParam, ...], *, alignment: int | None = None, guard: int = 0
+    ) -> None:
         self._params = params
+        self._guarded = bool(guard)
         self.slots: dict[str, tuple[Slot, ...]] = {}
         sizes: dict[Literal["inputs", "outputs"], int] = {"inputs": 0, "outputs": 0}
         for placement in PLACEMENTS:
             found = []
             for param in params:
                 which: Literal["inputs", "outputs"] = (
-                    "inputs" if param.privilege == "r" else "outputs"
+                    "inputs" if param.privilege == "r" and not guard else "outputs"
                 )
-                slot = _slot(param, which, sizes[which], placement, alignment)
+                slot = _slot(param, which, sizes[which], placement, alignment, guard)
                 sizes[which] += slot.pages * PAGE
                 found.append(slot)
             self.slots[placement] = tuple(found)
@@ -98,10 +105,11 @@ class Arena:
         for param, slot in zip(self._params, self.slots[placement], strict=True):
             whole = self._bytes(slot)
             if slot.file == "outputs":
-                # random bytes around the tensor show writes beside it
-                whole[: slot.lead] = noise.integers(0, 256, slot.lead, dtype=np.uint8)
-                tail = whole[slot.lead + slot.nbytes :]
-                tail[:] = noise.integers(0, 256, tail.size, dtype=np.uint8)
+                # random bytes around the tensor show writes beside it; on a device, where nothing
+                # stops a read beside it, they are NaN
+                for part in (whole[: slot.lead], whole[slot.lead + slot.nbytes :]):
+                    kind = param.dtype if self._guarded else "uint8"
+                    part[:] = poison(kind, part.size, noise)
             body = whole[slot.lead : slot.lead + slot.nbytes]
             if param.name in inputs:
                 body[:] = inputs[param.name].reshape(-1).view(np.uint8)
@@ -109,7 +117,7 @@ class Arena:
                 body[:] = poison(param.dtype, slot.nbytes, noise)
 
     def snapshot(self, placement: Placement) -> dict[str, bytes]:
-        """Return output name -> its pages (slack included), as they are now."""
+        """Return output name -> its pages (slack included), as they are now; with guards also inputs."""
         return {
             slot.name: self._bytes(slot).tobytes()
             for slot in self.slots[placement]
@@ -156,12 +164,20 @@ def _slot(
     offset: int,
     placement: str,
     alignment: int | None,
+    guard: int,
 ) -> Slot:
     count = 1
     for extent in param.shape:
         count *= extent
     item = numpy_dtype(param.dtype).itemsize
     nbytes = count * item
+    if guard:
+        # device allocations are aligned, so both placements are; they differ in where they lie
+        lead = guard + (PAGE if placement == "end" else 0)
+        pages = -(-(lead + nbytes + guard) // PAGE)
+        return Slot(
+            name=param.name, file=which, offset=offset, pages=pages, lead=lead, nbytes=nbytes
+        )
     pages = max(1, -(-nbytes // PAGE))
     step = max(alignment or item, item)
     lead = (pages * PAGE - nbytes) // step * step if placement == "end" else 0

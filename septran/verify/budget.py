@@ -119,8 +119,21 @@ def _call(
         for name, t in inputs.items()
     }
     with threads(_all_threads() if _is_large(given) else 1):
+        if problem.device != "cpu":
+            return _call_elsewhere(problem, fn, given)
         found = fn(**given, **problem.scalars)
     return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _call_elsewhere(problem: Problem, fn: Any, given: Tensors) -> tuple[torch.Tensor, ...]:
+    """Compute on `problem.device`; what the reference makes itself (masks, ranges) is there, too."""
+    import torch
+
+    moved = {name: t.to(problem.device) for name, t in given.items()}
+    with torch.device(problem.device):
+        found = fn(**moved, **problem.scalars)
+    results = found if isinstance(found, tuple | list) else (found,)
+    return tuple(t.cpu() for t in results)
 
 
 @contextlib.contextmanager

@@ -17,10 +17,18 @@ from septran.verify.gate_types import Finding, GateReport
 __all__ = ["Finding", "GateReport", "gate"]
 
 
-def gate(kernel: Kernel, artifact: Path, *, language: str, emulated: bool = False) -> GateReport:
+def gate(
+    kernel: Kernel,
+    artifact: Path,
+    *,
+    language: str,
+    emulated: bool = False,
+    device: bool = False,
+) -> GateReport:
     """Return what the gate found in the leaves' sources and in the artifact; empty = admitted.
 
     language: "python", any other name for a compiled language of the C family, "" for no gate.
+    device: the artifact is linked with a GPU's runtime, so its symbols say nothing about the kernel.
     """
     findings: list[Finding] = []
     skipped: list[str] = []
@@ -31,7 +39,11 @@ def gate(kernel: Kernel, artifact: Path, *, language: str, emulated: bool = Fals
             findings += scan_python(leaf.source, name=leaf.name)
         elif language:
             findings += scan_c_source(leaf.source, name=leaf.name)
-    if language and language != "python":
+    if device and language and language != "python":
+        skipped.append(
+            "compiled symbols: the GPU's runtime is linked in; leaves' sources were checked"
+        )
+    elif language and language != "python":
         report = scan_shared_object(artifact, emulator=language if emulated else "")
         findings += report.findings
         skipped += report.not_checked

@@ -17,6 +17,7 @@ class Problem:
     """An operator at fixed dims and dtype.
 
     params: in the kernel's call order; privilege r = input, w = output, rw = both.
+    device: where torch computes the reference ("cuda" only for sizes that a CPU takes minutes for).
     scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
     """
 
@@ -26,6 +27,7 @@ class Problem:
     dims: Mapping[str, int] = field(default_factory=dict)
     scalars: Mapping[str, float | int] = field(default_factory=dict)
     domains: Mapping[str, Domain] = field(default_factory=dict)
+    device: str = "cpu"
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

@@ -61,6 +61,14 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
             message=f"output {transcript.late[0]} changed after the call had returned",
             hint="all work ends before the entry returns",
         )
+    for ran in transcript.ran:
+        if ran.changed:
+            return replace(
+                rejected,
+                code="V215",
+                message=f"input {ran.changed[0]} was changed (inputs {ran.call.case.name!r})",
+                hint=_FORGE,
+            )
     if not transcript.ran:
         return replace(base, code="V205", message="the kernel was never called")
     return None
@@ -130,7 +138,7 @@ def _claims(transcript: Transcript, sessions: Sessions) -> str:
             return "denormals are flushed to zero after the call"
     threads = [int(one.claims.get("threads", 1)) for one in ran]
     allowed = int(ready.get("threads", 1)) + sessions.threads
-    if max(threads) > allowed:
+    if sessions.gpu is None and max(threads) > allowed:  # a GPU's driver starts its own
         return f"{max(threads)} threads are left after a call; {allowed} are allowed"
     settled = [int(one.claims.get("private_kib", 0)) for one in ran][2:]
     in_place = "in_place" in loader_capabilities(sessions.loader)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran import assets
 from septran.errors import SeptranError
+from septran.gpu import Gpu
 from septran.kernel import Kernel
 from septran.verify.arena import Arena, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
@@ -48,7 +49,8 @@ class Call:
 class Ran:
     """A call that returned: output bytes at that moment, seconds, and the child's claims.
 
-    beside: outputs whose neighbouring bytes were written.
+    beside: outputs whose neighbouring bytes were written. changed: inputs that differ after the call
+    (only seen where the kernel works on copies in device memory; elsewhere a write to an input faults).
     """
 
     call: Call
@@ -56,6 +58,7 @@ class Ran:
     beside: tuple[str, ...]
     seconds: float
     claims: Mapping[str, Any]
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +88,8 @@ class Sessions:
 
     loader: file under verify_templates/loaders/. threads: for the kernel. call_timeout_s: one call.
     load_timeout_s: start, imports and load. budget_s: stop planning further calls after this.
+    gpu: the device that the loader runs kernels on. guard: bytes around each tensor in its memory.
+    forks: the child may start processes (a DSL that compiles while it is loaded).
     """
 
     loader: str = "c_abi.py.j2"
@@ -99,6 +104,9 @@ class Sessions:
     rw_paths: tuple[Path, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     alignment: int | None = None
+    gpu: Gpu | None = None
+    guard: int = 0
+    forks: bool = False
 
 
 def loader_capabilities(loader: str) -> frozenset[str]:
@@ -142,7 +150,7 @@ def _run_calls(
     noise: np.random.Generator,
 ) -> Transcript:
     work.mkdir(parents=True, exist_ok=True)
-    arena = Arena(problem.params, alignment=settings.alignment)
+    arena = Arena(problem.params, alignment=settings.alignment, guard=settings.guard)
     go_read, go_write = os.pipe()
     done_read, done_write = os.pipe()
     script = work / "verify_child.py"
@@ -160,6 +168,7 @@ def _run_calls(
         _converse(pipe, arena, problem, calls, settings, noise, transcript)
         if not transcript.failure:
             time.sleep(_SETTLE_S)
+            _fetch(pipe, transcript, settings)
         os.close(go_write)
         go_write = -1
         transcript.result = _finish(child)
@@ -195,9 +204,18 @@ def write_plan(
             "arch": kernel.arch,
             "backend": kernel.backend,
             "threads": settings.threads,
+            "gpu": _gpu(settings.gpu),
         },
     }
     return json.dumps(plan, default=str)
+
+
+def _gpu(found: Gpu | None) -> dict[str, object] | None:
+    """What a device loader needs to know; four times the L2 cache is what it flushes between timed calls."""
+    if found is None:
+        return None
+    flush = max(4 * found.l2, 128 * MIB)
+    return {"vendor": found.vendor, "library": found.library, "flush": flush}
 
 
 def render(plan: str, loader: str, name: str = "kernel_verify_template.j2") -> str:
@@ -231,7 +249,7 @@ def start_child(
             cpu_s=int(600 + settings.budget_s * 8),
             memory_bytes=settings.memory_bytes,
             file_bytes=256 * MIB,
-            forks=False,
+            forks=settings.forks,
             address_space=settings.address_space,
         ),
         env=env,
@@ -319,6 +337,8 @@ def _converse(
             drawn = (call.case, draw(problem, call.case))
         if index in _SETTLE_AFTER:
             time.sleep(_SETTLE_S)
+        if not _fetch(pipe, transcript, settings):
+            return
         _note_late_writes(arena, transcript)
         arena.fill(call.placement, drawn[1], noise)
         before = arena.snapshot(call.placement)
@@ -333,11 +353,27 @@ def _converse(
             _fail(pipe, transcript, message, "call", call)
             return
         transcript.last[call.placement] = pages
-        transcript.ran.append(_record(arena, call, before, pages, seconds, message))
+        transcript.ran.append(_record(arena, problem, call, before, pages, seconds, message))
+
+
+def _fetch(pipe: Pipe, transcript: Transcript, settings: Sessions) -> bool:
+    """Have the child copy what device memory holds now into the slots; on the host it is there already."""
+    if settings.gpu is None:
+        return True
+    for placement in transcript.last:
+        if not pipe.send(placement[0].upper().encode()):
+            _fail(pipe, transcript, "crash", "call", transcript.ran[-1].call)
+            return False
+        message = pipe.receive(settings.call_timeout_s)
+        if not isinstance(message, dict) or "error" in message:
+            _fail(pipe, transcript, message, "call", transcript.ran[-1].call)
+            return False
+    return True
 
 
 def _record(
     arena: Arena,
+    problem: Problem,
     call: Call,
     before: Mapping[str, bytes],
     pages: Mapping[str, bytes],
@@ -345,6 +381,7 @@ def _record(
     claims: Mapping[str, Any],
 ) -> Ran:
     slots = {slot.name: slot for slot in arena.slots[call.placement]}
+    read_only = [p.name for p in problem.params if p.privilege == "r" and p.name in pages]
     return Ran(
         call=call,
         outputs={name: tensor_bytes(slots[name], raw) for name, raw in pages.items()},
@@ -355,6 +392,11 @@ def _record(
         ),
         seconds=seconds,
         claims=claims,
+        changed=tuple(
+            name
+            for name in read_only
+            if tensor_bytes(slots[name], pages[name]) != tensor_bytes(slots[name], before[name])
+        ),
     )
 
 

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from septran.backends.base import Built
+from septran.gpu import Gpu
 from septran.kernel import Kernel
 from septran.verify import budget, judge
 from septran.verify.arena import Arena, tensor_bytes
 from septran.verify.cases import Case, draw
 from septran.verify.problem import Problem
 from septran.verify.session import Pipe, Sessions, render, start_child, write_plan
+from septran.verify.verify import on_gpu_when_large
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,9 +126,9 @@ def _compare(
                 first.wait_ready()
                 second.wait_ready()
                 found = _pairs(first.slot, second.slot, settings.threads, budget_s, slot_s)
+                if first.wrong() or second.wrong():
+                    return None
             except (TimeoutError, OSError):
-                return None
-            if first.wrong() or second.wrong():
                 return None
     return found.kernel_s, found.torch_s
 
@@ -151,13 +153,16 @@ def measure(
     with timed:
         try:
             timed.wait_ready()
-            torch_slot = _torch_slot(problem, timed.inputs)
-            threads = _best_threads(torch_slot, settings.threads)
+            if settings.gpu is not None:
+                torch_slot, threads = _gpu_slot(problem, timed.inputs, settings.gpu), 1
+            else:
+                torch_slot = _torch_slot(problem, timed.inputs)
+                threads = _best_threads(torch_slot, settings.threads)
             with budget.threads(threads):
                 found = _pairs(timed.slot, torch_slot, settings.threads, budget_s, slot_s)
+            wrong = timed.wrong()
         except (TimeoutError, OSError) as error:
             return Timing(ok=False, why=f"the kernel stopped answering: {error}")
-        wrong = timed.wrong()
     return Timing(ok=False, why=wrong) if wrong else found
 
 
@@ -171,11 +176,11 @@ class _Timed:
 
         assert built.artifact is not None
         work.mkdir(parents=True, exist_ok=True)
-        self._problem, self._settings = problem, settings
+        self._problem, self._settings = on_gpu_when_large(problem, settings), settings
         seed = int.from_bytes(os.urandom(7), "little")
         self._case = Case(name="timing", family="normal", seed=seed)
         self.inputs = draw(problem, self._case)
-        self._arena = Arena(problem.params, alignment=64)
+        self._arena = Arena(problem.params, alignment=64, guard=settings.guard)
         self._arena.fill("start", self.inputs, np.random.default_rng(seed))
         go_read, go_write = os.pipe()
         done_read, done_write = os.pipe()
@@ -215,6 +220,8 @@ class _Timed:
 
     def wrong(self) -> str:
         """Return what is wrong with the outputs of the last timed call, "" when right."""
+        if self._settings.gpu is not None:
+            self.slot(0)  # the outputs are still on the device
         return _wrong(self._arena, self._problem, self._case)
 
 
@@ -284,6 +291,51 @@ def _torch_slot(problem: Problem, inputs: dict[str, Any]) -> Callable[[int], flo
             return time.perf_counter() - begun
 
     return slot
+
+
+def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[int], float]:
+    """Return torch on the same GPU: each call with a cold L2, timed by events, as the kernel's are.
+
+    Raises:
+        OSError: this torch does not see the GPU.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise OSError(f"torch {torch.__version__} does not see the GPU")
+    given = gpu_tensors(problem, inputs)
+    fn, scalars = problem.reference.fn, dict(problem.scalars)
+    flush = torch.empty(max(4 * gpu.l2, 1 << 27), dtype=torch.uint8, device="cuda")
+
+    def slot(count: int) -> float:
+        total = 0.0
+        with torch.no_grad(), torch.device("cuda"):
+            for _ in range(count):
+                flush.fill_(1)
+                start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                fn(**given, **scalars)
+                stop.record()
+                torch.cuda.synchronize()
+                total += start.elapsed_time(stop) * 1e-3
+        return total
+
+    return slot
+
+
+def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs as tensors on the GPU, in the parameters' dtypes."""
+    import torch
+
+    given = {}
+    for param in problem.inputs:
+        array: np.ndarray[Any, Any] = inputs[param.name]
+        if array.dtype.name == "bfloat16":
+            found = torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+        else:
+            found = torch.from_numpy(array)
+        given[param.name] = found.cuda()
+    return given
 
 
 def _best_threads(torch_slot: Callable[[int], float], limit: int) -> int:

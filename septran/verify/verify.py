@@ -66,6 +66,7 @@ def verify(
     Writes verdict.json, verify_child.py, child.log and, when asked for, admission.json. Never raises for anything the kernel does.
     """
     request = request or Request()
+    problem = on_gpu_when_large(problem, request.sessions)
     start = time.perf_counter()
     seed = secrets.randbits(62) if request.seed is None else request.seed
     base = Verdict(
@@ -121,7 +122,13 @@ def _verify(
     base = replace(base, level=Level.COMPILED, status=Status.RUNTIME_ERROR)
     if request.gate:
         emulated = request.where == "emulated"
-        report = gate(kernel, built.artifact, language=request.language, emulated=emulated)
+        report = gate(
+            kernel,
+            built.artifact,
+            language=request.language,
+            emulated=emulated,
+            device=request.where == "device",
+        )
         base = replace(base, not_checked=(*base.not_checked, *report.not_checked))
         if report.findings:
             return replace(
@@ -200,6 +207,15 @@ def schedule(problem: Problem, seed: int) -> tuple[Call, ...]:
     return (*calls, Call(case=cases[0], placement="end", repeat_of=0))
 
 
+def on_gpu_when_large(problem: Problem, sessions: Sessions) -> Problem:
+    """Return the problem with its float64 reference on the GPU, when one is in use and the CPU takes long."""
+    if sessions.gpu is None or _elements(problem) <= _LARGE:
+        return problem
+    import torch
+
+    return replace(problem, device="cuda") if torch.cuda.is_available() else problem
+
+
 def _elements(problem: Problem) -> int:
     return sum(math.prod(p.shape) for p in problem.params)
 
@@ -224,7 +240,11 @@ def _with_facts(
     if transcript.skipped:
         missing.append(f"inputs {', '.join(transcript.skipped)}: out of time")
     enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
-    enforced += ["late writes", "determinism", "threads", "memory growth", "rounding mode"]
+    enforced += ["late writes", "determinism", "memory growth", "rounding mode"]
+    if request.where == "device":
+        missing.append("threads of the child: the GPU's driver starts its own")
+    else:
+        enforced.append("threads")
     return replace(
         base,
         enforced=tuple(enforced),
@@ -237,8 +257,11 @@ def _with_facts(
 def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[str]]:
     """Return which of guard pages and read-only inputs held, and which did not with the reason."""
     known = loader_capabilities(request.sessions.loader)
-    if "in_place" not in known or request.where == "device":
-        why = "this loader copies" if request.where != "device" else "device memory is a copy"
+    if request.where == "device":
+        held = ["guard regions on the device", "inputs unchanged after each call"]
+        return held, ["guard pages: reads beside a tensor in device memory do not fault"]
+    if "in_place" not in known:
+        why = "this loader copies"
         return [], [f"guard pages: {why}", f"read-only inputs: {why}"]
     if "widens_bfloat16" in known and bfloat16:
         why = "the simulator widens bfloat16 and checks bounds itself"
