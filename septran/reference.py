@@ -1,15 +1,36 @@
 """What an operator means in torch, and how far a correct kernel may be from it.
 
-Pure data; torch is imported only by those who call `fn`.
+Pure data; torch is imported only by those who call `fn`. `torch` and `F` here are stand-ins that import
+the real modules at the first use of an attribute, so that listing operators does not wait for torch.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 ReferenceKind = Literal["exact", "elementwise", "reduction", "gemm", "softmax", "chain"]
+
+
+class Later:
+    """A module that is imported when one of its attributes is first used."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real(), name)
+
+    def real(self) -> Any:
+        """Import and return the module."""
+        return sys.modules.get(self._module) or importlib.import_module(self._module)
+
+
+torch = Later("torch")
+F = Later("torch.nn.functional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +69,18 @@ class Reference:
     lipschitz: float = 1.0
     storage_roundings: int = 0
     integer_exact: bool | None = None
+
+    def settled(self) -> Reference:
+        """Return this reference with the modules in place of their stand-ins, as timing wants it.
+
+        All functions of a logic file share its names, so the stand-ins are replaced where they are.
+        """
+        todo: list[Any] = [self.fn]
+        while todo:
+            fn = todo.pop()
+            names = getattr(fn, "__globals__", {})
+            names.update({k: v.real() for k, v in names.items() if isinstance(v, Later)})
+            for cell in getattr(fn, "__closure__", None) or ():
+                if hasattr(cell.cell_contents, "__globals__"):
+                    todo.append(cell.cell_contents)
+        return self

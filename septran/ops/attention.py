@@ -1,11 +1,9 @@
 """Attention forward in flash form: online softmax over blocks of keys (Milakov and Gimelshein 2018,
 arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Q, K, V are [batch * heads, sequence, head dim]."""
 
-import torch
-
 import septran.tasklang as task
 from septran.domain import Domain
-from septran.reference import Reference
+from septran.reference import Reference, torch
 
 MASKED = -1e30
 

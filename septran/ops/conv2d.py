@@ -1,10 +1,8 @@
 """2-D convolution, NHWC, as an implicit matrix product over the taps of the window."""
 
-import torch.nn.functional as F
-
 import septran.tasklang as task
 from septran.domain import Domain
-from septran.reference import Reference
+from septran.reference import F, Reference
 
 
 @task.define(leaf=True)

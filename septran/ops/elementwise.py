@@ -1,17 +1,14 @@
 """Pointwise operators over flat tensors; shape [N] stands for any contiguous shape."""
 
-import torch
-import torch.nn.functional as F
-
 import septran.tasklang as task
-from septran.reference import Reference
+from septran.reference import F, Reference, torch
 
 UNARY = {
-    "relu": ("max(x, 0)", F.relu, "exact"),
-    "gelu": ("0.5 * x * (1 + erf(x * 0.7071067811865476))", F.gelu, "elementwise"),
-    "silu": ("x * sigmoid(x)", F.silu, "elementwise"),
-    "sigmoid": ("sigmoid(x)", torch.sigmoid, "elementwise"),
-    "tanh": ("tanh(x)", torch.tanh, "elementwise"),
+    "relu": ("max(x, 0)", lambda x: F.relu(x), "exact"),
+    "gelu": ("0.5 * x * (1 + erf(x * 0.7071067811865476))", lambda x: F.gelu(x), "elementwise"),
+    "silu": ("x * sigmoid(x)", lambda x: F.silu(x), "elementwise"),
+    "sigmoid": ("sigmoid(x)", lambda x: torch.sigmoid(x), "elementwise"),
+    "tanh": ("tanh(x)", lambda x: torch.tanh(x), "elementwise"),
 }
 BINARY = {
     "add": ("x + z", lambda X, Z: X + Z, "elementwise"),

@@ -1,14 +1,12 @@
 """Linear layers: matrix product, bias and an activation in one kernel."""
 
-import torch.nn.functional as F
-
 import septran.tasklang as task
-from septran.reference import Reference
+from septran.reference import F, Reference
 
 ACTIVATIONS = {
-    "relu": ("max(c + b, 0)", F.relu, 1.0),
-    "gelu": ("0.5 * (c + b) * (1 + erf((c + b) * 0.7071067811865476))", F.gelu, 1.13),
-    "silu": ("(c + b) * sigmoid(c + b)", F.silu, 1.1),
+    "relu": ("max(c + b, 0)", lambda x: F.relu(x), 1.0),
+    "gelu": ("0.5 * (c + b) * (1 + erf((c + b) * 0.7071067811865476))", lambda x: F.gelu(x), 1.13),
+    "silu": ("(c + b) * sigmoid(c + b)", lambda x: F.silu(x), 1.1),
 }
 """activation -> expression over product c and bias b, torch's function, bound on its slope."""
 

@@ -1,10 +1,7 @@
 """Layer norm and RMS norm over the last axis."""
 
-import torch
-import torch.nn.functional as F
-
 import septran.tasklang as task
-from septran.reference import Reference
+from septran.reference import F, Reference, torch
 
 
 @task.define(leaf=True)

@@ -1,9 +1,7 @@
 """Sum, mean and maximum over rows and columns; the reduced dim is kept with size 1."""
 
-import torch
-
 import septran.tasklang as task
-from septran.reference import Reference
+from septran.reference import Reference, torch
 
 START = {"sum": 0.0, "mean": 0.0, "max": float("-inf")}
 

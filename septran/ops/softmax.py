@@ -1,11 +1,8 @@
 """Softmax, log-softmax and cross-entropy over the last axis, stabilised by the row maximum."""
 
-import torch
-import torch.nn.functional as F
-
 import septran.tasklang as task
 from septran.domain import Domain
-from septran.reference import Reference
+from septran.reference import F, Reference, torch
 
 
 @task.define(leaf=True)

@@ -33,7 +33,7 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
     return Problem(
         name=plan.operator.name,
         params=kernel_params(program),
-        reference=plan.operator.reference,
+        reference=plan.operator.reference.settled(),
         dims=dict(dims),
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
