@@ -45,13 +45,14 @@ class LeafKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """procs: outermost first; the first one is HOST."""
+    """procs: outermost first; the first one is HOST. facts: sentences for whoever writes a leaf."""
 
     name: str
     procs: tuple[str, ...]
     memories: Mapping[str, Memory]
     limits: Mapping[str, Any]
     leaf_kernels: Mapping[str, LeafKernel]
+    facts: tuple[str, ...] = ()
 
     def memory(self, name: str) -> Memory | None:
         """Return the memory called `name` or having it as an alias."""
@@ -106,6 +107,9 @@ def load_machine(name: str) -> Machine:
             )
         except (AttributeError, TypeError) as e:
             raise wrong(f"memory {mem}: {e}", "memories", mem) from e
+    told = data.get("facts") or []
+    if not isinstance(told, list) or not all(isinstance(fact, str) for fact in told):
+        raise wrong("facts must be a list of sentences", "facts")
     kernels = {}
     for kernel, facts in (data.get("leaf_kernels") or {}).items():
         facts = facts or {}
@@ -122,4 +126,5 @@ def load_machine(name: str) -> Machine:
         memories=memories,
         limits=dict(data.get("limits") or {}),
         leaf_kernels=kernels,
+        facts=tuple(told),
     )

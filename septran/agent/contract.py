@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from septran.backends.base import Backend
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
+from septran.machine import load_machine
+from septran.verify.budget import load_policy
 
 _INDEX = "ijklmnpq"
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
+_CALLS = (
+    "what the target's API document names and what your reply itself defines; nothing that allocates, "
+    "prints, waits, reads a clock or a file, or starts threads."
+)
+_ROOMY = 4 << 20  # bytes; a memory of this size never limits a leaf's tile
 _PRIVILEGE = {
     "r": "read only",
     "w": "write only (undefined before: write every element, never read it first)",
@@ -22,7 +29,11 @@ _PRIVILEGE = {
 
 
 def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
-    """Return the contract: signature, parameters, meaning, edges, target."""
+    """Return the contract: signature, parameters, meaning, edges, error allowed, machine.
+
+    Raises:
+        ConfigError: C012, C120 when the target's machine file is missing or malformed.
+    """
     parts = [
         f"Leaf `{spec.symbol}` (task {spec.task}, key {spec.key})",
         f"Target: {backend.title}"
@@ -42,8 +53,42 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         "",
         "Edges: " + _edges(spec),
         "Arithmetic: " + _arithmetic(spec),
+        "Error allowed: " + _budget(spec),
+        "May be called: " + _CALLS,
+        *_machine(spec, backend),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _budget(spec: LeafSpec) -> str:
+    policy = load_policy()
+    wide = any(p.dtype == "float64" for p in spec.params)
+    unit = f"u = 2^-{53 if wide else 24}"
+    sums = f"{policy.zero_mean_coefficient:g} u times the sum of the absolute terms"
+    maps = f"{policy.probe_coefficient:g} u pushed through the formula"
+    names = {prim.name for prim in spec.prims}
+    said = [
+        text
+        for text, of in (
+            (f"sums and products within {sums}", {"gemm", "gemm_acc", "reduce", "reduce_acc"}),
+            (f"maps within {maps}", {"map"}),
+            ("copies exact", {"copy", "fill", "transpose"}),
+        )
+        if names & of
+    ]
+    return f"per element against float64, with {unit}: {', '.join(said)}; plus one rounding of the stored type."
+
+
+def _machine(spec: LeafSpec, backend: Backend) -> list[str]:
+    machine = load_machine(backend.machine(spec.arch))
+    held = {p.mem for p in spec.params}
+    sizes = [
+        f"{name} {memory.capacity // 1024} KiB"
+        for name, memory in machine.memories.items()
+        if name in held and memory.capacity and memory.capacity < _ROOMY
+    ]
+    facts = [*([f"capacity {', '.join(sizes)}"] if sizes else []), *machine.facts]
+    return [f"Machine: {'; '.join(facts)}."] if facts else []
 
 
 def _options(spec: LeafSpec) -> str:

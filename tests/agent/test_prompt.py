@@ -85,6 +85,8 @@ def test_leafspec_names_everything() -> None:
     for part in (
         BACKEND.signature(GEMM), "float32 [<=32 x <=48]", "read and written", "read only", "in SHARED",
         "accumulate in float32", "never read or write outside", GEMM.key, "CORE",
+        "sums and products within 8 u times the sum of the absolute terms", "May be called: ",
+        "Machine: ", "16 float32 with AVX-512",
     ):  # fmt: skip
         assert part in text
 
