@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.triton_toolchain import RUNTIME, TARGETS, found
+from septran.backends.triton_toolchain import RUNTIME, TARGETS, found, write_emulator
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -53,7 +52,7 @@ def check(block: Block, folder: Path) -> Outcome:
     if not found():
         pytest.skip("triton is not installed")
     (folder / "kernel.py").write_text(block.code, encoding="utf-8")
-    shutil.copyfile(RUNTIME / "interp.py", folder / "septran_triton_interp.py")
+    write_emulator(folder)
     if block.test == "run":
         done = subprocess.run(
             [sys.executable, "-c", _RUN],

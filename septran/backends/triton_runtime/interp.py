@@ -2,10 +2,11 @@
 
 Stock Triton 3.9.0 holds bfloat16 as uint16 and computes on those integers, truncates on the way
 to bfloat16, ignores `input_precision`, and lets loads and stores go anywhere. This file is copied
-beside the kernel; `install()` repairs the arithmetic and `Watch` checks every access:
+beside the kernel; `install()` repairs the arithmetic, runs the programs of a launch in step (see
+lockstep) and has `Watch` check every access:
 
-* out of bounds (GLOBAL buffers are the only legal memory),
-* an element stored by two programs, or loaded by one after another stored it (a race on a GPU),
+* out of bounds (GLOBAL buffers are the only legal memory), or a store to an input,
+* an element stored by one program and touched by another in the same launch (a race on a GPU),
 * masked-off elements without `other=` read as NaN.
 
 TRITON_INTERPRET=1 must be set before triton is imported.
@@ -16,10 +17,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from septran_triton_lockstep import Lockstep, install_executor, install_shapes
+from septran_triton_reduce import install_reductions
+from septran_triton_watch import EmulationError, Watch, watch_workspaces
 
-
-class EmulationError(RuntimeError):
-    """What a GPU would punish, or an interpreter that fails its self-test."""
+__all__ = ["EmulationError", "Watch", "install", "watch_workspaces"]
 
 
 def bf16_to_f32(bits: np.ndarray) -> np.ndarray:
@@ -35,83 +37,9 @@ def f32_to_bf16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(data), np.uint16(0x7FC0), rounded).reshape(values.shape)
 
 
-class Watch:
-    """The buffers a launch may touch and who touched what."""
-
-    def __init__(self) -> None:
-        self.ranges: list[tuple[int, int, int, str]] = []
-        self.owners: list[np.ndarray] = []
-        self.last_error = ""
-
-    def add(self, address: int, nbytes: int, itemsize: int, name: str) -> None:
-        """Allow [address, address + nbytes), holding items of `itemsize` bytes."""
-        self.ranges.append((address, address + nbytes, itemsize, name))
-        self.owners.append(np.full(nbytes // itemsize, -1, np.int64))
-
-    def new_launch(self) -> None:
-        """Forget who stored what: launches are ordered."""
-        for owner in self.owners:
-            owner.fill(-1)
-
-    def check(self, ptrs: np.ndarray, mask: np.ndarray, size: int, program: int, what: str) -> None:
-        """Raise EmulationError when an access is out of bounds or races with another program."""
-        live = np.broadcast_to(mask, ptrs.shape) if mask.shape != ptrs.shape else mask
-        at = ptrs[live.astype(bool)].astype(np.uint64)
-        if at.size == 0 or not self.ranges:
-            return
-        first = int(at.min())
-        found = next((i for i, r in enumerate(self.ranges) if r[0] <= first < r[1]), None)
-        if found is None:
-            raise self._error(f"{what} out of bounds: {self._near(first, size)}")
-        low, high, itemsize, name = self.ranges[found]
-        last = int(at.max())
-        if last + size > high:
-            raise self._error(f"{what} out of bounds: {self._near(last, size)}")
-        place = ((at - np.uint64(low)) // np.uint64(itemsize)).astype(np.int64)
-        owner = self.owners[found]
-        other = owner[place]
-        clash = (other >= 0) & (other != program)
-        if clash.any():
-            k = int(np.argmax(clash))
-            raise self._error(
-                f"race: program {program} {what}s element {int(place[k])} of {name}, which "
-                f"program {int(other[k])} stored in the same launch"
-            )
-        if what == "store":
-            if np.unique(place).size != place.size:
-                raise self._error(f"race: one tl.store writes an element of {name} twice")
-            owner[place] = program
-
-    def _error(self, text: str) -> EmulationError:
-        self.last_error = text  # Triton wraps what it catches in its own texts
-        return EmulationError(text)
-
-    def _near(self, address: int, size: int) -> str:
-        low, high, itemsize, name = min(
-            self.ranges, key=lambda r: min(abs(address - r[0]), abs(address - r[1]))
-        )
-        count = (high - low) // itemsize
-        return f"element {(address - low) // max(size, 1)} of {name} with {count} elements"
-
-
-def watch_workspaces(watch: Watch) -> None:
-    """Make `torch.empty`, which launchers use for workspaces, return watched NaN-filled memory."""
-    import torch
-
-    stock = getattr(torch.empty, "__septran_stock__", torch.empty)
-
-    def empty(*shape: Any, **options: Any) -> Any:
-        made = stock(*shape, **options)
-        made.fill_(float("nan") if made.is_floating_point() else 77)
-        watch.add(made.data_ptr(), made.nbytes, made.element_size(), "workspace")
-        return made
-
-    setattr(empty, "__septran_stock__", stock)  # noqa: B010
-    torch.empty = empty  # type: ignore[assignment,unused-ignore]
-
-
 def install(watch: Watch) -> None:
     """Patch the interpreter in this process. Raises EmulationError for an unknown Triton."""
+    import torch
     import triton
     import triton.language as tl
     import triton.runtime.interpreter as it
@@ -119,6 +47,7 @@ def install(watch: Watch) -> None:
     if not triton.__version__.startswith("3."):
         raise EmulationError(f"triton {triton.__version__} is unknown to this emulator")
     handle, builder = it.TensorHandle, it.InterpreterBuilder
+    state = Lockstep(watch)
 
     def is_bf16(*hs: Any) -> bool:
         return any(h is not None and h.dtype.scalar == tl.bfloat16 for h in hs)
@@ -141,8 +70,7 @@ def install(watch: Watch) -> None:
             "ternary_op",
             "cast_impl",
             "create_fp_to_fp",
-            "create_masked_load",
-            "create_masked_store",
+            "create_fma",
         )
     }
 
@@ -185,25 +113,49 @@ def install(watch: Watch) -> None:
             (np.matmul(x, y).astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar
         )
 
-    def program(self: Any) -> int:
-        x, y, z = self.grid_idx
-        return int((x * self.grid_dim[1] + y) * self.grid_dim[2] + z)
+    def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        if not is_bf16(z):
+            return stock["create_fma"](self, x, y, z)
+        product = wide(x).astype(np.float64) * wide(y)
+        return narrow((product + wide(z)).astype(np.float32), z.dtype)
+
+    def create_erf(self: Any, a: Any) -> Any:
+        found = torch.erf(torch.from_numpy(a.data.astype(np.float64))).numpy()
+        return handle(found.astype(a.data.dtype), a.dtype.scalar)
 
     def size_of(ptrs: Any) -> int:
         return max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
 
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any) -> Any:
-        watch.check(ptrs.data, mask.data, size_of(ptrs), program(self), "load")
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *_: Any) -> Any:
+        state.saw(ptrs.data)
+        shape = np.broadcast_shapes(ptrs.data.shape, mask.data.shape)
+        where, live = np.broadcast_to(ptrs.data, shape), np.broadcast_to(mask.data, shape)
+        watch.check(where, live, size_of(ptrs), state.programs, "load")
+        element = ptrs.get_element_ty()
         # Triton's front end drops an `other` that is false as a Python value: a single 0
-        if other is None and ptrs.data.size > 1 and not mask.data.all():
-            element = ptrs.get_element_ty()
-            fill = np.full(ptrs.data.shape, np.nan if element.is_floating() else 77, np.float32)
+        if other is None and len(shape) > 1 and where[0].size > 1 and not live.all():
+            fill = np.full(shape, np.nan if element.is_floating() else 77, np.float32)
             other = self.cast_impl(handle(fill, tl.float32), element)
-        return stock["create_masked_load"](self, ptrs, mask, other, *rest)
+        dtype = it._get_np_dtype(element)
+        if other is None:
+            rest = np.zeros(shape, dtype)
+        elif other.data.shape[0] != shape[0]:  # the same addresses, another filling per program
+            shape = np.broadcast_shapes(shape, other.data.shape)
+            where, live = np.broadcast_to(where, shape), np.broadcast_to(live, shape)
+            rest = np.broadcast_to(other.data, shape)
+        else:
+            rest = np.broadcast_to(other.data, shape)
+        return handle(it._interpreter.load(where, live, rest, dtype), element)
 
-    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        watch.check(ptrs.data, mask.data, size_of(ptrs), program(self), "store")
-        return stock["create_masked_store"](self, ptrs, value, mask, *rest)
+    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *_: Any) -> Any:
+        state.saw(ptrs.data)
+        rank = max(h.data.ndim for h in (ptrs, value, mask))
+        lead = (len(state.programs), *(1,) * (rank - 1))
+        shape = np.broadcast_shapes(lead, *(h.data.shape for h in (ptrs, value, mask)))
+        where, what, live = (np.broadcast_to(h.data, shape) for h in (ptrs, value, mask))
+        watch.check(where, live, size_of(ptrs), state.programs, "store")
+        state.storing()
+        return it._interpreter.store(where, np.ascontiguousarray(what), live)
 
     for name, function in (
         ("binary_op", binary_op),
@@ -212,81 +164,13 @@ def install(watch: Watch) -> None:
         ("create_fp_to_fp", create_fp_to_fp),
         ("create_fneg", create_fneg),
         ("create_dot", create_dot),
+        ("create_fma", create_fma),
+        ("create_erf", create_erf),
         ("create_masked_load", create_masked_load),
         ("create_masked_store", create_masked_store),
     ):
         setattr(builder, name, function)
     # the stock casts are lambdas that call self.cast_impl, so patching cast_impl covers them
-    _patch_reduce(it, tl, wide, narrow)
-    _patch_executor(it, watch)
-
-
-def _patch_reduce(it: Any, tl: Any, wide: Any, narrow: Any) -> None:
-    """Reductions on true bfloat16 values; any combine function as a vectorised tree."""
-
-    def tensor(data: np.ndarray, dtype: Any) -> Any:
-        kind = tl.block_type(dtype, list(data.shape)) if data.shape else dtype
-        if not data.shape:
-            data = data.reshape(1)
-        return tl.core.tensor(narrow(data, dtype), kind)
-
-    stock_generic = it.ReduceOps.generic_reduce
-
-    def generic_reduce(self: Any, inputs: Any) -> Any:
-        if len(inputs) != 1 or self.axis is None:
-            return stock_generic(self, inputs)
-        x = inputs[0]
-        data = np.moveaxis(x.handle.data, self.axis, 0)
-        while data.shape[0] > 1:
-            half = data.shape[0] // 2
-            low, high = data[:half], data[half : 2 * half]
-            pair = []
-            for part in (low, high):
-                kind = tl.block_type(x.dtype, list(part.shape))
-                pair.append(tl.core.tensor(it.TensorHandle(part, x.dtype.scalar), kind))
-            data = self.combine_fn.fn(*pair).handle.data
-        out = data[0]
-        if self.keep_dims:
-            out = np.expand_dims(out, self.axis)
-        if not out.shape:
-            return [tl.core.tensor(it.TensorHandle(out.reshape(1), x.dtype.scalar), x.dtype)]
-        kind = tl.block_type(x.dtype, list(out.shape))
-        return [tl.core.tensor(it.TensorHandle(out, x.dtype.scalar), kind)]
-
-    def min_max(self: Any, inputs: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
-        x = inputs[0] if isinstance(inputs, tuple) else inputs
-        data = wide(x.handle)
-        value = np.asarray(val_reduce_op(data, axis=self.axis, keepdims=self.keep_dims))
-        found = tensor(value.astype(data.dtype), x.dtype)
-        if idx_reduce_op is None:
-            return found
-        index = np.asarray(idx_reduce_op(data, axis=self.axis, keepdims=self.keep_dims))
-        return found, tensor(index.astype(np.int32), tl.int32)
-
-    def total(self: Any, x: Any) -> Any:
-        data = wide(x.handle)
-        value = np.asarray(np.sum(data, axis=self.axis, keepdims=self.keep_dims))
-        return tensor(value.astype(data.dtype), x.dtype)
-
-    it.ReduceOps.generic_reduce = generic_reduce
-    it.ReduceOps.min_max = min_max
-    it.ReduceOps.sum = total
-
-
-def _patch_executor(it: Any, watch: Watch) -> None:
-    """Arguments stay where they are (inputs may be read-only); a launch starts a new race check."""
-    call = it.GridExecutor.__call__
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        watch.new_launch()
-        return call(self, *args, **kwargs)
-
-    def keep(self: Any, args: Any, kwargs: Any) -> Any:
-        return list(args), dict(kwargs)
-
-    def nothing(self: Any, *args: Any) -> None:
-        return None
-
-    it.GridExecutor.__call__ = run
-    it.GridExecutor._init_args_hst = keep
-    it.GridExecutor._restore_args_dev = nothing
+    install_reductions(it, tl, state, wide, narrow)
+    install_shapes(it, tl, state)
+    install_executor(it, tl, state)

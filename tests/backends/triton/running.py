@@ -24,6 +24,7 @@ LOADER = ROOT / "verify_templates" / "loaders" / "triton_interp.py.j2"
 _CHILD = """
 import json, os, sys
 def diagnose(kind, message, **facts): pass
+def kernel_begins(): pass
 os.environ["TRITON_INTERPRET"] = "1"
 import numpy as np, torch, triton, triton.runtime.interpreter
 torch.set_num_threads(1)

@@ -129,7 +129,7 @@ def test_is_rejected(name: str, verdicts: dict[str, str]) -> None:
         ("load mask dropped", "load out of bounds: element"),
         ("mask off by one", "out of bounds"),
         ("column mask dropped on store", "race: program"),
-        ("all partials in one place", "race: program 1 stores element 0 of workspace"),
+        ("all partials in one place", "both store element 0 of workspace"),
     ],
 )
 def test_message_names_the_fault(name: str, text: str, verdicts: dict[str, str]) -> None:
