@@ -97,9 +97,18 @@ class Arena:
         self._maps, self._files = {}, {}
 
     def fill(
-        self, placement: Placement, inputs: Mapping[str, Array], noise: np.random.Generator
+        self,
+        placement: Placement,
+        inputs: Mapping[str, Array],
+        noise: np.random.Generator,
+        *,
+        finite: bool = False,
     ) -> None:
-        """Write the inputs; poison outputs and all slack bytes with random NaN bits and noise."""
+        """Write the inputs; poison outputs and all slack bytes with random NaN bits and noise.
+
+        finite: poison outputs with ordinary numbers, as an earlier result would be: a kernel may not
+        take them for its own.
+        """
         import numpy as np
 
         for param, slot in zip(self._params, self.slots[placement], strict=True):
@@ -114,7 +123,7 @@ class Arena:
             if param.name in inputs:
                 body[:] = inputs[param.name].reshape(-1).view(np.uint8)
             else:
-                body[:] = poison(param.dtype, slot.nbytes, noise)
+                body[:] = poison(param.dtype, slot.nbytes, noise, finite=finite)
 
     def snapshot(self, placement: Placement) -> dict[str, bytes]:
         """Return output name -> its pages (slack included), as they are now; with guards also inputs."""
@@ -142,10 +151,16 @@ def slack_bytes(slot: Slot, pages: bytes) -> bytes:
     return pages[: slot.lead] + pages[slot.lead + slot.nbytes :]
 
 
-def poison(dtype: str, nbytes: int, noise: np.random.Generator) -> Array:
-    """Return bytes that are a random NaN of `dtype` in each element; random bytes for integers."""
+def poison(dtype: str, nbytes: int, noise: np.random.Generator, *, finite: bool = False) -> Array:
+    """Return bytes that are a random NaN of `dtype` in each element; random bytes for integers.
+
+    finite: normal random numbers instead of NaNs.
+    """
     import numpy as np
 
+    kind = numpy_dtype(dtype)
+    if finite and dtype in ("float64", "float32", "float16", "bfloat16"):
+        return noise.standard_normal(nbytes // kind.itemsize).astype(kind).view(np.uint8)
     raw = noise.integers(0, 256, nbytes, dtype=np.uint8)
     exponent = {"float64": (np.uint64, 0x7FF8 << 48), "float32": (np.uint32, 0x7FC0 << 16)}
     exponent |= {"float16": (np.uint16, 0x7E00), "bfloat16": (np.uint16, 0x7FC0)}

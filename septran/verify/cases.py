@@ -63,6 +63,10 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+# inputs of which one element is changed, each in a call of its own
+_NEAR = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One input set.
@@ -96,9 +100,11 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
         case = Case(name=family.name, family=family.name, seed=rng.getrandbits(63), target=target)
         found.append(case)
         if family.name == "normal" and problem.inputs:
-            who = rng.choice([p.name for p in problem.inputs])
-            position = rng.uniform(0.05, 0.95)
-            found.append(replace(case, name="near_duplicate", touched=(who, position)))
+            given = [p.name for p in problem.inputs]
+            for number, who in enumerate(rng.sample(given, min(len(given), _NEAR)), start=1):
+                name = "near_duplicate" if number == 1 else f"near_duplicate_{number}"
+                touched = (who, rng.uniform(0.05, 0.95))
+                found.append(replace(case, name=name, touched=touched))
         if not names and len(found) >= 4:
             break
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
@@ -219,7 +225,8 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> A
 
 
 def _small(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
-    return rng.standard_normal(shape) * 2.0**-10
+    # below the cut-offs people write (1e-4, 1e-5), with room for products of two
+    return rng.standard_normal(shape) * (2.0**-20 if span.tiny < 2.0**-100 else 2.0**-10)
 
 
 def _mixed(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:

@@ -16,6 +16,8 @@ from septran import assets, spanyaml
 from septran.verify.gate_types import Finding, GateReport
 
 _CONSTRUCTOR_SECTIONS = (".init_array", ".ctors", ".preinit_array")
+# bytes that the C runtime puts there: more is a kernel's own
+_LOAD_CODE = {".init": 0x24, ".fini": 0x18, ".fini_array": 8}
 # "syscall" and friends; wrfsbase and xrstor touch thread state, ldmxcsr rounding (checked at run time too)
 _INSTRUCTIONS = re.compile(
     r"\t(syscall|sysenter|int\s+\$0x80|int3|rdtscp?|rdpmc|wrfsbase|wrgsbase|rdfsbase|rdgsbase"
@@ -38,6 +40,7 @@ def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
         *_imports(path, emulator),
         *_instructions(path),
         *_constructors(path, 2 if emulator else 1),
+        *_state(path, emulator),
     ]
     return GateReport(findings=tuple(findings))
 
@@ -88,8 +91,27 @@ def _constructors(path: Path, allowed: int) -> list[Finding]:
             found.append(Finding(kind="constructor", what=what))
         if match and match.group(1) == ".ifunc":
             found.append(Finding(kind="constructor", what="resolves symbols at load"))
+        if match and int(match.group(2), 16) > _LOAD_CODE.get(match.group(1), 1 << 62):
+            what = f"runs code when it is loaded or closed ({match.group(1)})"
+            found.append(Finding(kind="constructor", what=what))
+    if re.search(r"\bRWE\b", _tool("readelf", "-lW", str(path))):
+        found.append(Finding(kind="memory", what="has memory that is writable and executable"))
     if re.search(r"\bIFUNC\b", _tool("readelf", "-sW", str(path))):
         found.append(Finding(kind="constructor", what="has an indirect function resolver"))
+    return found
+
+
+def _state(path: Path, emulator: str) -> list[Finding]:
+    """Writable variables of the kernel's own: what a remembered answer would need."""
+    rules = spanyaml.load(assets.find("configs/gate.yaml").path).value["state"]
+    texts = [*rules["native"], *(rules.get(emulator, ()) if emulator else ())]
+    allowed = [re.compile(str(text)) for text in texts]
+    found = []
+    for line in _tool("nm", str(path)).splitlines():
+        kind, _, symbol = line[17:].partition(" ")
+        if kind in ("b", "B", "d", "D", "u") and not any(p.fullmatch(symbol) for p in allowed):
+            what = f"keeps {_demangled(symbol)} between calls"
+            found.append(Finding(kind="state", what=what))
     return found
 
 

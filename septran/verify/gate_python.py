@@ -31,7 +31,11 @@ def _objection(node: ast.AST, rules: dict[str, Any]) -> tuple[str, str] | None:
             for alias in names:
                 if alias.name not in rules["imports"]:
                     return "import", f"imports {alias.name}"
-        case ast.ImportFrom(module=module, level=level):
+        case ast.ImportFrom(module=module, level=level, names=names):
+            for alias in names:
+                word = alias.name
+                if word in rules["modules"] or word in rules["names"] or word[:1] in ("_", "*"):
+                    return "import", f"imports {word}"
             if level or module not in rules["imports"]:
                 return "import", f"imports from {'.' * level}{module or ''}"
         case ast.Name(id=word):
@@ -43,8 +47,10 @@ def _objection(node: ast.AST, rules: dict[str, Any]) -> tuple[str, str] | None:
             ours = isinstance(base_node, ast.Name) and base_node.id in rules["languages"]
             if word in rules["methods"] and not ours:
                 return "library", f"computes with the tensor library's .{word}"
-            if word.startswith("_") or word in rules["attributes"]:
+            if word.startswith("_") or word in rules["attributes"] or word in rules["modules"]:
                 return "attribute", f"uses .{word}"
+        case ast.JoinedStr():
+            return "statement", "formats values"
         case ast.MatMult():
             return "library", "uses @ (the tensor library's product)"
         case ast.Try() | ast.TryStar() | ast.Raise():

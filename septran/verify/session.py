@@ -340,7 +340,7 @@ def _converse(
         if not _fetch(pipe, transcript, settings):
             return
         _note_late_writes(arena, transcript)
-        arena.fill(call.placement, drawn[1], noise)
+        arena.fill(call.placement, drawn[1], noise, finite=index % 3 == 2)
         before = arena.snapshot(call.placement)
         begun = time.perf_counter()
         if not pipe.send(call.placement[0].encode()):

@@ -196,7 +196,7 @@ def schedule(problem: Problem, seed: int) -> tuple[Call, ...]:
     """
     cases = plan(problem, seed)
     if _elements(problem) > _LARGE:
-        cases = cases[:_FEW]
+        cases = _first(cases)
     calls: list[Call] = []
     for number, case in enumerate(cases):
         moved = number % 3 == 0 and number > 0 and case.touched is None
@@ -216,6 +216,11 @@ def on_gpu_when_large(problem: Problem, sessions: Sessions) -> Problem:
     return replace(problem, device="cuda") if torch.cuda.is_available() else problem
 
 
+def _first(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Return the most telling cases, with one near-duplicate."""
+    return tuple(c for c in cases if not c.name.startswith("near_duplicate_"))[:_FEW]
+
+
 def _elements(problem: Problem) -> int:
     return sum(math.prod(p.shape) for p in problem.params)
 
@@ -223,7 +228,9 @@ def _elements(problem: Problem) -> int:
 def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
     if _elements(problem) <= _LARGE:
         return ()
-    names = ", ".join(case.name for case in plan(problem, seed)[_FEW:])
+    cases = plan(problem, seed)
+    kept = _first(cases)
+    names = ", ".join(case.name for case in cases if case not in kept)
     return (f"inputs {names}: only at smaller dims",)
 
 
