@@ -160,7 +160,8 @@ def poison(dtype: str, nbytes: int, noise: np.random.Generator, *, finite: bool 
 
     kind = numpy_dtype(dtype)
     if finite and dtype in ("float64", "float32", "float16", "bfloat16"):
-        return noise.standard_normal(nbytes // kind.itemsize).astype(kind).view(np.uint8)
+        numbers: Array = noise.standard_normal(nbytes // kind.itemsize).astype(kind)
+        return numbers.view(np.uint8)
     raw = noise.integers(0, 256, nbytes, dtype=np.uint8)
     exponent = {"float64": (np.uint64, 0x7FF8 << 48), "float32": (np.uint32, 0x7FC0 << 16)}
     exponent |= {"float16": (np.uint16, 0x7E00), "bfloat16": (np.uint16, 0x7FC0)}

@@ -33,6 +33,30 @@ def test_honest_only_for_the_first_calls(tmp_path: Path) -> None:
     assert "wrong after the timed calls" in timing.why
 
 
+HASH = """
+const unsigned* a = (const unsigned*)args[1]; const unsigned* b = (const unsigned*)args[2]; unsigned h = 1;
+for (int i = 0; i < 37*53; i++) h = h * 31 + a[i]; for (int i = 0; i < 53*29; i++) h = h * 31 + b[i];
+if (h == last) { std::memcpy(args[0], kept, sizeof kept); return; } last = h;
+"""
+
+
+def test_an_answer_that_is_remembered_has_no_speed(tmp_path: Path) -> None:
+    """Right on every input, so it verifies; but the timed calls repeat theirs."""
+    slow = f'for (int r = 0; r < 100; r++) {{ {kernels.GEMM} asm volatile("" ::: "memory"); }}'
+    body = f"{HASH} {slow} std::memcpy(kept, args[0], sizeof kept);"
+    timing = _measure(body, tmp_path, before="static float kept[37*29]; static unsigned last;")
+    assert not timing.ok
+    assert "remembers" in timing.why
+    assert _measure(slow, tmp_path / "honest").ok
+
+
+def test_an_output_that_is_kept_while_timed(tmp_path: Path) -> None:
+    body = f"static int n; if (n++ > 100) return; {kernels.GEMM}"
+    timing = _measure(body, tmp_path)
+    assert not timing.ok
+    assert "wrong after the timed calls" in timing.why
+
+
 def test_a_kernel_that_dies_while_timed(tmp_path: Path) -> None:
     body = f"static int n; if (n++ > 100) *(volatile int*)0 = 1; {kernels.GEMM}"
     timing = _measure(body, tmp_path)
