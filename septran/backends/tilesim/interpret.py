@@ -77,6 +77,8 @@ class Interpreter:
         self.source = source
         self.suspects: dict[int, frozenset[str]] = {}
         """T.Parallel body -> names whose elements iterations might exchange (computed once)."""
+        self.sums: dict[int, bool] = {}
+        """Serial loop -> whether it is an accumulation (computed once)."""
 
     def call(self, fn: ast.FunctionDef, env: dict[str, Any]) -> Any:
         """Run a function body in `env`; the value of a final `return`, else None."""
@@ -209,7 +211,9 @@ class Interpreter:
 
         Same sum, other order of additions; True when the loop has this form and was run.
         """
-        if not is_accumulation(stmt):
+        if id(stmt) not in self.sums:
+            self.sums[id(stmt)] = is_accumulation(stmt)
+        if not self.sums[id(stmt)]:
             return False
         inner = stmt.body[0]
         assert isinstance(inner, ast.For) and isinstance(inner.body[0], ast.AugAssign)
@@ -223,20 +227,39 @@ class Interpreter:
         assert isinstance(stmt.target, ast.Name)
         with machine.lane_nest((len(values), *source.extents)) as axes:
             step = Value(values.start + axes[0] * values.step, "int32")
-            names = self._loop_names(inner.target, axes[1:]) | {stmt.target.id: step}
-            term = constant(self.eval(update.value, {**env, **names}))
+            names = {**env, **self._loop_names(inner.target, axes[1:]), stmt.target.id: step}
+            total = self._product_sum(update.value, names)
+            term = constant(self.eval(update.value, names)) if total is None else total
         if not term.is_lane:
             return False
-        kind = "float64" if term.dtype == "float64" else "float32"
-        shape = (len(values), *(1 for _ in source.extents))
-        data = np.broadcast_to(term.data, np.broadcast_shapes(np.shape(term.data), shape))
-        with np.errstate(all="ignore"):
-            total = Value(np.add.reduce(data, axis=0), kind)
+        if total is None:
+            kind = "float64" if term.dtype == "float64" else "float32"
+            shape = (len(values), *(1 for _ in source.extents))
+            data = np.broadcast_to(term.data, np.broadcast_shapes(np.shape(term.data), shape))
+            with np.errstate(all="ignore"):
+                total = Value(np.add.reduce(data, axis=0), kind)
         with machine.lane_nest(source.extents) as axes:
             inner_env = {**env, **self._loop_names(inner.target, axes)}
             target = self.eval(_as_load(update.target), inner_env)
             target.store(target + total)
         return True
+
+    def _product_sum(self, term: ast.expr, env: dict[str, Any]) -> Value | None:
+        """Return the sum over k of a[k, i] * b[k, j], None when the term has another form."""
+        if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.Mult):
+            return None
+        x, y = constant(self.eval(term.left, env)), constant(self.eval(term.right, env))
+        if x.dtype != y.dtype or x.dtype not in ("float32", "float64"):
+            return None
+        a, b = np.asarray(x.data), np.asarray(y.data)
+        if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
+            return None
+        if a.shape[1] == 1 and b.shape[2] == 1:
+            a, b = b, a
+        if a.shape[2] != 1 or b.shape[1] != 1:
+            return None
+        with np.errstate(all="ignore"):
+            return Value(np.matmul(a[:, :, 0].T, b[:, 0, :]), x.dtype)
 
     def _loop_names(self, target: ast.expr, axes: tuple[Any, ...]) -> dict[str, Any]:
         ids = [Value(a, "int32") for a in axes]
@@ -309,16 +332,16 @@ class Interpreter:
 
     def eval(self, node: ast.expr, env: dict[str, Any]) -> Any:
         """Evaluate an expression."""
+        if type(node) is ast.Name:  # the usual case, before the slower match
+            if node.id not in env:
+                raise SimError(
+                    "name",
+                    f"'{node.id}' is not defined here (names bound in a loop or branch end with it)",
+                )
+            return env[node.id]
         match node:
             case ast.Constant(value):
                 return value
-            case ast.Name(name):
-                if name not in env:
-                    raise SimError(
-                        "name",
-                        f"'{name}' is not defined here (names bound in a loop or branch end with it)",
-                    )
-                return env[name]
             case ast.Attribute(base, attr):
                 return getattr(self.eval(base, env), attr)
             case ast.BinOp(left, op, right):

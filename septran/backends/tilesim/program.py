@@ -40,10 +40,14 @@ class Traced:
         self.file = inspect.getsourcefile(fn) or ""
         self.source = Path(self.file).read_text(encoding="utf-8").splitlines()
         self.interpreter = Interpreter(machine, self.file, self.source)
+        self.signature = inspect.signature(fn)
+        self.closure: inspect.ClosureVars | None = None
 
     def environment(self) -> dict[str, Any]:
         """Return the names the body can see: builtins, module globals and closure."""
-        closure = inspect.getclosurevars(self.fn)
+        if self.closure is None:
+            self.closure = inspect.getclosurevars(self.fn)
+        closure = self.closure
         return {**closure.builtins, **self.fn.__globals__, **closure.nonlocals}
 
     def walk(self, env: dict[str, Any]) -> Any:
@@ -56,7 +60,7 @@ class Macro(Traced):
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run the body with these arguments."""
-        bound = inspect.signature(self.fn).bind(*args, **kwargs)
+        bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self.walk({**self.environment(), **bound.arguments})
 
@@ -66,7 +70,7 @@ class PrimFunc(Traced):
 
     def __call__(self, *args: Any) -> None:
         """Run all blocks; raises SimError, leaves outputs in the given arrays."""
-        parameters = list(inspect.signature(self.fn).parameters.values())
+        parameters = list(self.signature.parameters.values())
         if len(args) != len(parameters):
             raise SimError("type", f"Expected {len(parameters)} arguments, got {len(args)}")
         env = self.environment()
