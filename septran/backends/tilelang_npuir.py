@@ -12,6 +12,14 @@ from pathlib import Path
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.npuir_check import dialect_errors
 from septran.backends.npuir_emit import emit
+from septran.backends.npuir_gates import (
+    INSTALL_BISHENGIR,
+    INSTALL_TILELANG,
+    ascend_target,
+    bishengir,
+    run_ascend,
+    run_bishengir,
+)
 from septran.backends.npuir_leaves import library, signature
 from septran.backends.npuir_windows import load_parts
 from septran.ir.access import map_bodies
@@ -52,24 +60,49 @@ def _staged(call: LeafCall) -> LeafCall:
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
-    """Write the kernel and the simulator, check the dialect; say which compilers are not here."""
+    """Write the kernel and the simulator, check the dialect, and run the compilers that are here.
+
+    facts: form, bishengir and ascend_c (what they said). A refusal of the 910B compiler is one;
+    what could not run, or has no form for the kernel, is in not_checked with the reason.
+    """
     started = time.monotonic()
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SIMULATOR, folder / "septran_tilesim", ignore=ignore, dirs_exist_ok=True)
+    facts: dict[str, object] = {"form": dict(kernel.options).get("form", "")}
     errors = dialect_errors(kernel.source)
+    if errors:
+        return _built(None, facts, "\n".join(errors), "dialect check", started, ())
+    hivm = run_bishengir(kernel, folder)
+    if hivm.status == "refused":
+        command = "dialect check; bishengir-compile"
+        return _built(None, facts, hivm.log, command, started, hivm.not_enforced)
+    ascend = run_ascend(kernel, folder)
+    ran = {"bishengir-compile": hivm, "tilelang.lower(ascend)": ascend}
+    facts |= {k: g.fact for k, g in (("bishengir", hivm), ("ascend_c", ascend)) if g.fact}
+    command = "; ".join(("dialect check", *(n for n, g in ran.items() if g.status == "passed")))
+    notes = [note for g in ran.values() for note in (g.note, *g.not_enforced) if note]
+    log = "\n".join(g.log for g in ran.values() if g.log)
+    return _built(folder / kernel.main, facts, log, command, started, tuple(dict.fromkeys(notes)))
+
+
+def _built(
+    artifact: Path | None,
+    facts: Mapping[str, object],
+    log: str,
+    command: str,
+    started: float,
+    not_checked: tuple[str, ...],
+) -> Built:
     return Built(
-        ok=not errors,
-        artifact=folder / kernel.main if not errors else None,
-        log="\n".join(errors),
-        command="dialect check",
+        ok=artifact is not None,
+        artifact=artifact,
+        log=log,
+        command=command,
         seconds=time.monotonic() - started,
-        facts=(("form", dict(kernel.options).get("form", "")),),
-        not_checked=(
-            f"compile for {kernel.arch}: needs tilelang-mlir-ascend with CANN on an Ascend host",
-            "compile with bishengir: kernels are not emitted as HIVM text",
-        ),
+        facts=tuple(facts.items()),
+        not_checked=not_checked,
     )
 
 
@@ -82,10 +115,22 @@ def available() -> Mapping[Capability, Availability]:
     there = Availability(ok=True, detail="CANN and torch_npu found")
     return {
         "emit": Availability(ok=True, detail="built in"),
-        "compile": Availability(ok=True, detail="dialect check only; the compiler is part of CANN"),
+        "compile": _compilers(),
         "emulate": Availability(ok=True, detail="numpy simulator of the dialect"),
         "device": lack if missing else there,
     }
+
+
+def _compilers() -> Availability:
+    """The dialect check is always there; the two compilers that need no device are optional."""
+    bisheng, missing = bishengir(), ascend_target()
+    parts = ["dialect check"]
+    parts.append("bishengir-compile for vector kernels" if bisheng else "no bishengir-compile")
+    parts.append(f"no Ascend C text: {missing}" if missing else "Ascend C text by tilelang")
+    wanted = ("" if bisheng else INSTALL_BISHENGIR, INSTALL_TILELANG if missing else "")
+    return Availability(
+        ok=True, detail="; ".join(parts), install="; ".join(word for word in wanted if word)
+    )
 
 
 TILELANG_NPUIR = Backend(
