@@ -5,11 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from septran import gpu
+from septran.backends import cuda_build, cuda_c
+from septran.backends.base import Backend, Built
+from septran.kernel import Kernel
 
 HERE = Path(__file__).parent
 
@@ -51,3 +55,18 @@ def empty_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gpu.Missing(detail="no NVIDIA GPU here", install="plug one in")
     find: Callable[[str], gpu.Missing] = lambda vendor: found  # noqa: E731
     monkeypatch.setattr(gpu, "find", find)
+
+
+def build_fake(kernel: Kernel, folder: Path) -> Built:
+    """The emulated build exports the device's entry: on the fake driver its pointers are device pointers."""
+    return cuda_build.compile_emulated(kernel, folder)
+
+
+@pytest.fixture
+def device_cuda_c(plugged_in: gpu.Gpu, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """cuda_c with the fake GPU; its device build is the emulation of the same source."""
+    assert cuda_c.CUDA_C.device is not None
+    device = replace(cuda_c.CUDA_C.device, build=build_fake)
+    backend = replace(cuda_c.CUDA_C, device=device)
+    monkeypatch.setattr(cuda_c, "CUDA_C", backend)
+    return backend

@@ -8,31 +8,15 @@ from pathlib import Path
 import pytest
 
 from septran import backends, gpu
-from septran.backends import cuda_build, cuda_c, get
-from septran.backends.base import Backend, Built
+from septran.backends import get
+from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem
-from septran.kernel import Kernel
 from septran.run import gen as gen_module
 from septran.run.place import place_of
 from septran.run.plan import GenRequest
 from septran.settings import load
 
 GPU_BACKENDS = ("cuda_c", "tilelang_cuda", "tilelang_hip", "triton_cuda", "triton_hip")
-
-
-def build_fake(kernel: Kernel, folder: Path) -> Built:
-    """The emulated build exports the device's entry: on the fake driver its pointers are device pointers."""
-    return cuda_build.compile_emulated(kernel, folder)
-
-
-@pytest.fixture
-def device_cuda_c(plugged_in: gpu.Gpu, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """cuda_c with the fake GPU; its device build is the emulation of the same source."""
-    assert cuda_c.CUDA_C.device is not None
-    device = replace(cuda_c.CUDA_C.device, build=build_fake)
-    backend = replace(cuda_c.CUDA_C, device=device)
-    monkeypatch.setattr(cuda_c, "CUDA_C", backend)
-    return backend
 
 
 def run(request: GenRequest, folder: Path) -> gen_module.GenResult:
