@@ -56,7 +56,17 @@ def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int
             counted = counted or bool(figure["cycles"])
             rows.append(_cycles_row(figure) if figure["cycles"] else _row(figure))
     if not term.json:
-        head = ("dims", "type", "threads", "us", "x torch", "x compiled", "GFLOP/s", "GB/s")
+        head = (
+            "dims",
+            "type",
+            "threads",
+            "us",
+            "x torch",
+            "x compiled",
+            "GFLOP/s",
+            "GB/s",
+            "of limit",
+        )
         term.table(_CYCLES_HEAD if counted else head, rows)
     return code
 
@@ -96,6 +106,7 @@ def _row(figure: dict[str, Any]) -> list[str]:
                 figure["gbytes_per_s"],
             )
         ),
+        "-" if figure["limit_share"] is None else f"{100 * figure['limit_share']:.0f} %",
     ]
 
 

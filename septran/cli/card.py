@@ -52,6 +52,9 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
     if speed := _speed(result.get("speedup") or {}):
+        limit = result.get("limit") or {}
+        if limit.get("share") is not None:
+            speed += f"; {100 * limit['share']:.0f} % of the machine's limit ({limit['by']})"
         found.append(("speed", speed))
     found.extend(cycle_rows(result.get("cycles") or {}))
     found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())

@@ -7,8 +7,8 @@ in a simulator with a cycle model, its cycles are the figure: the simulator's ow
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from septran.bind import ArgType
-from septran.machine import Machine
+from septran.backends import get as get_backend
+from septran.errors import SeptranError
 from septran.run.cores import cores
 from septran.run.gen import gen
-from septran.run.plan import GenRequest, arguments, resolve
+from septran.run.plan import GenRequest, resolve
+from septran.run.roofline import bytes_of, measured, work_of
 from septran.settings import Settings
 
 _COMPILE_S = 300.0
@@ -40,12 +41,15 @@ def bench(
 ) -> Iterator[dict[str, Any]]:
     """Yield one figure per size set, as the plain values of `septran bench --json`.
 
-    limit_share: the larger of the shares of limits peak_gflops and peak_gbytes_per_s of the machine's
-    description, None when it has neither. With a cycle model: the use of the busiest engine, limited_by.
+    limit_share: share of the machine's limit (septran/run/roofline.py), None with limit_reason. With a
+    cycle model: the use of the busiest engine. limited_by: arithmetic, memory or that engine.
 
     Raises:
         InputError: the user's mistake. EnvironmentProblem: V110, kernels cannot be run here.
     """
+    if get_backend(request.kernel.backend).where == "native":
+        with contextlib.suppress(SeptranError):  # a share is a help, not the point
+            measured(settings.threads or cores())
     for dims in request.dims:
         asked = replace(request.kernel, dims={**request.kernel.dims, **dims})
         result = gen(asked, settings=settings, progress=progress)
@@ -58,14 +62,15 @@ def _figure(
     timing = data.get("timing") or {}
     seconds = timing.get("kernel_s") or None
     plan = resolve(request)
-    moved = _bytes(request)
+    moved = bytes_of(plan)
     flops = work_of(data["op"], plan.dims)
     other = _torch_compile_s(request, settings) if compiled and seconds else None
     threads = settings.threads or cores()
     gflops = flops / seconds / 1e9 if flops and seconds else None
     gbytes = moved / seconds / 1e9 if seconds else None
     cycles = data.get("cycles") or None
-    engine, used = busiest(cycles) if cycles else (None, _share(plan.machine, gflops, gbytes))
+    limit = data.get("limit") or {}
+    engine, used = busiest(cycles) if cycles else (limit.get("by") or None, limit.get("share"))
     return {
         "schema": "septran.bench/1",
         "op": data["op"],
@@ -88,6 +93,7 @@ def _figure(
         "gbytes_per_s": _rounded(gbytes),
         "limit_share": _rounded(used),
         "limited_by": engine,
+        "limit_reason": None if used is not None else limit.get("reason") or data.get("reason"),
         "cycles": cycles,
         "reason": data.get("reason"),
         "run": data.get("run"),
@@ -100,42 +106,6 @@ def busiest(cycles: Mapping[str, Any]) -> tuple[str, float]:
     used = {name: float(queue["utilisation"]) for name, queue in cycles["queues"].items()}
     name = max(used, key=lambda n: used[n])
     return name, used[name]
-
-
-def work_of(op: str, dims: Mapping[str, int]) -> int | None:
-    """Return the floating-point operations of an operator whose matrix products decide, else None."""
-    size = dims.get
-    if {"M", "N", "K"} <= set(dims):
-        return 2 * dims["M"] * dims["N"] * dims["K"] * size("S", 1)
-    if {"Z", "S", "D"} <= set(dims):
-        return 4 * dims["Z"] * dims["S"] ** 2 * dims["D"]
-    if set(dims) == {"M", "K"}:
-        return 2 * dims["M"] * dims["K"]
-    return None
-
-
-def _bytes(request: GenRequest) -> int:
-    """Return the bytes of all tensors: what must be moved at least once."""
-    plan = resolve(request)
-    found = 0
-    for value in arguments(plan, plan.dims).values():
-        if isinstance(value, ArgType):
-            found += math.prod(value.shape) * _width(value.dtype)
-    return found
-
-
-def _width(dtype: str) -> int:
-    bits = "".join(c for c in dtype if c.isdigit())
-    return max(1, int(bits) // 8) if bits else 1
-
-
-def _share(machine: Machine, gflops: float | None, gbytes: float | None) -> float | None:
-    shares = []
-    for value, name in ((gflops, "peak_gflops"), (gbytes, "peak_gbytes_per_s")):
-        peak = machine.limits.get(name)
-        if value is not None and peak:
-            shares.append(value / float(peak))
-    return max(shares, default=None)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -26,6 +26,7 @@ from septran.run.culprit import find_culprit
 from septran.run.leaves import ChosenLeaves, choose
 from septran.run.place import device_for
 from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
+from septran.run.roofline import share_of
 from septran.settings import Settings
 from septran.verify.timing import Timing, time_kernel
 from septran.verify.verdict import Status, Verdict
@@ -180,6 +181,10 @@ def _gen(
             judged.kernel, judged.built, problem, threads=threads, sessions=judged.sessions
         )
         clock.lap("time", start)
+    seconds = timing.kernel_s if timing is not None and timing.ok else None
+    if judged.verdict.passed:
+        share = share_of(plan, seconds, where=judged.verdict.where, threads=threads)
+        data |= {"limit_share": share.share, "limit": share.to_json()}
     return _finish(run, data, judged, timing, request, clock)
 
 

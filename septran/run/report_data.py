@@ -20,7 +20,8 @@ _LOG_LINES = 12
 class Row:
     """One kernel. budget_ratio: share of the allowed error. speedup: torch's time / the kernel's.
 
-    low, high: quartiles of the paired ratios. kernel_us: microseconds per call. cycles: of a simulator. command: runs it again.
+    low, high: quartiles of the paired ratios. kernel_us: microseconds per call. limit_share: of what the machine can do.
+    cycles: of a simulator. command: runs it again.
     """
 
     cell: str
@@ -39,6 +40,7 @@ class Row:
     low: float | None = None
     high: float | None = None
     kernel_us: float | None = None
+    limit_share: float | None = None
     compile_s: float | None = None
     verify_s: float | None = None
     calls: int = 0
@@ -153,6 +155,7 @@ def _row(data: Mapping[str, Any]) -> Row:
         speedup=(data.get("speedup") or {}).get("torch_eager"),
         low=timing.get("low"),
         high=timing.get("high"),
+        limit_share=data.get("limit_share"),
         kernel_us=1e6 * timing["kernel_s"] if timing.get("kernel_s") else None,
         compile_s=seconds.get("compile"),
         verify_s=seconds.get("verify"),

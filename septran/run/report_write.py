@@ -15,7 +15,7 @@ from septran.run.report_plots import budget_plot, cycles_plot, speed_plot
 FORMATS = ("html", "md", "json", "csv")
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high "
-    "kernel_us compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
+    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
 ).split()
 _SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
 _ORDER = ("failed", "rejected", "unavailable", "accurate")
@@ -85,11 +85,12 @@ def _md(report: Report) -> str:
     for op in ops:
         shown = (_cell(cells.get((op, backend), [])) for backend in backends)
         lines.append(f"| {op} | " + " | ".join(shown) + " |")
-    lines += ["", "| cell | verdict | error used | x torch |", "|---|---|---|---|"]
+    lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
     for row in report.rows:
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
         speed = f"{row.speedup:.2f}" if row.speedup else ""
-        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed} |")
+        share = "" if row.limit_share is None else f"{100 * row.limit_share:.0f} %"
+        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed} | {share} |")
     if counted := report.counted():
         lines += ["", "## Cycles", "", _CYCLES, ""]
         lines += ["| cell | cycles | LOAD | STORE | MMA | VEC | overlap |", "|---" * 7 + "|"]
