@@ -117,25 +117,15 @@ ST_INLINE f32v vsigmoid(f32v x) {
     const f32v e = vexp(-vabs(x));
     return ((x < 0.0f) ? e : splat<f32v>(1.0f)) / (1.0f + e);
 }
+// x N(x^2) / D(x^2), fitted for |x| < 3.93, where erf is 1 to within half a unit in the last place; within
+// 3e-7 of the result. One division costs a third of what an exponential for the tail does.
 ST_INLINE f32v verf(f32v x) {
-    const f32v y = x * x;
-    f32v p = y * 0x1.58946p-14f - 0x1.a8fc64p-11f;
-    p = p * y + 0x1.54a490p-8f;
-    p = p * y - 0x1.b80b0ep-6f;
-    p = p * y + 0x1.ce2de2p-4f;
-    p = p * y - 0x1.812742p-2f;
-    p = p * y + 0x1.06eba8p-3f;
-    const f32v near = p * x + x;
-    f32v a = vabs(x);
-    a = a > 4.0f ? splat<f32v>(4.0f) : a;
-    f32v q = a * 0x1.5e1954p-17f - 0x1.4a28bap-12f;
-    q = q * a + 0x1.d937c4p-9f;
-    q = q * a - 0x1.843668p-6f;
-    q = q * a + 0x1.b2d3e2p-4f;
-    q = q * a + 0x1.4538acp-1f;
-    q = q * a + 0x1.20ee5cp+0f;
-    const f32v far = copysign(1.0f - vexp(-(q * a)), x);
-    return (a < 0.95f) ? near : far;
+    const f32v y = x * x, z = y * y;
+    const f32v n0 = y * 0x1.86b60cp-3f + 0x1.20dd76p+0f, d0 = y * 0x1.013b26p-1f + 1.0f;
+    const f32v n1 = y * 0x1.ef5b94p-9f + 0x1.b07314p-5f, d1 = y * 0x1.eb6a1cp-7f + 0x1.d3fc98p-4f;
+    const f32v n2 = y * 0x1.1210eap-19f + 0x1.2aa13cp-12f, d2 = y * 0x1.3ecb42p-15f + 0x1.316e06p-10f;
+    const f32v n = (n2 * z + n1) * z + n0, d = (d2 * z + d1) * z + d0;
+    return (y >= 15.4f) ? copysign(splat<f32v>(1.0f), x) : x * n / d;
 }
 ST_INLINE f32v vpow(f32v x, f32v y) {
     f32v r;

@@ -29,7 +29,7 @@ ULPS = {
     "rsqrt": 1.6,
     "abs": 0.0,
     "sigmoid": 2.5,
-    "erf": 1.5,
+    "erf": 5.5,  # 3e-7 of the result; the budget of an elementwise operator is 8 ulps
 }
 SPECIAL = [
     0.0,
