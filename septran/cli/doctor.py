@@ -88,13 +88,18 @@ def _print(found: list[dict[str, Any]]) -> None:
                 brings = f"; get it with: {capability['install']}" if capability["install"] else ""
                 hints.append(f"{entry['name']} {name}: {capability['detail']}{brings}")
             elif capability is not None:
-                term.detail(f"{entry['name']} {name}: {capability['detail']}")
+                line = f"{entry['name']} {name}: {capability['detail']}"
+                if capability["install"]:  # works, and could do more
+                    hints.append(f"{line}; more with: {capability['install']}")
+                else:
+                    term.detail(line)
         rows.append([entry["name"], *marks])
     machine = store.machine()
     term.table(("backend", *_CAPABILITIES), rows)
     term.result(
         "".join(f"{hint}\n" for hint in hints)
-        + f"machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}\n"
+        + f"machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}"
+        + (f", {machine['gpu']}\n" if "gpu" in machine else "\n")
         + "versions: "
         + ", ".join(f"{name} {version}" for name, version in store.versions().items())
     )

@@ -264,3 +264,14 @@ def test_config_of_a_model(septran, in_tmp):
     wrong = septran("config", "--dsl", "cpp", "--config", "mine.yaml")
     assert wrong.code == 2 and "mine.yaml:1:1" in wrong.err and "C020" in wrong.err
     assert septran("config", "--dsl", "cp").code == 2
+
+
+def test_doctor_says_what_brings_more(septran, monkeypatch):
+    from septran import backends
+
+    able = backend("a", emit=True, compile=True, emulate=True)
+    more = Availability(ok=True, detail="a check", install="pip install the-compiler")
+    able.available = lambda: {"compile": more}
+    monkeypatch.setattr(backends, "get", lambda name: able)
+    monkeypatch.setattr(backends, "names", lambda: ("a",))
+    assert "a compile: a check; more with: pip install the-compiler" in septran("doctor").out
