@@ -64,7 +64,8 @@ def _figure(
     plan = resolve(request)
     moved = bytes_of(plan)
     flops = work_of(data["op"], plan.dims)
-    other = _torch_compile_s(request, settings) if compiled and seconds else None
+    on_gpu = data.get("where") == "device"
+    other = _torch_compile_s(request, settings, on_gpu) if compiled and seconds else None
     threads = settings.threads or cores()
     gflops = flops / seconds / 1e9 if flops and seconds else None
     gbytes = moved / seconds / 1e9 if seconds else None
@@ -112,13 +113,14 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def _torch_compile_s(request: GenRequest, settings: Settings) -> float | None:
+def _torch_compile_s(request: GenRequest, settings: Settings, on_gpu: bool) -> float | None:
     """Return seconds per call under torch.compile, measured in a child; None when it fails here."""
     names = ("op", "task_file", "logic", "backend", "arch", "dims", "dtype")
     words = {name: getattr(request, name) for name in names}
     plain = {k: str(v) if isinstance(v, Path) else v for k, v in words.items()}
     plain["dims"] = dict(request.dims)
     plain["threads"] = settings.threads or cores()
+    plain["device"] = "cuda" if on_gpu else "cpu"
     try:
         done = subprocess.run(
             [sys.executable, "-m", "septran.run.bench_compile", json.dumps(plain)],

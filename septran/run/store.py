@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import septran
+from septran import gpu
 from septran.errors import ConfigError, closest
 from septran.kernel import content_hash
 from septran.settings import Settings
@@ -250,17 +251,20 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, object]:
-    """Return the machine a run happened on: system, processor model, usable cores."""
+    """Return the machine a run happened on: system, processor model, usable cores, GPUs if any."""
     model = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
         model = found[1] if found else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    vendors: tuple[gpu.Vendor, ...] = ("nvidia", "amd")
+    gpus = [str(here) for vendor in vendors if isinstance(here := gpu.find(vendor), gpu.Gpu)]
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": model,
         "cores": cores,
+        **({"gpu": ", ".join(gpus)} if gpus else {}),
     }
 
 

@@ -80,7 +80,7 @@ def verify(
         dims=dict(problem.dims),
         seed=seed,
         not_checked=built.not_checked,
-        environment=environment_facts(),
+        environment=_environment(request.sessions),
     )
     verdict = _verify(base, kernel, built, problem, run_dir, request, seed)
     files = {"child.log": verdict.log}
@@ -141,6 +141,10 @@ def _verify(
                 diagnostics=tuple(asdict(f) for f in report.findings),
             )
     return _run_and_judge(base, kernel, built.artifact, problem, run_dir, request, seed)
+
+
+def _environment(sessions: Sessions) -> dict[str, str]:
+    return environment_facts() | ({"gpu": str(sessions.gpu)} if sessions.gpu else {})
 
 
 def _admission(problem: Problem, seed: int, request: Request) -> admission.Admission:

@@ -98,3 +98,39 @@ def test_a_device_child_gets_the_devices_files_and_nothing_else_does(plugged_in:
     assert Path(plugged_in.library).parent in device.ro_paths
     assert not device.address_space and device.guard > 0
     assert emulated.rw_paths == () and emulated.gpu is None and emulated.guard == 0
+
+
+def test_doctor_says_what_runs_and_names_what_is_missing(
+    device_cuda_c: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from septran.backends import gpu_module
+    from septran.cli.main import cli
+
+    monkeypatch.setattr(gpu_module, "torch_runtime", lambda vendor: "")
+    names = ["cuda_c", "triton_cuda", "triton_hip"]
+    done = CliRunner().invoke(cli, ["doctor", "--json", *names])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["machine"]["gpu"] == "Fake GPU (sm_90), driver 0"
+    device = {entry["name"]: entry["capabilities"]["device"] for entry in data["backends"]}
+    if device["cuda_c"]["ok"]:
+        assert device["cuda_c"]["detail"].endswith("driver 0: sm_90a")
+    else:
+        assert "septran[cuda]" in device["cuda_c"]["install"]  # no nvcc on the test machine
+    assert not device["triton_cuda"]["ok"]
+    assert "torch" in device["triton_cuda"]["detail"] and device["triton_cuda"]["install"]
+    assert device["triton_hip"]["detail"] == "no AMD GPU here"
+
+
+def test_the_evidence_names_the_gpu(tmp_path: Path, device_cuda_c: Backend) -> None:
+    import json
+
+    request = GenRequest(op="relu", backend="cuda_c", dims={"N": 300})
+    data = run(request, tmp_path).to_json()
+    verdict = json.loads((Path(data["run"]) / "verify" / "verdict.json").read_text())
+    assert verdict["environment"]["gpu"] == "Fake GPU (sm_90), driver 0"
+    assert verdict["where"] == "device"
