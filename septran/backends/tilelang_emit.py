@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from septran.backends.grid_order import shares_operands
 from septran.backends.pystyle import Lines, index_text, safe_name
 from septran.backends.tilelang_copies import CopyEmitter
 from septran.backends.tilelang_leaves import PRELUDE, library
@@ -153,7 +154,7 @@ class _Writer:
         copies = CopyEmitter(self.shapes, ranges)
         with self.lines.block(head):
             swizzle = self.program.option("swizzle")
-            if swizzle and len(names) >= 2:
+            if swizzle and len(names) >= 2 and shares_operands(grid[-2].var, grid[-1].var, body):
                 self.lines.add(f"T.use_swizzle({swizzle})")
             for line in decode:
                 self.lines.add(line)

@@ -32,7 +32,7 @@ def check_limits(program: Program, shapes: Shapes) -> None:
             "tiles among a power of two of threads",
             help="use threads: 128",
         )
-    limit = int(program.option("smem_limit", 0) or SHARED_BYTES.get(program.arch, 232448))  # type: ignore[call-overload]
+    limit = shared_limit(program)
     parts = shared_tiles(program, shapes)
     total = sum(size for _, size in parts)
     if total > limit:
@@ -53,6 +53,12 @@ def check_limits(program: Program, shapes: Shapes) -> None:
             f"REGISTER needs {registers} bytes per BLOCK but a multiprocessor has {FRAGMENT_BYTES}",
             help="reduce the tile sizes, or map large tiles to SHARED",
         )
+
+
+def shared_limit(program: Program) -> int:
+    """Return the bytes of shared memory a block may use."""
+    own = program.option("smem_limit", 0)
+    return own if isinstance(own, int) and own else SHARED_BYTES.get(program.arch, 232448)
 
 
 def shared_tiles(program: Program, shapes: Shapes) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from septran.backends.base import Pass
+from septran.backends.tilelang_results import stage_results
 from septran.backends.tilelang_stage import stage_operands
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
@@ -13,4 +14,5 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("stage_operands", stage_operands),
     ("hoist_copies", hoist_copies),
     ("merge_stages", merge_stages),
+    ("stage_results", stage_results),
 )

@@ -93,7 +93,7 @@ def stage_operands(program: Program) -> Program:
                     dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
                     mem=mem,
                 )
-                done[region] = _whole(tile, region)
+                done[region] = whole(tile, region)
                 before.append(Alloc(buffer=tile, span=call.span))
                 reads = any(
                     "r" in a.privilege for a in call.args if _moved(a.region, promoted) == region
@@ -126,7 +126,8 @@ def _wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-def _whole(buffer: Buffer, like: Region) -> Region:
+def whole(buffer: Buffer, like: Region) -> Region:
+    """Return all of scratch `buffer`, with the run-time extents of `like`."""
     rank = len(like.tile)
     return Region(
         buffer=buffer,

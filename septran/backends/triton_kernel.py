@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from septran.backends.grid_order import shares_operands
 from septran.backends.triton_expr import float_text
 from septran.backends.triton_leaves import leaf_shape
 from septran.backends.triton_tile import TileText, undefined
@@ -119,7 +120,7 @@ class KernelText:
             inner = [s for s in body if not isinstance(s, Sync)]
             first = inner[0] if len(inner) == 1 else None
             grid = first if isinstance(first, For) and first.proc == loops[0].proc else None
-        programs = self._grid(loops)
+        programs = self._grid(loops, body)
         self._body(body, 1)
         if not self.lines:
             self.lines.append("    pass")
@@ -189,7 +190,7 @@ class KernelText:
             extent=tuple(substitute(e, self.constants) for e in region.extent),
         )
 
-    def _grid(self, loops: list[For]) -> int:
+    def _grid(self, loops: list[For], body: tuple[Stmt, ...]) -> int:
         sizes = []
         for loop in loops:
             if not isinstance(loop.extent, Const):
@@ -215,8 +216,9 @@ class KernelText:
         group = self.program.option("swizzle")
         if isinstance(group, int) and group > 1 and len(live) >= 2:
             (a, n), (b, m) = live[-2:]
-            i, j = self.vars[a.var], self.vars[b.var]
-            self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
+            if shares_operands(a.var, b.var, body):
+                i, j = self.vars[a.var], self.vars[b.var]
+                self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
         total = 1
         for n in sizes:
             total *= n

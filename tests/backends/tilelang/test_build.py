@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,13 +101,60 @@ def test_golden(name: str, dtype: str, request: pytest.FixtureRequest) -> None:
     assert kernel.source == file.read_text(encoding="utf-8")
 
 
+def test_sm_90a_gemm_is_what_an_expert_writes() -> None:
+    """Two warpgroups on 128 x 256, three stages, L2 order, and a result that leaves by bulk copy."""
+    source = kernel_of(CUDA, "sm_90a", "gemm", "bfloat16", dict.fromkeys("MNK", 4096)).source
+    for text in (
+        "T.Kernel(16, 32, threads=256)",
+        "T.use_swizzle(10)",
+        'acc = T.alloc_fragment((128, 256), "float32")',
+        "T.Pipelined(64, num_stages=3)",
+        "T.copy(Y_r, Y_r_s)",
+        "T.copy(Y_r_s, C[i0 * 128, i1 * 256])",
+    ):
+        assert text in source
+
+
+def test_results_are_staged_only_where_it_pays() -> None:
+    dims = dict.fromkeys("MNK", 512)
+    assert "Y_r_s" in kernel_of(CUDA, "sm_90a", "gemm", "float16", dims).source
+    assert "Y_r_s" not in kernel_of(CUDA, "sm_80", "gemm", "float16", dims).source  # no bulk copies
+    assert "_s, C[" not in kernel_of(CUDA, "sm_90a", "gemm", "float32", dims).source  # full sectors
+    softmax = kernel_of(CUDA, "sm_90a", "softmax", "float16").source
+    assert "alloc_shared" not in softmax  # TileLang chooses that layout: it is coalesced already
+
+
+def test_results_are_not_staged_when_shared_memory_is_full() -> None:
+    from septran.backends.tilelang_results import stage_results
+    from tests.backends.operators import all_operators, program_of
+
+    op, path = all_operators()["gemm"]
+    before = replace(CUDA, passes=CUDA.passes[:-1])
+    assert CUDA.passes[-1] == ("stage_results", stage_results)
+    program = program_of(op, path, before, "sm_90a", "float16", DIMS)
+    assert stage_results(program) is not program
+    full = replace(program, options=(*program.options, ("smem_limit", 100_000)))
+    assert stage_results(full) is full
+
+
+@needs_tools
+@pytest.mark.slow
+def test_sm_90a_gemm_lowers_to_bulk_copies_both_ways(tmp_path: Path) -> None:
+    kernel = kernel_of(CUDA, "sm_90a", "gemm", "float16", dict.fromkeys("MNK", 4096))
+    result = CUDA.build(kernel, tmp_path)
+    assert result.ok, result.log
+    assert dict(result.facts)["spill_bytes"] == 0
+    lowered = (tmp_path / "compile" / "lowered.cu").read_text(encoding="utf-8")
+    for text in ("tma_load", "tma_store", "stmatrix", "rasterization2DRow<10>", "64, 256, 16"):
+        assert text in lowered, text
+    assert "k0 % 3" in lowered  # three stages
+
+
 def test_three_stages_in_the_text() -> None:
     assert "num_stages=3" in kernel_of(CUDA, "sm_90a", "gemm_seed", "float16").source
 
 
 def test_shared_memory_over_the_limit_is_a_mapping_error() -> None:
-    from dataclasses import replace
-
     from septran.backends.tilelang_emit import emit
     from tests.backends.operators import all_operators, program_of
 

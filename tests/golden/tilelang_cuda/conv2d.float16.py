@@ -4,17 +4,17 @@ import tilelang.language as T
 
 
 @T.macro
-def leaf_zero_599e48(C):
+def leaf_zero_e9fedd(C):
     T.fill(C, 0.0)
 
 
 @T.macro
-def leaf_mma_3460a1(C, A, B):
+def leaf_mma_47250f(C, A, B):
     T.gemm(A, B, C, policy=T.GemmWarpPolicy.FullRow)
 
 
 @T.macro
-def leaf_store_0340b0(Y, C):
+def leaf_store_499495(Y, C):
     T.copy(C, Y)
 
 
@@ -34,14 +34,16 @@ def main(
         W_s = T.alloc_shared((32, 64), "float16")
         A_s = T.alloc_shared((32, 32), "float16")
         Y_r = T.alloc_fragment((32, 64), "float16")
+        Y_r_s = T.alloc_shared((32, 64), "float16")
         for i, j in T.Parallel(128, 32):
             X_s[i, j] = T.if_then_else((i < 90) & (i0 >= 0) & (i0 < 1) & (i1 - 1 + i // 30 >= 0) & (i1 - 1 + i // 30 < 28) & (i2 * 28 - 1 + i % 30 >= 0) & (i2 * 28 - 1 + i % 30 < 28), X[i0, i1 - 1 + i // 30, i2 * 28 - 1 + i % 30, j], T.float16(0))
-        leaf_zero_599e48(acc)
+        leaf_zero_e9fedd(acc)
         for k0 in T.serial(3):
             for k1 in T.Pipelined(3, num_stages=3):
                 T.copy(W[k0, k1, 0, i3 * 64], W_s)
                 for i, j in T.Parallel(32, 32):
                     A_s[i, j] = T.if_then_else((i < 28), X_s[k0 * 30 + k1 + i, j], T.float16(0))
-                leaf_mma_3460a1(acc, A_s, W_s)
-        leaf_store_0340b0(Y_r, acc)
-        T.copy(Y_r, Y[i0, i1, i2 * 28, i3 * 64])
+                leaf_mma_47250f(acc, A_s, W_s)
+        leaf_store_499495(Y_r, acc)
+        T.copy(Y_r, Y_r_s)
+        T.copy(Y_r_s, Y[i0, i1, i2 * 28, i3 * 64])

@@ -4,17 +4,17 @@ import tilelang.language as T
 
 
 @T.macro
-def leaf_zero_ebfb99(C):
+def leaf_zero_90f708(C):
     T.fill(C, 0.0)
 
 
 @T.macro
-def leaf_mma_b2cca1(C, A, B):
+def leaf_mma_498975(C, A, B):
     T.gemm(A, B, C, policy=T.GemmWarpPolicy.FullRow)
 
 
 @T.macro
-def leaf_store_a1c24e(Y, C):
+def leaf_store_db92e6(Y, C):
     T.copy(C, Y)
 
 
@@ -24,15 +24,18 @@ def main(
     A: T.Tensor((512, 512), "float16"),
     B: T.Tensor((512, 512), "float16"),
 ):
-    with T.Kernel(4, 4, threads=128) as (i1, i0):
+    with T.Kernel(4, 4, threads=256) as (i1, i0):
+        T.use_swizzle(10)
         acc = T.alloc_fragment((128, 128), "float32")
         A_s = T.alloc_shared((128, 64), "float16")
         B_s = T.alloc_shared((64, 128), "float16")
         Y_r = T.alloc_fragment((128, 128), "float16")
-        leaf_zero_ebfb99(acc)
+        Y_r_s = T.alloc_shared((128, 128), "float16")
+        leaf_zero_90f708(acc)
         for k0 in T.Pipelined(8, num_stages=3):
             T.copy(A[i0 * 128, k0 * 64], A_s)
             T.copy(B[k0 * 64, i1 * 128], B_s)
-            leaf_mma_b2cca1(acc, A_s, B_s)
-        leaf_store_a1c24e(Y_r, acc)
-        T.copy(Y_r, C[i0 * 128, i1 * 128])
+            leaf_mma_498975(acc, A_s, B_s)
+        leaf_store_db92e6(Y_r, acc)
+        T.copy(Y_r, Y_r_s)
+        T.copy(Y_r_s, C[i0 * 128, i1 * 128])

@@ -1,0 +1,25 @@
+"""The order of blocks is changed only where neighbours share operands."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran.backends.tilelang_cuda import BACKEND as TILELANG
+from septran.backends.triton_cuda import TRITON_CUDA
+from tests.backends.operators import all_operators, program_of
+from tests.backends.tilelang.running import kernel_of as tilelang_kernel
+from tests.backends.triton.running import build_kernel
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("gemm", True), ("batched_gemm", True), ("gemm_bias_gelu", True), ("attention", False)],
+)
+def test_products_share_and_a_batch_does_not(name: str, shared: bool) -> None:
+    assert (
+        "T.use_swizzle(" in tilelang_kernel(TILELANG, "sm_90a", name, "float16").source
+    ) == shared
+    op, path = all_operators()[name]
+    dims = {"S": 4, "M": 512, "N": 512, "K": 64} if name == "batched_gemm" else op.dims
+    program = program_of(op, path, TRITON_CUDA, "sm_90", "float16", dims)
+    assert ("tl.swizzle2d(" in build_kernel(program).source) == shared
