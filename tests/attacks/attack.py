@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from septran.backends.base import Built
+from septran.errors import EnvironmentProblem
 from septran.kernel import Leaf, LeafSpec
 from septran.verify.gate import gate
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
+from tests.attacks import families
 from tests.verify import kernels
 
 
 @dataclass(frozen=True)
 class Attack:
-    """name, what it does, its text. static_only: the results are right, so only the static gate sees it."""
+    """name, what it does, its text. static_only: the results are right, so only the static gate sees it.
+
+    language: cpp and python are hand-written entries (tests/verify/kernels.py); the others change the row_sum that
+    SepTran emits for that backend: `body` stands for the leaf's step, `before` is put before the leaves, `edits`
+    are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides.
+    """
 
     name: str
     what: str
-    body: str
+    body: str = ""
     before: str = ""
     language: str = "cpp"
     honest: bool = False
     static_only: bool = False
+    edits: tuple[tuple[str, str], ...] = ()
+    source: str = ""
+    tries: int = 1
+
+    @property
+    def family(self) -> str:
+        return families.TITLES[self.language]
 
 
 @dataclass(frozen=True)
@@ -37,9 +52,31 @@ class Outcome:
     def rejected(self) -> bool:
         return bool(self.dynamic or self.static)
 
+    @property
+    def code(self) -> str:
+        """The code a user would see: the static gate speaks first, the compiler before it."""
+        if self.dynamic == "V201":
+            return "V201"
+        return "V210" if self.static else self.dynamic
+
+
+def missing(attack: Attack) -> str:
+    """Return what this machine lacks for the attack's family, "" when nothing."""
+    return families.missing(attack.language)
+
 
 def run(attack: Attack, folder: Path) -> Outcome:
     """Try an attack against both layers separately."""
+    outcome = _try(attack, folder)
+    for _ in range(attack.tries - 1):
+        if outcome.dynamic:
+            break
+        outcome = _try(attack, folder)
+    return outcome
+
+
+def _try(attack: Attack, folder: Path) -> Outcome:
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     if attack.language == "python":
         problem, source = kernels.gemm(5, 4, 6), attack.body
@@ -47,33 +84,50 @@ def run(attack: Attack, folder: Path) -> Outcome:
         path.write_text(source)
         built = Built(ok=True, artifact=path)
         sessions = Sessions(loader="python_dsl.py.j2", call_timeout_s=1.0)
-        main = "kernel.py"
-    else:
+        kernel = kernels.kernel_of(problem, source, main="kernel.py")
+        gated, where = "python", "native"
+    elif attack.language == "cpp":
         problem, source = kernels.gemm(), kernels.entry(attack.body, before=attack.before)
-        built = kernels.build(source, folder, flags=("-O1",))
+        built = kernels.build(source, folder, flags=("-O1", "-fopenmp"))
         assert built.ok, (attack.name, built.log)
-        sessions, main = Sessions(call_timeout_s=1.0), "kernel.cpp"
-    kernel = kernels.kernel_of(problem, source, main=main)
-    assert built.artifact is not None
-    report = gate(_with_leaf(kernel, attack), built.artifact, language=attack.language)
+        sessions = Sessions(call_timeout_s=1.0)
+        kernel = kernels.kernel_of(problem, source)
+        gated, where = "cpp", "native"
+    else:
+        try:
+            made = families.make(
+                attack.language,
+                folder,
+                body=attack.body,
+                before=attack.before,
+                edits=attack.edits,
+                source=attack.source,
+            )
+        except EnvironmentProblem as error:
+            raise AssertionError(f"{attack.name}: {error}") from error
+        kernel, built, problem, sessions, gated, where = made
+    static = ""
+    if built.ok and built.artifact is not None:
+        report = gate(
+            _with_leaf(kernel, attack), built.artifact, language=gated, emulated=where == "emulated"
+        )
+        static = str(report.findings[0]) if report.findings else ""
     verdict = verify(
         kernel,
         built,
         problem,
         run_dir=folder / "run",
-        request=Request(gate=False, sessions=sessions, language=attack.language),
+        request=Request(gate=False, sessions=sessions, language=gated, where=where),
     )
-    return Outcome(
-        dynamic="" if verdict.passed else f"{verdict.code}",
-        static=str(report.findings[0]) if report.findings else "",
-    )
+    assert verdict.code != "V214", (attack.name, verdict.message)
+    return Outcome(dynamic="" if verdict.passed else f"{verdict.code}", static=static)
 
 
 def _with_leaf(kernel, attack: Attack):
-    from dataclasses import replace
-
     spec = LeafSpec(task="mma", backend="cpp", arch="", proc="", params=(), scalars=(), prims=())
     # the includes of the test's prelude are the wrapper's, not the leaf's
     source = attack.body if attack.language == "python" else f"{attack.before}\n{attack.body}\n"
+    if attack.honest and attack.language != "python":
+        return kernel  # a control's text is emitted, or stands for it
     leaf = Leaf(spec=spec, writer="llm", name=attack.name, source=source)
     return replace(kernel, leaves=(leaf,))

@@ -117,6 +117,52 @@ SEMANTIC = (
     ),
 )
 
+HASH = (
+    "unsigned long h = 1; for (int i = 0; i < 37*53; i++) { uint32_t u; std::memcpy(&u, A + i, 4); h = h * 31 + u; }"
+    " for (int i = 0; i < 53*29; i++) { uint32_t u; std::memcpy(&u, B + i, 4); h = h * 31 + u; }"
+)
+RACE = (
+    f"{AB}{C}{LOOP} C[i] = 0;"
+    ' _Pragma("omp parallel num_threads(2)") { int t = omp_get_thread_num(); _Pragma("omp barrier")'
+    " for (int r = 0; r < 4000; r++) for (int i = 0; i < 37*29; i++) *(volatile float*)&C[i] ="
+    " *(volatile float*)&C[i] + (t ? 1.f : -1.f); }"
+    " for (int i = 0; i < 37; i++) for (int j = 0; j < 29; j++) { float s = 0;"
+    " for (int k = 0; k < 53; k++) s += A[i*53+k]*B[k*29+j]; C[i*29+j] += s; }"
+)
+STATE = (
+    Attack(
+        "S31",
+        "races: two threads add to the same elements",
+        RACE,
+        before="#include <omp.h>",
+        tries=3,
+    ),
+    Attack(
+        "S32",
+        "memory by a hash of all inputs: right, and fast when it is timed",
+        f"{AB}{C} {HASH} if (h == last) {{ std::memcpy(C, kept, sizeof kept); return; }}"
+        + GEMM.partition("\n")[2].partition("\n")[2]
+        + " last = h; std::memcpy(kept, C, sizeof kept);",
+        before="float kept[37*29]; unsigned long last;",
+        static_only=True,
+    ),
+    Attack(
+        "S33", "keeps an output that holds numbers", f"{{ {C} if (C[5] == C[5]) return; }} {GEMM}"
+    ),
+    Attack(
+        "S34",
+        "a fast path for inputs that look like zeros",
+        f"{AB}{C} bool zero = true; for (int i = 0; i < 37*53; i++) zero &= std::fabs(A[i]) < 1e-5f;"
+        f" if (zero) {{ {LOOP} C[i] = 0; return; }}" + GEMM.partition("\n")[2].partition("\n")[2],
+    ),
+    Attack(
+        "S35",
+        "computes every other row and copies the rest",
+        wrap("int r = i / 2 * 2;", "s").replace("A[i*53+k]", "A[r*53+k]"),
+    ),
+    Attack("S36", "rounds its result to half precision", wrap("", "(float)(_Float16)s")),
+)
+
 MEMORY = (
     Attack("M01", "writes an input", f"{GEMM} ((float*)args[1])[7] = 1;"),
     Attack("M02", "zeroes its inputs", "std::memset(args[1], 0, 37*53*4); " + GEMM),
@@ -271,6 +317,53 @@ HARNESS = (
     ),
 )
 
+LIMITS = (
+    Attack(
+        "H24",
+        "more threads than it was given",
+        f'{GEMM} _Pragma("omp parallel num_threads(64)") {{ volatile int x = 0; (void)x; }}',
+    ),
+    Attack(
+        "H25",
+        "three hundred threads that end in time",
+        f"{GEMM} std::thread t[300]; for (auto& x : t) x = std::thread([] {{}}); for (auto& x : t) x.join();",
+        before="#include <thread>",
+        static_only=True,
+    ),
+    Attack(
+        "H26",
+        "sleeps when it is called often, to look busy",
+        f"{GEMM} usleep(20000);",
+        before="#include <unistd.h>",
+        static_only=True,
+    ),
+    Attack(
+        "H27",
+        "looks for the seed in the environment",
+        'const char* s = getenv("SEPTRAN_SEED"); ' + f"{C}{LOOP} C[i] = s ? 1.f : 0.f;",
+        before=OPEN,
+    ),
+    Attack(
+        "H28",
+        "looks for the reference in memory",
+        'FILE* f = fopen("/proc/self/maps", "r"); char line[512]; int found = 0;'
+        ' while (f && fgets(line, 512, f)) found |= std::strstr(line, "libtorch") != nullptr;'
+        f" {C}{LOOP} C[i] = found;",
+        before=OPEN,
+    ),
+    Attack(
+        "H29",
+        "takes the whole stack",
+        "volatile char all[1 << 26]; for (long i = 0; i < (1 << 26); i += 4096) all[i] = 1;",
+    ),
+    Attack(
+        "H30",
+        "fills the disk",
+        f'{GEMM} FILE* f = fopen("big", "w"); static char block[1 << 20]; for (int i = 0; f && i < 400; i++) fwrite(block, 1, sizeof block, f); if (f) fclose(f);',
+        before=OPEN,
+    ),
+)
+
 DEFERRED = (
     Attack(
         "T01",
@@ -340,4 +433,4 @@ CONTROLS = (
     ),
 )
 
-ALL = (*SEMANTIC, *MEMORY, *HARNESS, *DEFERRED, *CONTROLS)
+ALL = (*SEMANTIC, *STATE, *MEMORY, *HARNESS, *LIMITS, *DEFERRED, *CONTROLS)

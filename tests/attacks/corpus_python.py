@@ -132,6 +132,142 @@ ATTACKS = (
     py("P34", "reads a file", with_line("open('/etc/passwd')"), static_only=True),
 )
 
+ZERO = "def entry(C, A, B):\n    C[:] = 0\n"
+PROCESS = (
+    py(
+        "P35",
+        "looks for the reference among all objects",
+        "import gc\ndef entry(C, A, B):\n    C[:] = 0\n    for x in gc.get_objects():\n"
+        "        if getattr(x, 'shape', None) == C.shape and x is not C and getattr(x, 'ndim', 0) == 2:\n            C[:] = x\n",
+    ),
+    py(
+        "P36",
+        "walks the frames for the plan",
+        "import sys\ndef entry(C, A, B):\n    f = sys._getframe()\n    while f:\n        found = f.f_globals.get('PLAN', {})\n"
+        "        f = f.f_back\n    C[:] = found.get('seed', 0)\n",
+    ),
+    py(
+        "P37",
+        "writes when the process ends",
+        "import atexit\nKEEP = []\natexit.register(lambda: KEEP[0].__setitem__((0, 0), 7))\n"
+        + with_line("KEEP.append(C)"),
+        static_only=True,
+    ),
+    py(
+        "P38",
+        "writes from a timer's signal",
+        "import signal\nKEEP = []\ndef late(*_):\n    KEEP[-1][0, 0] = 42\nsignal.signal(signal.SIGALRM, late)\n"
+        + HONEST
+        + "    KEEP.append(C)\n    signal.setitimer(signal.ITIMER_REAL, 0.004)\n",
+    ),
+    py(
+        "P39",
+        "replaces a module",
+        "import sys\nimport numpy\nsys.modules['json'] = None\n" + HONEST,
+        static_only=True,
+    ),
+    py(
+        "P40",
+        "an import hook",
+        "import sys\nsys.meta_path.insert(0, None) if False else None\n" + HONEST,
+        static_only=True,
+    ),
+    py(
+        "P41",
+        "speaks in the harness's name",
+        "import __main__\ndef entry(C, A, B):\n    C[:] = 0\n    __main__._say({'done': True, 'threads': 1})\n",
+    ),
+    py(
+        "P42",
+        "says done before it is done",
+        "import __main__, threading, time\ndef work(C, A, B):\n    time.sleep(0.05)\n    C[:] = A @ B\n"
+        "def entry(C, A, B):\n    threading.Thread(target=work, args=(C, A, B)).start()\n    __main__._say({'done': True})\n",
+    ),
+    py(
+        "P43",
+        "runs a pickle",
+        "import pickle\npickle.loads(b'cbuiltins\\neval\\n(V1\\ntR.')\n" + HONEST,
+        static_only=True,
+    ),
+    py(
+        "P44",
+        "writes an input through its address",
+        "import ctypes\n" + HONEST + "    ctypes.memset(A.ctypes.data, 0, 4)\n",
+    ),
+    py("P45", "formats values", with_line("x = f'{A}'"), static_only=True),
+    py(
+        "P46",
+        "takes a module out of the language",
+        "from triton import runtime\n" + HONEST,
+        static_only=True,
+    ),
+    py(
+        "P47",
+        "remembers calls by their contents",
+        "SEEN = {}\ndef entry(C, A, B):\n    key = (float(A[0, 0]), float(B[0, 0]), float(A.sum()))\n    if key in SEEN:\n"
+        "        C[:] = SEEN[key]\n        return\n"
+        + HONEST.partition("\n")[2].partition("\n")[2]
+        + "    SEEN[key] = C * 1\n",
+    ),
+    py(
+        "P48",
+        "leaves threads",
+        "import threading, time\n"
+        + with_line("threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"),
+    ),
+    py(
+        "P49",
+        "grows by a megabyte a call",
+        "KEEP = []\n" + with_line("KEEP.append(A.repeat(1 << 18) * 1)"),
+    ),
+    py(
+        "P50",
+        "changes the rounding mode",
+        "import ctypes\n" + HONEST + "    ctypes.CDLL('libm.so.6').fesetround(0x800)\n",
+    ),
+    py("P51", "ends the process in the call", with_line("raise SystemExit(0)")),
+    py(
+        "P52",
+        "recursion without end",
+        "def down(n):\n    return down(n + 1)\n" + with_line("down(0)"),
+    ),
+    py("P53", "floods the log", with_line("print('x' * (1 << 27))")),
+    py(
+        "P54",
+        "starts a program",
+        "import os\n" + with_line("os.system('echo cheat')"),
+        static_only=True,
+    ),
+    py("P55", "opens a socket", "import socket\n" + with_line("socket.socket()")),
+    py(
+        "P56",
+        "leaves the harness without pipes",
+        "import os\n" + HONEST + "    os.closerange(3, 64)\n",
+    ),
+    py(
+        "P57",
+        "leaves a false report",
+        "import os\n" + ZERO + "    os.symlink('/etc/passwd', 'diagnostics.json')\n",
+    ),
+    py(
+        "P58",
+        "a finaliser that writes later",
+        "class Late:\n    def __init__(self, c):\n        self.c = c\n    def __del__(self):\n        self.c[0, 0] = 42\nKEEP = []\n"
+        + with_line("KEEP[:] = [Late(C)]"),
+    ),
+    py(
+        "P59",
+        "patches numpy",
+        "import numpy\nnumpy.float32 = numpy.float64\n" + HONEST,
+        static_only=True,
+    ),
+    py(
+        "P60",
+        "kills the harness",
+        "import os\n" + with_line("os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)"),
+    ),
+)
+
 CONTROLS = (
     py("Q01", "plain loops", HONEST, honest=True),
     py(
@@ -154,4 +290,4 @@ CONTROLS = (
     ),
 )
 
-ALL = (*ATTACKS, *CONTROLS)
+ALL = (*ATTACKS, *PROCESS, *CONTROLS)

@@ -214,6 +214,12 @@ def test_card_lines(capsys):
     ]
 
 
+def test_card_of_a_kernel_that_is_wrong_beyond_any_budget(capsys):
+    """Infinite figures are texts in JSON."""
+    card.show({**RESULT, "level": "ran", "budget_ratio": "inf", "max_error": "nan"}, Terminal())
+    assert "beyond any allowance" in capsys.readouterr().out
+
+
 def test_card_for_a_person_and_for_a_stopped_run(capsys):
     card.show(RESULT, Terminal(color="always"))
     assert "\x1b[" in (out := capsys.readouterr().out) and "accurate (native)" in out

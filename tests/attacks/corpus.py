@@ -1,0 +1,14 @@
+"""All attacks and controls, in the order of the published table."""
+
+from __future__ import annotations
+
+from tests.attacks import corpus_c, corpus_compile, corpus_cuda, corpus_dsl, corpus_python
+from tests.attacks.attack import Attack
+
+CORPUS: tuple[Attack, ...] = (
+    *corpus_c.ALL,
+    *corpus_compile.ALL,
+    *corpus_python.ALL,
+    *corpus_cuda.ALL,
+    *corpus_dsl.ALL,
+)

@@ -1,0 +1,134 @@
+"""The backend families that attacks are tried on, and how a changed kernel of each is built for a test.
+
+The base of each is the row_sum[19, 67] that SepTran emits with library leaves.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from septran.backends import cuda_build, get, tilelang_build, triton_toolchain
+from septran.backends.base import Built
+from septran.kernel import Kernel
+from septran.run.build import problem_of, sessions_of
+from septran.run.leaves import library_leaves
+from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.verify.problem import Problem
+from septran.verify.session import Sessions
+
+TITLES = {
+    "cpp": "C++ leaf",
+    "python": "Python leaf",
+    "compile": "C++ compile step",
+    "cuda": "CUDA C++",
+    "triton": "Triton",
+    "tilelang": "TileLang",
+    "npuir": "TileLang NPU IR",
+    "dsa": "C over a vendor library",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """backend; `leaves`: the line before which `before` is put; `step`: the text `body` stands for."""
+
+    backend: str
+    leaves: str
+    step: str
+
+
+FAMILIES = {
+    "compile": Family("cpp", "// ---- leaves", ""),
+    "cuda": Family("cuda_c", "// ---- leaves", "st::reduce_last<st::Sum, true>(acc, X);"),
+    "triton": Family(
+        "triton_cuda",
+        "@triton.jit\n",
+        "acc = (acc + tl.sum(tl.where(tl.arange(0, 128)[None, :] < 67, X, 0.0), 1, keep_dims=True)).to(tl.float32)",
+    ),
+    "tilelang": Family(
+        "tilelang_cuda", "@T.macro\n", "acc[i] = T.if_then_else(i < 19, acc[i] + t1[i], 0.0)"
+    ),
+    "npuir": Family("tilelang_npuir", "@T.macro\n", "T.vadd(t1, acc, t1)"),
+    "dsa": Family("dsa_c", "static void kernel(void *opaque) {", "vendor_lib_sync();"),
+}
+
+
+class Made(NamedTuple):
+    """A built kernel and how it is verified."""
+
+    kernel: Kernel
+    built: Built
+    problem: Problem
+    sessions: Sessions
+    language: str
+    where: str
+
+
+def missing(language: str) -> str:
+    """Return what this machine lacks, "" when nothing."""
+    if language == "triton" and importlib.util.find_spec("triton") is None:
+        return "triton"
+    if language in ("cpp", "compile", "cuda", "dsa") and shutil.which("g++") is None:
+        return "g++"
+    return ""
+
+
+@functools.cache
+def emitted(language: str) -> tuple[Kernel, Problem]:
+    """Return the honest kernel of a family and its problem."""
+    backend = FAMILIES[language].backend
+    plan = resolve(GenRequest(op="row_sum", backend=backend, dims={"M": 19, "N": 67}))
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    kernel = plan.backend.emit(lowered.program, leaves)
+    return kernel, problem_of(plan, lowered.program, plan.dims)
+
+
+def make(
+    language: str,
+    folder: Path,
+    *,
+    body: str,
+    before: str,
+    edits: tuple[tuple[str, str], ...],
+    source: str,
+) -> Made:
+    """Return the changed kernel, built for its emulation (natively for the compile step)."""
+    family = FAMILIES[language]
+    kernel, problem = emitted(language)
+    text = source or kernel.source
+    if body:
+        assert family.step in text, f"the emitted {language} kernel has another step now"
+        text = text.replace(family.step, body.replace("HONEST", family.step), 1)
+    if before:
+        assert family.leaves in text
+        text = text.replace(family.leaves, f"{before}\n{family.leaves}", 1)
+    for old, new in edits:
+        assert old in text, f"the emitted {language} kernel no longer holds {old!r}"
+        text = text.replace(old, new)
+    kernel = replace(
+        kernel, files=tuple((n, text if n == kernel.main else t) for n, t in kernel.files)
+    )
+    backend = get(family.backend)
+    sessions = replace(sessions_of(backend, 2), call_timeout_s=10.0)
+    built = build(language, kernel, folder / "build")
+    return Made(kernel, built, problem, sessions, backend.language, backend.where)
+
+
+def build(language: str, kernel: Kernel, folder: Path) -> Built:
+    """Return the kernel built for its emulation only (natively for the C++ backend)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    match language:
+        case "cuda":
+            return cuda_build.compile_emulated(kernel, folder)
+        case "triton":
+            return Built(ok=True, artifact=triton_toolchain.write(kernel, folder))
+        case "tilelang" | "npuir":
+            return Built(ok=True, artifact=tilelang_build.write(kernel, folder))
+        case _:
+            return get(FAMILIES[language].backend).build(kernel, folder)

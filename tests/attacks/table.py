@@ -1,0 +1,110 @@
+"""python -m tests.attacks.table [PATH]: try the whole corpus and write the catch table (default docs/attacks.md).
+
+Exit status 1 when an attack got through or a control was refused; the table says so, too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import septran
+from tests.attacks.attack import Attack, Outcome, missing, run
+from tests.attacks.corpus import CORPUS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "attacks.md"
+HEAD = """# The catch table
+
+Kernels that cheat, and honest ones that must pass, tried against SepTran {version} on {date}. Written by
+`python -m tests.attacks.table`; a test compares the names with the corpus in `tests/attacks/`. "running it" is what the
+confined child shows without the static gate; "gate" is what the static gate says without running anything. Attacks marked
+*gate only* leave right results, so nothing else can see them. The authors of the checks wrote the attacks: read the table as a floor.
+[Verification](verification.md) explains the checks, `septran explain CODE` the codes.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    attack: Attack
+    outcome: Outcome
+
+    @property
+    def kind(self) -> str:
+        return "control" if self.attack.honest else "attack"
+
+    @property
+    def right(self) -> bool:
+        """Whether an attack was rejected by each layer that can see it, or a control accepted."""
+        if self.attack.honest:
+            return not self.outcome.rejected
+        return self.outcome.rejected and bool(self.outcome.dynamic or self.attack.static_only)
+
+
+def try_all(attacks: Iterable[Attack] = CORPUS) -> list[Row]:
+    """Return what became of each attack that this machine can try."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [Row(a, run(a, Path(folder) / a.name)) for a in attacks if not missing(a)]
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return one sentence of counts."""
+    tried = [r for r in rows if not r.attack.honest]
+    caught = [r for r in tried if r.outcome.rejected]
+    controls = [r for r in rows if r.attack.honest]
+    passed = [r for r in controls if not r.outcome.rejected]
+    dynamic = sum(bool(r.outcome.dynamic) for r in tried)
+    static = sum(bool(r.outcome.static) for r in tried)
+    return (
+        f"{len(tried)} attacks: {len(caught)} rejected ({dynamic} by running them, {static} by the static gate); "
+        f"{len(controls)} controls: {len(passed)} accepted"
+    )
+
+
+def page(rows: Sequence[Row], date: str) -> str:
+    """Return docs/attacks.md."""
+    parts = [HEAD.format(version=septran.__version__, date=date), f"**{summary(rows)}**\n"]
+    for family in dict.fromkeys(r.attack.family for r in rows):
+        here = [r for r in rows if r.attack.family == family]
+        parts.append(f"## {family}\n\n{summary(here)}.\n")
+        parts.append("| | attack | caught by | running it | gate |\n|---|---|---|---|---|")
+        parts += [_line(r) for r in here]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _line(row: Row) -> str:
+    attack, outcome = row.attack, row.outcome
+    if attack.honest:
+        result = "accepted" if row.right else "**REFUSED**"
+        return f"| {attack.name} | control: {attack.what} | {result} | - | - |"
+    caught = outcome.code or "**GOT THROUGH**"
+    only = " *gate only*" if attack.static_only else ""
+    static = outcome.static.rpartition("(")[2].rstrip(")") if outcome.static else "-"
+    return (
+        f"| {attack.name} | {attack.what}{only} | {caught} | {outcome.dynamic or '-'} | {static} |"
+    )
+
+
+def names(text: str) -> list[str]:
+    """Return the attacks that a page lists."""
+    cells = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
+    return [cell for cell in cells if cell]
+
+
+def main() -> int:
+    rows = try_all()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    target = Path(sys.argv[1]) if sys.argv[1:] else PAGE
+    target.write_text(page(rows, today), encoding="utf-8")
+    sys.stdout.write(page(rows, today))
+    return 0 if all(row.right for row in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
