@@ -16,6 +16,7 @@ NAMES = VECTOR_OPS | frozenset(
         "prim_func macro Tensor Kernel Scope rs alloc_ub alloc_L1 alloc_L0A alloc_L0B alloc_L0C "
         "alloc_shared alloc_fragment alloc_var copy load_nd2nz store_fixpipe store_nz2nd gemm clear "
         "fill transpose reduce reduce_sum reduce_max reduce_min arange reshape cumsum serial "
+        "concat interleave deinterleave pad flip gather "
         "Pipelined Parallel ceildiv min max infinity set_flag wait_flag pipe_barrier block_barrier "
         "subblock_barrier sync_block_set sync_block_wait float32 float16 bfloat16 int32 int8"
     ).split()

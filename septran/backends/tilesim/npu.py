@@ -17,7 +17,8 @@ from .common import shared_names
 from .errors import SimError
 from .machine import Dialect, Machine
 from .npu_cores import CoreScope, NpuLaunch, PipeScope, flag_names
-from .npu_vector import vector_names
+from .npu_shapes import shape_names
+from .npu_vector import vector_names, vector_region
 from .tiles import accumulate, fill, matrix, move, multiply, pair, place
 from .values import Value, narrow
 
@@ -196,6 +197,7 @@ def npu_names(machine: Machine) -> dict[str, Any]:
 
     names = shared_names(machine)
     names |= vector_names(machine)
+    names |= shape_names(machine, vector_region)
     names |= flag_names(machine)
     for scope in ("L1", "L0A", "L0B", "L0C"):
         names[f"alloc_{scope}"] = alloc(scope)

@@ -139,7 +139,13 @@ def simulated_package(machine: Machine) -> Iterator[None]:
     for module in (top, rocm, cuda):
         vars(module)["language"] = language
     vars(top)["jit"] = lambda fn=None, **_: fn if fn is not None else (lambda f: f)
+    vars(top)["compile"] = lambda fn, **_: fn
+    cache = types.ModuleType("tilelang.cache")
+    nothing = lambda *_, **__: None  # noqa: E731 - there is no cache here
+    vars(cache)["clear_cache"] = nothing
+    vars(top).update({"cache": cache, "disable_cache": nothing, "enable_cache": nothing})
     modules = {"tilelang": top, "tilelang.rocm": rocm, "tilelang.cuda": cuda}
+    modules["tilelang.cache"] = cache
     modules |= dict.fromkeys(NAMES_OF_PACKAGE, language)
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)

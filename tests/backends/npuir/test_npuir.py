@@ -174,29 +174,40 @@ def good() -> dict[str, tuple[Kernel, dict[str, np.ndarray], np.ndarray]]:
     return found
 
 
+SAID = {
+    "initC dropped": "reads uninitialised L0C",
+    "initC at the wrong step": "reads uninitialised L0C",
+    "nz layout stored": "needs enable_nz2nd=True",
+    "operands swapped": "reads uninitialised L1",
+    "first k block skipped": "outside 0:345",
+    "accumulator in L1": "accumulator must be in L0C",
+    "operand in UB": "must be in L1, got UB",
+    "half accumulator": "must accumulate in fp32",
+    "is_npu dropped": "needs is_npu=True",
+    "grid too large": "negative extent",
+    "block decoded wrong": "two blocks write the same element",
+    "vector op in cube scope": "must be inside T.Scope",
+    "L1 overflow": "L1 overflow, requires",
+    "tail not cut": "extents differ",
+    "alloc in a loop": "inside a loop or branch",
+    "tail not cleared": "reads uninitialised UB",
+    "tail not cut on load": "extents differ",
+    "UB overflow": "UB overflow, requires",
+    "wrong axis": "reduce output shape",
+    "scalar as first source": "only the second source",
+    "unknown operation": "does not exist in the NPUIR dialect",
+    "accumulator not cleared": "reads uninitialised",
+    "transposition dropped": "is outside 0:40",
+}
+"""What is said of a mutant; of the others, that the result is wrong."""
+
+
 @pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [(n, a, b) for n, _, a, b in MUTANTS],
-    ids=[f"{m[0]}: {m[1]}" for m in MUTANTS],
+    ("name", "what", "old", "new"), MUTANTS, ids=[f"{m[0]}: {m[1]}" for m in MUTANTS]
 )
-def test_mutant_is_rejected(name: str, old: str, new: str, good: dict) -> None:
+def test_mutant_is_rejected(name: str, what: str, old: str, new: str, good: dict) -> None:
     kernel, inputs, want = good[name]
-    assert old in kernel.source, kernel.source
-    mutant = replace(kernel, files=((kernel.main, kernel.source.replace(old, new)),))
-    assert R.verdict(mutant, inputs, want) != ""
-
-
-def test_messages_name_the_fault(good: dict) -> None:
-    kernel, inputs, want = good["gemm"]
-
-    def said(old: str, new: str) -> str:
-        text = kernel.source.replace(old, new)
-        return R.verdict(replace(kernel, files=((kernel.main, text),)), inputs, want)
-
-    assert "reads uninitialised L0C" in said(", initC=first", "")
-    assert "needs enable_nz2nd" in said(", enable_nz2nd=True", "")
-    assert "must be in L1" in said("A_s = T.alloc_L1", "A_s = T.alloc_ub")
-    assert "L1 overflow" in said("B_s = T.alloc_L1([64, 64]", "B_s = T.alloc_L1([640, 640]")
+    assert SAID.get(what, "wrong result") in R.verdict(R.changed(kernel, old, new), inputs, want)
 
 
 def test_too_large_tiles_are_refused_with_numbers() -> None:
