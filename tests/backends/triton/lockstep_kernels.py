@@ -1,6 +1,5 @@
 """Kernels for test_lockstep, run in a child: `python lockstep_kernels.py NAME together|alone`."""
 
-
 import sys
 
 import septran_triton_interp as interp
