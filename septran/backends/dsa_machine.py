@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from septran.errors import ConfigError, closest
 from septran.ir.nodes import DTYPE_BYTES, Buffer
 from septran.machine import Machine, load_machine
 from septran.passes.place_buffers import Bank
@@ -22,6 +23,7 @@ _CONFIG = (
     ("VL_VEC_LATENCY", "vec_latency", 8),
     ("VL_CLEAR_BYTES_PER_CYCLE", "clear_bytes_per_cycle", 1024),
 )
+_MOST_CORES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,45 @@ class Storage:
 
 
 def storage(machine: str) -> Storage:
-    """Return the storage rules of the machine file called `machine`."""
-    return Storage(load_machine(machine))
+    """Return the storage rules of the machine file called `machine`.
+
+    Raises:
+        ConfigError: C120, a limit that the machine cannot have or that nothing reads.
+    """
+    found = load_machine(machine)
+    for key, problem in _problems(found):
+        from septran import spanyaml
+        from septran.assets import find
+
+        span = spanyaml.load(find(f"configs/machines/{machine}.yaml").path).key_span("limits", key)
+        raise ConfigError.of("C120", f"machine {machine}: {problem}", span)
+    return Storage(found)
+
+
+def _problems(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Yield (limit, what is wrong with it)."""
+    lowest = {key: 1 for _, key, _ in _CONFIG} | {"dma_latency": 0, "mma_latency": 0}
+    lowest["vec_latency"] = 0
+    for key, value in machine.limits.items():
+        if key == "vendor" or key.startswith("peak_"):  # the latter are for bench
+            continue
+        if key == "mma":
+            if not isinstance(value, list) or len(value) != 3 or not all(map(_positive, value)):
+                yield key, "mma is [rows, columns, depth per cycle]"
+        elif key not in lowest:
+            yield key, f"unknown limit {key!r}{closest(key, (*lowest, 'mma', 'vendor'))}"
+        elif not isinstance(value, int) or isinstance(value, bool) or value < lowest[key]:
+            yield key, f"{key} is a whole number from {lowest[key]}, not {value!r}"
+        elif key == "cores" and value > _MOST_CORES:
+            yield key, f"cores: the simulator has at most {_MOST_CORES}"
+    for name in ("SHARED", "REGISTER"):
+        memory = machine.memory(name)
+        if memory is None or not memory.capacity:
+            yield name, f"memory {name} needs a capacity in bytes"
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def machine_name(arch: str) -> str:

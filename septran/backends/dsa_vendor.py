@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import string
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from septran.errors import ConfigError, closest
 
@@ -34,6 +37,75 @@ OPERATIONS: tuple[str, ...] = (
 """Every operation a kernel can contain."""
 REQUIRED = ("dsa.dma_copy", "dsa.set", "dsa.wait", "dsa.sync", "dsa.barrier")
 """Operations no table may leave out; an operator that needs another missing one is refused (C122)."""
+
+
+_RUNTIME = Path(__file__).resolve().parent / "dsa_runtime"
+_OPERAND = frozenset("address rows cols ld dtype".split())
+_BIND = frozenset("name pointer bytes index writable".split())
+_PARTS = frozenset((*_OPERAND, "bytes", "memory"))
+_TILES = frozenset("dabc")
+
+
+def fields_of(op: str) -> frozenset[str]:
+    """Return the names that the template of operation `op` can use."""
+    name = op.removeprefix("dsa.")
+    match name:
+        case "sync" | "barrier":
+            words = ""
+        case "set" | "wait":
+            words = "source target event"
+        case "dma_copy" | "dma_cast" | "vec_transpose":
+            words = "d a rows cols way"
+        case "fill" | "dma_fill":
+            words = "d rows cols value"
+        case "vec_index":
+            words = "d base by_row by_col"
+        case "mma":
+            words = "d a b m n k flags init trans_a trans_b"
+        case "vec_select":
+            words = "d a b c rows cols"
+        case _ if name.startswith("vec_reduce_"):
+            words = "d a across"
+        case _ if name.removeprefix("vec_") in _VEC_UNARY:
+            words = "d a rows cols"
+        case _ if name.removeprefix("vec_") in _VEC_BINARY:
+            words = "d a b rows cols"
+        case _:
+            words = "d a s rows cols"
+    return frozenset(words.split())
+
+
+def _unknown_field(template: str, names: frozenset[str]) -> str:
+    """Return what is wrong with the fields of a template, or ""."""
+    try:
+        found = [
+            field for _, field, _, _ in string.Formatter().parse(template) if field is not None
+        ]
+    except ValueError as error:
+        return f"{error} in {template!r}; a brace of C is written twice"
+    for text in found:
+        name, dot, part = text.partition(".")
+        if name not in names:
+            known = " ".join(f"{{{n}}}" for n in sorted(names)) or "none"
+            return f"nothing is called {{{text}}} here; there is {known}"
+        if dot and (name not in _TILES or part not in _PARTS):
+            return f"{{{text}}}: a tile has {', '.join(sorted(_PARTS))}"
+    return ""
+
+
+def _spelled(given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield (key of the file, operation, template), families written out."""
+    for key, template in given.items():
+        if not isinstance(template, dict):
+            yield key, key, "" if template is None else template
+            continue
+        # a family: {template: "f({op}, ...)", ops: {add: VL_ADD}}
+        text, ops = template.get("template"), template.get("ops")
+        if not isinstance(text, str) or not isinstance(ops, dict):
+            yield key, key.split(" ")[0].replace("*", "copy"), None
+            continue
+        for short, word in ops.items():
+            yield key, key.split(" ")[0].replace("*", short), text.replace("{op}", str(word))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,35 +143,54 @@ def load_vendor(name: str) -> Vendor:
     from septran.assets import find
 
     doc = spanyaml.load(find(f"configs/vendors/{name}.yaml").path)
-    return vendor_of(name, doc.value)
+    return vendor_of(name, doc.value, doc.key_span)
 
 
-def vendor_of(name: str, data: object) -> Vendor:
-    """Return the vendor of parsed YAML `data`."""
+def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) -> Vendor:
+    """Return the vendor of parsed YAML `data`; `place` gives the span of a key's path.
 
-    def wrong(message: str) -> ConfigError:
-        found = ConfigError.of("C121", f"vendor table {name}: {message}")
-        assert isinstance(found, ConfigError)
-        return found
+    Raises:
+        ConfigError: C121 a call or key is missing, unknown, or says what cannot be filled in.
+    """
+
+    def wrong(message: str, *path: str | int) -> ConfigError:
+        span = place(*path) if place is not None else None
+        return ConfigError.of("C121", f"vendor table {name}: {message}", span)
 
     if not isinstance(data, dict):
         raise wrong("the file must hold a mapping")
+    given = data.get("calls") or {}
+    if not isinstance(given, dict):
+        raise wrong("calls must be a mapping from operations to C statements", "calls")
     calls: dict[str, str] = {}
-    for op, template in data.get("calls", {}).items():
-        if isinstance(template, dict):  # a family: {template: "f({op}, ...)", ops: {add: VL_ADD}}
-            for short, word in template["ops"].items():
-                calls[op.split(" ")[0].replace("*", short)] = template["template"].replace(
-                    "{op}", str(word)
-                )
-        else:
-            calls[op] = template or ""
-    unknown = sorted(set(calls) - set(OPERATIONS))
-    if unknown:
-        raise wrong(f"unknown operation {unknown[0]!r}{closest(unknown[0], OPERATIONS)}")
+    for key, op, template in _spelled(given):
+        if op not in OPERATIONS:
+            raise wrong(f"unknown operation {op!r}{closest(op, OPERATIONS)}", "calls", key)
+        if not isinstance(template, str):
+            raise wrong(f"{key}: neither a C statement nor template and ops", "calls", key)
+        if problem := _unknown_field(template, fields_of(op)):
+            raise wrong(f"{op}: {problem}", "calls", key)
+        calls[op] = template
     missing = sorted(set(REQUIRED) - set(calls))
     if missing:
-        raise wrong(f"no call for {', '.join(missing)}")
+        raise wrong(f"no call for {', '.join(missing)}", "calls")
     try:
+        for key in ("headers", "sources"):
+            for file in data.get(key) or ():
+                if file not in (data.get("texts") or {}) and not (_RUNTIME / file).is_file():
+                    known = sorted(p.name for p in _RUNTIME.iterdir())
+                    text = f"{file!r} is neither in texts nor shipped{closest(file, known)}"
+                    raise wrong(f"{key}: {text}", key)
+        for key, names in (("operand", _OPERAND), ("bind", _BIND)):
+            if problem := _unknown_field(data.get(key, ""), names):
+                raise wrong(f"{key}: {problem}", key)
+        for memory, name_in in (
+            ("GLOBAL", "pointer"),
+            ("SHARED", "offset"),
+            ("REGISTER", "offset"),
+        ):
+            if problem := _unknown_field(data["memory"][memory], frozenset({name_in})):
+                raise wrong(f"{memory}: {problem}", "memory", memory)
         return Vendor(
             name=name,
             calls=calls,

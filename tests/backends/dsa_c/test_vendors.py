@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from septran.assets import find
 from septran.backends import dsa_c, dsa_emit
+from septran.backends.dsa_machine import storage
 from septran.backends.dsa_vendor import load_vendor, vendor_of
 from septran.errors import ConfigError
 from septran.ir.nodes import Prim
@@ -62,11 +65,100 @@ def test_a_missing_call_is_refused_by_name() -> None:
         ([], "must hold a mapping"),
         ({"calls": {"dsa.mmma": "x"}}, "unknown operation 'dsa.mmma'; did you mean 'dsa.mma'"),
         ({"calls": {}}, "no call for dsa.barrier, dsa.dma_copy"),
+        ({"calls": []}, "no call for dsa.barrier, dsa.dma_copy"),
+        ({"calls": [1]}, "calls must be a mapping"),
+        ({"calls": {"dsa.mma": 7}}, "dsa.mma: neither a C statement nor template and ops"),
+        (
+            {"calls": {"dsa.mma": "f({d}, {bb});"}},
+            r"dsa.mma: nothing is called \{bb\} here; there is \{a\} \{b\} \{d\} \{flags\}",
+        ),
+        ({"calls": {"dsa.sync": "f({d});"}}, r"dsa.sync: nothing is called \{d\} here; .* none"),
+        ({"calls": {"dsa.fill": "f({d.adress});"}}, r"\{d.adress\}: a tile has address, bytes"),
+        ({"calls": {"dsa.sync": "{ f(); }"}}, r"dsa.sync: .*|a brace of C is written twice"),
+        ({"calls": {"dsa.vec_*": {"template": "f()"}}}, "neither a C statement nor template"),
+        (
+            {"calls": {"dsa.vec_*": {"template": "f({op}, {b})", "ops": {"exp": "E"}}}},
+            r"dsa.vec_exp: nothing is called \{b\} here; there is \{a\} \{cols\} \{d\} \{rows\}",
+        ),
     ],
 )
 def test_broken_tables(data: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         vendor_of("mine", data)
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = find("configs/vendors/vendor_lib.yaml").path.read_text(encoding="utf-8")
+    assert old in text
+    path = folder / "mine.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[vendor_lib.h]", "[vendor_lub.h]", "headers: 'vendor_lub.h' is neither in texts nor .*vendor_lib.h"),
+        ("sim_cost.c]", "cost.c]", "sources: 'cost.c' is neither in texts nor shipped"),
+        ("{pointer}, {bytes}u", "{pointer}, {size}u", r"bind: nothing is called \{size\} here"),
+        ("{ld}, {dtype})", "{pitch}, {dtype})", r"operand: nothing is called \{pitch\} here"),
+        ("VL_S({offset})", "VL_S({at})", r"SHARED: nothing is called \{at\} here; .* \{offset\}"),
+        ("{d}, {a}, {b}, {flags}", "{d}, {a}, {x}, {flags}", r"dsa.mma: nothing is called \{x\}"),
+        ("memory:", "memories:", "key 'memory' is missing"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_told_with_its_line(
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asset = replace(find("configs/vendors/vendor_lib.yaml"), path=changed(tmp_path, old, new))
+    monkeypatch.setattr("septran.assets.find", lambda _name: asset)
+    with pytest.raises(ConfigError, match=message) as told:
+        load_vendor("mine")
+    span = told.value.diagnostics[0].span
+    if "is missing" not in message:
+        assert span is not None
+        lines = asset.path.read_text(encoding="utf-8").splitlines()
+        assert new.partition(":")[0].split("(")[0] in "\n".join(lines[span.line - 1 :])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("mma_pitch: 16", "mma_pich: 16", "unknown limit 'mma_pich'; did you mean 'mma_pitch'"),
+        ("cores: 4", "cores: 0", "cores is a whole number from 1, not 0"),
+        ("cores: 4", "cores: 999", "the simulator has at most 200"),
+        ("events: 64", "events: many", "events is a whole number from 1, not 'many'"),
+        ("mma: [16, 16, 1]", "mma: [16, 16]", "mma is .rows, columns, depth per cycle."),
+        ("capacity: 131072, ", "", "memory REGISTER needs a capacity in bytes"),
+    ],
+)
+def test_a_machine_that_cannot_be(
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = find("configs/machines/dsa_c.yaml")
+    text = known.path.read_text(encoding="utf-8")
+    assert old in text
+    asset = replace(known, path=tmp_path / "odd.yaml")
+    asset.path.write_text(text.replace(old, new), encoding="utf-8")
+    monkeypatch.setattr("septran.assets.find", lambda _name: asset)
+    monkeypatch.setattr("septran.machine.find", lambda _name: asset)
+    with pytest.raises(ConfigError, match=message) as told:
+        storage("odd")
+    span = told.value.diagnostics[0].span
+    assert span is not None
+    if new:
+        assert new in asset.path.read_text(encoding="utf-8").splitlines()[span.line - 1]
+
+
+def test_the_compiler_takes_no_warning(tmp_path: Path) -> None:
+    kernel = emit(gemm(), "vendor_lib")
+    sloppy = kernel.source.replace(
+        "static void kernel(", "static void other(void) {}\nstatic void kernel("
+    )
+    files = tuple((n, sloppy if n == kernel.main else t) for n, t in kernel.files)
+    built = dsa_c.build(replace(kernel, files=files), tmp_path)
+    assert {"-Wall", "-Wextra", "-Werror"} <= set(dsa_c.FLAGS)
+    assert not built.ok and "unused" in built.log
 
 
 def test_manifest_names_every_machine() -> None:

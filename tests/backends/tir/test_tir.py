@@ -77,3 +77,25 @@ def test_tvm_builds_c_through_the_registered_function() -> None:
     text = build_c(func, "gemm")
     leaves = {s.key: dsa_emit.library_leaf(s) for _, s in leaf_specs(program)}
     assert text == dsa_emit.emit(program, leaves).source  # type: ignore[arg-type]
+
+
+def test_the_build_function_is_in_tvm_s_own_table() -> None:
+    """Whoever looks the target up by name, as TVM's build does, finds CodeGenDSA, with the vendor asked for."""
+    from septran.backends.dsa_tvm import BUILD_FUNCTION, register
+    from septran.errors import ConfigError
+
+    register("bdc_style")
+    from tilelang import tvm
+
+    rules = storage("dsa_c")
+    func = tir.to_prim_func(arrange(gemm(), rules=rules), rules.pitch, expand=False)
+    build = tvm.get_global_func(BUILD_FUNCTION)
+    module = build(tvm.IRModule({"gemm": func}), tvm.target.Target("ext_dev"))
+    assert "bdc_mm(" in module.inspect_source() and "void gemm_entry(" in module.inspect_source()
+    register("systolic_style")
+    wrong = tir.to_prim_func(lowered("softmax", "dsa_c"), rules.pitch, expand=True)
+    with pytest.raises(Exception, match=r"systolic_style has no call for dsa\.vec") as told:
+        tvm.get_global_func(BUILD_FUNCTION)(
+            tvm.IRModule({"softmax": wrong}), tvm.target.Target("ext_dev")
+        )
+    assert isinstance(told.value, ConfigError) or "C122" in str(told.value)
