@@ -26,7 +26,7 @@ from septran.kernel import Kernel
 RUNTIME = Path(__file__).resolve().parent / "npuir_runtime"
 INSTALL_BISHENGIR = "pip install ascendnpu-ir"
 INSTALL_TILELANG = 'pip install "tilelang==0.1.15"'
-BISHENGIR_SECONDS, ASCEND_SECONDS = 30.0, 30.0
+BISHENGIR_SECONDS, ASCEND_SECONDS = 30.0, 20.0
 NO_TARGET = 77
 _LAST_STEP = "External hivmc run fails"
 _CRASH = re.compile(r"LLVM ERROR: .*|PLEASE submit a bug report|Assertion .* failed")

@@ -241,7 +241,7 @@ def test_the_target_is_probed_both_ways(alone: Path, monkeypatch: pytest.MonkeyP
         (Finished(code=0, output="", seconds=1), "passed", ""),
         (Finished(code=77, output="ImportError: no x", seconds=1), "skipped", "no x"),
         (Finished(code=1, output="a\nValueError: not that\n  b", seconds=1), "skipped", "not that"),
-        (Finished(code=124, output="", seconds=30), "skipped", "longer than 30 s"),
+        (Finished(code=124, output="", seconds=30), "skipped", "longer than 20 s"),
     ],
 )
 def test_what_the_lowering_says(
