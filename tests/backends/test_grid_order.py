@@ -23,3 +23,11 @@ def test_products_share_and_a_batch_does_not(name: str, shared: bool) -> None:
     dims = {"S": 4, "M": 512, "N": 512, "K": 64} if name == "batched_gemm" else op.dims
     program = program_of(op, path, TRITON_CUDA, "sm_90", "float16", dims)
     assert ("tl.swizzle2d(" in build_kernel(program).source) == shared
+
+
+def test_large_products_take_wide_tiles() -> None:
+    op, path = all_operators()["gemm"]
+    for extent, tile in ((512, "(128, 128)"), (4096, "(128, 256)")):
+        dims = dict.fromkeys("MNK", extent)
+        program = program_of(op, path, TRITON_CUDA, "sm_90", "bfloat16", dims)
+        assert f"tl.full({tile}, 0.0, tl.float32)" in build_kernel(program).source
