@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.backends.cstyle import CStyle, identifier, strides
-from septran.backends.cuda_fragments import Grid
+from septran.backends.cuda_fragments import GEMMS, Grid
 from septran.backends.cuda_hazards import Plan, Ring, is_async, plan
 from septran.backends.cuda_leaves import CUDA_TYPES, fragment_type, panels_type
 from septran.backends.cuda_wgmma import is_panels
@@ -59,6 +59,11 @@ def shared_bytes(buffer: Buffer) -> int:
     return -(-size // 128) * 128
 
 
+def _multiplies(body: tuple[Stmt, ...]) -> bool:
+    calls = (s for s in walk(body) if isinstance(s, LeafCall))
+    return any(p.name in GEMMS for call in calls for p in call.prims)
+
+
 class KernelWriter(CStyle):
     """Prints the body of one kernel."""
 
@@ -98,7 +103,9 @@ class KernelWriter(CStyle):
         self.body(body)
         text = self.lines
         args += "".join(f", const __grid_constant__ st::TensorMap {m}" for m in self.maps)
-        head = [f"__global__ void __launch_bounds__(SEPTRAN_THREADS) {name}({args}) {{"]
+        # One block a processor is enough for a product: its registers are worth more than occupancy.
+        blocks = ", 1" if _multiplies(body) else ""
+        head = [f"__global__ void __launch_bounds__(SEPTRAN_THREADS{blocks}) {name}({args}) {{"]
         if self.layout:
             head += [
                 "    ST_DYNAMIC_SHARED(smem);",

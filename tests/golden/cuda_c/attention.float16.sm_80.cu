@@ -71,7 +71,7 @@ ST_DEVICE void leaf_finish_1718f0(st::Frag<__half, st::Grid<8, 1, 8, 2>, 1, 128,
 
 // ---- kernels
 
-__global__ void __launch_bounds__(SEPTRAN_THREADS) attention_kernel(const __half* __restrict__ Q, const __half* __restrict__ K, const __half* __restrict__ V, __half* __restrict__ O) {
+__global__ void __launch_bounds__(SEPTRAN_THREADS, 1) attention_kernel(const __half* __restrict__ Q, const __half* __restrict__ K, const __half* __restrict__ V, __half* __restrict__ O) {
     ST_DYNAMIC_SHARED(smem);
     __half* const Q_s = reinterpret_cast<__half*>(smem + 0);  // [1][128][72]
     __half* const K_s = reinterpret_cast<__half*>(smem + 18432);  // [3][1][64][72]

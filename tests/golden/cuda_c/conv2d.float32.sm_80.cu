@@ -25,7 +25,7 @@ ST_DEVICE void leaf_store_17f8eb(st::Frag<float, st::Grid<4, 2, 8, 2>, 1, 4, 28,
 
 // ---- kernels
 
-__global__ void __launch_bounds__(SEPTRAN_THREADS) conv2d_kernel(const float* __restrict__ X, const float* __restrict__ W, float* __restrict__ Y) {
+__global__ void __launch_bounds__(SEPTRAN_THREADS, 1) conv2d_kernel(const float* __restrict__ X, const float* __restrict__ W, float* __restrict__ Y) {
     ST_DYNAMIC_SHARED(smem);
     float* const X_s = reinterpret_cast<float*>(smem + 0);  // [1][6][30][36]
     float* const W_s = reinterpret_cast<float*>(smem + 25984);  // [2][1][1][32][68]

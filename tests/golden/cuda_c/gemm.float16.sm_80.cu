@@ -25,7 +25,7 @@ ST_DEVICE void leaf_store_7ff1a5(st::Frag<__half, st::Grid<2, 4, 8, 2>, 128, 128
 
 // ---- kernels
 
-__global__ void __launch_bounds__(SEPTRAN_THREADS) gemm_kernel(const __half* __restrict__ A, const __half* __restrict__ B, __half* __restrict__ C) {
+__global__ void __launch_bounds__(SEPTRAN_THREADS, 1) gemm_kernel(const __half* __restrict__ A, const __half* __restrict__ B, __half* __restrict__ C) {
     ST_DYNAMIC_SHARED(smem);
     __half* const A_s = reinterpret_cast<__half*>(smem + 0);  // [3][128][72]
     __half* const B_s = reinterpret_cast<__half*>(smem + 55296);  // [3][64][136]

@@ -60,6 +60,10 @@ inline void mbarrier_arrive(void* p, int bytes) {
   __tsan_release(p);
 #endif
   write_barrier(p, b);
+  // Right after an arrival whoever waits for it may go first, or the arriving thread: both are tried.
+  if (bytes || order == forward) return;
+  current->polled = nullptr;
+  yield(State::poll, "mbarrier arrival");
 }
 inline void mbarrier_wait(void* p, unsigned parity) {
   if (!barrier_phase_done(p, parity)) {

@@ -27,7 +27,8 @@ struct Thread : Fiber {
   unsigned block_generation = 0, warp_generation = 0;
   std::vector<AsyncCopy> open;                  // issued, not yet committed
   std::vector<std::vector<AsyncCopy>> groups;   // committed, oldest first
-  const void* polled = nullptr;                 // the mbarrier a thread in State::poll waits for
+  const void* polled = nullptr;                 // the mbarrier a thread in State::poll waits for; none: it has arrived
+                                                // and is held back while others can run
   unsigned parity = 0;
   std::vector<uint32_t> unfenced;               // 16-byte units it wrote that only a proxy fence shows to wgmma
 };
@@ -215,14 +216,18 @@ inline void run_block() {
           }
       }
     size_t done = 0, waiting = 0;
-    for (auto& t : threads) {
-      if (t.state == State::poll && phase_done(t.polled, t.parity)) {
+    bool woken = false;
+    for (auto& t : threads)
+      if (t.state == State::poll && t.polled && phase_done(t.polled, t.parity)) {
         t.state = State::ready;
-        progress = true;
+        woken = true;
       }
+    for (auto& t : threads) {
+      if (!woken && t.state == State::poll && !t.polled) t.state = State::ready, progress = true;
       done += t.state == State::done;
       waiting += t.state == State::block_wait;
     }
+    progress = progress || woken;
     if (done == n) break;
     if (waiting + done == n) {
       release_barrier(done);

@@ -1,0 +1,266 @@
+"""Products by wgmma: what is emitted, that it is right in every operand order, and broken kernels."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from septran.backends.cuda_build import compile_cubin, nvcc
+from septran.backends.cuda_c import CUDA_C
+from septran.backends.cuda_wgmma import PANELS
+from septran.ir.nodes import Alloc, Program, walk
+from septran.kernel import Kernel, leaf_specs
+from tests.backends.cuda_c import cases
+from tests.backends.cuda_c.raw import run_cuda
+from tests.backends.cuda_c.running import from_bytes, kernel_of, run_kernel, to_bytes
+from tests.backends.operators import ROOT, program_of
+
+TENSOR = {"M": 256, "N": 128, "K": 320}
+RAGGED = {"M": 200, "N": 136, "K": 344}
+ODD = {"M": 130, "N": 129, "K": 205}
+
+
+def gemm(dims: Mapping[str, int], dtype: str = "float16") -> Kernel:
+    return cases.kernel("gemm", dtype, dims, "sm_90a")
+
+
+def bound(name: str, dtype: str, dims: Mapping[str, int], arch: str = "sm_90a") -> Program:
+    op, path = cases.operators()[name]
+    return program_of(op, path, CUDA_C, arch, dtype, dims)  # type: ignore[arg-type]
+
+
+def products(kernel: Kernel) -> list[str]:
+    return [leaf.name for leaf in kernel.leaves if "gemm" in leaf.name]
+
+
+def test_golden(golden: Callable[[str, str], None]) -> None:
+    golden("cuda_c/gemm.float16.sm_90a.cu", gemm(RAGGED).source)
+
+
+def test_only_where_the_mapping_and_the_shapes_allow_it() -> None:
+    assert products(gemm(TENSOR)) == ["gemm_leaf_wgmma"]
+    assert products(gemm(TENSOR, "float32")) == ["gemm_leaf_simt"]
+    assert products(gemm({"M": 60, "N": 256, "K": 256})) == ["gemm_leaf_tensorcore"]
+    assert products(cases.kernel("gemm", "float16", TENSOR, "sm_80")) == ["gemm_leaf_tensorcore"]
+    program = bound("gemm", "float16", TENSOR)
+    assert {s.buffer.layout for s in walk(program.body) if isinstance(s, Alloc)} >= {PANELS}
+
+
+def test_without_the_option_there_is_no_trace_of_it() -> None:
+    text = kernel_of(bound("gemm", "float16", TENSOR, "sm_80"))
+    assert "wgmma" not in text.source and "st_bulk.cuh" not in dict(text.files)
+
+
+def test_tensor_copies_only_where_strides_are_multiples_of_16_bytes() -> None:
+    assert "st::copy_bulk" in gemm(RAGGED).source
+    odd = gemm(ODD)
+    assert "st::copy_bulk" not in odd.source and products(odd) == ["gemm_leaf_wgmma"]
+    assert "st::fence_for_wgmma" in odd.source
+
+
+def test_a_leaf_writer_is_told_the_type_of_a_tile_in_panels() -> None:
+    spec = next(s for _, s in leaf_specs(bound("gemm", "bfloat16", TENSOR)) if s.task == "mma")
+    assert "st::Panels<const __nv_bfloat16, 64, 128> B" in CUDA_C.signature(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "dims"),
+    [
+        ("gemm", "float16", RAGGED),
+        ("gemm", "bfloat16", ODD),
+        ("batched_gemm", "float16", {"S": 2, "M": 128, "N": 72, "K": 136}),
+        pytest.param("attention", "float16", {"Z": 1, "S": 136, "D": 64}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_accurate(name: str, dtype: str, dims: Mapping[str, int], tmp_path: Path) -> None:
+    kernel = cases.kernel(name, dtype, dims, "sm_90a")
+    given = cases.inputs(name, kernel, dims)
+    ran = run_kernel(kernel, given, tmp_path)
+    assert ran.code == 0, (ran.found, ran.stderr)
+    assert cases.error(name, dims, given, ran.outputs) <= cases.TOLERANCE[dtype]
+
+
+@pytest.mark.skipif(nvcc() is None, reason="nvcc is not installed")
+def test_the_real_compiler_makes_tensor_copies_and_wgmma_of_it(tmp_path: Path) -> None:
+    kernel = gemm(TENSOR)
+    assert "3-stage ring" in kernel.source and "st::Slots<3>" in kernel.source
+    built = compile_cubin(kernel, tmp_path)
+    assert built is not None and built.ok, built
+    facts = dict(built.facts)
+    assert facts["spill_bytes"] == 0 and int(str(facts["registers"])) <= 128, facts
+    for name, text in kernel.files:
+        (tmp_path / name).write_text(text)
+    compiler = nvcc()
+    assert compiler is not None
+    command = [compiler.path, "-ptx", "-std=c++17", "-gencode=arch=compute_90a,code=compute_90a"]
+    done = subprocess.run(
+        [*command, "--diag-suppress=177", kernel.main, "-o", "kernel.ptx"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ptx = (tmp_path / "kernel.ptx").read_text()
+    assert len(re.findall(r"wgmma\.mma_async\S+m64n128k16\.f32\.f16\.f16", ptx)) == 4  # K / 16
+    for word in (
+        "cp.async.bulk.tensor.2d",
+        "mbarrier.try_wait.parity",
+        "mbarrier.arrive.expect_tx",
+        "fence.mbarrier_init",
+        "wgmma.fence",
+        "wgmma.commit_group",
+        "wgmma.wait_group",
+    ):
+        assert word in ptx, word
+    order = [ptx.rindex(w) for w in ("wgmma.fence", "wgmma.mma", "wgmma.commit", "wgmma.wait")]
+    assert order == sorted(order)
+
+
+# ---- operand orders, by hand
+HAND = """
+#define SEPTRAN_THREADS 256
+#include "st_wgmma.cuh"
+template <bool TA, bool TB, class T, int N> __global__ void product(const T* a, const T* b, float* c) {
+  constexpr int M = 128, K = 128, AR = TA ? K : M, AC = TA ? M : K, BR = TB ? N : K, BC = TB ? K : N;
+  ST_DYNAMIC_SHARED(smem);
+  st::Panels<T, AR, AC> A{(T*)smem};
+  st::Panels<T, BR, BC> B{(T*)(smem + M * K * 2)};
+  st::copy_async<st::Tile<AR, AC>>(A, st::View<const T, 2>{a, {AR, AC}, {AC, 1}});
+  st::copy_async<st::Tile<BR, BC>>(B, st::View<const T, 2>{b, {BR, BC}, {BC, 1}});
+  st::cp_commit();
+  st::cp_wait<0>();
+  st::fence_for_wgmma();
+  __syncthreads();
+  st::Frag<float, st::Grid<8, 1, 8, 2>, M, N> C;
+  st::bound(C, M, N);
+  st::zero(C);
+  st::gemm_wgmma<TA, TB>(C, st::Panels<const T, AR, AC>(A), st::Panels<const T, BR, BC>(B));
+  st::copy(st::View<float, 2>{c, {M, N}, {N, 1}}, C);
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("__half", "float16"), ("__nv_bfloat16", "bfloat16")])
+@pytest.mark.parametrize("n", [64, 256])
+def test_every_order_of_operands(kind: str, dtype: str, n: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((128, 128)), rng.standard_normal((128, n))
+    body, args, want = "", [], from_bytes(to_bytes(a, dtype).reshape(-1), dtype).reshape(a.shape)
+    want = want @ from_bytes(to_bytes(b, dtype).reshape(-1), dtype).reshape(b.shape)
+    body = f"cudaFuncSetAttribute(0, cudaFuncAttributeMaxDynamicSharedMemorySize, {32768 + 256 * n});\n"
+    for ta in (0, 1):
+        for tb in (0, 1):
+            at = len(args)
+            left, right = (x.T if t else x for x, t in ((a, ta), (b, tb)))
+            args += [to_bytes(np.ascontiguousarray(x), dtype) for x in (left, right)]
+            args.append(np.zeros((128, n), np.float32))
+            body += (
+                f"ST_LAUNCH((product<{ta}, {tb}, {kind}, {n}>), dim3(1), dim3(256), {32768 + 256 * n}, 0, "
+                f"(const {kind}*)args[{at}], (const {kind}*)args[{at + 1}], (float*)args[{at + 2}]);\n"
+            )
+    run = 'extern "C" __attribute__((visibility("default"))) void run(void* const* args) {\n'
+    ran = run_cuda(HAND + run + body + "}\n", args, tmp_path)
+    assert ran.code == 0, ran.stderr
+    for got in ran.outputs[2::3]:
+        np.testing.assert_allclose(got, want, atol=1e-3)
+
+
+# ---- broken kernels
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    pattern: str
+    new: str
+    where: str = ""
+    dims: tuple[tuple[str, int], ...] = tuple(TENSOR.items())
+
+
+CP_ASYNC = tuple(ODD.items())
+BULK, WGMMA = "st_bulk.cuh", "st_wgmma.cuh"
+MUTANTS = {
+    "slot read before it landed": Mutant(r"\n\s*slots_k0\.wait\(k0 % 3\);", ""),
+    "slot never released": Mutant(r"\n\s*slots_k0\.release\(k0 % 3\);", ""),
+    "slot released before it is read": Mutant(
+        r"(\n\s*leaf_mma_\w+\(acc,[^;]*;)(\n\s*slots_k0\.release\(k0 % 3\);)", r"\2\1"
+    ),
+    "other slot released": Mutant(r"release\(k0 % 3\)", "release((k0 + 1) % 3)"),
+    "other slot read": Mutant(r"(leaf_mma_\w+\(acc,\s*[^;]*A_s \+ \()k0 % 3", r"\1(k0 + 1) % 3"),
+    "all slots are one": Mutant(r"(st::Panels<__half, 64, 128>\{B_s \+ \()k0 % 3", r"\1k0 % 1"),
+    "copies too far ahead": Mutant(r"load_k0\(k0 \+ 2\)", "load_k0(k0 + 3)"),
+    "last block skipped": Mutant(r"k0 < 5; \+\+k0", "k0 < 4; ++k0"),
+    "fewer bytes expected": Mutant(r"refill\(k0 % 3, 32768\)", "refill(k0 % 3, 16384)"),
+    "more bytes expected": Mutant(r"refill\(k0 % 3, 32768\)", "refill(k0 % 3, 32784)"),
+    "coordinates swapped": Mutant(
+        r"landed, \{k0 \* 64, i1 \* 128\}", "landed, {i1 * 128, k0 * 64}"
+    ),
+    "coordinate shifted": Mutant(r"\{i0 \* 128, k0 \* 64\}", "{i0 * 128 + 1, k0 * 64}"),
+    "two threads fill": Mutant(r"if \(threadIdx\.x == 0\) \{", "if (threadIdx.x < 2) {"),
+    "box too small": Mutant(r"\{128, 64\}\)\) return", "{64, 64})) return"),
+    "extents swapped": Mutant(r"A, \{256, 320\}", "A, {320, 256}"),
+    "reuse not waited for": Mutant(r"\n\s*barrier_wait\(empty \+ slot[^\n]*", "", BULK),
+    "phase of landing not counted": Mutant(r"\n\s*landed \^= 1u << slot;", "", BULK),
+    "phase of reuse not counted": Mutant(r"\n\s*released \^= 1u << slot;", "", BULK),
+    "one warp's release is enough": Mutant(r"threads / 32\);", "1);", BULK),
+    "barriers not shown to the copy engine": Mutant(r"\n\s*barrier_fence_init\(\);", "", BULK),
+    "barriers used before they exist": Mutant(
+        r"(barrier_fence_init\(\);\n\s*\}\n)\s*__syncthreads\(\);", r"\1", BULK
+    ),
+    "panels not swizzled": Mutant(
+        r"\(\(col % 64 / 8\) \^ \(row & 7\)\)", "(col % 64 / 8)", BULK, CP_ASYNC
+    ),
+    "plain writes not fenced": Mutant(r"\n\s*st::fence_for_wgmma\(\);", "", "", CP_ASYNC),
+    "tail of K not zero": Mutant(
+        r"const int count = [^;]*;", "const int count = in ? 8 : 0;", BULK, CP_ASYNC
+    ),
+    "no fence before wgmma": Mutant(r"pin\(C\);\n\s*wgmma_fence\(\);", "pin(C);", WGMMA),
+    "not committed": Mutant(r"\n\s*wgmma_commit\(\);\n", "\n", WGMMA),
+    "not waited for": Mutant(r"\n\s*wgmma_wait<0>\(\);\n", "\n", WGMMA),
+    "waits for all but one group": Mutant(r"wgmma_wait<0>\(\);", "wgmma_wait<1>();", WGMMA),
+    "no swizzle in the descriptor": Mutant(r" \| 1ull << 62", "", WGMMA),
+    "stride of the first operand": Mutant(
+        r"TRANS_A \? A\.panel \* 2 : 16, 1024", "TRANS_A ? A.panel * 2 : 16, 512", WGMMA
+    ),
+    "distance of panels": Mutant(r"16 : B\.panel \* 2", "16 : B.panel", WGMMA),
+    "step along K": Mutant(r"B\.p \+ k \* 64", "B.p + k * 32", WGMMA),
+    "rows of the second warpgroup": Mutant(r"group \* 64 \* 64", "0", WGMMA),
+    "major of the second operand": Mutant(
+        r"run<TRANS_A, !TRANS_B>", "run<TRANS_A, TRANS_B>", WGMMA
+    ),
+}
+QUICK = ("slot read before it landed", "slot released before it is read", "plain writes not fenced")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in MUTANTS]
+)
+def test_mutant_is_rejected(name: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    dims = dict(mutant.dims)
+    kernel = gemm(dims)
+    files = dict(kernel.files)
+    target = mutant.where or kernel.main
+    changed, count = re.subn(mutant.pattern, mutant.new, files[target], count=1)
+    assert count == 1, f"{mutant.pattern} is not in {target}:\n{files[target]}"
+    given = cases.inputs("gemm", kernel, dims)
+    ran = run_kernel(kernel.with_files({**files, target: changed}), given, tmp_path)
+    accurate = (
+        ran.code == 0
+        and cases.error("gemm", dims, given, ran.outputs) <= cases.TOLERANCE["float16"]
+    )
+    assert not accurate
+
+
+def test_math_mma_keeps_mma_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "cuda_c.sm_90a.mapping.yaml"
+    text = (ROOT / "mappings" / name).read_text()
+    (tmp_path / "mappings").mkdir()
+    (tmp_path / "mappings" / name).write_text(text.replace("math: wgmma", "math: mma"))
+    monkeypatch.setattr("tests.backends.operators.ROOT", tmp_path)
+    assert products(gemm(TENSOR)) == ["gemm_leaf_tensorcore"]
