@@ -39,7 +39,7 @@ class LeafVerdict:
     message: for the writer: compiler output with the generated line, the crash, the worst elements.
     worst: the worst elements, one per line ("C[3, 17] = 0.5, expected 0.25 (error 9e4 x budget)").
     seconds, baseline_seconds: time of this leaf and of the library's leaf on the same inputs in the
-        same process run; None when not measured.
+        same process run, or in a simulator's cycles (a nanosecond each); None when not measured.
     roofline: share of the machine's limit that the leaf reaches (0..1); None when not measured.
     """
 

@@ -32,6 +32,9 @@ _STATUS: Mapping[Status, LeafStatus] = {
 }
 
 
+_CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
+
+
 class LeafJudge:
     """Judges leaves of one kernel. `leaves` are the other leaves the kernel is built with."""
 
@@ -116,7 +119,8 @@ class LeafJudge:
             where=self._where,
         )
         found = leaf_verdict(mine.verdict, "in the kernel")
-        if not mine.verdict.passed or mine.verdict.where == "emulated":
+        counted = int(mine.verdict.cycles.get("total", 0))
+        if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
             return found
         if self._baseline is None:
             self._baseline = judge_kernel(
@@ -129,6 +133,11 @@ class LeafJudge:
             )
         if not self._baseline.verdict.passed:
             return found
+        if counted:
+            library = int(self._baseline.verdict.cycles.get("total", 0))
+            return replace(
+                found, seconds=_CYCLE_S * counted, baseline_seconds=_CYCLE_S * library or None
+            )
         times = compare_kernels(
             (mine.kernel, mine.built),
             (self._baseline.kernel, self._baseline.built),
