@@ -22,7 +22,7 @@ LAYERS = (
     ("ir",),
     ("reference",),
     ("domain",),
-    ("machine", "settings", "sandbox", "sandbox_launcher"),
+    ("machine", "gpu", "gpu_probe", "settings", "sandbox", "sandbox_launcher"),
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
