@@ -68,7 +68,7 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
         "budget": {"kind": kind, "rule": BUDGETS.get(kind, ""), "used": verdict["budget_ratio"]},
         "cases": [
             {k: c[k] for k in ("case", "family", "seed", "wrong", "elements", "ratio")}
-            | {"shows": FAMILIES.get(c["family"], "")}
+            | {"shows": _shows(c)}
             for c in verdict["cases"]
         ],
         "diagnostics": verdict["diagnostics"],
@@ -80,6 +80,12 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
         "evidence": str(paths[-1]),
     }
     return shown
+
+
+def _shows(case: Mapping[str, Any]) -> str:
+    """Return what a case's inputs are meant to show; near-duplicates are numbered by input."""
+    name = "near_duplicate" if case["case"].startswith("near_duplicate") else case["case"]
+    return FAMILIES.get(name) or FAMILIES.get(case["family"], "")
 
 
 def _kind(run: store.Run) -> str:
@@ -105,10 +111,13 @@ def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("worst at", f"{worst['output']}[{place}]"),
             ("got", f"{worst['got']}, expected {worst['expected']}"),
             ("budget", _budget(worst, found["budget"])),
-            ("inputs", f"{worst['case']}: {FAMILIES.get(worst['family'], worst['family'])}"),
+            ("inputs", f"{worst['case']}: {_shows(worst) or worst['family']}"),
             ("their seed", str(worst["seed"])),
         ]
-    rows += [("wrong on", _case(c)) for c in found["cases"] if c["wrong"]]
+    # a case may have been run more than once
+    rows += [
+        ("wrong on", text) for text in dict.fromkeys(_case(c) for c in found["cases"] if c["wrong"])
+    ]
     rows += [(str(d.get("kind", "found")), str(d.get("message"))) for d in found["diagnostics"][:5]]
     rows += [("not checked", item) for item in found["not_checked"]]
     return [*rows, ("again", found["reproduce"]), ("evidence", found["evidence"])]
