@@ -145,12 +145,22 @@ class Region:
             clipped.append(slice(low, max(low, min(a + e, n))))
         return tuple(clipped)
 
-    def read(self) -> Array:
-        """Return the contents; positions outside a parameter read as 0."""
+    def unwritten(self) -> Array | None:
+        """Return which elements hold nothing, None when all hold something."""
+        ready = self.buffer.ready
+        part = None if ready is None else ready[self.inside("read of")]
+        return None if part is None or part.all() else ~part
+
+    def read(self, *, partly: bool = False) -> Array:
+        """Return the contents; positions outside a parameter read as 0.
+
+        partly: data that is missing here and there is no error; the caller follows it (`unwritten`).
+        """
         where = self.inside("read of")
         buffer = self.buffer
-        if buffer.ready is not None and not buffer.ready[where].all():
-            missing = int((~buffer.ready[where]).sum())
+        ready = None if buffer.ready is None else buffer.ready[where]
+        if ready is not None and not (ready.any() if partly else ready.all()):
+            missing = int((~ready).sum())
             buffer.machine.uninitialised(
                 f"reads uninitialised {buffer.scope} buffer '{buffer.name}' "
                 f"({missing} of {math.prod(self.extent)} elements)"
@@ -162,8 +172,17 @@ class Region:
         full[self._place(where)] = part
         return full
 
-    def write(self, data: Array, *, add: bool = False) -> None:
-        """Store `data` (already of the buffer's storage type); dropped outside a parameter."""
+    def write(self, data: Array, *, add: bool = False, missing: Array | None = None) -> None:
+        """Store `data` (already of the buffer's storage type); dropped outside a parameter.
+
+        missing: elements that depend on data nobody wrote; a parameter must not get any.
+        """
+        if missing is not None and self.buffer.ready is None and missing.any():
+            count = int(np.broadcast_to(missing, self.extent).sum())
+            self.buffer.machine.uninitialised(
+                f"stores uninitialised data to {self.buffer.name} "
+                f"({count} of {math.prod(self.extent)} elements)"
+            )
         where = self.inside("write of")
         buffer = self.buffer
         part = np.broadcast_to(data, self.extent)[self._place(where)]
@@ -175,7 +194,9 @@ class Region:
         buffer.claim(where)
         buffer.data[where] = part
         if buffer.ready is not None:
-            buffer.ready[where] = True
+            buffer.ready[where] = (
+                True if missing is None else ~np.broadcast_to(missing, self.extent)
+            )
 
     def _place(self, where: tuple[slice, ...]) -> tuple[slice, ...]:
         return tuple(

@@ -73,7 +73,7 @@ def _source(x: object, rank: int) -> Any:
         region = vector_region(x)
         if len(region.extent) != rank:
             raise SimError("shape", "'hivm.hir' vector op operands must have the same rank")
-        return _wide(region.read())
+        return _wide(region.read(partly=True))
     if isinstance(x, Operand):
         return x.value().scalar("a vector operand")
     return x
@@ -100,7 +100,17 @@ def _same_shapes(name: str, *operands: object) -> None:
         )
 
 
-def _store(target: Region, data: Any) -> None:
+def _missing(*operands: object) -> Any:
+    """Return which elements of an elementwise result depend on data nobody wrote (None: no one)."""
+    found = None
+    for x in operands:
+        one = place(x, None).unwritten() if isinstance(x, Buffer | Region) else None
+        if one is not None:
+            found = one if found is None else found | one
+    return found
+
+
+def _store(target: Region, data: Any, missing: Any = None) -> None:
     shape = np.shape(data)
     try:
         full = np.broadcast_shapes(shape, target.extent)
@@ -110,20 +120,25 @@ def _store(target: Region, data: Any) -> None:
         raise SimError(
             "shape", f"operands' shape are inconsistent: {shape} -> {list(target.extent)}"
         )
-    target.write(narrow(data, target.dtype))
+    target.write(narrow(data, target.dtype), missing=missing)
 
 
 def vector_names(machine: Machine) -> dict[str, Any]:
     """Return the vector operations under their v* and npuir_* names."""
 
-    def apply(fn: Callable[..., Any], sources: tuple[object, ...], dst: object) -> None:
+    def apply(
+        fn: Callable[..., Any],
+        sources: tuple[object, ...],
+        dst: object,
+        missing: Callable[..., Any] = _missing,
+    ) -> None:
         if machine.core.kind == "Cube":
             raise SimError("scope", 'vector operations must be inside T.Scope("Vector")')
         target = vector_region(dst)
         values = [_source(x, len(target.extent)) for x in sources]
         _check_broadcast(values, target.extent)
         with np.errstate(all="ignore"):
-            _store(target, fn(*values))
+            _store(target, fn(*values), missing(*sources))
 
     def binary(fn: Callable[[Any, Any], Any]) -> Callable[..., None]:
         def op(a: object, b: object, dst: object) -> None:
@@ -149,20 +164,35 @@ def vector_names(machine: Machine) -> dict[str, Any]:
 
     def select(condition: object, a: object, b: object, dst: object) -> None:
         _same_shapes("vsel", condition, a, b, dst)
-        apply(lambda c, x, y: np.where(c.astype(bool), x, y), (condition, a, b), dst)
+
+        def missing(c: object, x: object, y: object) -> Any:
+            """Only the chosen side counts."""
+            sides = [_missing(v) for v in (x, y)]
+            if sides[0] is None and sides[1] is None:
+                return _missing(c)
+            empty = np.zeros(place(c, None).extent, np.bool_)
+            one, other = (empty if m is None else m for m in sides)
+            test = place(c, None).read(partly=True).astype(bool)
+            undecided = _missing(c)
+            return np.where(test, one, other) | (empty if undecided is None else undecided)
+
+        operands = (condition, a, b)
+        apply(lambda c, x, y: np.where(c.astype(bool), x, y), operands, dst, missing)
 
     def cast(src: object, dst: object, size: object = None, round_mode: str = "rint") -> None:
         del size
         target = vector_region(dst)
         data = _source(src, len(target.extent))
         if data.dtype.kind == "f" and not is_float(target.dtype):
-            data = ROUND[round_mode](data)
-        _store(target, data)
+            with np.errstate(invalid="ignore"):  # what nobody wrote is NaN
+                data = ROUND[round_mode](data)
+        with np.errstate(invalid="ignore"):
+            _store(target, data, _missing(src))
 
     def broadcast(src: object, dst: object) -> None:
         target = vector_region(dst)
         if isinstance(src, Buffer | Region):
-            _store(target, _source(src, len(target.extent)))
+            _store(target, _source(src, len(target.extent)), _missing(src))
         else:
             _store(target, np.asarray(constant(src, target.dtype).data))
 
@@ -184,14 +214,17 @@ def vector_names(machine: Machine) -> dict[str, Any]:
             raise SimError("shape", "The input vector and output vector must have same rank.")
         listed = dims if isinstance(dims, list | tuple) else [dims]
         axes = tuple(as_int(d, "a reduced dim") % rank for d in listed)
-        result = reduce_array(source.read(), reduce_mode, axes, source.dtype)
+        result = reduce_array(source.read(partly=True), reduce_mode, axes, source.dtype)
+        missing = source.unwritten()
+        if missing is not None:
+            missing = np.asarray(missing.any(axis=axes, keepdims=True))
         if result.shape != target.extent:
             raise SimError(
                 "shape", f"reduce output shape {list(target.extent)}, expected {result.shape}"
             )
         if not clear:
             result = merge(reduce_mode, target.read().astype(result.dtype), result)
-        target.write(narrow(result, target.dtype))
+        target.write(narrow(result, target.dtype), missing=missing)
 
     def named_reduce(op: str) -> Callable[..., None]:
         return lambda src, dst, dim=-1, size=None, clear=True: reduce(
@@ -202,7 +235,13 @@ def vector_names(machine: Machine) -> dict[str, Any]:
         source, target = vector_region(src), vector_region(dst)
         rank = len(source.extent)
         axes = permutation if isinstance(permutation, list | tuple) else range(rank)[::-1]
-        _store(target, source.read().transpose([as_int(a, "a dim") for a in axes]))
+        order = [as_int(a, "a dim") for a in axes]
+        missing = source.unwritten()
+        _store(
+            target,
+            source.read(partly=True).transpose(order),
+            None if missing is None else missing.transpose(order),
+        )
 
     def arange(dst: object, strides: Any = (1,), offset: Any = 0) -> None:
         target = vector_region(dst)
@@ -213,7 +252,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
 
     def cumsum(src: object, dst: object, dim: int = 0, reverse: bool = False) -> None:
         target = vector_region(dst)
-        data = _source(src, len(target.extent))
+        data = _wide(vector_region(src).read())
         data = np.flip(data, dim) if reverse else data
         total = np.cumsum(data, axis=dim)
         _store(target, np.flip(total, dim) if reverse else total)

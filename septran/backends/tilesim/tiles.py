@@ -83,10 +83,12 @@ def pair(src: object, dst: object, size: object = None) -> tuple[Region, Region]
 
 def move(source: Region, target: Region) -> None:
     """Copy with a cast; clipped at the edges of parameters (reads give 0, writes are dropped)."""
-    data = source.read().reshape(target.extent)
+    follows = source.buffer.scope in ("UB", "DEV")
+    data = source.read(partly=follows).reshape(target.extent)
+    missing = source.unwritten() if follows else None
     if source.dtype != target.dtype:
         data = narrow(data, target.dtype)
-    target.write(data)
+    target.write(data, missing=None if missing is None else missing.reshape(target.extent))
 
 
 def matrix(x: object, what: str) -> tuple[Array, str]:

@@ -128,7 +128,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "        for k0 in T.serial(6):\n",
         "        for k0 in T.serial(6):\n            junk = T.alloc_L1([16, 16], 'float32')\n",
     ),
-    ("softmax", "tail not cleared", "        T.clear(X_r)\n", ""),
+    (
+        "softmax",
+        "nothing loaded",
+        "        T.clear(X_r)\n        T.copy(X[",
+        "        if cid > 99:\n            T.copy(X[",
+    ),
+    ("softmax", "tail stored too", "T.copy(Y_r[0:T.min(2, 37 - i0 * 2)", "T.copy(Y_r[0:2"),
     (
         "softmax",
         "tail not cut on load",
@@ -190,7 +196,8 @@ SAID = {
     "L1 overflow": "L1 overflow, requires",
     "tail not cut": "extents differ",
     "alloc in a loop": "inside a loop or branch",
-    "tail not cleared": "reads uninitialised UB",
+    "nothing loaded": "reads uninitialised UB",
+    "tail stored too": "extents differ",
     "tail not cut on load": "extents differ",
     "UB overflow": "UB overflow, requires",
     "wrong axis": "reduce output shape",
@@ -304,10 +311,27 @@ def test_library_leaf_begins_with_the_signature() -> None:
 
 def test_simulator_errors_carry_the_line() -> None:
     kernel = R.kernel_of("softmax", DIMS["softmax"])
-    text = kernel.source.replace("        T.clear(X_r)\n", "")
+    broken = R.changed(kernel, "T.vexp(", "T.vexp(0.0 * ")
     with pytest.raises(SimError) as caught:
-        R.simulate(replace(kernel, files=((kernel.main, text),)), R.inputs_of(kernel))
+        R.simulate(broken, R.inputs_of(kernel))
     assert caught.value.line > 0
+
+
+def test_a_tail_that_nobody_stores_may_hold_anything() -> None:
+    kernel = R.kernel_of("softmax", DIMS["softmax"])
+    inputs = R.inputs_of(kernel)
+    (want,) = R.simulate(kernel, inputs).values()
+    (got,) = R.simulate(R.changed(kernel, "        T.clear(X_r)\n", ""), inputs).values()
+    assert (got == want).all()
+
+
+def test_a_reduction_over_a_hole_is_not_stored() -> None:
+    kernel = R.kernel_of("row_sum", {"M": 4, "N": 40})
+    load = "T.copy(X[0:4, 0:40], X_r)"
+    all_but_one = "T.copy(X[0:4, 0:39], X_r[0:4, 0:39]); T.copy(X[0:3, 39:40], X_r[0:3, 39:40])"
+    part = R.changed(kernel, load, all_but_one)
+    with pytest.raises(SimError, match=r"stores uninitialised data to Y \(1 of 4"):
+        R.simulate(part, R.inputs_of(kernel))
 
 
 def threads() -> int:

@@ -92,8 +92,6 @@ def vec_add(N, block_N, dtype="float32"):
         with T.Kernel(n_num, is_npu=True) as (cid, _):
             A_VEC = T.alloc_ub((block_N), dtype)
             B_VEC = T.alloc_ub((block_N), dtype)
-            T.clear(A_VEC)
-            T.clear(B_VEC)
             left = shape - cid * block_N
             tail = T.min(block_N, left)
             T.copy(A[cid * block_N : cid * block_N + tail], A_VEC[0:tail])
@@ -435,7 +433,8 @@ MUTANTS = [
     ("gemm developer", "missing initC", "initC=(k == 0)", "initC=False", "uninitialised"),
     ("gemm developer", "transposition dropped", ", b_transpose=True", "", "wrong"),
     ("vec add", "tail not cut", "tail = T.min(block_N, left)", "tail = block_N", "outside 0:1000"),
-    ("vec add", "tail not cleared", "            T.clear(A_VEC)\n", "", "uninitialised UB"),
+    ("vec add", "an element not loaded", "+ tail], A_VEC[0:tail])", "+ tail - 1], A_VEC[0 : tail - 1])", "stores uninitialised data to C (1 of 256"),
+    ("vec add", "nothing loaded", "            T.copy(B[cid * block_N : cid * block_N + tail], B_VEC[0:tail])\n", "", "reads uninitialised UB"),
     ("vec add", "not an NPU kernel", ", is_npu=True", "", "needs is_npu=True"),
     ("manual flags", "missing set", '                T.set_flag("PIPE_V", 0)\n', "", "was never set"),
     ("manual flags", "missing wait", '                T.wait_flag("PIPE_V", 1)\n', "", "flags left set"),
