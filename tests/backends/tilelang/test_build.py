@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +114,22 @@ def test_sm_90a_gemm_is_what_an_expert_writes() -> None:
         "T.copy(Y_r_s, C[i0 * 128, i1 * 256])",
     ):
         assert text in source
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "policy"),
+    [
+        ("sm_80", "gemm", "Square"),
+        ("sm_80", "gemm_bias_gelu", "Square"),
+        ("sm_80", "attention", "FullRow"),
+        ("sm_90a", "gemm", "FullRow"),
+    ],
+)
+def test_warps_share_rows_only_where_nothing_looks_at_whole_rows(
+    arch: str, name: str, policy: str
+) -> None:
+    source = kernel_of(CUDA, arch, name, "float16").source
+    assert set(re.findall(r"GemmWarpPolicy\.(\w+)", source)) == {policy}
 
 
 def test_results_are_staged_only_where_it_pays() -> None:
