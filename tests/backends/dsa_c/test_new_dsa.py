@@ -51,3 +51,4 @@ def test_the_toy_machine_runs(project: Path, op: str, dims: tuple[str, ...]) -> 
     found = json.loads(done.stdout)
     assert (found["level"], found["where"]) == ("accurate", "emulated"), done.stderr + done.stdout
     assert "toy_move(" in Path(found["kernel"]).read_text(encoding="utf-8")
+    assert found["cycles"]["cores"] == 2 and found["cycles"]["total"] > 0
