@@ -133,10 +133,10 @@ template <class S> ST_INLINE f32x4 load4(const S* p) {
 // d[k * P + i] = rows[i][k], 4 x 4 elements at a time
 template <int P, class D, class S>
 ST_INLINE void transpose_rows(D* d, const S* const (&rows)[P], long s, long n) {
-    long k = 0;
     if constexpr (std::is_same_v<D, float> && (std::is_same_v<S, float> || std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
-        if (s == 1)
-            for (; k + 4 <= n; k += 4)
+        if (s == 1) {
+            const long whole = n & ~3L;
+            for (long k = 0; k < whole; k += 4)
                 for (int i = 0; i < P; i += 4) {
                     const f32x4 a = load4(rows[i] + k), b = load4(rows[i + 1] + k);
                     const f32x4 c = load4(rows[i + 2] + k), e = load4(rows[i + 3] + k);
@@ -146,8 +146,12 @@ ST_INLINE void transpose_rows(D* d, const S* const (&rows)[P], long s, long n) {
                                         __builtin_shufflevector(ab1, ce1, 0, 1, 4, 5), __builtin_shufflevector(ab1, ce1, 2, 3, 6, 7)};
                     for (int q = 0; q < 4; ++q) std::memcpy(d + (k + q) * P + i, &t[q], sizeof t[q]);
                 }
+            for (int q = 0; q < int(n & 3); ++q)
+                for (int i = 0; i < P; ++i) d[(whole + q) * P + i] = cast<D>(rows[i][whole + q]);
+            return;
+        }
     }
-    for (; k < n; ++k)
+    for (long k = 0; k < n; ++k)
         for (int i = 0; i < P; ++i) d[k * P + i] = cast<D>(rows[i][k * s]);
 }
 

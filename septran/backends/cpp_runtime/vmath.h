@@ -12,14 +12,31 @@ template <class V> ST_INLINE V copysign(V x, V sign) {
     return (V)((M)x | ((M)sign & splat<M>(std::numeric_limits<typename lane_of<V>::integer>::min())));
 }
 
+// Maximum and minimum as the instructions have them: b when the operands do not compare.
+template <class V> ST_INLINE V above(V a, V b) {
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<V, f32v>) return __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4);
+#elif defined(__AVX2__)
+    if constexpr (std::is_same_v<V, f32v>) return __builtin_ia32_maxps256(a, b);
+#endif
+    return a > b ? a : b;
+}
+template <class V> ST_INLINE V below(V a, V b) {
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<V, f32v>) return __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4);
+#elif defined(__AVX2__)
+    if constexpr (std::is_same_v<V, f32v>) return __builtin_ia32_minps256(a, b);
+#endif
+    return a < b ? a : b;
+}
 // NaN in either operand wins, as in torch.maximum.
 template <class V> ST_INLINE V vmax(V a, V b) {
     if constexpr (std::is_integral_v<lane<V>>) return a > b ? a : b;
-    else return ((a > b) | (a != a)) ? a : b;
+    else return (a != a) ? a : above(a, b);
 }
 template <class V> ST_INLINE V vmin(V a, V b) {
     if constexpr (std::is_integral_v<lane<V>>) return a < b ? a : b;
-    else return ((a < b) | (a != a)) ? a : b;
+    else return (a != a) ? a : below(a, b);
 }
 
 // libm, lane by lane
@@ -166,9 +183,10 @@ template <class V, class F> ST_INLINE lane<V> fold(V v, F f) {
 }
 struct Sum { template <class V> ST_INLINE V of(V a, V b) { return a + b; } static constexpr double unit = 0; };
 struct Prod { template <class V> ST_INLINE V of(V a, V b) { return a * b; } static constexpr double unit = 1; };
-struct Max { template <class V> ST_INLINE V of(V a, V b) { return vmax(a, b); }
+// vmax looks at its first operand for NaN: the new value, so that the result so far waits for one instruction.
+struct Max { template <class V> ST_INLINE V of(V a, V b) { return vmax(b, a); }
              static constexpr double unit = -std::numeric_limits<double>::infinity(); };
-struct Min { template <class V> ST_INLINE V of(V a, V b) { return vmin(a, b); }
+struct Min { template <class V> ST_INLINE V of(V a, V b) { return vmin(b, a); }
              static constexpr double unit = std::numeric_limits<double>::infinity(); };
 template <class Op, class V> ST_INLINE V unit() { return splat<V>(lane<V>(Op::unit)); }
 template <class Op, class V> ST_INLINE void clear(V (&acc)[4]) {
