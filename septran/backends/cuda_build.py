@@ -124,7 +124,8 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
         if done.code != 0 or not plain(cubin):
             return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
         _keep(kept, cubin, log)
-    facts = (("compiler", f"nvcc {compiler.version}"), *resource_usage(log))
+    shared = ("shared_bytes", dict(kernel.options).get("shared_bytes", 0))
+    facts = (("compiler", f"nvcc {compiler.version}"), *resource_usage(log), shared)
     return Built(
         ok=True,
         artifact=cubin,

@@ -192,7 +192,8 @@ class HostWriter(CStyle):
         raise MappingError.of(
             "M011",
             f"SHARED needs {used} bytes per BLOCK but the limit is {limit}: {tiles}",
-            help="reduce pipeline or the block sizes",
+            help="reduce pipeline or the block sizes; a row that the logic keeps whole has to fit, "
+            "or the logic has to go over it in tiles",
         )
 
 

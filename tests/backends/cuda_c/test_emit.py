@@ -89,6 +89,14 @@ def _deeper(stmt: object) -> object:
     )
 
 
+@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+def test_rows_too_wide_for_a_block_are_said_with_numbers(name: str) -> None:
+    with pytest.raises(MappingError) as e:
+        cases.kernel(name, "float32", {"M": 2, "N": 65536})
+    assert e.value.codes == ("M011",)
+    assert "[1, 65536] float32" in str(e.value) and "go over it in tiles" in str(e.value)
+
+
 def test_place_fragments_is_idempotent() -> None:
     once = program("attention", "float16")
     assert place_fragments(once) == once

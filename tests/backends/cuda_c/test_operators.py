@@ -45,6 +45,24 @@ def test_accurate(name: str, dtype: str, dims: Mapping[str, int], tmp_path: Path
     assert cases.error(name, dims, given, ran.outputs) <= cases.TOLERANCE[dtype]
 
 
+WIDE = (
+    ("softmax", "float32", {"M": 2, "N": 12289}),
+    ("layernorm", "float16", {"M": 2, "N": 16384}),
+    ("row_sum", "float32", {"M": 1, "N": 1000003}),
+    ("col_max", "float32", {"M": 200003, "N": 2}),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype", "dims"), WIDE, ids=str)
+def test_wide_rows(name: str, dtype: str, dims: Mapping[str, int], tmp_path: Path) -> None:
+    kernel = cases.kernel(name, dtype, dims)
+    given = cases.inputs(name, kernel, dims)
+    ran = run_kernel(kernel, given, tmp_path)
+    assert ran.code == 0, (ran.found, ran.stderr)
+    assert cases.error(name, dims, given, ran.outputs) <= cases.TOLERANCE[dtype]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -16,6 +16,8 @@ from septran.backends.cuda_c import CUDA_C
 from septran.backends.cuda_wgmma import PANELS
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import Kernel, leaf_specs
+from septran.passes import lower
+from septran.run.leafprogram import leaf_cases
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.raw import run_cuda
 from tests.backends.cuda_c.running import from_bytes, kernel_of, run_kernel, to_bytes
@@ -69,6 +71,14 @@ def test_a_leaf_writer_is_told_the_type_of_a_tile_in_panels() -> None:
     assert "st::Panels<const __nv_bfloat16, 64, 128> B" in CUDA_C.signature(spec)
 
 
+@pytest.mark.parametrize("dims", [TENSOR, RAGGED, ODD], ids=str)
+def test_the_leaf_alone_has_the_spec_it_has_in_the_kernel(dims: Mapping[str, int]) -> None:
+    spec = next(s for _, s in leaf_specs(bound("gemm", "float16", dims)) if s.task == "mma")
+    for case in leaf_cases(spec, machine="cuda_c.sm_90a"):
+        program = lower(case.program, CUDA_C.passes)
+        assert spec.key in {s.key for _, s in leaf_specs(program)}, case.label
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "dims"),
     [
@@ -94,6 +104,7 @@ def test_the_real_compiler_makes_tensor_copies_and_wgmma_of_it(tmp_path: Path) -
     built = compile_cubin(kernel, tmp_path)
     assert built is not None and built.ok, built
     facts = dict(built.facts)
+    assert facts["shared_bytes"] == 3 * (128 * 64 + 64 * 128) * 2 + 48
     assert facts["spill_bytes"] == 0 and int(str(facts["registers"])) <= 128, facts
     for name, text in kernel.files:
         (tmp_path / name).write_text(text)
