@@ -383,6 +383,7 @@ def verify_again(
         seed=settings.seed,
         where=where,
     )
+    data.pop("cycles", None)
     data |= verdict_fields(judged.verdict)
     for key in ("reason", "hint", "worst"):
         if judged.verdict.passed:
