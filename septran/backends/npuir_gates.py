@@ -1,6 +1,6 @@
 """Compilers for Ascend that run without a device, each optional: what they said, or why they did not run.
 
-`bishengir-compile` (package ascendnpu-ir) takes vector kernels as HIVM text through the whole
+`bishengir-compile` (package ascendnpu-ir) takes Expert kernels as HIVM text through the whole
 BiShengIR pipeline for 910B; only its last step, hivmc, is part of CANN. tilelang's own `ascend`
 target lowers the same source to Ascend C text, for Ascend 950: a second opinion on another chip, so
 what it cannot lower is not checked and not refused.
@@ -28,6 +28,9 @@ INSTALL_BISHENGIR = "pip install ascendnpu-ir"
 INSTALL_TILELANG = 'pip install "tilelang==0.1.15"'
 BISHENGIR_SECONDS, ASCEND_SECONDS = 30.0, 20.0
 NO_TARGET = 77
+_HIVM = "--enable-hivm-compile=true"
+_FLAGS = {"vector": (_HIVM,), "cube": (_HIVM, "--disable-hivm-tensor-compile")}
+"""Form -> flags; vector kernels need the pipeline's tensor part, products must not take it."""
 _LAST_STEP = "External hivmc run fails"
 _CRASH = re.compile(r"LLVM ERROR: .*|PLEASE submit a bug report|Assertion .* failed")
 
@@ -72,10 +75,9 @@ def ascend_target() -> str:
 def run_bishengir(kernel: Kernel, folder: Path, run: Run = run_confined) -> Outcome:
     """Compile `kernel` as HIVM text in `folder`/bishengir, where the text stays."""
     what = f"compile for {kernel.arch} with bishengir"
-    if dict(kernel.options).get("form") != "vector":
-        return Outcome(
-            status="skipped", note=f"{what}: only vector kernels are emitted as HIVM text"
-        )
+    form = str(dict(kernel.options).get("form"))
+    if form not in _FLAGS:
+        return Outcome(status="skipped", note=f"{what}: Developer kernels have no HIVM text here")
     try:
         text = hivm_text(kernel.source, kernel.entry)
     except NoHivmForm as error:
@@ -86,7 +88,7 @@ def run_bishengir(kernel: Kernel, folder: Path, run: Run = run_confined) -> Outc
     tool = bishengir()
     if tool is None:
         return Outcome(status="skipped", note=f"{what}: not installed; {INSTALL_BISHENGIR}")
-    words = ("kernel.mlir", "--enable-hivm-compile=true", "--target=Ascend910B2", "-o", "kernel.o")
+    words = ("kernel.mlir", "--target=Ascend910B2", "-o", "kernel.o", *_FLAGS[form])
     done = run((str(tool), *words), work, BISHENGIR_SECONDS)
     crash = _CRASH.search(done.output)
     if crash or done.code < 0 or done.code == 124:

@@ -1,8 +1,8 @@
-"""NPUIR source of vector kernels -> HIVM text, the input of the BiShengIR compiler.
+"""NPUIR source in Expert form -> HIVM text, the input of the BiShengIR compiler.
 
 One operation of the dialect is one operation of HIVM; slices become subviews, T.serial scf.for,
 macros are inlined. What is translated is the emitted text, so a leaf that a model wrote is
-translated too. Kernels with matrix products are not: the cube side of HIVM has no form here.
+translated too. Kernels in Developer form are not: there the compiler chooses memories and cores.
 
     T.copy(X[i * 2:i * 2 + 2, 0:64], X_r)   %2 = memref.subview %X[%1, 0] [2, 64] [1, 1] : ...
                                             hivm.hir.load ins(%2 : ...) outs(%X_r : ...)
@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from septran.backends.npuir_hivm_ops import OPERATIONS, Buf, NoHivmForm, Number, Operations
+from septran.backends.npuir_hivm_ops import OPERATIONS, Buf, Flag, NoHivmForm, Operations
 from septran.ir.expr import Bin, Const, Expr, Var, make
 
 _INDEX_OPS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
@@ -25,7 +25,8 @@ _ARITH = {
     "min": "arith.minsi",
     "max": "arith.maxsi",
 }
-Value = Buf | Expr | float | str | list[int]
+_SPACES = {"alloc_ub": "ub", "alloc_L1": "cbuf", "alloc_L0C": "cc"}
+Value = Buf | Expr | Flag | float | str | list[Expr]
 
 
 def hivm_text(source: str, entry: str = "entry") -> str:
@@ -83,9 +84,9 @@ class _Translator:
             self.env[arg.arg] = buffer
             params.append(f"{buffer.ssa}: {buffer.type}")
         (launch,) = (s for s in fn.body if isinstance(s, ast.With))
-        if len(launch.items) != 1:
-            raise NoHivmForm(f"line {launch.lineno}: T.Scope")
-        (item,) = launch.items
+        item, *scopes = launch.items
+        if [ast.unparse(s.context_expr) for s in scopes] not in ([], ["T.Scope('Cube')"]):
+            raise NoHivmForm(f"line {launch.lineno}: T.Scope of vector cores")
         assert isinstance(item.optional_vars, ast.Tuple)
         cid = item.optional_vars.elts[0]
         assert isinstance(cid, ast.Name)
@@ -133,11 +134,11 @@ class _Translator:
                 raise NoHivmForm(f"{type(stmt).__name__} has no HIVM form here")
 
     def allocate(self, name: str, attr: str, call: ast.Call) -> Buf:
-        if attr != "alloc_ub":
-            raise NoHivmForm(f"T.{attr}: only vector kernels are translated")
+        if attr not in _SPACES:
+            raise NoHivmForm(f"T.{attr}: the compiler chooses the memory")
         shape, dtype = (ast.literal_eval(a) for a in call.args)
         self.count += 1
-        buffer = Buf(f"%{name}_{self.count}", tuple(shape), dtype, "ub")
+        buffer = Buf(f"%{name}_{self.count}", tuple(shape), dtype, _SPACES[attr])
         self.say(f"{buffer.ssa} = memref.alloc() : {buffer.type}")
         return buffer
 
@@ -166,13 +167,17 @@ class _Translator:
     def value(self, node: ast.expr) -> Value:
         """Return what an expression is: a buffer (or part of one), an index, a number, a word."""
         match node:
-            case ast.Constant(value=bool() | int() as value):
+            case ast.Constant(value=bool() as value):
+                return Flag("arith.constant true" if value else "arith.constant false")
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                a, b = self.expr(left), self.expr(right)
+                return Flag(f"arith.cmpi eq, {self.index(a)}, {self.index(b)} : index")
+            case ast.Constant(value=int() as value):
                 return Const(int(value))
             case ast.Constant(value=float() | str() as value):
                 return value
-            case ast.List() | ast.Tuple():
-                found: list[int] = ast.literal_eval(node)
-                return list(found)
+            case ast.List(elts=elts) | ast.Tuple(elts=elts):
+                return [self.expr(e) for e in elts]
             case ast.Name(id=name):
                 return self.env[name]
             case ast.Subscript():
@@ -254,7 +259,7 @@ class _Translator:
         if name not in OPERATIONS:
             raise NoHivmForm(f"T.{name} has no HIVM form here")
         operations = Operations(self.say, self.let, self.index)
-        OPERATIONS[name](operations, *map(_plain, (self.value(a) for a in call.args)), **words)
+        OPERATIONS[name](operations, *(self.value(a) for a in call.args), **words)
 
     def macro(self, fn: ast.FunctionDef, args: list[Value], words: dict[str, Value]) -> None:
         outer = self.env
@@ -262,10 +267,6 @@ class _Translator:
         self.env = dict(zip(names, args, strict=False)) | words
         self.body(fn.body)
         self.env = outer
-
-
-def _plain(value: Value) -> Buf | Number | str | list[int]:
-    return value
 
 
 def _integer(value: Value) -> Expr:

@@ -1,4 +1,4 @@
-"""The vector operations of the NPUIR dialect as HIVM operations."""
+"""The operations of the NPUIR dialect as HIVM operations."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ class Buf:
     def subview(self, offsets: tuple[Expr, ...], sizes: tuple[Expr, ...]) -> Buf:
         """Return a part."""
         return Buf(self.ssa, self.shape, self.dtype, self.space, offsets, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A truth value: the operation that makes it."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +170,58 @@ class Operations:
         """T.copy: load, store or a copy inside the unified buffer."""
         rank = min(len(src.shape), len(dst.shape))
         a, b = self.seen(src, rank), self.seen(dst, rank)
+        if (src.space, dst.space) == ("gm", "cbuf"):
+            self.op("nd2nz {dst_continuous}", [(a.ssa, a.type)], b, "init_out_buffer = false")
+            return
         name = {("gm", "ub"): "load", ("ub", "gm"): "store", ("ub", "ub"): "copy"}.get(
             (src.space, dst.space)
         )
         if name is None:
             raise NoHivmForm(f"a copy from {src.space} to {dst.space}")
         self.op(name, [(a.ssa, a.type)], b)
+
+    def gemm(
+        self,
+        a: Buf,
+        b: Buf,
+        c: Buf,
+        size: list[Expr] | None = None,
+        initC: Flag = Flag("arith.constant false"),
+        a_transpose: Flag | None = None,
+        b_transpose: Flag | None = None,
+    ) -> None:
+        """T.gemm: operands in L1 in fractals, the accumulator in L0C.
+
+        Whether the accumulator is empty is a constant of each product: the compiler (1.2.0) does not
+        end on a value that is computed, where it does on a branch.
+        """
+        if size is None:
+            k = a.shape[0] if a_transpose else a.shape[1]
+            size = [Const(c.shape[0]), Const(k), Const(c.shape[1])]
+        ins = [(x.ssa, x.type) for x in map(self.seen, (a, b))]
+        sizes = [(self.index(n), "index") for n in size]
+        turned = [n for n, on in (("a", a_transpose), ("b", b_transpose)) if on]
+        name = f"mmadL1 {{{', '.join(f'{n}_transpose' for n in turned)}}}" if turned else "mmadL1"
+        out = self.seen(c)
+        if initC.text.startswith("arith.constant"):
+            self.op(name, [*ins, (self.let(initC.text), "i1"), *sizes], out)
+            return
+        empty, full = (self.let(f"arith.constant {word}") for word in ("true", "false"))
+        self.say(f"scf.if {self.let(initC.text)} {{")
+        self.op(name, [*ins, (empty, "i1"), *sizes], out)
+        self.say("} else {")
+        self.op(name, [*ins, (full, "i1"), *sizes], out)
+        self.say("}")
+
+    def fixpipe(self, src: Buf, dst: Buf, enable_nz2nd: Flag | None = None) -> None:
+        """T.store_fixpipe."""
+        rank = min(len(src.shape), len(dst.shape))
+        a, b = self.seen(src, rank), self.seen(dst, rank)
+        words = ["enable_nz2nd"] if enable_nz2nd else []
+        if src.element != dst.element:
+            mode = f"{src.element.upper()}2{dst.element.upper()}"
+            words.append(f"pre_quant = #hivm.fixpipe_pre_quant_mode<{mode}>")
+        self.op(f"fixpipe {{{', '.join(words)}}}", [(a.ssa, a.type)], b)
 
     def fill(self, dst: Buf, value: object = Const(0)) -> None:
         """T.fill and T.clear."""
@@ -201,28 +254,36 @@ class Operations:
         self.elementwise("vsel", c, a, b, dst)
 
     def reduce(
-        self, src: Buf, dst: Buf, dims: list[int], reduce_mode: str = "sum", clear: object = None
+        self, src: Buf, dst: Buf, dims: list[Expr], reduce_mode: str = "sum", clear: object = None
     ) -> None:
         """T.reduce into an output that keeps the axis as 1."""
-        if reduce_mode not in REDUCTIONS or clear == Const(0):
+        if reduce_mode not in REDUCTIONS or clear is not None:
             raise NoHivmForm(f"T.reduce {reduce_mode} with clear=False")
         a, out = self.seen(src), self.seen(dst)
-        self.op(f"vreduce <{reduce_mode}>", [(a.ssa, a.type)], out, f"reduce_dims = {dims}")
+        self.op(f"vreduce <{reduce_mode}>", [(a.ssa, a.type)], out, f"reduce_dims = {_ints(dims)}")
 
-    def transpose(self, src: Buf, dst: Buf, permutation: list[int]) -> None:
+    def transpose(self, src: Buf, dst: Buf, permutation: list[Expr]) -> None:
         """T.transpose."""
+        order = _ints(permutation)
         a, out = self.seen(src), self.seen(dst)
-        if permutation == sorted(permutation):
+        if order == sorted(order):
             self.op("copy", [(a.ssa, a.type)], out)
             return
-        self.op("vtranspose", [(a.ssa, a.type)], out, f"permutation = {permutation}")
+        self.op("vtranspose", [(a.ssa, a.type)], out, f"permutation = {order}")
 
-    def arange(self, dst: Buf, strides: list[int], offset: Expr = Const(0)) -> None:  # noqa: B008
+    def arange(self, dst: Buf, strides: list[Expr], offset: Expr = Const(0)) -> None:  # noqa: B008
         """T.arange."""
         out = self.seen(dst)
-        steps = ", ".join(self.index(Const(s)) for s in strides)
+        steps = ", ".join(self.index(s) for s in strides)
         start = self.index(offset)
         self.say(f"hivm.hir.varange offset[{start}] strides[{steps}] outs({out.ssa} : {out.type})")
+
+
+def _ints(values: list[Expr]) -> list[int]:
+    found = [v.value for v in values if isinstance(v, Const)]
+    if len(found) != len(values):
+        raise NoHivmForm("axes that are known only at run time")
+    return found
 
 
 def _known(size: Expr) -> int | None:
@@ -256,6 +317,8 @@ def _elementwise(name: str) -> Callable[..., None]:
 OPERATIONS: Mapping[str, Callable[..., None]] = {
     **{name: _elementwise(name) for name in (*UNARY, *BINARY)},
     "copy": Operations.copy,
+    "gemm": Operations.gemm,
+    "store_fixpipe": Operations.fixpipe,
     "fill": Operations.fill,
     "clear": Operations.fill,
     "vbrc": Operations.broadcast,

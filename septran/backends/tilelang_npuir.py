@@ -125,7 +125,7 @@ def _compilers() -> Availability:
     """The dialect check is always there; the two compilers that need no device are optional."""
     bisheng, missing = bishengir(), ascend_target()
     parts = ["dialect check"]
-    parts.append("bishengir-compile for vector kernels" if bisheng else "no bishengir-compile")
+    parts.append("bishengir-compile for Expert kernels" if bisheng else "no bishengir-compile")
     parts.append(f"no Ascend C text: {missing}" if missing else "Ascend C text by tilelang")
     wanted = ("" if bisheng else INSTALL_BISHENGIR, INSTALL_TILELANG if missing else "")
     return Availability(

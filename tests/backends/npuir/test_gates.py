@@ -105,7 +105,7 @@ def test_the_compiler_is_found_in_its_package_without_importing_it(
     assert G.bishengir() is None
     monkeypatch.syspath_prepend(str(alone / "site"))
     assert G.bishengir() == tool
-    assert "bishengir-compile for vector kernels" in available()["compile"].detail
+    assert "bishengir-compile for Expert kernels" in available()["compile"].detail
     tool.unlink()
     assert G.bishengir() is None
 
@@ -151,10 +151,24 @@ def test_what_the_compiler_says(
     assert compiled(tuple(notes)) == required
 
 
-def test_products_are_not_compiled_with_it(alone: Path) -> None:
-    gemm = R.kernel_of("gemm", {})
-    found = G.run_bishengir(gemm, alone)
-    assert found.status == "skipped" and "only vector kernels" in found.note
+def test_developer_kernels_are_not_compiled_with_it(alone: Path) -> None:
+    found = G.run_bishengir(R.kernel_of("attention", {}), alone)
+    assert found.status == "skipped" and "Developer kernels have no HIVM text" in found.note
+
+
+def test_products_have_their_own_flags(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = fake_tool(alone, "exit 0")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    seen: dict[str, tuple[str, ...]] = {}
+    for name in ("gemm", "relu"):
+
+        def run(command: tuple[str, ...], *_: object, name: str = name) -> Finished:
+            seen[name] = command
+            return Finished(code=0, output="", seconds=0)
+
+        assert G.run_bishengir(R.kernel_of(name, {}), alone, run).status == "passed"
+    assert "--disable-hivm-tensor-compile" in seen["gemm"]
+    assert "--disable-hivm-tensor-compile" not in seen["relu"]
 
 
 # -- the text it gets -------------------------------------------------------------------------
@@ -166,6 +180,11 @@ def defined_before_use(text: str) -> None:
     for line in text.splitlines():
         head, equals, tail = line.strip().partition(" = ")
         names = re.findall(r"%\w+", tail if equals and head.startswith("%") else line)
+        if line.strip().startswith("} else"):
+            scopes[-1] = set()
+            continue
+        if line.strip().startswith("scf.if"):
+            scopes.append(set())
         if line.strip().startswith(("func.func", "scf.for")):
             own = re.findall(r"%\w+(?=:| =)", line)
             scopes.append(set(own))
@@ -178,12 +197,24 @@ def defined_before_use(text: str) -> None:
             scopes.pop()
 
 
-@pytest.mark.parametrize("name", ["softmax", "layernorm", "cross_entropy", "transpose", "gelu"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "layernorm", "cross_entropy", "transpose", "gelu", "gemm", "conv2d_1x1"]
+)
 def test_hivm_text_is_well_formed(name: str) -> None:
     for dims in ({}, dict(R.OPERATORS[name][0].odd_dims[0])):
         text = hivm_text(R.kernel_of(name, dims, "float16").source)
         defined_before_use(text)
-        assert text.count("{") == text.count("}") and "hivm.hir.store" in text
+        assert text.count("{") == text.count("}")
+        assert "hivm.hir.store" in text or "hivm.hir.fixpipe {enable_nz2nd" in text
+
+
+def test_a_product_says_when_its_accumulator_is_empty() -> None:
+    text = hivm_text(R.kernel_of("gemm", {}, "bfloat16").source)
+    assert text.count("hivm.hir.mmadL1") == 2 and "scf.if" in text  # at the first step, and later
+    assert text.count("hivm.hir.nd2nz {dst_continuous}") == 2
+    assert "#hivm.fixpipe_pre_quant_mode<F322BF16>" in text
+    always = hivm_text(R.kernel_of("conv2d_1x1", {}).source)
+    assert always.count("hivm.hir.mmadL1") == 1 and "scf.if" not in always
 
 
 def test_operations_map_one_to_one(softmax: Kernel) -> None:
@@ -199,7 +230,7 @@ def test_operations_map_one_to_one(softmax: Kernel) -> None:
     ("old", "new", "message"),
     [
         ("T.vexp(", "T.cumsum(", "T.cumsum has no HIVM form"),
-        ("T.alloc_ub([2, 777]", "T.alloc_L1([2, 777]", "T.alloc_L1"),
+        ("T.alloc_ub([2, 777]", "T.alloc_shared([2, 777]", "T.alloc_shared"),
         ("T.Kernel(19, is_npu=True) as (cid, _)", 'T.Kernel(19, is_npu=True) as (cid, _), T.Scope("Vector")', "T.Scope"),
     ],
 )  # fmt: skip
@@ -217,6 +248,9 @@ def test_the_real_compiler(tmp_path: Path, softmax: Kernel) -> None:
     assert found.status == "refused" and "ub overflow" in found.log
     wrong = R.changed(softmax, 'alloc_ub([2, 1], "float32")', 'alloc_ub([2, 1], "float16")')
     assert G.run_bishengir(wrong, tmp_path).status == "refused"
+    for dims in ({}, {"M": 100, "N": 77, "K": 345}):
+        gemm = R.kernel_of("gemm", dims, "bfloat16")
+        assert G.run_bishengir(gemm, tmp_path).status == "passed"
 
 
 # -- tilelang's ascend target -----------------------------------------------------------------
