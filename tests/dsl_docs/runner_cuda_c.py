@@ -15,7 +15,7 @@ import pytest
 
 from septran.agent.docs import Block
 from septran.backends.cuda_build import EMULATION_FLAGS, nvcc
-from septran.backends.cuda_emit import HEADERS, runtime_folder
+from septran.backends.cuda_emit import HEADERS, WGMMA_HEADERS, runtime_folder
 from septran.backends.cuda_prepare import prepare
 from septran.backends.toolchains import cpp_compiler
 from tests.dsl_docs.runner import Outcome
@@ -115,7 +115,8 @@ def versions() -> Mapping[str, str]:
 
 def unknown_names(text: str) -> set[str]:
     """Return `st::` names that the runtime does not define."""
-    runtime = "".join((runtime_folder() / h).read_text(encoding="utf-8") for h in HEADERS)
+    headers = (*HEADERS, *WGMMA_HEADERS)
+    runtime = "".join((runtime_folder() / h).read_text(encoding="utf-8") for h in headers)
     return {
         name for name in re.findall(r"\bst::(\w+)", text) if not re.search(rf"\b{name}\b", runtime)
     }
