@@ -146,7 +146,9 @@ def operand_index(
     out = list(physical_index(tile, aligned))
     for k, group in enumerate(mine):
         for other, name in zip(theirs, names, strict=True):
-            if _wide(group, len(tile)) == _wide(other, len(out_tile)) and group.extent > 1:
+            same = _wide(group, len(tile)) == _wide(other, len(out_tile))
+            if same and (group.extent > 1 or out[k] == "0"):
+                # one row beside one row: padded alike, and no constant index stops layout inference
                 out[k] = name
     return tuple(out)
 

@@ -13,6 +13,7 @@ from septran.backends import tilelang_build
 from septran.backends.base import Built
 from septran.backends.tilelang_cuda import BACKEND as CUDA
 from septran.backends.tilelang_hip import BACKEND as HIP
+from septran.backends.tilelang_shapes import operand_index
 from septran.errors import MappingError
 from tests.backends.tilelang.running import kernel_of
 
@@ -61,6 +62,22 @@ def test_hip_lowers_a_product_of_a_product(dtype: str, tmp_path: Path) -> None:
     """A matrix core's result is no operand of the next product without shared memory between."""
     result = built("gfx942", "attention_causal", dtype, tmp_path)
     assert result.ok, result.log
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tilelang_build.found(), reason="needs tilelang")
+def test_hip_lowers_an_attention_of_one_row(tmp_path: Path) -> None:
+    dims = {"Z": 1, "S": 1, "D": 16}
+    kernel = kernel_of(HIP, "gfx942", "attention", "bfloat16", dims)
+    result = HIP.build(kernel, tmp_path)
+    assert result.ok, result.log
+
+
+def test_one_row_beside_one_row_has_no_constant_index() -> None:
+    """TileLang cannot invert AMD's matrix layouts at a constant row."""
+    assert operand_index((1, 1, 16), ("i", "j"), (1, 16)) == ("i", "j")
+    assert operand_index((1, 16), ("i", "j"), (1, 1)) == ("i",)
+    assert operand_index((4, 16), ("i", "j"), (1, 16)) == ("0", "j")  # a row for all rows
 
 
 def test_hip_takes_no_product_operand_from_registers() -> None:
