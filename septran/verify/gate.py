@@ -39,6 +39,10 @@ def gate(
             findings += scan_python(leaf.source, name=leaf.name)
         elif language:
             findings += scan_c_source(leaf.source, name=leaf.name)
+    if language == "python" and not kernel.leaves:
+        # a stored kernel or a bundle, whose leaves are not told from the rest: all of it is read
+        for name, text in kernel.files:
+            findings += scan_python(text, name=name) if name.endswith(".py") else []
     if device and language and language != "python":
         skipped.append(
             "compiled symbols: the GPU's runtime is linked in; leaves' sources were checked"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from septran.verify.gate import gate
 from septran.verify.gate_binary import scan_shared_object
 from septran.verify.gate_python import scan_python
 from septran.verify.gate_source import scan_c_source
@@ -115,3 +116,12 @@ def test_python_text_that_is_refused(line: str) -> None:
     found = scan_python(f"x = 1\n{line}\n", name="leaf")
     assert found
     assert found[0].where.startswith("leaf")
+
+
+def test_a_python_kernel_without_its_leaves_is_read_whole(tmp_path: Path) -> None:
+    """What `septran verify --bundle` gets: files, and no word on which part a model wrote."""
+    for line, refused in (("import os", True), ("import triton", False)):
+        source = f"{line}\n{TRITON}"
+        kernel = kernels.kernel_of(kernels.gemm(), source, main="kernel.py")
+        found = gate(kernel, tmp_path / "kernel.py", language="python").findings
+        assert bool(found) == refused, found
