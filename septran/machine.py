@@ -92,24 +92,39 @@ def load_machine(name: str) -> Machine:
     for key in ("procs", "memories"):
         if key not in data:
             raise wrong(f"key {key!r} is missing")
-    memories = {}
-    for mem, facts in data["memories"].items():
-        facts = facts or {}
-        try:
-            memories[mem] = Memory(
-                name=mem,
-                capacity=facts.get("capacity"),
-                visible_from=facts.get("visible_from", data["procs"][0]),
-                aliases=tuple(facts.get("aliases", ())),
-                copy=facts.get("copy", "sync"),
-                align=facts.get("align", 1),
-                locals=facts.get("locals", ""),
-            )
-        except (AttributeError, TypeError) as e:
-            raise wrong(f"memory {mem}: {e}", "memories", mem) from e
     told = data.get("facts") or []
     if not isinstance(told, list) or not all(isinstance(fact, str) for fact in told):
         raise wrong("facts must be a list of sentences", "facts")
+    try:
+        machine = _machine(name, data, tuple(told))
+    except (AttributeError, TypeError, ValueError) as e:
+        raise wrong(f"a value of the wrong kind: {e}") from e
+    words = [*machine.procs, *machine.memories]
+    for memory in machine.memories.values():
+        words += memory.aliases
+        for level in (memory.visible_from, memory.locals):
+            if level and level not in machine.procs:
+                raise wrong(
+                    f"memory {memory.name}: no processor {level!r}", "memories", memory.name
+                )
+    if not machine.procs or not all(isinstance(word, str) for word in words):
+        raise wrong("procs, memories and their aliases are names", "procs")
+    return machine
+
+
+def _machine(name: str, data: dict[str, Any], told: tuple[str, ...]) -> Machine:
+    memories = {}
+    for mem, facts in data["memories"].items():
+        facts = facts or {}
+        memories[mem] = Memory(
+            name=mem,
+            capacity=facts.get("capacity"),
+            visible_from=facts.get("visible_from", data["procs"][0]),
+            aliases=tuple(facts.get("aliases", ())),
+            copy=facts.get("copy", "sync"),
+            align=facts.get("align", 1),
+            locals=facts.get("locals", ""),
+        )
     kernels = {}
     for kernel, facts in (data.get("leaf_kernels") or {}).items():
         facts = facts or {}
@@ -126,5 +141,5 @@ def load_machine(name: str) -> Machine:
         memories=memories,
         limits=dict(data.get("limits") or {}),
         leaf_kernels=kernels,
-        facts=tuple(told),
+        facts=told,
     )

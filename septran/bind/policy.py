@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Bound, Value
-from septran.errors import MappingError
+from septran.errors import MappingError, closest
 from septran.ir.nodes import DTYPE_BYTES, For, walk
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
@@ -40,8 +40,16 @@ def apply_policy(
     """Return the explicit mapping that `policy` gives the logic.
 
     Raises:
-        MappingError: M070 no rule matches a leaf, M062 a size expression, M090 a !tune left.
+        MappingError: M005 no such processor, M070 no rule matches a leaf, M062 a size expression,
+            M090 a !tune left.
     """
+    if policy.grid not in machine.procs:
+        raise MappingError.of(
+            "M005",
+            f"target {machine.name} has no processor {policy.grid!r}; "
+            f"it has {list(machine.procs)}{closest(policy.grid, machine.procs)}",
+            policy.grid_span,
+        )
     skeleton = _skeleton(policy, entry, traces)
     trial = Lowering(
         traces=traces,
@@ -58,7 +66,9 @@ def apply_policy(
     instances = {}
     for name, inst in skeleton.items():
         sites = [s for s in trial.sites if s.instance == name]
-        instances[name] = _fill(policy, inst, sites, chosen, streams=loops or _panels(sites))
+        filled = _fill(policy, inst, sites, chosen, streams=loops or _panels(sites))
+        place = next((c.span for c in (chosen[id(s)] for s in sites) if c.span), policy.grid_span)
+        instances[name] = replace(filled, key_spans={} if place is None else {(): place})
     host = instances["host"]
     instances["host"] = replace(host, tunables=sizes)
     return ExplicitMapping(

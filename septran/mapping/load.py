@@ -184,6 +184,12 @@ class _Reader:
             return ()
         return tuple((v, self.doc.span("constraints", i)) for i, v in enumerate(value))
 
+    def word(self, key: str, value: Any) -> str | None:
+        if value is not None and not isinstance(value, str):
+            self.wrong("M000", f"{key} must be a name, found {value!r}", key)
+            return None
+        return value
+
     def explicit(self, data: dict[str, Any]) -> ExplicitMapping:
         instances = {}
         for name, entry in self.table(
@@ -191,7 +197,7 @@ class _Reader:
         ).items():
             instances[name] = self.instance(name, entry)
         entry = data.get("entrypoint")
-        if entry not in instances:
+        if not isinstance(entry, str) or entry not in instances:
             self.wrong(
                 "M002",
                 f"entrypoint {entry!r} is not in task_mappings"
@@ -213,8 +219,8 @@ class _Reader:
         self.cycles(instances)
         return ExplicitMapping(
             file=self.doc.file,
-            target=data.get("target"),
-            arch=data.get("arch"),
+            target=self.word("target", data.get("target")),
+            arch=self.word("arch", data.get("arch")),
             entrypoint=str(entry),
             instances=instances,
             leaf_kernels=self.leaf_kernels(data.get("leaf_kernels")),
@@ -360,9 +366,10 @@ class _Reader:
         self.options("policies", options, "policies")
         return Policy(
             file=self.doc.file,
-            target=str(data.get("target", "")),
-            arch=data.get("arch"),
+            target=self.word("target", data.get("target")) or "",
+            arch=self.word("arch", data.get("arch")),
             grid=str(body.get("grid", "")),
+            grid_span=self.doc.span("policies", "grid"),
             locals=self.words("policies: locals", body.get("locals"), "policies", "locals"),
             halo=str(body.get("halo", "")),
             rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),

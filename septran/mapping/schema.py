@@ -123,6 +123,7 @@ class Policy:
     options: Mapping[str, object] = field(default_factory=dict)
     constraints: tuple[tuple[str, Span | None], ...] = ()
     target_span: Span | None = field(default=None, compare=False)
+    grid_span: Span | None = field(default=None, compare=False)
 
 
 OPTION_KEYS = (

@@ -87,6 +87,11 @@ def define(
     name: the task's name in mappings, default the function's.
     """
     span = caller_span()
+    for what, words in (("reads", reads), ("writes", writes), ("reduces", reduces)):
+        if isinstance(words, str) or not all(isinstance(w, str) for w in words or ()):
+            raise TaskLangError.of("E117", f"{what}= takes a list of parameter names", span)
+    if name is not None and not isinstance(name, str):
+        raise TaskLangError.of("E117", f"name= takes a string, found {name!r}", span)
 
     def decorate(f: Callable[..., None]) -> Task:
         signature = _signature(f)

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from septran.errors import SeptranError, Span, TaskLangError, closest
 from septran.tasklang.api import registry
-from septran.tasklang.operator import Operator
+from septran.tasklang.operator import Operator, operator_problem
 from septran.tasklang.tree import Task
 
 LOAD_LIMIT_S = 10.0
@@ -80,7 +80,7 @@ def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
 
     Raises:
         TaskLangError: E128 file missing, E129 syntax error, E150 more than `limit_s` seconds of computing,
-            E151 the file raised, E109 two tasks with one name, and E1xx of decorators.
+            E151 the file raised, E109 two tasks with one name, E152 an operator's data, and E1xx of decorators.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -132,8 +132,23 @@ def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
         path=str(path),
         sha=hashlib.sha256(text.encode()).hexdigest()[:16],
         tasks=_by_name(found, module),
-        operators={o.name: o for o in _values(module) if isinstance(o, Operator)},
+        operators=_operators(module, str(path)),
     )
+
+
+def _operators(module: ModuleType, file: str) -> dict[str, Operator]:
+    found = {}
+    for value in _values(module):
+        if not isinstance(value, Operator):
+            continue
+        problem = operator_problem(value)
+        if problem:
+            place = value.entry.span if isinstance(value.entry, Task) else None
+            raise TaskLangError.of(
+                "E152", f"operator {value.name!r}: {problem}", place or Span(file, 1)
+            )
+        found[value.name] = value
+    return found
 
 
 def _values(module: ModuleType) -> Iterator[object]:

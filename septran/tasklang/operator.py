@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from septran.domain import Domain
 from septran.errors import InputError, closest
@@ -91,6 +92,54 @@ class Operator:
         }
 
 
+def operator_problem(op: Any) -> str:
+    """Return what is wrong with an operator's own data, "" when nothing is."""
+    if not isinstance(op.entry, Task):
+        return f"entry is a {type(op.entry).__name__}, not a task"
+    if not isinstance(op.reference, Reference) or not callable(op.reference.fn):
+        return "reference must be a Reference with a function"
+    if not isinstance(op.name, str) or not op.name:
+        return f"name must be a word, found {op.name!r}"
+    texts = (op.tensors, op.scalars, op.dims, *(op.odd_dims or ()))
+    if not isinstance(op.odd_dims, tuple | list) or not all(isinstance(t, Mapping) for t in texts):
+        return "tensors, scalars and dims are mappings; odd_dims is a tuple of mappings"
+    for dims in (op.dims, *op.odd_dims):
+        for name, size in dims.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                return f"dim {name} = {size!r}; a size is an integer of at least 1"
+            if name not in op.dims:
+                return f"odd_dims has {name!r}; dims are {', '.join(map(str, op.dims))}"
+    for name in (*op.tensors, *op.scalars):
+        if name not in op.entry.params:
+            return (
+                f"{name!r} is no parameter of {op.entry.name}{closest(str(name), op.entry.params)}"
+            )
+    missing = [p for p in op.entry.params if p not in op.tensors and p not in op.scalars]
+    if missing:
+        return f"parameter {missing[0]!r} of {op.entry.name} is neither in tensors nor in scalars"
+    known = ", ".join(map(str, op.dims))
+    for name, text in op.tensors.items():
+        try:
+            op.shape(name, op.dims)
+        except KeyError as e:
+            return f"tensors: {name} is {text!r}, which has no dim {e}; dims are {known}"
+        except (SyntaxError, ValueError, TypeError, AttributeError, ZeroDivisionError) as e:
+            return f"tensors: {name} is {text!r}: {e}"
+    try:
+        op.scalar_values(op.dims)
+    except (ValueError, TypeError, KeyError, SyntaxError, ArithmeticError) as e:
+        return f"scalars: {dict(op.scalars)!r}: {type(e).__name__} {e}"
+    for what, words, among in (
+        ("outputs", op.outputs, tuple(op.tensors)),
+        ("domains", op.domains, tuple(op.tensors)),
+        ("dtypes", op.dtypes, tuple(DTYPE_ALIASES.values())),
+    ):
+        for word in words if isinstance(words, tuple | list | Mapping) else (words,):
+            if word not in among:
+                return f"{what}: {word!r} is not one of {', '.join(dict.fromkeys(among))}"
+    return "" if op.outputs else "outputs: an operator writes at least one tensor"
+
+
 def eval_scalar(text: str, dims: Mapping[str, int]) -> float:
     """Return the value of an expression over dim names with + - * / ** and numbers."""
 
@@ -137,6 +186,6 @@ def evaluate_dim(text: str, dims: Mapping[str, int]) -> int:
                 return dims[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPS:
                 return _OPS[type(op)](visit(left), visit(right))
-        raise ValueError(f"dim expression {text!r} is not +, -, *, //, % over names")
+        raise ValueError("a dim is names and numbers with + - * // % and no spaces")
 
     return visit(ast.parse(text, mode="eval").body)

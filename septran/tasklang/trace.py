@@ -80,8 +80,24 @@ def _per_dim(value: Any, rank: int, default: int) -> tuple[int, ...]:
         return (default,) * rank
     if isinstance(value, int):
         return (value,) * rank
-    items = tuple(default if v is None else v for v in value)
+    items = tuple(default if v is None else v for v in value) if _several(value) else (value,)
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, int) or item < min(default, 1):
+            raise TaskLangError.of(
+                "E115",
+                f"window, stride, dilation and pad are integers of at least {default}, "
+                f"found {item!r}",
+                caller_span(),
+            )
+    if len(items) > rank:
+        raise TaskLangError.of(
+            "E116", f"{len(items)} entries for a tensor of {rank} dims", caller_span()
+        )
     return items + (default,) * (rank - len(items))
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, tuple | list)
 
 
 class _Trace:

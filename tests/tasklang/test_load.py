@@ -93,3 +93,56 @@ def test_every_spelling_is_the_same_module(name, tmp_path):
         head=f"import {name} as task\n",
     )
     assert load_logic(path).tasks["one"].leaf
+
+
+OPERATOR = """\
+import septran.tasklang as task
+from septran.reference import Reference
+
+
+@task.define(leaf=True)
+def scale(Y, X):
+    task.call_primitive("copy", Y, X)
+
+
+OPERATORS = (
+    task.Operator(
+        name="scale",
+        about="",
+        entry=scale,
+        tensors={"Y": "N", "X": "N"},
+        outputs=("Y",),
+        dims={"N": 8},
+        odd_dims=(),
+        reference=Reference(fn=lambda X: X),
+    ),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("entry=scale", "entry=task", "entry is a module, not a task"),
+        ('"X": "N"}', '"X": "M"}', "tensors: X is 'M', which has no dim 'M'; dims are N"),
+        ('"X": "N"}', '"X": "N**2"}', "a dim is names and numbers with + - * // %"),
+        ('"X": "N"}', '"X": "N+"}', "tensors: X is 'N+'"),
+        ('"X": "N"}', '"Z": "N"}', "'Z' is no parameter of scale"),
+        (', "X": "N"}', "}", "parameter 'X' of scale is neither in tensors nor in scalars"),
+        ('{"N": 8}', '{"N": []}', "dim N = []; a size is an integer of at least 1"),
+        ("odd_dims=()", 'odd_dims=({"M": 3},)', "odd_dims has 'M'; dims are N"),
+        ('outputs=("Y",)', 'outputs=("C",)', "outputs: 'C' is not one of Y, X"),
+        ("Reference(fn=lambda X: X)", "None", "reference must be a Reference"),
+    ],
+)
+def test_an_operator_that_contradicts_itself(tmp_path, old, new, told):
+    path = tmp_path / "logic.py"
+    path.write_text(OPERATOR)
+    load_logic(path)
+    assert old in OPERATOR
+    path.write_text(OPERATOR.replace(old, new))
+    with pytest.raises(TaskLangError) as caught:
+        load_logic(path)
+    (found,) = caught.value.diagnostics
+    assert found.code == "E152" and told in found.message
+    assert found.span is not None and found.span.file == str(path)
