@@ -182,6 +182,7 @@ def test_a_device_is_measured_from_the_check_to_the_page(
     assert {json.loads(line)["kind"] for line in added} <= {"machine", "limit"}
 
 
+@pytest.mark.slow  # the search for the culprit compiles a lot
 def test_a_kernel_that_is_wrong_on_the_device_is_not_timed(
     tmp_path: Path,
     device_cuda_c: Backend,

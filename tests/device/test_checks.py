@@ -90,3 +90,49 @@ def test_a_driver_that_is_gone_says_nothing_about_the_kernel(
         request=Request(where="device", gate=False, sessions=sessions),
     )
     assert verdict.level is Level.UNAVAILABLE and verdict.code == "V214", verdict.message
+
+
+def test_nvccs_own_library_is_loaded_and_its_refusal_is_told(
+    tmp_path: Path, plugged_in: gpu.Gpu
+) -> None:
+    """The real build for the device, up to the launch, which needs a device."""
+    from septran.backends import cuda_build, get
+    from septran.run.build import problem_of
+    from septran.run.leaves import library_leaves
+    from septran.run.plan import GenRequest, lower_plan, resolve
+    from septran.verify.verify import Request, verify
+
+    if cuda_build.nvcc() is None or gpu.nodes("nvidia"):
+        pytest.skip("needs nvcc, and no GPU")
+    plan = resolve(GenRequest(op="relu", backend="cuda_c", arch="sm_90a", dims={"N": 300}))
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    kernel = plan.backend.emit(lowered.program, leaves)
+    device = get("cuda_c").device
+    assert device is not None
+    built = device.build(kernel, tmp_path / "build")
+    assert built.ok, built.log
+    verdict = verify(
+        kernel,
+        built,
+        problem_of(plan, lowered.program, plan.dims),
+        run_dir=tmp_path / "run",
+        request=Request(where="device", language="cuda", sessions=sessions_of(plugged_in)),
+    )
+    assert verdict.code == "V205" and "CUDA driver version is insufficient" in verdict.message
+    assert any("compiled symbols" in text for text in verdict.not_checked)
+
+
+def test_a_leafs_source_is_gated_on_the_device_too(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from septran.kernel import Leaf, LeafSpec
+    from septran.verify.gate import gate
+
+    spec = LeafSpec(
+        task="t", backend="cuda_c", arch="", proc="BLOCK", params=(), scalars=(), prims=()
+    )
+    leaf = Leaf(spec=spec, writer="llm", name="t", source='void t() { asm("nop"); }')
+    kernel = replace(kernel_of(relu(), "", backend="cuda_c"), leaves=(leaf,))
+    report = gate(kernel, tmp_path / "device.so", language="cuda", device=True)
+    assert report.findings and report.not_checked
