@@ -311,7 +311,8 @@ def test_what_has_no_form_there() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(G.ascend_target()), reason="needs tilelang with its ascend target")
 @pytest.mark.parametrize("name", ["gemm", "softmax", "cross_entropy", "transpose"])
-def test_the_real_lowering(tmp_path: Path, name: str) -> None:
+def test_the_real_lowering(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(G, "ASCEND_SECONDS", 240.0)  # a busy machine is no reason to fail
     kernel = R.kernel_of(name, {}, "float16")
     found = G.run_ascend(kernel, tmp_path)
     assert found.status == "passed", found
