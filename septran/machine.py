@@ -95,6 +95,13 @@ def load_machine(name: str) -> Machine:
     told = data.get("facts") or []
     if not isinstance(told, list) or not all(isinstance(fact, str) for fact in told):
         raise wrong("facts must be a list of sentences", "facts")
+    for part, one in (("memories", "memory"), ("leaf_kernels", "leaf kernel")):
+        entries = data.get(part) or {}
+        if not isinstance(entries, dict):
+            raise wrong(f"{part} must be a mapping", part)
+        for key, entry in entries.items():
+            if not isinstance(entry, dict | None):
+                raise wrong(f"{one} {key} must be a mapping, found {entry!r}", part, key)
     try:
         machine = _machine(name, data, tuple(told))
     except (AttributeError, TypeError, ValueError) as e:

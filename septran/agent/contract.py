@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from septran.accuracy import load_policy
 from septran.backends.base import Backend
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
 from septran.machine import load_machine
-from septran.verify.budget import load_policy
 
 _INDEX = "ijklmnpq"
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")

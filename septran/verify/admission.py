@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from septran.accuracy import Policy, load_policy
 from septran.verify import budget, judge
-from septran.verify.budget import Expected, Policy
+from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, numpy_dtype, plan
 from septran.verify.problem import FLOAT_DTYPES, Problem
 
@@ -57,7 +58,7 @@ def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = 
     """Return which trivial answers the problem's own inputs and budgets would accept."""
     import torch
 
-    policy = policy or budget.load_policy()
+    policy = policy or load_policy()
     cases = plan(problem, seed)
     mutants = dict(_mutants(problem))
     passing = set(mutants)

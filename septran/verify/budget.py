@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from septran import assets, spanyaml
+from septran.accuracy import Policy
 from septran.verify.problem import FLOAT_DTYPES, Problem
 
 if TYPE_CHECKING:
@@ -34,21 +34,6 @@ _FORMATS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The numbers of configs/accuracy.yaml."""
-
-    unit_roundoff: Mapping[str, float]
-    zero_mean_coefficient: float
-    same_sign_coefficient_per_sqrt: float
-    softmax: Mapping[str, float]
-    probe_coefficient: float
-    probe_per_sqrt: float
-    torch_error_factor: float
-    probes: int
-    near_limit: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """One output: float64 (or integer) values, the budget per element, and whether bits must match."""
 
@@ -57,12 +42,6 @@ class Expected:
     values: torch.Tensor
     budget: torch.Tensor
     exact: bool
-
-
-def load_policy() -> Policy:
-    """Return the policy the asset layers give."""
-    asset = assets.find("configs/accuracy.yaml")
-    return Policy(**spanyaml.load(asset.path).value)
 
 
 def expected(

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from septran.accuracy import load_policy
 from septran.backends.base import Built
 from septran.gpu import Gpu
 from septran.kernel import Kernel
@@ -383,7 +384,7 @@ def _wrong(arena: Arena, problem: Problem, case: Case) -> str:
     """Return what is wrong with the outputs of the last timed call, "" when right."""
     if any(p.privilege == "rw" for p in problem.params):
         return ""  # many calls have accumulated into it
-    policy = budget.load_policy()
+    policy = load_policy()
     known = budget.expected(problem, draw(problem, case), zero_mean=True, policy=policy, seed=1)
     pages = arena.snapshot("start")
     slots = {slot.name: slot for slot in arena.slots["start"]}

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
 from septran.kernel import Kernel
 from septran.verify import admission, budget, judge
-from septran.verify.budget import Expected, Policy
+from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
 from septran.verify.figures import Check, believed
@@ -187,7 +188,7 @@ def _run_and_judge(
     refused = refusal(base, transcript, request.sessions)
     if refused is not None:
         return refused
-    policy = request.policy or budget.load_policy()
+    policy = request.policy or load_policy()
     with budget.threads(1):
         return _judge(base, problem, transcript, policy)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from septran.accuracy import load_policy
 from septran.verify import budget
 from septran.verify.cases import draw, plan
 from tests.verify.kernels import gemm
@@ -20,7 +21,7 @@ def test_correct_rounding_alone_comes_close_to_the_limit(dtype: str) -> None:
     problem = gemm(100, 77, 128, dtype)
     case = next(c for c in plan(problem, seed=5) if c.name == "normal")
     (want,) = budget.expected(
-        problem, draw(problem, case), zero_mean=True, policy=budget.load_policy(), seed=1
+        problem, draw(problem, case), zero_mean=True, policy=load_policy(), seed=1
     )
     rounded = want.values.to(getattr(torch, dtype)).double()
     share = ((rounded - want.values).abs() / want.budget).numpy()

@@ -22,7 +22,7 @@ LAYERS = (
     ("ir",),
     ("reference",),
     ("domain",),
-    ("machine", "gpu", "gpu_probe", "settings", "sandbox", "sandbox_launcher"),
+    ("accuracy", "machine", "gpu", "gpu_probe", "settings", "sandbox", "sandbox_launcher"),
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
