@@ -80,7 +80,6 @@ class Reference:
             fn = todo.pop()
             names = getattr(fn, "__globals__", {})
             names.update({k: v.real() for k, v in names.items() if isinstance(v, Later)})
-            for cell in getattr(fn, "__closure__", None) or ():
-                if hasattr(cell.cell_contents, "__globals__"):
-                    todo.append(cell.cell_contents)
+            inner = (cell.cell_contents for cell in getattr(fn, "__closure__", None) or ())
+            todo.extend(found for found in inner if hasattr(found, "__globals__"))
         return self

@@ -195,7 +195,4 @@ def _aligned(logical: Sequence[str], region: Region) -> tuple[str, ...]:
     if len(logical) == rank:
         return tuple(logical)
     moving = [text for text in logical if text != "0"]
-    out = []
-    for n in region.tile:
-        out.append(moving.pop(0) if n > 1 and moving else "0")
-    return tuple(out)
+    return tuple([moving.pop(0) if n > 1 and moving else "0" for n in region.tile])

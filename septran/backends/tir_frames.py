@@ -124,8 +124,7 @@ def _aligned(region: Region, rank: int, strides: Strides) -> list[_Dim]:
         raise InternalError(f"operand {region.buffer.name} has more dimensions than the result")
     s = strides(region.buffer)
     out = [_Dim(-1, 0, 1) for _ in range(lead)]
-    for axis in range(region.rank):
-        out.append(_Dim(axis, s[axis] * region.step[axis], region.tile[axis]))
+    out += [_Dim(d, s[d] * region.step[d], region.tile[d]) for d in range(region.rank)]
     return out
 
 

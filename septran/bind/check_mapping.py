@@ -144,16 +144,16 @@ def _targets(inst: Instance, traced: Traced) -> list[Diagnostic]:
     launched = {n.task.name: n.task for n in traced.walk() if isinstance(n, Launch)}
     found = []
     for kind, names in (("calls", inst.calls), ("leaf_task_bindings", inst.leaf_task_bindings)):
-        for name in names:
-            if name not in launched:
-                found.append(
-                    Diagnostic(
-                        code="M006",
-                        message=f"{inst.name}: {kind} names {name!r}, which {traced.task.name} "
-                        f"never launches{closest(name, launched)}; it launches {sorted(launched)}",
-                        span=inst.key_span(kind, name),
-                    )
-                )
+        found += [
+            Diagnostic(
+                code="M006",
+                message=f"{inst.name}: {kind} names {name!r}, which {traced.task.name} "
+                f"never launches{closest(name, launched)}; it launches {sorted(launched)}",
+                span=inst.key_span(kind, name),
+            )
+            for name in names
+            if name not in launched
+        ]
     for name, task in launched.items():
         if not task.leaf and name not in inst.calls:
             found.append(
@@ -164,16 +164,16 @@ def _targets(inst: Instance, traced: Traced) -> list[Diagnostic]:
                 )
             )
         binding = inst.leaf_task_bindings.get(name, Binding())
-        for key in binding.mems:
-            if key not in task.params:
-                found.append(
-                    Diagnostic(
-                        code="M012",
-                        message=f"{inst.name}: mems of leaf {name} names {key!r}; it has parameters "
-                        f"{list(task.params)}{closest(key, task.params)}",
-                        span=inst.key_span("leaf_task_bindings", name, "mems", key),
-                    )
-                )
+        found += [
+            Diagnostic(
+                code="M012",
+                message=f"{inst.name}: mems of leaf {name} names {key!r}; it has parameters "
+                f"{list(task.params)}{closest(key, task.params)}",
+                span=inst.key_span("leaf_task_bindings", name, "mems", key),
+            )
+            for key in binding.mems
+            if key not in task.params
+        ]
     return found
 
 
@@ -251,15 +251,15 @@ def _unused_tunables(
     asked = {t for traced in traces.found.values() for t in traced.tunables} | {"block_size"}
     found = []
     for inst in mapping.instances.values():
-        for name in inst.tunables:
-            if inst.name in reached and name not in asked:
-                found.append(
-                    Diagnostic(
-                        code="M022",
-                        message=f"{inst.name}: tunable {name!r} is never read{closest(name, asked)}",
-                        span=inst.key_span("tunables", name),
-                    )
-                )
+        found += [
+            Diagnostic(
+                code="M022",
+                message=f"{inst.name}: tunable {name!r} is never read{closest(name, asked)}",
+                span=inst.key_span("tunables", name),
+            )
+            for name in inst.tunables
+            if inst.name in reached and name not in asked
+        ]
     return found
 
 

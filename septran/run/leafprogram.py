@@ -208,8 +208,7 @@ def _problem(
             whole[name] = start.clone()
             strides = tuple(slice(None, None, s) for s in steps[name])
             tensors[name] = whole[name][strides]
-        for name, value in values.items():
-            tensors[name] = value
+        tensors.update(values)
         for prim in spec.prims:
             attrs = dict(prim.attrs) | {k: tensors[v] for k, v in prim.named}
             apply_primitive(
