@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from septran.verify import session
 from septran.verify.verdict import Level, Status, Verdict
 from tests.verify import kernels
 from tests.verify.kernels import check, entry
@@ -161,3 +162,12 @@ def test_same_seed_draws_the_same_cases() -> None:
     assert first != other
     a, b = draw(problem, first[1]), draw(problem, again[1])
     assert all((a[n] == b[n]).all() for n in a)
+
+
+@pytest.mark.parametrize(("load", "times"), [(0.1, 1.0), (2.0, 2.0), (50.0, 3.0)])
+def test_a_busy_machine_is_given_more_time(
+    monkeypatch: pytest.MonkeyPatch, load: float, times: float
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0})
+    assert session.patience() == times
