@@ -18,6 +18,7 @@ from septran.mapping.schema import (
     Rule,
     Tune,
 )
+from septran.mapping.smaller import CAPPED
 
 _EXPLICIT = (
     "target",
@@ -40,7 +41,7 @@ _INSTANCE = (
     "leaf_task_bindings",
     *OPTION_KEYS,
 )
-_POLICIES = ("grid", "locals", "halo", "rules", *OPTION_KEYS)
+_POLICIES = ("grid", "locals", "halo", "rules", "smaller", *OPTION_KEYS)
 _RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
 _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
 
@@ -375,8 +376,29 @@ class _Reader:
             rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),
             options=options,
             constraints=self.constraints(data.get("constraints")),
+            smaller=self.smaller(body.get("smaller")),
             target_span=self.doc.span("target"),
         )
+
+    def smaller(self, value: Any) -> tuple[dict[str, int], ...]:
+        path = ("policies", "smaller")
+        if value is not None and not isinstance(value, list):
+            self.wrong("M000", "policies: smaller must be a list of caps", *path)
+            return ()
+        found = []
+        for i, entry in enumerate(value or ()):
+            caps = self.keys(f"smaller {i + 1}", entry, CAPPED, *path, i)
+            for role, cap in caps.items():
+                if isinstance(cap, bool) or not isinstance(cap, int) or cap < 1:
+                    self.wrong(
+                        "M000",
+                        f"smaller {i + 1}: {role} must be a whole number above 0, found {cap!r}",
+                        *path,
+                        i,
+                        role,
+                    )
+            found.append({r: c for r, c in caps.items() if isinstance(c, int) and c > 0})
+        return tuple(found)
 
     def rule(self, i: int, entry: Any) -> Rule:
         path = ("policies", "rules", i)

@@ -111,6 +111,7 @@ class Policy:
 
     grid: processor level of the outermost parallel tiles. locals: use -> memory for tensors a task
     makes itself; uses gemm.out, gemm.in, default. halo: memory windows with padding are staged in.
+    smaller: caps on tile roles and pipeline depth, one set after the other, for when a memory is too small.
     """
 
     file: str
@@ -122,6 +123,7 @@ class Policy:
     rules: tuple[Rule, ...]
     options: Mapping[str, object] = field(default_factory=dict)
     constraints: tuple[tuple[str, Span | None], ...] = ()
+    smaller: tuple[Mapping[str, int], ...] = ()
     target_span: Span | None = field(default=None, compare=False)
     grid_span: Span | None = field(default=None, compare=False)
 

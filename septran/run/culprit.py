@@ -14,8 +14,9 @@ from typing import Any, Literal
 from septran.ir.nodes import Await, Program, Sync, walk
 from septran.kernel import Leaf
 from septran.passes.interpret import Hazard, interpret
+from septran.run.fit import Lowered
 from septran.run.leafjudge import LeafJudge
-from septran.run.plan import Lowered, Plan
+from septran.run.plan import Plan
 from septran.tasklang.oracle import run_oracle
 from septran.verify.budget import tensors
 from septran.verify.cases import draw

@@ -23,9 +23,10 @@ from septran.run import store
 from septran.run.build import Judged, judge_kernel, problem_of
 from septran.run.cores import cores
 from septran.run.culprit import find_culprit
+from septran.run.fit import Lowered
 from septran.run.leaves import ChosenLeaves, choose
 from septran.run.place import device_for
-from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
+from septran.run.plan import GenRequest, Plan, lower_plan, resolve
 from septran.run.roofline import share_of
 from septran.settings import Settings
 from septran.verify.timing import Timing, time_kernel

@@ -8,8 +8,9 @@ from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
 from septran.ir.text import print_program
 from septran.mapping import text as mapping_file
+from septran.run.fit import Lowered
 from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, resolve
+from septran.run.plan import GenRequest, Plan, lower_plan, resolve
 from septran.settings import Settings
 
 

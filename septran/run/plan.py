@@ -8,16 +8,15 @@ from pathlib import Path
 
 from septran import assets, backends
 from septran.backends.base import Backend
-from septran.bind import ArgType, BoundKernel, bind
+from septran.bind import ArgType
 from septran.errors import ConfigError, MappingError, closest
 from septran.ir.nodes import Program
 from septran.kernel import KernelParam
 from septran.machine import Machine, load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
-from septran.passes.run import PassRun, lower
 from septran.run import catalog
-from septran.run.cores import cores
+from septran.run.fit import Lowered, lower_to_fit
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.operator import Operator
 
@@ -196,32 +195,18 @@ def kernel_params(program: Program) -> tuple[KernelParam, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
-    """A bound and lowered program, with every pass's outcome; `passes[0]` is bind's."""
-
-    bound: BoundKernel
-    program: Program
-    passes: tuple[PassRun, ...]
-
-
 def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
     """Return the Program of a plan at `dims` (default: the plan's) after the backend's passes.
 
     Raises:
         TaskLangError, MappingError: the user's mistakes.
     """
-    dims = plan.dims if dims is None else dims
-    bound = bind(
+    return lower_to_fit(
         plan.operator.entry,
         plan.mapping,
-        plan.machine,
-        arguments(plan, dims),
-        tasks=plan.logic.tasks,
-        target=plan.backend.name,
+        arguments(plan, plan.dims if dims is None else dims),
+        logic=plan.logic,
+        backend=plan.backend,
         arch=plan.arch,
-        cores=cores(),
+        machine=plan.machine,
     )
-    outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
-    program = lower(bound.program, plan.backend.passes, after=outcomes.append)
-    return Lowered(bound=bound, program=program, passes=tuple(outcomes))

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
-from septran.bind import ArgType, BoundKernel, bind
+from septran.bind import ArgType, BoundKernel
 from septran.errors import InputError, SeptranError, TaskLangError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel
 from septran.machine import Machine
 from septran.mapping.schema import ExplicitMapping, Policy
-from septran.passes.run import lower
 from septran.reference import Reference
-from septran.run.cores import cores
+from septran.run.fit import lower_to_fit
 from septran.run.leaves import library_leaves
 from septran.run.plan import kernel_params
 from septran.tasklang.check import Traces, check_logic
@@ -140,19 +139,11 @@ def specialize(
     Raises:
         TaskLangError, MappingError: the user's mistakes.
     """
-    bound = bind(
-        entry,
-        mapping,
-        machine,
-        given,
-        tasks=logic.tasks,
-        target=backend.name,
-        arch=arch,
-        cores=cores(),
+    lowered = lower_to_fit(
+        entry, mapping, given, logic=logic, backend=backend, arch=arch, machine=machine
     )
-    program = lower(bound.program, backend.passes)
-    leaves = library_leaves(backend, program, bound.mapping)
-    kernel = backend.emit(program, leaves)
+    bound, program = lowered.bound, lowered.program
+    kernel = backend.emit(program, library_leaves(backend, program, bound.mapping))
     return Specialized(
         bound=bound,
         program=program,

@@ -7,6 +7,7 @@ import pytest
 from septran.errors import MappingError
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy, Tune
+from septran.mapping.smaller import smaller
 from septran.mapping.text import mapping_text
 from tests.mapping.writing import marks, told, written
 
@@ -35,6 +36,7 @@ policies:
   halo: SHARED
   locals: {gemm.out: REGISTER, default: SHARED}
   pipeline: 2
+  smaller: [{m: 64, pipeline: 1}, {m: 16, n: 32, k: 8}]
   rules:
     - match: {primitive: [gemm, gemm_acc], dtype: float16, when: ["m >= 16", "k % 8 == 0"]}
       kernel: gemm_leaf_simd
@@ -168,6 +170,25 @@ WRONG = {
 }
 
 
+WRONG |= {
+    "smaller is no list": (
+        POLICY.replace(
+            "smaller: [{m: 64, pipeline: 1}, {m: 16, n: 32, k: 8}]",
+            "smaller: 3  # error: M000@3",
+        ),
+        ["smaller must be a list of caps"],
+    ),
+    "a cap on nothing": (
+        POLICY.replace("k: 8}]", "kk: 8}]  # error: M001@kk"),
+        ["smaller 2: unknown key 'kk'"],
+    ),
+    "a cap that caps nothing": (
+        POLICY.replace("k: 8}]", "k: 0}]  # error: M000@0}"),
+        ["smaller 2: k must be a whole number above 0, found 0"],
+    ),
+}
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_code_place_and_text(name, tmp_path):
     text, texts = WRONG[name]
@@ -270,3 +291,18 @@ def test_a_policy_in_full(tmp_path):
     assert gemm.tiles["m"] == "min(512, extent)" and gemm.tiles["n"] == 64
     assert isinstance(gemm.tiles["k"], Tune) and gemm.tiles["k"].values == (16, 32, 64)
     assert rest.primitives == ("*",) and rest.dtypes == () and rest.kernel == "auto"
+    assert found.smaller == ({"m": 64, "pipeline": 1}, {"m": 16, "n": 32, "k": 8})
+
+
+def test_smaller_sizes_of_a_policy(tmp_path):
+    policy = load_mapping(written(tmp_path, POLICY.replace("    - match: {primitive: \"*\"}", "      pipeline: 3\n      warpspecialize: true\n    - match: {primitive: \"*\"}")))  # fmt: skip
+    first, second = smaller(policy)
+    assert first.rules[0].tiles["m"] == "min(min(512, extent), 64)"
+    assert first.rules[0].tiles["n"] == 64
+    assert first.rules[0].options == {"pipeline": 1}
+    assert first.options == {"pipeline": 1}
+    assert second.rules[0].tiles["n"] == 32
+    assert second.rules[0].tiles["k"] == policy.rules[0].tiles["k"]  # a !tune stays the tuner's
+    assert second.rules[0].options == {"pipeline": 3, "warpspecialize": True}
+    assert second.rules[1] == policy.rules[1]
+    assert list(smaller(first)) == []

@@ -1,0 +1,47 @@
+"""A policy's own fallbacks: the same rules with sizes capped, for when a memory turns out too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from septran.mapping.schema import Policy, Rule
+
+# what `smaller:` may cap: the roles of a rule's tiles, and the depth of pipelines
+CAPPED = (
+    "m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer", "pipeline",
+)  # fmt: skip
+
+
+def smaller(policy: Policy) -> Iterator[Policy]:
+    """Yield the policy under each entry of its `smaller:` list, in order; each entry stands alone."""
+    for caps in policy.smaller:
+        yield replace(
+            policy,
+            rules=tuple(_capped(rule, caps) for rule in policy.rules),
+            options=_options(policy.options, caps),
+            smaller=(),
+        )
+
+
+def _capped(rule: Rule, caps: Mapping[str, int]) -> Rule:
+    tiles = {role: _least(size, caps.get(role)) for role, size in rule.tiles.items()}
+    return replace(rule, tiles=tiles, options=_options(rule.options, caps))
+
+
+def _least(size: object, cap: int | None) -> object:
+    if cap is None:
+        return size
+    if isinstance(size, str):
+        return f"min({size}, {cap})"
+    return min(size, cap) if isinstance(size, int) else size
+
+
+def _options(options: Mapping[str, object], caps: Mapping[str, int]) -> dict[str, object]:
+    found = dict(options)
+    depth = found.get("pipeline")
+    if "pipeline" in caps and isinstance(depth, int):
+        found["pipeline"] = min(depth, caps["pipeline"])
+        if found["pipeline"] == 1:
+            found.pop("warpspecialize", None)  # it needs something to hand over
+    return found
