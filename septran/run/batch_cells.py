@@ -203,6 +203,7 @@ class _Expansion:
             "writer": writer,
             "budget_tokens": self._batch.budget.tokens,
             "require": list(self._batch.require),
+            "where": self._batch.where,
             "seed": self._settings.seed,
         }
         timed = self._batch.time and {"threads": self._settings.threads}

@@ -13,6 +13,7 @@ include: [{op: gemm, backend: cpp, dims: {M: 8, N: 8, K: 8}}]
 budget: {minutes: 60, cell_minutes: 5, tokens: 20000}
 workers: 2
 time: true
+where: auto                    # auto, device or emulated
 require: []
 """
 
@@ -25,12 +26,13 @@ from typing import Any
 
 from septran import spanyaml
 from septran.errors import ConfigError, Diagnostic, Span, closest
+from septran.run.place import WANTED
 
 Words = tuple[str, ...]
 DimSet = str | Mapping[str, int]
 _KEYS = (
     "name ops tasks logics backends archs dims dtypes writers include exclude budget workers "
-    "time require"
+    "time where require"
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
@@ -65,6 +67,7 @@ class BatchFile:
     budget: Budget = field(default_factory=Budget)
     workers: int | None = None
     time: bool = True
+    where: str = "auto"
     require: Words = ()
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
 
@@ -117,6 +120,7 @@ class _Reader:
             budget=self._budget(top),
             workers=self._number(("workers",), top.get("workers"), whole=True),
             time=self._flag("time", top),
+            where=self._where(top),
             require=self._words("require", top, ()),
             spans=self._doc.spans,
         )
@@ -226,6 +230,14 @@ class _Reader:
             self._wrong(path, f"{'.'.join(path)}: {value!r} is not a {what} above 0")
             return None
         return value
+
+    def _where(self, top: Mapping[str, Any]) -> str:
+        value = top.get("where", "auto")
+        if value not in WANTED:
+            known = ", ".join(WANTED)
+            self._wrong(("where",), f"{value!r} is not one of {known}", str(value), WANTED)
+            return "auto"
+        return str(value)
 
     def _flag(self, key: str, top: Mapping[str, Any]) -> bool:
         value = top.get(key, True)

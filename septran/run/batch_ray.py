@@ -47,7 +47,7 @@ def run_on_ray(
     for cell in todo:
         started(cell)
         job = job_of(plan, cell)
-        gpus = 1 if "device" in cell.request["require"] else 0
+        gpus = 1 if "device" in (cell.request.get("where"), *cell.request["require"]) else 0
         remote = task.options(num_cpus=1, num_gpus=gpus)
         jobs[remote.remote(cell.to_json(), str(job.runs), plan.time)] = job
     limit = plan.budget.minutes

@@ -36,6 +36,8 @@ def cells(folder: Path, text: str) -> list[str]:
         ("workers: true\n", "C061", 1, "whole number"),
         ("time: 3\n", "C061", 1, "true or false"),
         ("require: [devise]\n", "C061", 1, "did you mean 'device'"),
+        ("ops: [relu]\nwhere: devise\n", "C061", 2, "did you mean 'device'"),
+        ("where: [device]\n", "C061", 1, "is not one of auto, device, emulated"),
         ("include:\n- {op: gemm}\n", "C061", 2, "names its backend"),
         ("- gemm\n", "C061", 1, "mapping"),
     ],
@@ -129,3 +131,14 @@ def test_bad_selection(expression):
     with pytest.raises(ConfigError) as caught:
         selector(expression)
     assert caught.value.codes == ("C063",)
+
+
+@pytest.mark.parametrize("where", [None, "auto", "device", "emulated"])
+def test_where_reaches_every_cell_and_its_key(tmp_path, where):
+    text = "ops: [relu]\nbackends: [cpp]\ninclude: [{op: gemm, backend: cpp}]\n"
+    (plain, _), found = (
+        expand(load_batch(write(tmp_path, text + more)), settings.load())
+        for more in ("", f"where: {where}\n" if where else "")
+    )
+    assert [cell.request["where"] for cell in found] == [where or "auto"] * 2
+    assert (found[0].key == plain.key) == (where in (None, "auto"))  # a result is of its place
