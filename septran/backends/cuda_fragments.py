@@ -161,11 +161,52 @@ def _served(
 
 def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
     """Return the fragment to move to shared memory when a thread would hold too much at once."""
-    held = {n: grid.per_thread(b.shape) * DTYPE_BYTES[b.dtype] for n, b in frags.items()}
+    leaving = set(_leaving(frags, stmt))
+    held = {
+        n: 0 if n in leaving else grid.per_thread(b.shape) * DTYPE_BYTES[b.dtype]
+        for n, b in frags.items()
+    }
     worst = max(_live((stmt,), set(frags)), key=lambda live: sum(held[n] for n in live), default=())
     if sum(held[n] for n in worst) <= REGISTER_BYTES:
         return ""
     return max(worst, key=lambda n: (held[n], n))
+
+
+def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
+    """Yield fragments that one leaf makes element by element of a larger one and one copy stores.
+
+    The compiler gives them the registers of the fragment they are made of, which dies on the way.
+    """
+    uses: dict[str, list[Stmt]] = {}
+    for s in walk((stmt,)):
+        for name in {r.buffer.name for r in _regions(s)}:
+            uses.setdefault(name, []).append(s)
+    for name, buffer in frags.items():
+        match uses.get(name, []):
+            case [LeafCall() as made, Copy() as stored] if (
+                len(made.prims) == 1
+                and made.prims[0].name in ("copy", "map")
+                and made.arg(made.prims[0].out).region.buffer.name == name
+                and stored.src.buffer.name == name
+                and stored.dst.buffer.name not in frags
+            ):
+                begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, Alloc)}
+                whole = [r.buffer for r in _regions(made) if r.buffer.name in frags]
+                if any(
+                    b.name != name
+                    and b.name in begun
+                    and flat(b.shape) == flat(buffer.shape)
+                    and uses[b.name][-1] is made
+                    and DTYPE_BYTES[b.dtype] >= DTYPE_BYTES[buffer.dtype]
+                    for b in whole
+                ):
+                    yield name
+
+
+def _beside(stmt: Stmt, root: Stmt) -> tuple[Stmt, ...]:
+    """Return the body that `stmt` is a statement of: what is alive from one turn to the next is not its own."""
+    bodies = (s.body for s in walk((root,)) if isinstance(s, For | When))
+    return next((body for body in bodies if any(s is stmt for s in body)), ())
 
 
 def _live(

@@ -204,6 +204,7 @@ def _tunables(
 ) -> dict[str, object]:
     """Return tunable -> value: the highest-priority role decides, the smallest value on a tie."""
     claims: dict[str, list[_Claim]] = {}
+    shared = _block_tunables(trial)
     for site in trial.sites:
         rule = chosen[id(site)]
         extents = _role_extents(site, trial)
@@ -214,7 +215,8 @@ def _tunables(
                 if role not in rule.tiles:
                     continue
                 for tunable in site.args[param].taints[axis]:
-                    value = rule.tiles[role]
+                    named = "block" if tunable in shared and "block" in rule.tiles else role
+                    value = rule.tiles[named]
                     if isinstance(value, str):
                         known = {f"ext_{r}": n for r, n in extents.items()}
                         known |= {
@@ -237,6 +239,19 @@ def _tunables(
             found[name] = tunes[0]
         else:
             found[name] = min(v for v in values if isinstance(v, int))
+    return found
+
+
+def _block_tunables(trial: Lowering) -> set[str]:
+    """Return the tunables that cut rows, columns and depth of a product alike."""
+    found = set()
+    for site in trial.sites:
+        roles: dict[str, set[str]] = {}
+        for prim in site.prims:
+            for param, axis, role in dim_roles(prim, site):
+                for tunable in site.args[param].taints[axis]:
+                    roles.setdefault(tunable, set()).add(role)
+        found |= {tunable for tunable, cut in roles.items() if {"m", "n", "k"} <= cut}
     return found
 
 

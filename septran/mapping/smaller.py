@@ -9,7 +9,7 @@ from septran.mapping.schema import Policy, Rule
 
 # what `smaller:` may cap: the roles of a rule's tiles, and the depth of pipelines
 CAPPED = (
-    "m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer", "pipeline",
+    "m", "n", "k", "block", "lead", "kept", "kept_inner", "reduced", "inner", "outer", "pipeline",
 )  # fmt: skip
 
 

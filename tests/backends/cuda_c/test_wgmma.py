@@ -13,8 +13,22 @@ import pytest
 
 from septran.backends.cuda_build import compile_cubin, nvcc
 from septran.backends.cuda_c import CUDA_C
+from septran.backends.cuda_fragments import _leaving
 from septran.backends.cuda_wgmma import PANELS
-from septran.ir.nodes import Alloc, Program, walk
+from septran.ir.expr import Const
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafArg,
+    LeafCall,
+    Prim,
+    Program,
+    Region,
+    Stmt,
+    walk,
+)
 from septran.kernel import Kernel, leaf_specs
 from septran.passes import lower
 from septran.run.leafprogram import leaf_cases
@@ -52,6 +66,78 @@ def test_only_where_the_mapping_and_the_shapes_allow_it() -> None:
     assert products(cases.kernel("gemm", "float16", TENSOR, "sm_80")) == ["gemm_leaf_tensorcore"]
     program = bound("gemm", "float16", TENSOR)
     assert {s.buffer.layout for s in walk(program.body) if isinstance(s, Alloc)} >= {PANELS}
+
+
+def test_one_size_for_rows_columns_and_depth_is_that_of_warpgroups() -> None:
+    seed = cases.kernel("gemm_seed", "float16", {"M": 256, "N": 256, "K": 512}, "sm_90a")
+    assert products(seed) == ["gemm_leaf_wgmma"] and "st::copy_bulk" in seed.source
+    assert "3-stage ring" in seed.source
+
+
+def with_policy(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    name = "cuda_c.sm_90a.mapping.yaml"
+    text = (ROOT / "mappings" / name).read_text()
+    assert old in text
+    (folder / "mappings").mkdir()
+    (folder / "mappings" / name).write_text(text.replace(old, new))
+    monkeypatch.setattr("tests.backends.operators.ROOT", folder)
+
+
+def whole(buffer: Buffer) -> Region:
+    n = tuple(Const(size) for size in buffer.shape)
+    zero, one, none = ((value,) * len(n) for value in (Const(0), 1, 0))
+    return Region(
+        buffer=buffer, offset=zero, extent=n, tile=buffer.shape, step=one, grid=none
+    )  # fmt: skip
+
+
+WIDE = {"M": 200, "N": 264, "K": 136}
+
+
+def test_wide_tiles_stay_in_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 x 256 sums are half of a thread's registers; the 16-bit tile that leaves takes theirs."""
+    with_policy(
+        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
+    )
+    kernel = gemm(WIDE)
+    assert products(kernel) == ["gemm_leaf_wgmma"] and "128, 256> acc" in kernel.source
+    given = cases.inputs("gemm", kernel, WIDE)
+    ran = run_kernel(kernel, given, tmp_path)
+    assert ran.code == 0, (ran.found, ran.stderr)
+    assert cases.error("gemm", WIDE, given, ran.outputs) <= cases.TOLERANCE["float16"]
+    if nvcc() is not None:
+        (tmp_path / "cubin").mkdir()
+        built = compile_cubin(kernel, tmp_path / "cubin")
+        assert built is not None and built.ok and dict(built.facts)["spill_bytes"] == 0, built
+
+
+def test_only_a_tile_on_its_way_out_takes_the_registers_it_is_made_of() -> None:
+    acc, half, out = (
+        Buffer(name=name, shape=(128, 256), dtype=dtype, mem=mem)
+        for name, dtype, mem in (
+            ("acc", "float32", "REGISTER"),
+            ("half", "float16", "REGISTER"),
+            ("out", "float16", "GLOBAL"),
+        )
+    )
+    made = LeafCall(
+        task="t", impl="auto", prims=(Prim(name="copy", out="y", ins=("x",)),),
+        args=(
+            LeafArg(param="y", region=whole(half), privilege="w"),
+            LeafArg(param="x", region=whole(acc), privilege="r"),
+        ),
+    )  # fmt: skip
+    stored, other = (Copy(dst=whole(out), src=whole(b)) for b in (half, acc))
+
+    def leaving(*body: Stmt) -> list[str]:
+        loop = For(var="b", extent=Const(1), body=body)
+        return list(_leaving({"acc": acc, "half": half}, loop))
+
+    assert leaving(Alloc(buffer=acc), made, stored) == ["half"]
+    assert leaving(Alloc(buffer=acc), made, stored, stored) == []  # read again
+    assert leaving(Alloc(buffer=acc), made, stored, other) == []  # what it is made of lives on
+    turn = For(var="k", extent=Const(2), body=(made, stored))
+    assert leaving(Alloc(buffer=acc), turn) == []  # ... into the next turn
 
 
 def test_without_the_option_there_is_no_trace_of_it() -> None:
@@ -269,9 +355,5 @@ def test_mutant_is_rejected(name: str, tmp_path: Path) -> None:
 
 
 def test_math_mma_keeps_mma_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "cuda_c.sm_90a.mapping.yaml"
-    text = (ROOT / "mappings" / name).read_text()
-    (tmp_path / "mappings").mkdir()
-    (tmp_path / "mappings" / name).write_text(text.replace("math: wgmma", "math: mma"))
-    monkeypatch.setattr("tests.backends.operators.ROOT", tmp_path)
+    with_policy(tmp_path, monkeypatch, "math: wgmma", "math: mma")
     assert products(gemm(TENSOR)) == ["gemm_leaf_tensorcore"]
