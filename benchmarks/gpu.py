@@ -6,20 +6,23 @@
 
 Each kernel is verified on the device first (septran gen, sample and odd dims), then timed at large sizes with the
 target's policy and the variants of benchmarks/gpu.yaml, against torch eager, torch.compile and the library call
-(cuBLAS, SDPA). The limits are measured, too: a copy and cuBLAS. Every row is on disk before the next begins; a killed
-run goes on where it was. Exit 0: all accurate; 1: not all; 3: no GPU here.
+(cuBLAS, SDPA). The limits are measured, too: a copy and cuBLAS. What matters most comes first, on every backend; a
+cell that fails leaves the others alone. Every row is on disk before the next begins; a killed run goes on where it
+was. Exit 0: all accurate; 1: not all; 3: no GPU here.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import math
+import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,9 @@ from septran.verify import timing  # noqa: E402
 from septran.verify.cases import Case, draw  # noqa: E402
 from septran.verify.problem import Problem  # noqa: E402
 
+TORCH_S = 180.0
+"""Seconds for one of torch's ways to do an operator at one size, compiling included."""
+
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -52,7 +58,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--backends", type=_words, default=[], help="default: all that run here")
     parser.add_argument("--dtypes", type=_words, default=[], help="default: those of gpu.yaml")
     parser.add_argument("--arch", default="", help="default: the GPU's")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after; go on later")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no cell after; go on later"
+    )
     parser.add_argument("--dry-run", action="store_true", help="emit and compile; launch nothing")
     parser.add_argument("--small", action="store_true", help="time at the operators' sample sizes")
     parser.add_argument("--no-check", action="store_true", help="do not verify small sizes first")
@@ -111,29 +119,46 @@ class Session:
         if self.device is not None:
             self._machine()
             self._limits()
+        plan = gpu_cells.planned(
+            ops, self.targets, self.dtypes, self.given,
+            small=self.args.small, candidates=not self.args.no_variants,
+        )  # fmt: skip
+        checked: dict[tuple[str, ...], bool] = {}
         with tempfile.TemporaryDirectory(prefix="septran-gpu-") as folder:
-            for number, op in enumerate(ops):
-                for backend, arch in self.targets:
-                    if time.monotonic() > self.end:
-                        self._say("out of time; run again to go on")
-                        return 1
-                    self._operator(op, backend, arch, Path(folder) / str(number))
+            for number, (op, backend, cell) in enumerate(plan):
+                if time.monotonic() > self.end:
+                    self._say(f"out of time, {len(plan) - number} left; run again to go on")
+                    self._write()
+                    return 1
+                try:
+                    self._one(op, backend, cell, Path(folder) / str(number), checked)
+                except Exception as error:  # one cell must not cost the others
+                    self._failed(cell, error)
         self._write()
         return 1 if self.bad else 0
 
-    def _operator(self, op: Operator, backend: Backend, arch: str, folder: Path) -> None:
-        found = gpu_cells.cells(
-            op, backend, arch, self.dtypes, self.given,
-            small=self.args.small, candidates=not self.args.no_variants,
-        )  # fmt: skip
-        checked: dict[str, bool] = {}
-        for number, cell in enumerate(found):
-            if time.monotonic() > self.end:
-                return
-            if cell.dtype not in checked:
-                checked[cell.dtype] = self._check(op, cell, folder)
-            if checked[cell.dtype]:
-                self._cell(backend, cell, folder / f"{backend.name}-{number}")
+    def _one(
+        self,
+        op: Operator,
+        backend: Backend,
+        cell: Cell,
+        folder: Path,
+        checked: dict[tuple[str, ...], bool],
+    ) -> None:
+        kernel = (cell.op, cell.backend, cell.arch, cell.dtype)
+        if kernel not in checked:
+            checked[kernel] = False  # also when the check does not end
+            checked[kernel] = self._check(op, cell, folder)
+        if checked[kernel]:
+            self._cell(backend, cell, folder / "cell")
+
+    def _failed(self, cell: Cell, error: Exception) -> None:
+        """Write down what went wrong; the next call tries the cell again."""
+        text = f"{type(error).__name__}: {error}"[:300]
+        self.bad += 1
+        self._say(f"{_title(cell)}: {text}")
+        about = {**_about(cell), "gpu": self.name}
+        self.rows.add("failed", content_hash(about), **about, date=_today(), note=text)
 
     def _check(self, op: Operator, cell: Cell, folder: Path) -> bool:
         """Verify the kernel on the device at sample and odd dims; what is not right is not timed."""
@@ -190,7 +215,9 @@ class Session:
                 self.rows.add(kind, key, **facts, note=text)
             return
         key = made.key(self.name)
-        if self.rows.known(kind, key) is not None:
+        known = self.rows.known(kind, key)
+        if known is not None:
+            self.bad += bool(known.get("note")) and not cell.candidate
             return
         folder.mkdir(parents=True, exist_ok=True)
         facts |= (
@@ -256,8 +283,13 @@ class Session:
         key = content_hash([*cell.problem, self.name, torch.__version__])
         if self.rows.known("torch", key) is not None:
             return key
-        inputs = draw(problem, Case(name="timing", family="normal", seed=1))
-        given = timing.gpu_tensors(problem, inputs)
+        facts: dict[str, Any] = {"gpu": self.name, "date": _today(), **_about(cell)}
+        given: Mapping[str, Any] | None = None
+        try:
+            inputs = draw(problem, Case(name="timing", family="normal", seed=1))
+            given = timing.gpu_tensors(problem, inputs)
+        except Exception as error:  # such as a GPU too small for the inputs
+            facts["note"] = f"{type(error).__name__}: {error}"[:200]
         eager, scalars = problem.reference.fn, dict(problem.scalars)
         calls: dict[str, Callable[..., object]] = {"eager_ms": eager}
         if not self.args.no_compile:
@@ -265,13 +297,13 @@ class Session:
         other = library(cell.op)
         if other is not None:
             calls["library_ms"] = other
-        facts: dict[str, Any] = {"gpu": self.name, "date": _today(), **_about(cell)}
-        for name, call in calls.items():
+        for name, call in calls.items() if given is not None else ():
             try:
-                with torch.no_grad(), torch.device("cuda"):
+                with _within(TORCH_S), torch.no_grad(), torch.device("cuda"):
                     facts[name] = self._time(lambda call=call: call(**given, **scalars))
             except Exception as error:  # torch.compile has many ways to fail; the row says which
                 facts[name], facts[f"{name}_note"] = None, f"{type(error).__name__}: {error}"[:200]
+        given = None  # the kernel's own process needs the memory
         torch.cuda.empty_cache()
         self.rows.add("torch", key, **facts)
         return key
@@ -342,6 +374,22 @@ class Session:
     def _say(self, text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the body after that time; torch.compile may take for ever."""
+
+    def over(signum: int, frame: object) -> None:
+        raise TimeoutError(f"not done in {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _about(cell: Cell) -> dict[str, Any]:

@@ -138,6 +138,48 @@ def cells(
                     yield replace(plain, candidate=each["name"], change=each)
 
 
+Target = tuple[Backend, str]
+
+
+def planned(
+    ops: Sequence[Operator],
+    targets: Sequence[Target],
+    dtypes: Sequence[str],
+    given: Mapping[str, Any],
+    *,
+    small: bool,
+    candidates: bool,
+) -> list[tuple[Operator, Backend, Cell]]:
+    """Return all cells in the order of measuring: whoever stops early has what matters most.
+
+    The policies of `first` and `then` (gpu.yaml) come before the variants of `first`; those before the other
+    operators, other sizes and types, and other variants. Each of these on every target before the next.
+    """
+    found = []
+    for op in ops:
+        own = [dtype for dtype in dtypes if dtype in op.dtypes]
+        main = sizes(op, given, small=small)[0]
+        for backend, arch in targets:
+            each = cells(op, backend, arch, own, given, small=small, candidates=candidates)
+            for cell in each:
+                plain = cell.dtype == own[0] and cell.dims == main
+                found.append((_turn(cell, given, plain=plain), op, backend, cell))
+    found.sort(key=lambda entry: entry[0])
+    return [(op, backend, cell) for _, op, backend, cell in found]
+
+
+def _turn(cell: Cell, given: Mapping[str, Any], *, plain: bool) -> int:
+    """Return the turn of a cell. plain: at the operator's first size, in the first type."""
+    lead = cell.op in given["first"]
+    if not cell.candidate:
+        if plain:
+            return 0 if lead else 1 if cell.op in given["then"] else 3
+        return 4 if lead else 5
+    if plain:
+        return 2 if lead else 6
+    return 7
+
+
 def _applies(candidate: Mapping[str, Any], cell: Cell) -> bool:
     def allowed(key: str, value: str) -> bool:
         return any(fnmatch.fnmatch(value, word) for word in candidate.get(key, ("*",)))
@@ -181,21 +223,30 @@ def _policy(cell: Cell) -> dict[str, Any]:
 
 
 def variant(policy: Mapping[str, Any], change: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Return the policy with the changed rule before the rules it is made from."""
+    """Return the policy with the changed rules before those they are made from: all that can apply to the type.
+
+    Sizes that do not fit are refused, not made smaller: a variant is what its name says or it is nothing.
+    """
     found = copy.deepcopy(dict(policy))
-    rules = found["policies"]["rules"]
-    for at, rule in enumerate(rules):
+    found["policies"].pop("smaller", None)
+    mine = []
+    for rule in found["policies"]["rules"]:
         match = rule["match"]
-        if change["rule"] in _words(match["primitive"]) and (
-            "dtype" not in match or dtype in _words(match["dtype"])
+        if change["rule"] not in _words(match["primitive"]) or (
+            "dtype" in match and dtype not in _words(match["dtype"])
         ):
-            mine = copy.deepcopy(rule)
-            mine["match"]["dtype"] = dtype
-            for key, value in change["set"].items():
-                mine[key] = {**mine.get(key, {}), **value} if isinstance(value, dict) else value
-            rules.insert(at, mine)
-            return found
-    raise LookupError(f"no rule for {change['rule']} of {dtype}")
+            continue
+        new = copy.deepcopy(rule)
+        new["match"]["dtype"] = dtype
+        for key, value in change["set"].items():
+            new[key] = {**new.get(key, {}), **value} if isinstance(value, dict) else value
+        mine.append(new)
+        if "when" not in match:  # the later ones never match
+            break
+    if not mine:
+        raise LookupError(f"no rule for {change['rule']} of {dtype}")
+    found["policies"]["rules"] = [*mine, *found["policies"]["rules"]]
+    return found
 
 
 def _words(value: Any) -> Sequence[str]:

@@ -104,6 +104,7 @@ def page(rows: Rows) -> str:
         lines += _best_table(rows, name)
         lines += _check_table(rows, name)
         lines += _variants(rows, name)
+        lines += _failures(rows, name)
     return "\n".join(lines) + "\n"
 
 
@@ -184,6 +185,26 @@ def _variants(rows: Rows, name: str) -> list[str]:
             f"| {row['op']} | {row['backend']} {row['arch']} | {row['dtype']} | {dims_text(row['dims'])} | "
             f"{row['candidate'] or 'policy'} | {number(row.get('ms'), '.4g')} | "
             f"{facts.get('registers', '')} | {cell_text(row.get('note'))} |"
+        )
+    return lines
+
+
+def _failures(rows: Rows, name: str) -> list[str]:
+    """Cells that ended in an error of the script or its libraries and were not measured since."""
+    kept = ("op", "backend", "arch", "dtype", "dims", "candidate")
+    done = [{k: row[k] for k in kept} for row in rows.of("speed") if row["gpu"] == name]
+    failed = [
+        row
+        for row in rows.of("failed")
+        if row["gpu"] == name and {k: row[k] for k in kept} not in done
+    ]
+    if not failed:
+        return []
+    lines = ["", "### Not measured", "", *_head("operator backend dtype dims variant error")]
+    for row in failed:
+        lines.append(
+            f"| {row['op']} | {row['backend']} {row['arch']} | {row['dtype']} | {dims_text(row['dims'])} | "
+            f"{row['candidate'] or 'policy'} | {cell_text(row['note'])} |"
         )
     return lines
 

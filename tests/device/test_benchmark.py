@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,8 @@ def test_every_variant_of_the_data_changes_a_rule_of_a_policy() -> None:
     given = gpu_cells.settings()
     policy = yaml.safe_load(assets.find("mappings/cuda_c.sm_90a.mapping.yaml").path.read_text())
     for each in given["candidates"]:
+        if each.get("backends", ["cuda_c"]) != ["cuda_c"]:
+            continue
         dtype = each.get("dtypes", ["float32"])[0]
         before = json.dumps(policy)
         changed = gpu_cells.variant(policy, each, dtype)
@@ -108,8 +111,53 @@ def test_every_variant_of_the_data_changes_a_rule_of_a_policy() -> None:
         assert new["match"]["dtype"] == dtype
         for key, value in each["set"].items():
             assert new[key] == value or value.items() <= new[key].items()
+        assert "smaller" not in changed["policies"]  # what does not fit is refused
     with pytest.raises(LookupError):
         gpu_cells.variant(policy, {"rule": "sort", "set": {}}, "float32")
+
+
+def test_a_variant_changes_the_rules_of_small_products_too() -> None:
+    policy = yaml.safe_load(assets.find("mappings/triton_cuda.mapping.yaml").path.read_text())
+    changed = gpu_cells.variant(policy, {"rule": "gemm", "set": {"pipeline": 7}}, "float16")
+    own = [r for r in changed["policies"]["rules"] if r.get("pipeline") == 7]
+    assert len(own) == 3  # wide, not small, and the rest; float64's is not ours
+    assert [len(r["match"].get("when", ())) for r in own] == [2, 2, 0]
+    assert changed["policies"]["rules"][:3] == own
+
+
+def test_what_matters_most_is_measured_first() -> None:
+    given = gpu_cells.settings()
+    ops = gpu_cells.operators([], list(given["sizes"]))
+    assert {*given["first"], *given["then"]} <= {op.name for op in ops}
+    targets = [(get("cuda_c"), "sm_90a"), (get("triton_cuda"), "sm_90")]
+    plan = gpu_cells.planned(
+        ops, targets, given["dtypes"], given, small=False, candidates=True
+    )  # fmt: skip
+    order = [(cell.op, cell.backend, cell.dtype, cell.candidate) for _, _, cell in plan]
+    assert order[:4] == [
+        (op, backend, "float16", "")
+        for op in ("gemm", "attention")
+        for backend in ("cuda_c", "triton_cuda")
+    ]
+    assert (
+        order[4 : 4 + 2 * len(given["then"])]
+        == [entry for entry in order[4:100] if entry[0] in given["then"] and not entry[3]][
+            : 2 * len(given["then"])
+        ]
+    )
+    variant = order.index(("gemm", "triton_cuda", "float16", "128x256"))
+    assert order.index(("softmax", "triton_cuda", "float16", "")) < variant
+    assert variant < order.index(("gelu", "cuda_c", "float16", ""))
+    assert variant < order.index(("gemm", "cuda_c", "bfloat16", ""))
+    every = {
+        (cell.op, backend.name, cell.dtype, cell.candidate, tuple(cell.dims.items()))
+        for op in ops
+        for backend, arch in targets
+        for cell in gpu_cells.cells(
+            op, backend, arch, given["dtypes"], given, small=False, candidates=True
+        )
+    }  # fmt: skip
+    assert len(plan) == len(every)  # an order, nothing else
 
 
 def test_sizes_name_operators_and_their_dims() -> None:
@@ -180,6 +228,51 @@ def test_a_device_is_measured_from_the_check_to_the_page(
     assert "row_sum" not in capsys.readouterr().out  # resumed: only the machine's row is new
     added = (tmp_path / "rows.jsonl").read_bytes()[size:].decode().splitlines()
     assert {json.loads(line)["kind"] for line in added} <= {"machine", "limit"}
+
+
+def test_a_cell_that_fails_leaves_the_others_alone_and_is_tried_again(
+    tmp_path: Path,
+    device_cuda_c: Backend,
+    measuring: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measure = timing.measure
+
+    def burst(kernel: Any, *args: Any, **more: Any) -> Any:
+        if "row_max" in kernel.source:
+            raise MemoryError("the GPU is full")
+        return measure(kernel, *args, **more)
+
+    monkeypatch.setattr(timing, "measure", burst)
+    both = options(tmp_path, "--no-variants", "--no-check", "--only", "row_max,row_sum")
+    assert script.main(both) == 1
+    assert "MemoryError: the GPU is full" in capsys.readouterr().out
+    assert [row["op"] for row in Rows(tmp_path / "rows.jsonl").of("speed")] == ["row_sum"]
+    assert "### Not measured" in (tmp_path / "page.md").read_text()
+    monkeypatch.setattr(timing, "measure", measure)
+    assert script.main(both) == 0
+    assert len(Rows(tmp_path / "rows.jsonl").of("speed")) == 2
+    assert "Not measured" not in (tmp_path / "page.md").read_text()
+
+
+def test_no_cell_begins_when_the_time_is_over(
+    tmp_path: Path, device_cuda_c: Backend, measuring: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.main(options(tmp_path, "--minutes", "0")) == 1
+    assert "left; run again to go on" in capsys.readouterr().out
+    rows = Rows(tmp_path / "rows.jsonl")
+    assert not rows.of("check") and not rows.of("speed") and (tmp_path / "page.md").is_file()
+
+
+def test_a_way_of_torch_that_takes_for_ever_is_given_up() -> None:
+    start = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"0\.2 s"), script._within(0.2):
+        time.sleep(30)
+    assert time.monotonic() - start < 10
+    with script._within(0.2):
+        pass
+    time.sleep(0.4)  # no alarm is left behind
 
 
 @pytest.mark.slow  # the search for the culprit compiles a lot
