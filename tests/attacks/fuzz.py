@@ -1,124 +1,125 @@
-"""Mutate honest emitted C++ kernels and see which mutants pass.  python -m tests.attacks.fuzz [COUNT] [SEED]
+"""Mutate honest emitted kernels and see which mutants pass.
 
-Attacks are written by hand by the authors of the checks; mutants are not. A mutant that survives is either a hole or
-equivalent: those that compile to the same bytes are set aside, the others are printed for a person to read.
+    python -m tests.attacks.fuzz [COUNT] [SEED] [FAMILY ...] [--only N]
+
+COUNT mutants per family (`mutators.FAMILIES`; all of them by default). Attacks are written by hand by the authors of
+the checks; mutants are not. A mutant that survives is either a hole or equivalent: those whose binary, or whose text
+without hints, is the honest kernel's are set aside, the others are printed for a person to read.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
+import functools
 import os
 import random
 import re
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from septran.backends import get
+from septran.backends.base import Built
 from septran.kernel import Kernel
-from septran.run.build import judge_kernel, problem_of
+from septran.run.build import problem_of, sessions_of
 from septran.run.leaves import library_leaves
 from septran.run.plan import GenRequest, lower_plan, resolve
 from septran.verify.problem import Problem
-
-OPERATORS: dict[str, dict[str, int]] = {
-    "gemm": {"M": 101, "N": 77, "K": 131},
-    "softmax": {"M": 70, "N": 197},
-    "relu": {"N": 20011},
-    "layernorm": {"M": 33, "N": 131},
-    "col_sum": {"M": 67, "N": 93},
-    "transpose": {"M": 67, "N": 93},
-}
-# changes to these lines cannot change results: hints, sizes of scratch memory, comments, scheduling
-_INERT = re.compile(r"prefetch|scratch<|^\s*//|#pragma|^static void|^extern|reinterpret_cast")
-_CHOP = """
-template <class V> static inline V fuzz_chop(V v) {
-    typedef int I __attribute__((vector_size(sizeof(V))));
-    return (V)((I)v & ~0x1fff);
-}
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A mistake: what is found in a line and what it becomes (None = the line goes)."""
-
-    kind: str
-    pattern: str
-    change: Callable[[re.Match[str]], str] | None
-
-
-def _shift(by: int) -> Callable[[re.Match[str]], str]:
-    return lambda m: str(int(m[0]) + by)
-
-
-RULES = (
-    Rule("index +1", r"(?<![\w.<])\d+(?![\w.>])", _shift(1)),
-    Rule("index -1", r"(?<![\w.<])[1-9]\d*(?![\w.>])", _shift(-1)),
-    Rule("tail short", r"\brest\w* = n\w* - j\w*(?=;)", lambda m: f"{m[0]} - 1"),
-    Rule("tail dropped", r"for \(; (j\w*) < (n\w*);", lambda m: f"for (; {m[1]} + L <= {m[2]};"),
-    Rule("tail too long", r"store_n\((.*), rest\w*\);", lambda m: f"store({m[1]});"),
-    Rule("extent", r"st::least\((\d+), [^)]*\)", lambda m: m[1]),
-    Rule("dropped copy", r"^\s*(st::(pack|copy|transpose)\w*<?.*|store(_n)?\(.*);$", None),
-    Rule("dropped leaf", r"^\s*leaf_\w+\(.*\);$", None),
-    Rule("constant", r"\d+\.\d+f?\b", lambda m: f"({m[0]} + 0.01f)"),
-    Rule("sign", r"(?<=\w) - (?=\w+\))", lambda m: " + "),
-    Rule("operation", r"\bMax\b", lambda m: "Min"),
-    Rule("operation", r"\bvmax\(", lambda m: "vmin("),
-    Rule("operation", r"(?<=\w) / (?=\w)", lambda m: " * "),
-    Rule("tf32", r"\bload(_n)?<F>\([^()]*\)", lambda m: f"fuzz_chop({m[0]})"),
-)
+from septran.verify.verify import Request, verify
+from tests.attacks import families
+from tests.attacks.mutators import FAMILIES, Family, Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One changed kernel. line: 1-based, in the kernel file."""
+    """One changed kernel. line: 1-based, in `file`. diff: what a person reads."""
 
-    operator: str
+    family: str
+    case: str
     kind: str
+    file: str
     line: int
-    before: str
-    after: str
+    diff: tuple[str, ...]
     kernel: Kernel
 
 
-def honest(operator: str) -> tuple[Kernel, Problem]:
-    """Return the emitted kernel of an operator with library leaves, and its problem."""
-    plan = resolve(GenRequest(op=operator, backend="cpp", dims=OPERATORS[operator]))
+@functools.cache
+def honest(family: str, case: str) -> tuple[Kernel, Problem]:
+    """Return the emitted kernel of a case with library leaves and the family's prelude, and its problem."""
+    found = FAMILIES[family]
+    at = found.cases[case]
+    plan = resolve(
+        GenRequest(op=at.op, backend=found.backend, dims=at.dims, dtype=at.dtype, arch=at.arch)
+    )
     lowered = lower_plan(plan)
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
     kernel = plan.backend.emit(lowered.program, leaves)
+    if found.prelude:
+        text = re.sub(rf"(?m)^(?={found.first})", lambda _: found.prelude, kernel.source, count=1)
+        kernel = kernel.with_files({**dict(kernel.files), kernel.main: text})
     return kernel, problem_of(plan, lowered.program, plan.dims)
 
 
-def mutants(operator: str, kernel: Kernel) -> Iterator[Mutant]:
-    """Yield every mutant of the kernel's own part: its leaves and its hierarchy."""
-    lines = kernel.source.split("\n")
-    first = next(i for i, text in enumerate(lines) if text.startswith("// ---- leaves"))
-    last = next(i for i, text in enumerate(lines) if text.startswith("// ---- Python module"))
-    for number in range(first, last):
-        text = lines[number]
-        if not text.strip() or _INERT.search(text):
+def mutants(family: str, case: str) -> Iterator[Mutant]:
+    """Yield every mutant of the kernel's own part: its leaves, its hierarchy, its headers' synchronisation."""
+    found = FAMILIES[family]
+    kernel = honest(family, case)[0]
+    files = dict(kernel.files)
+    places = [(kernel.main, found.rules)]
+    places += [(name, found.header_rules) for name in found.cases[case].headers]
+    for file, rules in places:
+        lines = files[file].split("\n")
+        for number in _own_lines(found, lines, whole=file != kernel.main):
+            for rule in rules:
+                for kept in _changes(found, rule, lines, number):
+                    changed = kernel.with_files({**files, file: "\n".join(kept)})
+                    diff = _diff(lines, kept)
+                    yield Mutant(family, case, rule.kind, file, number + 1, diff, changed)
+
+
+def _diff(before: list[str], after: list[str]) -> tuple[str, ...]:
+    places = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    return (*(f"-{before[i]}" for i in places), *(f"+{after[i]}" for i in places))
+
+
+def _own_lines(family: Family, lines: list[str], *, whole: bool) -> list[int]:
+    first, last = 0, len(lines)
+    if not whole:
+        first = next(i for i, text in enumerate(lines) if re.match(family.first, text))
+        ends = (i for i, text in enumerate(lines) if i > first and re.match(family.last, text))
+        last = next(ends, last)
+    return [
+        i for i in range(first, last) if lines[i].strip() and not re.search(family.inert, lines[i])
+    ]
+
+
+def _changes(family: Family, rule: Rule, lines: list[str], number: int) -> Iterator[list[str]]:
+    text = lines[number]
+    comment = re.search(family.comment, text)
+    for found in re.finditer(rule.pattern, text):
+        if comment and found.start() >= comment.start():
             continue
-        for rule in RULES:
-            for found in re.finditer(rule.pattern, text):
-                new = "" if rule.change is None else rule.change(found)
-                after = text[: found.start()] + new + text[found.end() :]
-                changed = [*lines[:first], _CHOP, *lines[first:number], after, *lines[number + 1 :]]
-                source = "\n".join(changed)
-                files = tuple((n, source if n == kernel.main else t) for n, t in kernel.files)
-                yield Mutant(
-                    operator, rule.kind, number + 1, text, after, replace(kernel, files=files)
-                )
+        kept = list(lines)
+        if rule.move:
+            other = number + rule.move
+            if re.search(rf"{family.inert}|^\s*$", lines[other]):
+                continue
+            kept[number], kept[other] = kept[other], kept[number]
+        else:
+            kept[number] = text[: found.start()] + rule.apply(found) + text[found.end() :]
+        if kept != lines:
+            yield kept
 
 
-def choose(count: int, seed: int) -> list[Mutant]:
-    """Return `count` mutants, as evenly over operators and kinds as there are any."""
+def choose(family: str, count: int, seed: int) -> list[Mutant]:
+    """Return `count` mutants, as evenly over cases and kinds as there are any; more begin with fewer."""
     rng = random.Random(seed)
     groups: dict[tuple[str, str], list[Mutant]] = {}
-    for operator in OPERATORS:
-        for mutant in mutants(operator, honest(operator)[0]):
-            groups.setdefault((operator, mutant.kind), []).append(mutant)
+    for case in FAMILIES[family].cases:
+        for mutant in mutants(family, case):
+            groups.setdefault((case, mutant.kind), []).append(mutant)
     for group in groups.values():
         rng.shuffle(group)
     order = list(groups.values())
@@ -131,59 +132,111 @@ def choose(count: int, seed: int) -> list[Mutant]:
     return found
 
 
-def judge(mutant: Mutant, problem: Problem, same: bytes, folder: Path) -> str:
-    """Return invalid (does not compile), equivalent (the same machine code), a code, or survived."""
-    from septran.backends import get
+def content(family: str, kernel: Kernel, built: Built) -> bytes:
+    """Return what equals the honest kernel's only if nothing can differ: machine code, or normal text.
 
-    judged = judge_kernel(get("cpp"), mutant.kernel, problem, work=folder, threads=2)
-    if not judged.built.ok or judged.built.artifact is None:
+    Normal text has no hints, and calls without the arguments that the called function does not use.
+    """
+    if get(FAMILIES[family].backend).language != "python":
+        assert built.artifact is not None
+        return built.artifact.read_bytes()
+    text = re.sub(FAMILIES[family].hints, "0", kernel.source)
+    try:
+        return ast.unparse(_without_unused(ast.parse(text))).encode()
+    except SyntaxError:
+        return text.encode()
+
+
+def _without_unused(tree: ast.Module) -> ast.Module:
+    used: dict[str, list[bool]] = {}
+    for function in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
+        names = {n.id for step in function.body for n in ast.walk(step) if isinstance(n, ast.Name)}
+        used[function.name] = [a.arg in names for a in function.args.args]
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        taken = used.get(call.func.id, []) if isinstance(call.func, ast.Name) else []
+        if taken and len(taken) == len(call.args):
+            kept = zip(call.args, taken, strict=True)
+            call.args = [arg for arg, is_used in kept if is_used]
+    return tree
+
+
+def judge(
+    family: str, kernel: Kernel, problem: Problem, same: bytes, folder: Path, seed: int
+) -> str:
+    """Return invalid (does not compile), equivalent, a code, or survived."""
+    backend = get(FAMILIES[family].backend)
+    built = families.build(FAMILIES[family].builds, kernel, folder / "build")
+    if not built.ok or built.artifact is None:
         return "invalid"
-    if not judged.verdict.passed:
-        return judged.verdict.code
-    return "equivalent" if judged.built.artifact.read_bytes() == same else "survived"
+    if content(family, kernel, built) == same:
+        return "equivalent"
+    request = Request(
+        where=backend.where,
+        language=backend.language,
+        seed=seed,
+        sessions=replace(sessions_of(backend, 2), call_timeout_s=20.0),
+        figures=backend.figures,
+    )
+    verdict = verify(kernel, built, problem, run_dir=folder, request=request)
+    return "survived" if verdict.passed else verdict.code
 
 
-def reference_build(kernel: Kernel, folder: Path) -> bytes:
-    """Return the library the unchanged kernel compiles to, beside the mutants' helper."""
-    from septran.backends import get
-
-    source = kernel.source.replace("// ---- leaves", f"{_CHOP}\n// ---- leaves", 1)
-    files = tuple((n, source if n == kernel.main else t) for n, t in kernel.files)
-    folder.mkdir(parents=True, exist_ok=True)
-    built = get("cpp").build(replace(kernel, files=files), folder)
-    assert built.ok and built.artifact is not None, built.log
-    return built.artifact.read_bytes()
-
-
-def run(count: int, seed: int) -> list[tuple[Mutant, str]]:
-    """Judge `count` mutants and return each with its outcome."""
-    found = []
+def run(family: str, count: int, seed: int, only: int | None = None) -> list[tuple[Mutant, str]]:
+    """Judge `count` mutants, or only the one of that number, and return each with its outcome."""
+    found, known = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        known = {}
-        for name in OPERATORS:
-            kernel, problem = honest(name)
-            known[name] = (problem, reference_build(kernel, Path(folder) / f"honest_{name}"))
-        for number, mutant in enumerate(choose(count, seed)):
-            problem, same = known[mutant.operator]
-            outcome = judge(mutant, problem, same, Path(folder) / str(number))
-            found.append((mutant, outcome))
+        for number, mutant in enumerate(choose(family, count, seed)):
+            if only not in (None, number):
+                continue
+            case = mutant.case
+            kernel, problem = honest(family, case)
+            if case not in known:
+                at = Path(folder) / f"honest_{case}"
+                built = families.build(FAMILIES[family].builds, kernel, at / "build")
+                known[case] = content(family, kernel, built)
+                outcome = judge(family, kernel, problem, b"", at, seed)
+                assert outcome == "survived", (family, case, outcome)
+            place = Path(folder) / str(number)
+            found.append((mutant, judge(family, mutant.kernel, problem, known[case], place, seed)))
     return found
 
 
-def table(found: list[tuple[Mutant, str]]) -> str:
-    """Return the catch table by kind, and the survivors' lines."""
-    rows = [f"{'kind':14} {'tried':>5} {'caught':>6} {'same code':>9} {'survived':>8}"]
-    for kind in (*dict.fromkeys(rule.kind for rule in RULES), "all"):
+def table(family: str, found: list[tuple[Mutant, str]]) -> str:
+    """Return the catch table by kind."""
+    rows = [f"{family:16} {'tried':>5} {'rejected':>8} {'equivalent':>10} {'survived':>8}"]
+    for kind in (*dict.fromkeys(rule.kind for rule in FAMILIES[family].rules), "all"):
         here = [o for m, o in found if kind in (m.kind, "all") and o != "invalid"]
         same, alive = here.count("equivalent"), here.count("survived")
-        rows.append(f"{kind:14} {len(here):5} {len(here) - same - alive:6} {same:9} {alive:8}")
-    for mutant, outcome in found:
-        if outcome == "survived":
-            rows.append(f"survived: {mutant.operator} line {mutant.line}, {mutant.kind}")
-            rows += [f"  - {mutant.before.strip()}", f"  + {mutant.after.strip()}"]
+        rows.append(f"{kind:16} {len(here):5} {len(here) - same - alive:8} {same:10} {alive:8}")
     return "\n".join(rows)
 
 
-if __name__ == "__main__":
+def survivors(found: list[tuple[Mutant, str]], count: int, seed: int, only: int | None) -> str:
+    """Return each survivor's place, change and the command that repeats it."""
+    rows = []
+    for number, (mutant, outcome) in enumerate(found):
+        if outcome == "survived":
+            index = number if only is None else only
+            again = f"python -m tests.attacks.fuzz {count} {seed} {mutant.family} --only {index}"
+            rows.append(f"survived: {mutant.case}, {mutant.file}:{mutant.line}, {mutant.kind}")
+            rows += [f"  {text}" for text in (*mutant.diff, again)]
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Run the families asked for and print what became of their mutants."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks.fuzz", description=__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=24)
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("family", nargs="*", help=", ".join(FAMILIES))
+    parser.add_argument("--only", type=int)
+    asked = parser.parse_args()
     os.environ["SEPTRAN_HOME"] = tempfile.mkdtemp(prefix="septran-fuzz-")  # its compiler cache
-    print(table(run(int((sys.argv[1:] or ["60"])[0]), int((sys.argv[2:] or ["1"])[0]))))
+    for family in asked.family or FAMILIES:
+        found = run(family, asked.count, asked.seed, asked.only)
+        print(table(family, found), flush=True)
+        print(survivors(found, asked.count, asked.seed, asked.only), flush=True)
+
+
+if __name__ == "__main__":
+    main()
