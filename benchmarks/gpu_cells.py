@@ -223,29 +223,28 @@ def _policy(cell: Cell) -> dict[str, Any]:
 
 
 def variant(policy: Mapping[str, Any], change: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Return the policy with the changed rules before those they are made from: all that can apply to the type.
+    """Return the policy with each rule that can apply to the type changed, before the rule it is made from.
 
     Sizes that do not fit are refused, not made smaller: a variant is what its name says or it is nothing.
     """
     found = copy.deepcopy(dict(policy))
     found["policies"].pop("smaller", None)
-    mine = []
+    rules: list[Any] = []
+    open_, changed = True, False  # open: no rule for all sizes was met yet
     for rule in found["policies"]["rules"]:
         match = rule["match"]
-        if change["rule"] not in _words(match["primitive"]) or (
-            "dtype" in match and dtype not in _words(match["dtype"])
-        ):
-            continue
-        new = copy.deepcopy(rule)
-        new["match"]["dtype"] = dtype
-        for key, value in change["set"].items():
-            new[key] = {**new.get(key, {}), **value} if isinstance(value, dict) else value
-        mine.append(new)
-        if "when" not in match:  # the later ones never match
-            break
-    if not mine:
+        fits = "dtype" not in match or dtype in _words(match["dtype"])
+        if open_ and fits and change["rule"] in _words(match["primitive"]):
+            mine = copy.deepcopy(rule)
+            mine["match"]["dtype"] = dtype
+            for key, value in change["set"].items():
+                mine[key] = {**mine.get(key, {}), **value} if isinstance(value, dict) else value
+            rules.append(mine)
+            open_, changed = "when" in match, True
+        rules.append(rule)
+    if not changed:
         raise LookupError(f"no rule for {change['rule']} of {dtype}")
-    found["policies"]["rules"] = [*mine, *found["policies"]["rules"]]
+    found["policies"]["rules"] = rules
     return found
 
 

@@ -122,7 +122,10 @@ def test_a_variant_changes_the_rules_of_small_products_too() -> None:
     own = [r for r in changed["policies"]["rules"] if r.get("pipeline") == 7]
     assert len(own) == 3  # wide, not small, and the rest; float64's is not ours
     assert [len(r["match"].get("when", ())) for r in own] == [2, 2, 0]
-    assert changed["policies"]["rules"][:3] == own
+    rest = [r for r in changed["policies"]["rules"] if r not in own]
+    assert rest == policy["policies"]["rules"]
+    last = gpu_cells.variant(policy, {"rule": "*", "set": {"threads": 64}}, "float16")
+    assert last["policies"]["rules"][-2]["threads"] == 64  # in its place: not before the products
 
 
 def test_what_matters_most_is_measured_first() -> None:
