@@ -48,6 +48,9 @@ def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
         match = re.search(rf"\b{key}:(\d+)", done.stdout)
         if match:
             facts[name] = int(match.group(1))
+    # without arrays of the program's own, all that is on the stack was spilled
+    if ".local" not in ptx:
+        facts["spill_bytes"] = max(facts.get("spill_bytes", 0), facts.get("stack", 0))
     if "registers" not in facts:
         facts["spill_bytes"] = len(re.findall(r"(?:ld|st)\.local", ptx))
     return facts
