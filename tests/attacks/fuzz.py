@@ -15,6 +15,7 @@ import functools
 import os
 import random
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -185,19 +186,21 @@ def run(family: str, count: int, seed: int, only: int | None = None) -> list[tup
     """Judge `count` mutants, or only the one of that number, and return each with its outcome."""
     found, known = [], {}
     with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "kernel"  # always the same: binaries name their sources
         for number, mutant in enumerate(choose(family, count, seed)):
             if only not in (None, number):
                 continue
             case = mutant.case
             kernel, problem = honest(family, case)
             if case not in known:
-                at = Path(folder) / f"honest_{case}"
-                built = families.build(FAMILIES[family].builds, kernel, at / "build")
-                known[case] = content(family, kernel, built)
-                outcome = judge(family, kernel, problem, b"", at, seed)
+                outcome = judge(family, kernel, problem, b"", place, seed)
                 assert outcome == "survived", (family, case, outcome)
-            place = Path(folder) / str(number)
-            found.append((mutant, judge(family, mutant.kernel, problem, known[case], place, seed)))
+                shutil.rmtree(place)
+                built = families.build(FAMILIES[family].builds, kernel, place / "build")
+                known[case] = content(family, kernel, built)
+            shutil.rmtree(place, ignore_errors=True)
+            outcome = judge(family, mutant.kernel, problem, known[case], place, seed)
+            found.append((mutant, outcome))
     return found
 
 
