@@ -192,13 +192,14 @@ def run(family: str, count: int, seed: int, only: int | None = None) -> list[tup
                 continue
             case = mutant.case
             kernel, problem = honest(family, case)
+            shutil.rmtree(place, ignore_errors=True)
             if case not in known:
                 outcome = judge(family, kernel, problem, b"", place, seed)
                 assert outcome == "survived", (family, case, outcome)
                 shutil.rmtree(place)
                 built = families.build(FAMILIES[family].builds, kernel, place / "build")
                 known[case] = content(family, kernel, built)
-            shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(place)
             outcome = judge(family, mutant.kernel, problem, known[case], place, seed)
             found.append((mutant, outcome))
     return found
