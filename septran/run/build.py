@@ -100,6 +100,21 @@ def judge_kernel(
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
 
+def build_only(
+    backend: Backend, kernel: Kernel, *, folder: Path, threads: int, where: str = "auto"
+) -> Built:
+    """Build `kernel` in `folder` and run nothing of it.
+
+    Raises:
+        EnvironmentProblem: V110, V113, V214 as `judge_kernel`.
+    """
+    place = place_of(backend, kernel.arch, where, threads)
+    if place.where != "device":
+        require_runnable(backend)
+    folder.mkdir(parents=True, exist_ok=True)
+    return place.build(kernel, folder)
+
+
 def require_runnable(backend: Backend) -> None:
     """Raise EnvironmentProblem V110 when a kernel of this backend cannot be run here in any way."""
     known = backend.available()

@@ -20,7 +20,7 @@ from septran.ir.text import print_program
 from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
 from septran.run import store
-from septran.run.build import Judged, judge_kernel, problem_of
+from septran.run.build import Judged, build_only, judge_kernel, problem_of
 from septran.run.cores import cores
 from septran.run.culprit import find_culprit
 from septran.run.fit import Lowered
@@ -146,6 +146,15 @@ def _gen(
     data |= _leaves(chosen) | {"kernel": str(run.dir / kernel.main)}
     if request.stop_after == "emit":
         return _stop(run, data, "emitted", clock)
+    if request.stop_after == "compile":
+        progress(f"building {kernel.main}")
+        built = build_only(
+            plan.backend, kernel, folder=run.dir / "build", threads=threads, where=request.where
+        )
+        if built.ok:  # else the verdict says what the compiler did not like
+            clock.seconds["compile"] = round(built.seconds, 3)
+            data |= {"build": dict(built.facts), "not_checked": list(built.not_checked)}
+            return _stop(run, data, "compiled", clock)
     progress(f"building and verifying {kernel.main}")
     start = time.perf_counter()
     judged = judge_kernel(
