@@ -150,4 +150,6 @@ def _run(kind, count, tmp_path, monkeypatch):
     files = sources(kind)
     found = [survives(kind, files, seed, tmp_path) for seed in range(count)]
     refused = sum(map(bool, found))
-    assert refused >= count // 10, f"only {refused} of {count} were refused: the damage is too small"
+    assert refused >= count // 10, (
+        f"only {refused} of {count} were refused: the damage is too small"
+    )
