@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from septran.bind.check_policy import check_policy
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Bound, Value
-from septran.errors import MappingError, closest
+from septran.errors import MappingError
 from septran.ir.nodes import DTYPE_BYTES, For, walk
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
-from septran.mapping.schema import Binding, ExplicitMapping, Instance, Policy, Rule, Tune
+from septran.mapping.schema import ROLES, Binding, ExplicitMapping, Instance, Policy, Rule, Tune
 from septran.tasklang.check import Traces
 from septran.tasklang.tree import Launch, Loop, Task, Traced
 from septran.tasklang.values import Tunable
-
-_ROLES = ("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer")
 
 TRIAL = 16
 
@@ -40,16 +39,10 @@ def apply_policy(
     """Return the explicit mapping that `policy` gives the logic.
 
     Raises:
-        MappingError: M005 no such processor, M070 no rule matches a leaf, M062 a size expression,
+        MappingError: M005, M010, M050 words that the machine does not know, M070 no rule matches a leaf, M062 a size expression,
             M090 a !tune left.
     """
-    if policy.grid not in machine.procs:
-        raise MappingError.of(
-            "M005",
-            f"target {machine.name} has no processor {policy.grid!r}; "
-            f"it has {list(machine.procs)}{closest(policy.grid, machine.procs)}",
-            policy.grid_span,
-        )
+    check_policy(policy, machine)
     skeleton = _skeleton(policy, entry, traces)
     trial = Lowering(
         traces=traces,
@@ -179,7 +172,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             continue
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
-            known = dict.fromkeys(_ROLES, 1) | extents
+            known = dict.fromkeys(ROLES, 1) | extents
             known["bytes"] = DTYPE_BYTES[dtype]
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
@@ -224,7 +217,7 @@ def _tunables(
                             "cores": cores,
                             "bytes": DTYPE_BYTES[_site_dtype(site)],
                         }
-                        for r in _ROLES:
+                        for r in ROLES:
                             known.setdefault(f"ext_{r}", 1)
                         value = max(1, evaluate(value, known, rule.span))
                     claims.setdefault(tunable, []).append(

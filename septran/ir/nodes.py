@@ -89,6 +89,11 @@ class Region:
         return len(self.tile)
 
 
+PRIMITIVE_NAMES = (
+    "fill", "copy", "transpose", "gemm", "gemm_acc", "map", "reduce", "reduce_acc",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prim:
     """One primitive inside a leaf: names refer to the leaf's parameters.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from septran.errors import MappingError, Span, closest
 
@@ -38,6 +38,23 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Eq: lambda a, b: a == b,
     ast.NotEq: lambda a, b: a != b,
 }
+
+
+def check_names(text: str, names: Iterable[str], span: Span | None = None) -> None:
+    """Raise MappingError M062 for a syntax error or a name that is none of `names`."""
+    known = (*names, *FUNCTIONS)
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as e:
+        raise MappingError.of("M062", f"expression {text!r}: {e.msg}", span) from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise MappingError.of(
+                "M062",
+                f"expression {text!r}: unknown name {node.id!r}; known: "
+                f"{', '.join(known)}{closest(node.id, known)}",
+                span,
+            )
 
 
 def evaluate(text: str, names: Mapping[str, int], span: Span | None = None) -> int:

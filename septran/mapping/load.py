@@ -8,8 +8,15 @@ from typing import Any
 
 from septran import spanyaml
 from septran.errors import Diagnostic, MappingError, Span, closest
+from septran.ir.nodes import DTYPE_BYTES, PRIMITIVE_NAMES
+from septran.mapping.arith import check_names
 from septran.mapping.schema import (
+    LOCALS,
+    OPERANDS,
     OPTION_KEYS,
+    OPTION_WORDS,
+    ROLES,
+    TILE_ROLES,
     Binding,
     ExplicitMapping,
     Instance,
@@ -19,6 +26,7 @@ from septran.mapping.schema import (
     Tune,
 )
 from septran.mapping.smaller import CAPPED
+from septran.mapping.tune import read_tune
 
 _EXPLICIT = (
     "target",
@@ -44,20 +52,24 @@ _INSTANCE = (
 _POLICIES = ("grid", "locals", "halo", "rules", "smaller", *OPTION_KEYS)
 _RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
 _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
+_WHOLE = ("threads", "smem_limit", "swizzle")
+# what a rule's expressions may name
+_SIZE_NAMES = (*(f"ext_{role}" for role in ROLES), "extent", "cores", "bytes")
+_WHEN_NAMES = (*ROLES, "bytes")
 
 
 def load_mapping(path: Path) -> ExplicitMapping | Policy:
     """Return the mapping in the file at `path`.
 
     Raises:
-        ConfigError: C01x, not readable or not YAML. MappingError: M000-M002, M006, M041, M042, M091,
-            all of them together.
+        ConfigError: C01x, not readable or not YAML. MappingError: M000-M002, M006, M017, M041, M042,
+            M062, M091, all of them together.
     """
     wrong: list[Diagnostic] = []
 
     def tune(value: Any, span: Span) -> Tune:
         try:
-            return _tune(value, span)
+            return read_tune(value, span)
         except MappingError as e:
             wrong.extend(e.diagnostics)
             return Tune(kind="choice", values=(), span=span)
@@ -83,37 +95,6 @@ def parse_mapping(
 
 def _place(d: Diagnostic) -> tuple[int, int]:
     return (d.span.line, d.span.col) if d.span else (0, 0)
-
-
-def _tune(value: Any, span: Span) -> Tune:
-    def wrong(message: str) -> MappingError:
-        return MappingError(Diagnostic(code="M091", message=message, span=span))
-
-    if not isinstance(value, dict) or "type" not in value:
-        raise wrong("!tune needs {type: choice|range|pow2, ...}")
-    kind = value["type"]
-    if kind == "choice":
-        values = value.get("values")
-        if not isinstance(values, list) or not values:
-            raise wrong("!tune {type: choice} needs values: [...] with at least one entry")
-        return Tune(kind=kind, values=tuple(values), span=span)
-    if kind not in ("range", "pow2"):
-        raise wrong(
-            f"!tune type {kind!r} is unknown; known: choice, range, pow2"
-            f"{closest(str(kind), ('choice', 'range', 'pow2'))}"
-        )
-    low, high = value.get("min"), value.get("max")
-    if not isinstance(low, int) or not isinstance(high, int) or low > high or low < 1:
-        raise wrong(f"!tune {{type: {kind}}} needs integers 1 <= min <= max")
-    if kind == "range":
-        step = value.get("step", 1)
-        if not isinstance(step, int) or step < 1:
-            raise wrong("!tune {type: range} needs step >= 1")
-        return Tune(kind=kind, values=tuple(range(low, high + 1, step)), span=span)
-    powers = tuple(1 << e for e in range(31) if low <= 1 << e <= high)
-    if not powers:
-        raise wrong(f"!tune {{type: pow2}}: there is no power of two between {low} and {high}")
-    return Tune(kind=kind, values=powers, span=span)
 
 
 class _Reader:
@@ -147,6 +128,24 @@ class _Reader:
                     key=True,
                 )
         return {k: v for k, v in value.items() if k in allowed}
+
+    def among(self, what: str, value: Any, allowed: Iterable[str], *path: str | int) -> None:
+        """M017 unless `value` is one of the allowed words."""
+        allowed = tuple(allowed)
+        if value not in allowed:
+            self.wrong(
+                "M017",
+                f"{what}: {value!r} is unknown; known: {', '.join(allowed)}"
+                f"{closest(str(value), allowed)}",
+                *path,
+            )
+
+    def expression(self, text: str, names: Iterable[str], *path: str | int) -> None:
+        """M062 when the expression names something else than `names`."""
+        try:
+            check_names(text, names, self.doc.span(*path))
+        except MappingError as e:
+            self.problems.extend(e.diagnostics)
 
     def table(self, what: str, value: Any, *path: str | int) -> dict[str, Any]:
         """Return `value` as a dict with any string keys (M000)."""
@@ -281,6 +280,15 @@ class _Reader:
         )
 
     def options(self, name: str, options: Mapping[str, object], *path: str | int) -> None:
+        for key, words in OPTION_WORDS.items():
+            if key in options and not isinstance(options[key], Tune):
+                self.among(f"{name}: {key}", options[key], words, *path, key)
+        for key in _WHOLE:
+            value = options.get(key, 1)
+            if isinstance(value, bool) or not isinstance(value, int | Tune):
+                self.wrong(
+                    "M000", f"{name}: {key} must be a whole number, found {value!r}", *path, key
+                )
         pipeline = options.get("pipeline")
         if isinstance(pipeline, Tune):
             return
@@ -371,13 +379,19 @@ class _Reader:
             arch=self.word("arch", data.get("arch")),
             grid=str(body.get("grid", "")),
             grid_span=self.doc.span("policies", "grid"),
-            locals=self.words("policies: locals", body.get("locals"), "policies", "locals"),
+            locals=self.words(
+                "policies: locals",
+                self.keys("policies: locals", body.get("locals"), LOCALS, "policies", "locals"),
+                "policies",
+                "locals",
+            ),
             halo=str(body.get("halo", "")),
             rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),
             options=options,
             constraints=self.constraints(data.get("constraints")),
             smaller=self.smaller(body.get("smaller")),
             target_span=self.doc.span("target"),
+            spans={p[1:]: s for p, s in self.doc.spans.items() if p[:1] == ("policies",)},
         )
 
     def smaller(self, value: Any) -> tuple[dict[str, int], ...]:
@@ -413,17 +427,48 @@ class _Reader:
         options = {k: data[k] for k in OPTION_KEYS if k in data}
         self.options(f"rule {i + 1}", options, *path)
 
-        def listed(value: Any) -> tuple[str, ...]:
+        def listed(key: str, default: str | None = None) -> tuple[str, ...]:
+            value = match.get(key, default)
             items = value if isinstance(value, list) else [value]
             return tuple(str(v) for v in items if v is not None)
 
+        found = {"primitive": listed("primitive", "*"), "dtype": listed("dtype")}
+        for key, words in (("primitive", (*PRIMITIVE_NAMES, "*")), ("dtype", tuple(DTYPE_BYTES))):
+            for at, word in enumerate(found[key]):
+                self.among(f"rule {i + 1}: {key}", word, words, *path, "match", key, at)
+        for at, text in enumerate(listed("when")):
+            self.expression(text, _WHEN_NAMES, *path, "match", "when", at)
         return Rule(
-            primitives=listed(match.get("primitive", "*")),
-            dtypes=listed(match.get("dtype")),
-            when=listed(match.get("when")),
+            primitives=found["primitive"],
+            dtypes=found["dtype"],
+            when=listed("when"),
             kernel=data.get("kernel", "auto"),
-            mems=self.words(f"rule {i + 1}: mems", data.get("mems"), *path, "mems"),
-            tiles=self.table(f"rule {i + 1}: tiles", data.get("tiles"), *path, "tiles"),
+            mems=self.words(
+                f"rule {i + 1}: mems",
+                self.keys(f"rule {i + 1}: mems", data.get("mems"), OPERANDS, *path, "mems"),
+                *path,
+                "mems",
+            ),
+            tiles=self.sizes(i, data.get("tiles"), *path, "tiles"),
             options=options,
             span=self.doc.span(*path),
         )
+
+    def sizes(self, i: int, value: Any, *path: str | int) -> dict[str, Any]:
+        """Return a rule's tiles: role -> int, expression or Tune."""
+        found = self.keys(f"rule {i + 1}: tiles", value, TILE_ROLES, *path)
+        for role, size in found.items():
+            if isinstance(size, str):
+                self.expression(size, _SIZE_NAMES, *path, role)
+            elif (
+                isinstance(size, bool)
+                or not isinstance(size, int | Tune)
+                or (isinstance(size, int) and size < 1)
+            ):
+                self.wrong(
+                    "M000",
+                    f"rule {i + 1}: {role} must be a size, an expression or a !tune, found {size!r}",
+                    *path,
+                    role,
+                )
+        return found

@@ -90,9 +90,8 @@ class Rule:
 
     primitives: any of these in the leaf ("*" = any leaf). dtypes: of the leaf's first read operand
     (() = any). mems: operand role -> memory; roles a, b (gemm operands), in, out, halo. tiles: role
-    -> size (int, expression text or Tune); roles m n k lead (gemm), kept reduced (reduce; kept_inner for
-        a kept last axis, else kept),
-    inner outer (the rest). options: as Instance.options.
+    -> size (int, expression text or Tune); roles m n k lead block (gemm), kept reduced (reduce; kept_inner
+    for a kept last axis, else kept), inner outer (the rest). options: as Instance.options.
     """
 
     primitives: tuple[str, ...]
@@ -126,8 +125,23 @@ class Policy:
     smaller: tuple[Mapping[str, int], ...] = ()
     target_span: Span | None = field(default=None, compare=False)
     grid_span: Span | None = field(default=None, compare=False)
+    spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, compare=False)
+    """key path below `policies:` -> place of the value."""
 
 
+ROLES = ("m", "n", "k", "lead", "kept", "kept_inner", "reduced", "inner", "outer")
+"""What a dimension is to a primitive."""
+TILE_ROLES = (*ROLES, "block")
+"""What a rule gives sizes for; block: one tunable that cuts m, n and k."""
+OPERANDS = ("a", "b", "in", "out")
+"""What an operand is to a primitive; a and b are a product's."""
+LOCALS = ("gemm.out", "gemm.in", "default")
+"""The uses of a tensor that a task makes itself."""
+OPTION_WORDS: Mapping[str, tuple[str, ...]] = {
+    "math": ("tf32", "mma", "wgmma"),
+    "schedule": ("static", "dynamic", "guided"),
+}
+"""Options whose values are words."""
 OPTION_KEYS = (
     "pipeline",
     "warpspecialize",

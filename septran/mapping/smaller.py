@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from septran.mapping.schema import Policy, Rule
+from septran.mapping.schema import TILE_ROLES, Policy, Rule
 
-# what `smaller:` may cap: the roles of a rule's tiles, and the depth of pipelines
-CAPPED = (
-    "m", "n", "k", "block", "lead", "kept", "kept_inner", "reduced", "inner", "outer", "pipeline",
-)  # fmt: skip
+CAPPED = (*TILE_ROLES, "pipeline")
+"""What `smaller:` may cap: the roles of a rule's tiles, and the depth of pipelines."""
 
 
 def smaller(policy: Policy) -> Iterator[Policy]:

@@ -350,18 +350,18 @@ policies:
   grid: BLOCK
   rules:
     - match: {primitive: [gemm, gemm_acc]}
-      tiles: {m: "min(64, extnt)", n: 64, k: 32}
+      tiles: {m: "min(64, extent // (cores - cores))", n: 64, k: 32}
 """
 
 
 @pytest.mark.parametrize(
     ("text", "code", "told_text"),
     [
-        (POLICY.replace("extnt", "extent"), "M070", "no rule matches leaf"),
+        (POLICY.replace(" // (cores - cores)", ""), "M070", "no rule matches leaf"),
         (
             POLICY + '    - match: {primitive: "*"}\n',
             "M062",
-            "unknown name 'extnt'",
+            "division by zero",
         ),
     ],
 )
@@ -369,6 +369,25 @@ def test_policies_that_do_not_fit(tmp_path, text, code, told_text):
     with pytest.raises(MappingError, match=told_text) as caught:
         bound(tmp_path, text)
     assert caught.value.codes == (code,)
+
+
+def test_words_of_a_policy_that_the_machine_does_not_know(tmp_path):
+    text = """\
+target: cuda_c
+policies:
+  grid: BLOK  # error: M005@BLOK
+  halo: SHRED  # error: M010@SHRED
+  locals: {default: REGSTER}  # error: M010@REGSTER
+  rules:
+    - match: {primitive: "*"}
+      kernel: simdd  # error: M050@simdd
+      mems: {in: REGISTER, out: REGISTR}  # error: M010@REGISTR
+"""
+    with pytest.raises(MappingError, match="did you mean 'BLOCK'") as caught:
+        bound(tmp_path, text)
+    path = tmp_path / "my.mapping.yaml"
+    told(caught.value, path, marks(path))
+    assert "did you mean 'REGISTER'" in str(caught.value)
 
 
 def test_annotated_ranks_are_checked(tmp_path):

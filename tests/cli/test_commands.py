@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from septran import settings
+from septran.assets import bundled
 from septran.backends.base import Availability
 from septran.cli import card, doctor
 from septran.cli.console import Terminal
@@ -255,6 +256,32 @@ def test_check_finds_all_problems_of_all_files(septran, in_tmp):
     assert text.out == "" and "did you mean 'map'" in text.err and "1 problem in 1 file" in text.err
     marks = septran("check", "bad.py", "--format", "github").out
     assert marks.startswith("::error file=bad.py,line=6,col=5,title=E110::unknown primitive")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("grid: CORE\n  rules: [{tiles: {outerr: 16}}]", "did you mean 'outer'?"),
+        ("grid: COER\n  rules: [{kernel: auto}]", "did you mean 'CORE'?"),
+        ("grid: CORE\n  halo: SHARD\n  rules: [{kernel: auto}]", "did you mean 'SHARED'?"),
+    ],
+)
+def test_check_reads_every_word_of_a_policy(septran, in_tmp, policy, message):
+    (in_tmp / "my.mapping.yaml").write_text(f"target: cpp\npolicies:\n  {policy}\n")
+    found = septran("check", "my.mapping.yaml")
+    assert found.code == 2 and message in found.err and "my.mapping.yaml:" in found.err
+
+
+def test_check_knows_the_targets(septran, in_tmp):
+    (in_tmp / "my.mapping.yaml").write_text("target: cup\npolicies:\n  grid: A\n  rules: [{}]\n")
+    found = septran("check", "my.mapping.yaml")
+    assert found.code == 2 and "M017" in found.err and "did you mean 'cpp'" in found.err
+
+
+def test_the_shipped_policies_are_clean(septran):
+    files = [str(p) for p in sorted((bundled() / "mappings").glob("*.yaml"))]
+    assert len(files) > 8
+    assert septran("check", *files).code == 0
 
 
 def test_check_says_nothing_on_stdout_when_all_is_well(septran, in_tmp):

@@ -189,6 +189,69 @@ WRONG |= {
 }
 
 
+WRONG |= {
+    "a tile role of nobody": (
+        POLICY.replace("tiles: {inner: 1024}", "tiles: {outerr: 16}  # error: M001@outerr"),
+        ["rule 2: tiles: unknown key 'outerr'; did you mean 'outer'?"],
+    ),
+    "an operand of nobody": (
+        POLICY.replace(
+            "mems: {a: SHARED, b: SHARED}", "mems: {a: SHARED, bb: SHARED}  # error: M001@bb"
+        ),
+        ["rule 1: mems: unknown key 'bb'"],
+    ),
+    "a use of nobody": (
+        POLICY.replace("{gemm.out: REGISTER,", "{gemm.ou: REGISTER,").replace(
+            "default: SHARED}", "default: SHARED}  # error: M001@gemm.ou"
+        ),
+        ["policies: locals: unknown key 'gemm.ou'; did you mean 'gemm.out'?"],
+    ),
+    "a primitive of nobody": (
+        POLICY.replace(
+            "[gemm, gemm_acc], dtype: float16, when", "[gemmm, gemm_acc], dtype: flaot16, when"
+        ).replace('"k % 8 == 0"]}', '"k % 8 == 0"]}  # error: M017@gemmm M017@flaot16'),
+        [
+            "rule 1: primitive: 'gemmm' is unknown",
+            "did you mean 'gemm'?",
+            "did you mean 'float16'?",
+        ],
+    ),
+    "an expression of nobody's names": (
+        POLICY.replace('"min(512, extent)"', '"min(512, extnt)"')
+        .replace('"m >= 16"', '"mm >= 16"')
+        .replace('"k % 8 == 0"]}', '"k % 8 == 0"]}  # error: M062@"mm')
+        .replace("max: 64}}", 'max: 64}}  # error: M062@"min'),
+        ["unknown name 'extnt'", "did you mean 'extent'?", "unknown name 'mm'"],
+    ),
+    "a size that is none": (
+        POLICY.replace("tiles: {inner: 1024}", "tiles: {inner: [1]}  # error: M000@["),
+        ["rule 2: inner must be a size, an expression or a !tune, found [1]"],
+    ),
+    "math of nobody": (
+        GOOD.replace("    pipeline: 2", "    math: tf23  # error: M017@tf23\n    pipeline: 2"),
+        ["tile: math: 'tf23' is unknown; known: tf32, mma, wgmma; did you mean 'tf32'?"],
+    ),
+    "threads of a word": (
+        GOOD.replace("    pipeline: 2", "    threads: many  # error: M000@many\n    pipeline: 2"),
+        ["tile: threads must be a whole number, found 'many'"],
+    ),
+    "a tune with a key of nobody": (
+        GOOD.replace(
+            "block_size: 64}, calls: {gemm_tile: tile}}",
+            "block_size: !tune {type: range, min: 1, max: 8, stpe: 2}}, calls: {gemm_tile: tile}}  # error: M091@!tune",
+        ),
+        ["has no 'stpe'; it has min, max, step; did you mean 'step'?"],
+    ),
+}
+
+
+def test_the_names_of_primitives_are_the_languages():
+    from septran.ir.nodes import PRIMITIVE_NAMES
+    from septran.tasklang.primitives import PRIMITIVES
+
+    assert tuple(PRIMITIVES) == PRIMITIVE_NAMES
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_code_place_and_text(name, tmp_path):
     text, texts = WRONG[name]
