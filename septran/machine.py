@@ -9,6 +9,13 @@ from typing import Any
 from septran import spanyaml
 from septran.assets import find
 from septran.errors import ConfigError, closest
+from septran.ir.nodes import DTYPE_BYTES, PRIMITIVE_NAMES
+
+_KEYS = {
+    "memories": ("capacity", "visible_from", "aliases", "copy", "align", "locals"),
+    "leaf_kernels": ("prims", "dtypes", "mems", "requires"),
+}
+_WORDS = {"copy": ("sync", "async"), "prims": PRIMITIVE_NAMES, "dtypes": tuple(DTYPE_BYTES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +109,17 @@ def load_machine(name: str) -> Machine:
         for key, entry in entries.items():
             if not isinstance(entry, dict | None):
                 raise wrong(f"{one} {key} must be a mapping, found {entry!r}", part, key)
+            for word in entry or {}:
+                if word not in _KEYS[part]:
+                    told = f"{one} {key}: unknown key {word!r}{closest(str(word), _KEYS[part])}"
+                    raise wrong(told, part, key, word)
+            for word, allowed in _WORDS.items():
+                given = (entry or {}).get(word, ())
+                for item in given if isinstance(given, list | tuple) else (given,):
+                    if item not in allowed:
+                        told = f"{one} {key}: {word} {item!r} is unknown; known: "
+                        told += f"{', '.join(allowed)}{closest(str(item), allowed)}"
+                        raise wrong(told, part, key, word)
     try:
         machine = _machine(name, data, tuple(told))
     except (AttributeError, TypeError, ValueError) as e:

@@ -28,6 +28,13 @@ def test_bundled_machines_have_facts(name: str) -> None:
         ("procs: [HOST]\nmemories: {GLOBAL: {}}\nfact: [a]\n", 3, "unknown key 'fact'"),
         ("memories: {GLOBAL: {}}\n", 1, "'procs' is missing"),
         ("procs: [HOST]\nmemories: {GLOBAL: 7}\n", 2, "memory GLOBAL"),
+        ("procs: [HOST]\nmemories:\n  GLOBAL: {capcity: 7}\n", 3, "did you mean 'capacity'"),
+        ("procs: [HOST]\nmemories:\n  GLOBAL: {copy: asinc}\n", 3, "did you mean 'async'"),
+        (
+            "procs: [HOST]\nmemories: {GLOBAL: {}}\nleaf_kernels:\n  mma: {prims: [gem]}\n",
+            4,
+            "did you mean 'gemm'",
+        ),
     ],
 )
 def test_a_wrong_file_is_told_with_its_line(
