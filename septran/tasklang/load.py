@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
 import sys
@@ -16,7 +17,7 @@ from types import ModuleType
 
 from septran.errors import SeptranError, Span, TaskLangError, closest
 from septran.tasklang.api import registry
-from septran.tasklang.operator import Operator, operator_problem
+from septran.tasklang.operator import Operator, operator_problem, unknown_word
 from septran.tasklang.tree import Task
 
 LOAD_LIMIT_S = 10.0
@@ -132,23 +133,50 @@ def load_logic(path: Path, *, limit_s: float = LOAD_LIMIT_S) -> Logic:
         path=str(path),
         sha=hashlib.sha256(text.encode()).hexdigest()[:16],
         tasks=_by_name(found, module),
-        operators=_operators(module, str(path)),
+        operators=_operators(module, str(path), text),
     )
 
 
-def _operators(module: ModuleType, file: str) -> dict[str, Operator]:
+def _operators(module: ModuleType, file: str, text: str) -> dict[str, Operator]:
     found = {}
     for value in _values(module):
         if not isinstance(value, Operator):
             continue
         problem = operator_problem(value)
+        place = value.entry.span if isinstance(value.entry, Task) else None
+        if not problem:
+            problem, keywords = unknown_word(value)
+            place = _written(text, file, value.name, keywords) or place
         if problem:
-            place = value.entry.span if isinstance(value.entry, Task) else None
             raise TaskLangError.of(
                 "E152", f"operator {value.name!r}: {problem}", place or Span(file, 1)
             )
         found[value.name] = value
     return found
+
+
+def _written(text: str, file: str, operator: str, keywords: tuple[str, ...]) -> Span | None:
+    """Return where `Operator(name=operator, keyword=Call(keyword=...))` says it, as deep as it can be followed."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and _is(_parts(node).get("name"), operator):
+            found: ast.expr = node
+            for word in keywords:
+                found = _parts(found).get(word, found)
+            return Span(file, found.lineno, found.col_offset + 1)
+    return None
+
+
+def _parts(node: ast.expr) -> dict[str, ast.expr]:
+    if isinstance(node, ast.Call):
+        return {k.arg: k.value for k in node.keywords if k.arg}
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return {}
+
+
+def _is(node: ast.expr | None, value: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
 
 
 def _values(module: ModuleType) -> Iterator[object]:

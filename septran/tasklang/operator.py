@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from septran.domain import Domain
+from septran.domain import Domain, DomainKind
 from septran.errors import InputError, closest
-from septran.reference import Reference
+from septran.reference import Reference, ReferenceKind
 from septran.tasklang.primitives import DTYPE_ALIASES
 from septran.tasklang.tree import Task
 
@@ -138,6 +138,34 @@ def operator_problem(op: Any) -> str:
             if word not in among:
                 return f"{what}: {word!r} is not one of {', '.join(dict.fromkeys(among))}"
     return "" if op.outputs else "outputs: an operator writes at least one tensor"
+
+
+def unknown_word(op: Any) -> tuple[str, tuple[str, ...]]:
+    """Return what an operator says that is in no closed list, and the keywords that lead to it; "" when all is known."""
+    kinds = get_args(ReferenceKind)
+    if op.reference.kind not in kinds:
+        return _unknown("reference: kind", op.reference.kind, kinds), ("reference", "kind")
+    for name, text in op.tensors.items():
+        dtype = text.partition(":")[2]
+        if dtype and dtype not in (*DTYPE_ALIASES, "T"):
+            return _unknown(f"tensors: dtype of {name}", dtype, DTYPE_ALIASES), ("tensors", name)
+    for name, domain in op.domains.items():
+        if not isinstance(domain, Domain):
+            return f"domains: {name} is {domain!r}, not a Domain", ("domains", name)
+        if domain.kind not in get_args(DomainKind):
+            told = _unknown(f"domains: kind of {name}", domain.kind, get_args(DomainKind))
+            return told, ("domains", name, "kind")
+        for end in ("low", "high"):
+            value = getattr(domain, end)
+            if isinstance(value, str) and value not in op.dims:
+                told = _unknown(f"domains: {end} of {name}", value, op.dims)
+                return told, ("domains", name, end)
+    return "", ()
+
+
+def _unknown(what: str, word: object, known: Iterable[str]) -> str:
+    known = tuple(known)
+    return f"{what} {word!r} is unknown; known: {', '.join(known)}{closest(str(word), known)}"
 
 
 def eval_scalar(text: str, dims: Mapping[str, int]) -> float:

@@ -133,6 +133,8 @@ OPERATORS = (
         ("odd_dims=()", 'odd_dims=({"M": 3},)', "odd_dims has 'M'; dims are N"),
         ('outputs=("Y",)', 'outputs=("C",)', "outputs: 'C' is not one of Y, X"),
         ("Reference(fn=lambda X: X)", "None", "reference must be a Reference"),
+        ('{"Y": "N",', '{"Y": "N:int63",', "dtype of Y 'int63' is unknown"),
+        ("odd_dims=()", 'odd_dims=(), domains={"X": "positive"}', "X is 'positive', not a Domain"),
     ],
 )
 def test_an_operator_that_contradicts_itself(tmp_path, old, new, told):
@@ -146,3 +148,45 @@ def test_an_operator_that_contradicts_itself(tmp_path, old, new, told):
     (found,) = caught.value.diagnostics
     assert found.code == "E152" and told in found.message
     assert found.span is not None and found.span.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "at"),
+    [
+        (
+            "fn=lambda X: X)",
+            'fn=lambda X: X, kind="exct")',
+            "kind 'exct' is unknown; known: exact, elementwise, reduction, gemm, softmax, chain; "
+            "did you mean 'exact'?",
+            '"exct"',
+        ),
+        (
+            "odd_dims=()",
+            'odd_dims=(), domains={"X": Domain(kind="postive")}',
+            "kind of X 'postive' is unknown; known: real, positive, unit, index, bool; "
+            "did you mean 'positive'?",
+            '"postive"',
+        ),
+        (
+            "odd_dims=()",
+            'odd_dims=(), domains={"X": Domain(kind="index", high="M")}',
+            "high of X 'M' is unknown; known: N",
+            '"M"',
+        ),
+    ],
+)
+def test_a_word_of_no_list_is_told_where_it_stands(tmp_path, old, new, told, at):
+    path = tmp_path / "logic.py"
+    head = "from septran.domain import Domain\n"
+    path.write_text(head + OPERATOR)
+    load_logic(path)
+    assert old in OPERATOR
+    text = head + OPERATOR.replace(old, new)
+    path.write_text(text)
+    with pytest.raises(TaskLangError, match="E152") as caught:
+        load_logic(path)
+    (found,) = caught.value.diagnostics
+    assert told in found.message
+    line = next(i for i, row in enumerate(text.splitlines()) if at in row)
+    assert found.span is not None
+    assert (found.span.line, found.span.col) == (line + 1, text.splitlines()[line].index(at) + 1)
