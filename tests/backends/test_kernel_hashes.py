@@ -1,0 +1,72 @@
+"""Every operator x target x dtype still compiles to the same kernel text, or the change was looked at.
+
+One line a kernel in `tests/golden/kernel_hashes.json`: the hash of its main file and of its leaf
+specs' keys. A refactoring must leave all of them alone; a change that means to alter kernels is
+recorded with --update-golden, and the diff of that file names every kernel it altered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from septran import backends
+from septran.errors import SeptranError
+from septran.kernel import leaf_specs
+from septran.run.leaves import library_leaves
+from septran.run.plan import GenRequest, lower_plan, resolve
+from tests.backends.operators import all_operators
+from tests.conftest import GOLDEN
+
+FILE = GOLDEN / "kernel_hashes.json"
+CELLS = [
+    (name, arch)
+    for name in sorted(dict(backends.BUILTIN))
+    for arch in (backends.get(name).arches or ("",))
+    if (name, arch) not in {("cpp", "native")}  # the same text as x86_64_v4 or less: not this machine's
+]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def kernel_digest(op: str, backend: str, arch: str, dtype: str) -> str:
+    """Return "kernel specs" digests, or the code of the refusal."""
+    request = GenRequest(op=op, backend=backend, arch=arch or None, dtype=dtype)
+    try:
+        plan = resolve(request)
+        lowered = lower_plan(plan)
+        leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+        kernel = plan.backend.emit(lowered.program, leaves)
+    except SeptranError as e:
+        return " ".join(e.codes)
+    text = dict(kernel.files)[kernel.main]
+    specs = ",".join(sorted({spec.key for _, spec in leaf_specs(lowered.program)}))
+    return f"{_digest(text)} {_digest(specs)}"
+
+
+def _digests(backend: str, arch: str) -> dict[str, str]:
+    known = backends.get(backend).dtypes
+    return {
+        f"{op} {dtype}": kernel_digest(op, backend, arch, dtype)
+        for op, (operator, _) in sorted(all_operators().items())
+        for dtype in operator.dtypes
+        if dtype in known
+    }
+
+
+@pytest.mark.parametrize(("backend", "arch"), CELLS)
+def test_kernels_are_as_recorded(backend: str, arch: str, request: pytest.FixtureRequest):
+    found = _digests(backend, arch)
+    stored: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    label = f"{backend} {arch}".strip()
+    if request.config.getoption("--update-golden"):
+        FILE.write_text(json.dumps({**stored, label: found}, indent=1, sort_keys=True) + "\n")
+        return
+    recorded = stored.get(label, {})
+    changed = sorted(k for k in found.keys() | recorded.keys() if found.get(k) != recorded.get(k))
+    assert not changed, f"{label}: {len(changed)} kernels differ: {', '.join(changed[:12])}"
