@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from septran.backends.cpp import CPP
+from septran.backends.cpp.backend import CPP
 from septran.ir.nodes import Program
 from tests.backends.cpp import programs as P
 

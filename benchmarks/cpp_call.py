@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from septran.backends.cpp_module import build_module, load_module
+from septran.backends.cpp.toolchain import build_module, load_module
 from tests.backends.cpp import programs as P
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from septran import settings as settings_
+from septran.plan.resolve import GenRequest
 from septran.run.gen import gen
 from septran.run.inspect import mapping_text
-from septran.run.plan import GenRequest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "backends.md"
 DEPTHS = (1, 2, 3, 4, 6)

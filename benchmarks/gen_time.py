@@ -28,7 +28,7 @@ def gen_seconds(op: str) -> float:
 
 def lower_ms(op: str) -> float:
     """Return the time of bind and all passes for the operator's sample dims, in milliseconds."""
-    from septran.run.plan import GenRequest, lower_plan, resolve
+    from septran.plan.resolve import GenRequest, lower_plan, resolve
 
     plan = resolve(GenRequest(op=op, backend="cpp"))
     lower_plan(plan)

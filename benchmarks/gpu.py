@@ -37,13 +37,13 @@ from septran import gpu  # noqa: E402
 from septran.backends.base import Backend  # noqa: E402
 from septran.errors import SeptranError  # noqa: E402
 from septran.kernel import content_hash  # noqa: E402
+from septran.plan.problem import problem_of  # noqa: E402
+from septran.plan.resolve import GenRequest  # noqa: E402
 from septran.run import store  # noqa: E402
-from septran.run.build import problem_of  # noqa: E402
 from septran.run.gen import gen  # noqa: E402
-from septran.run.place import place_of  # noqa: E402
-from septran.run.plan import GenRequest  # noqa: E402
 from septran.settings import load  # noqa: E402
 from septran.tasklang.operator import Operator  # noqa: E402
+from septran.trial.place import place_of  # noqa: E402
 from septran.verify import timing  # noqa: E402
 from septran.verify.cases import Case, draw  # noqa: E402
 from septran.verify.problem import Problem  # noqa: E402

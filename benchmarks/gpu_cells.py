@@ -14,11 +14,11 @@ import yaml
 from septran import assets, backends, gpu
 from septran.backends.base import Backend
 from septran.kernel import Kernel, content_hash
-from septran.run import catalog
-from septran.run.leaves import library_leaves
-from septran.run.place import device_for
-from septran.run.plan import GenRequest, Lowered, Plan, lower_plan, operator_of, resolve
+from septran.plan import catalog
+from septran.plan.floor import library_leaves
+from septran.plan.resolve import GenRequest, Lowered, Plan, lower_plan, operator_of, resolve
 from septran.tasklang.operator import Operator
+from septran.trial.place import device_for
 
 HERE = Path(__file__).resolve().parent
 

@@ -17,9 +17,9 @@ from septran.agent.config import load
 from septran.agent.prompt import render_prompt
 from septran.errors import SeptranError
 from septran.kernel import LeafSpec
-from septran.run import catalog
-from septran.run.build import distinct_specs
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan import catalog
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import distinct_specs
 
 LIMIT = 9000
 DOCS = Path(__file__).parents[1] / "docs" / "agents.md"

@@ -14,13 +14,13 @@ from septran.gpu import Missing
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
-from septran.run.build import judge_kernel
-from septran.run.cores import cores
-from septran.run.place import device_for
-from septran.run.plan import for_backend, load_target_mapping
-from septran.run.specialize import Signature, Specialized, entry_task, signature, specialize
+from septran.plan.cores import cores
+from septran.plan.resolve import for_backend, load_target_mapping
+from septran.plan.specialize import Signature, Specialized, entry_task, signature, specialize
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.tree import Task
+from septran.trial.judge import judge_kernel
+from septran.trial.place import device_for
 from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:

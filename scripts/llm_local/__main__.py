@@ -26,9 +26,10 @@ from septran.agent.llm import llm_writer
 from septran.agent.writer import Budget, Judge, Written
 from septran.assets import home
 from septran.kernel import LeafSpec
-from septran.run.build import distinct_specs, problem_of
-from septran.run.leafjudge import LeafJudge
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import distinct_specs
+from septran.trial.leaf_judge import LeafJudge
 
 EASY = ("relu", "add", "mul", "silu", "tanh")
 HARD = ("softmax", "layernorm")

@@ -8,16 +8,17 @@ from importlib import metadata
 from septran import gpu
 from septran.backends.base import Availability, Backend, Built
 from septran.errors import ConfigError, closest
+from septran.ir.nodes import Program
 
 BUILTIN = (
-    ("cpp", "septran.backends.cpp:CPP"),
-    ("cuda_c", "septran.backends.cuda_c:CUDA_C"),
-    ("tilelang_cuda", "septran.backends.tilelang_cuda:TILELANG_CUDA"),
-    ("tilelang_hip", "septran.backends.tilelang_hip:TILELANG_HIP"),
-    ("tilelang_npuir", "septran.backends.tilelang_npuir:TILELANG_NPUIR"),
-    ("dsa_c", "septran.backends.dsa_c:DSA_C"),
-    ("triton_cuda", "septran.backends.triton_cuda:TRITON_CUDA"),
-    ("triton_hip", "septran.backends.triton_hip:TRITON_HIP"),
+    ("cpp", "septran.backends.cpp.backend:CPP"),
+    ("cuda_c", "septran.backends.cuda.backend:CUDA_C"),
+    ("tilelang_cuda", "septran.backends.tilelang.nvidia:TILELANG_CUDA"),
+    ("tilelang_hip", "septran.backends.tilelang.amd:TILELANG_HIP"),
+    ("tilelang_npuir", "septran.backends.npuir.backend:TILELANG_NPUIR"),
+    ("dsa_c", "septran.backends.dsa.backend:DSA_C"),
+    ("triton_cuda", "septran.backends.triton.nvidia:TRITON_CUDA"),
+    ("triton_hip", "septran.backends.triton.amd:TRITON_HIP"),
 )
 """name -> where its manifest is; loaded when asked for."""
 HOST = "cpp"
@@ -98,3 +99,10 @@ def target_of(procs: set[str], mems: set[str]) -> str | None:
     if procs <= {"HOST", "CORE", "VECTOR"}:
         return "cpp"
     return None
+
+
+def tensor_ir(program: Program) -> str:
+    """Return a Program as TVM script, with the inserted dsa.* calls (`septran show --tir`)."""
+    from septran.backends.dsa.tir import script
+
+    return script(program)

@@ -58,8 +58,8 @@ def command(
     correct, 3 only the environment was in the way.
     """
     from septran import settings as settings_
+    from septran.batch.run import BatchRequest, run_batch
     from septran.errors import ConfigError
-    from septran.run.batch import BatchRequest, run_batch
 
     if (file is None) == (resume is None):
         raise ConfigError.of(
@@ -69,7 +69,7 @@ def command(
     path = None if file is None else _find(file)
     term = terminal()
     if only_list:
-        from septran.run.batch import listed
+        from septran.batch.run import listed
 
         for name in listed(path, resume, select, settings):
             term.result(name)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from septran.batch.cells import Cell
+from septran.batch.plan import Plan
+from septran.batch.run import SORTS, BatchResult, Watch, sort_of
 from septran.cli.console import Terminal
-from septran.run.batch import SORTS, BatchResult, Plan, Watch, sort_of
-from septran.run.batch_cells import Cell
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -69,8 +69,8 @@ def command(code: str | None, run: str | None) -> None:
 
 def _verdict(run: str) -> None:
     from septran import settings
+    from septran.report.explain import explain_verdict, lines
     from septran.run import store
-    from septran.run.explain import explain_verdict, lines
 
     term = terminal()
     found = explain_verdict(store.find(run, store.root(settings.load())))

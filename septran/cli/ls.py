@@ -23,7 +23,7 @@ _COLUMNS = {
 @common
 def command(what: str) -> None:
     """List operators, backends, mappings, machines, agents or models."""
-    from septran.run import catalog
+    from septran.plan import catalog
 
     entries: list[dict[str, Any]] = getattr(catalog, what)()
     term = terminal()

@@ -106,7 +106,7 @@ def complete(names: Callable[[], list[str]]) -> Completer:
 
 def op_names() -> list[str]:
     """Return the names of the known operators."""
-    from septran.run import catalog
+    from septran.plan import catalog
 
     return [entry["name"] for entry in catalog.ops()]
 

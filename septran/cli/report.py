@@ -43,8 +43,8 @@ def command(run: str, format_: str, output: Path | None, diff: tuple[str, str] |
     folder = store.root(settings.load())
     if diff is not None:
         return _diff(store.find(diff[0], folder), store.find(diff[1], folder))
-    from septran.run.report_data import read_report
-    from septran.run.report_write import write_report
+    from septran.report.data import read_report
+    from septran.report.write import write_report
 
     term = terminal()
     found = store.find(run, folder)
@@ -61,8 +61,8 @@ def command(run: str, format_: str, output: Path | None, diff: tuple[str, str] |
 
 
 def _diff(before: Run, after: Run) -> int:
-    from septran.run.report_data import read_report
-    from septran.run.report_diff import diff
+    from septran.report.data import read_report
+    from septran.report.diff import diff
 
     found = diff(read_report(before), read_report(after))
     term = terminal()

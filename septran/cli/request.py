@@ -12,7 +12,7 @@ from septran.cli.options import F, backend_names, complete, op_names
 from septran.cli.values import DTYPES, exactly_one, parse_dims
 
 if TYPE_CHECKING:
-    from septran.run.plan import GenRequest
+    from septran.plan.resolve import GenRequest
     from septran.settings import Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -55,7 +55,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     """
     exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
     backend = given["backend"] or _target_of(given["mapping"])
-    from septran.run.plan import GenRequest
+    from septran.plan.resolve import GenRequest
 
     return GenRequest(
         op=given["op"],

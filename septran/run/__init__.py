@@ -1,1 +1,1 @@
-"""One request from operator to verdict."""
+"""The straight line from operator to verdict, and its record."""

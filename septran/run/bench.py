@@ -18,9 +18,9 @@ from typing import Any
 
 from septran.backends import get as get_backend
 from septran.errors import SeptranError
-from septran.run.cores import cores
+from septran.plan.cores import cores
+from septran.plan.resolve import GenRequest, resolve
 from septran.run.gen import gen
-from septran.run.plan import GenRequest, resolve
 from septran.run.roofline import bytes_of, measured, work_of
 from septran.settings import Settings
 
@@ -123,7 +123,7 @@ def _torch_compile_s(request: GenRequest, settings: Settings, on_gpu: bool) -> f
     plain["device"] = "cuda" if on_gpu else "cpu"
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "septran.run.bench_compile", json.dumps(plain)],
+            [sys.executable, "-m", "septran.run.torch_compile", json.dumps(plain)],
             capture_output=True, text=True, timeout=_COMPILE_S, check=True,
         )  # fmt: skip
         return float(done.stdout.strip().splitlines()[-1])

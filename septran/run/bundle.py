@@ -11,12 +11,13 @@ from typing import Any
 from septran.backends import get as get_backend
 from septran.errors import InputError
 from septran.kernel import Kernel
+from septran.plan.cores import cores
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
-from septran.run.build import judge_kernel, problem_of
-from septran.run.cores import cores
 from septran.run.gen import SCHEMA, GenResult, exit_code, stored_kernel, verdict_fields
-from septran.run.plan import GenRequest, lower_plan, resolve
 from septran.settings import Settings
+from septran.trial.judge import judge_kernel
 from septran.verify.evidence import Bundle, export_bundle, read_bundle
 from septran.verify.verdict import Verdict
 

@@ -19,16 +19,17 @@ from septran.gpu import Gpu
 from septran.ir.text import print_program
 from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
+from septran.plan.cores import cores
+from septran.plan.fit import Lowered
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.run import store
-from septran.run.build import Judged, build_only, judge_kernel, problem_of
-from septran.run.cores import cores
-from septran.run.culprit import find_culprit
-from septran.run.fit import Lowered
 from septran.run.leaves import ChosenLeaves, choose
-from septran.run.place import device_for
-from septran.run.plan import GenRequest, Plan, lower_plan, resolve
 from septran.run.roofline import share_of
 from septran.settings import Settings
+from septran.trial.culprit import find_culprit
+from septran.trial.judge import Judged, build_only, judge_kernel
+from septran.trial.place import device_for
 from septran.verify.timing import Timing, time_kernel
 from septran.verify.verdict import Status, Verdict
 
@@ -434,7 +435,7 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, dict[str, Any]]:
     asked["require"] = tuple(asked.get("require") or ())
     known = set(GenRequest.__slots__)
     request = GenRequest(**{k: v for k, v in asked.items() if k in known})
-    from septran.run.build import problem_of as _problem_of
+    from septran.plan.problem import problem_of as _problem_of
 
     plan = resolve(request)
     params = _problem_of(plan, lower_plan(plan).program, plan.dims).params

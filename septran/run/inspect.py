@@ -8,9 +8,9 @@ from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
 from septran.ir.text import print_program
 from septran.mapping import text as mapping_file
-from septran.run.fit import Lowered
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, Plan, lower_plan, resolve
+from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.settings import Settings
 
 
@@ -55,9 +55,9 @@ def show(request: GenRequest, what: str, *, after: str | None, settings: Setting
                 for p in lowered.passes
             )
         case "tir":
-            from septran.backends.tir import script
+            from septran.backends import tensor_ir
 
-            return script(_program_after(lowered, after))
+            return tensor_ir(_program_after(lowered, after))
         case "kernel":
             leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
             return plan.backend.emit(lowered.program, leaves).source
@@ -69,7 +69,7 @@ def show(request: GenRequest, what: str, *, after: str | None, settings: Setting
 
 
 def _task(plan: Plan) -> str:
-    from septran.run.plan import arguments
+    from septran.plan.resolve import arguments
     from septran.tasklang.check import check_logic
     from septran.tasklang.tree import tree_text
 
@@ -98,7 +98,7 @@ def _program(lowered: Lowered, after: str | None) -> str:
 
 def _leafspecs(plan: Plan, lowered: Lowered) -> str:
     from septran.agent.contract import render_leafspec
-    from septran.run.build import distinct_specs
+    from septran.trial.judge import distinct_specs
 
     return "\n\n".join(
         f"# {spec.symbol}  key {spec.key}\n{render_leafspec(spec, plan.backend)}"
@@ -110,7 +110,7 @@ def _prompts(plan: Plan, lowered: Lowered, settings: Settings) -> str:
     from septran.agent import config as agent_config
     from septran.agent.chat import messages_tokens
     from septran.agent.prompt import render_prompt
-    from septran.run.build import distinct_specs
+    from septran.trial.judge import distinct_specs
 
     config = agent_config.load(plan.backend.docs, among=settings.layers)
     parts = []

@@ -23,7 +23,7 @@ from typing import Any
 from septran import assets
 from septran.bind import ArgType
 from septran.machine import Machine
-from septran.run.plan import Plan, arguments
+from septran.plan.resolve import Plan, arguments
 from septran.verify.environment import environment_facts
 from septran.verify.verdict import write_atomically
 
@@ -202,8 +202,8 @@ def _kept(threads: int) -> Path:
 
 
 def _measure(threads: int) -> Limits:
-    from septran.backends.process import run_confined
-    from septran.backends.toolchains import cpp_compiler, flags_for
+    from septran.backends.toolchain.compilers import cpp_compiler, flags_for
+    from septran.backends.toolchain.confined import run_confined
     from septran.errors import EnvironmentProblem
 
     compiler = cpp_compiler("native")

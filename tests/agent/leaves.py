@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from septran.agent.writer import LeafVerdict
-from septran.backends.cpp import CPP
-from septran.backends.cpp_emit import runtime_folder
+from septran.backends.cpp.backend import CPP
+from septran.backends.cpp.emit import runtime_folder
 from septran.ir.nodes import Prim
 from septran.kernel import Leaf, LeafParam, LeafSpec
 

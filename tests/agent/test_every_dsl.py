@@ -10,8 +10,8 @@ from septran.agent.config import load
 from septran.agent.frame import body_problem, make_frame
 from septran.agent.prompt import render_prompt
 from septran.kernel import LeafSpec
-from septran.run.build import distinct_specs
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import distinct_specs
 from septran.verify.gate_python import scan_python
 from septran.verify.gate_source import scan_c_source
 

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from septran.backends import cuda_build, get, tilelang_build, triton_toolchain
+from septran.backends import get
 from septran.backends.base import Built
+from septran.backends.cuda import toolchain as cuda_build
+from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel
-from septran.run.build import problem_of, sessions_of
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import sessions_of
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 

@@ -24,9 +24,10 @@ from pathlib import Path
 from septran.backends import get
 from septran.backends.base import Built
 from septran.kernel import Kernel
-from septran.run.build import problem_of, sessions_of
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import sessions_of
 from septran.verify.problem import Problem
 from septran.verify.verify import Request, verify
 from tests.attacks import families

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends import dsa_c, dsa_emit
+from septran.backends.dsa import backend as dsa_c
+from septran.backends.dsa import emit as dsa_emit
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
 

@@ -16,8 +16,8 @@ import pytest
 from septran import backends
 from septran.errors import SeptranError
 from septran.kernel import leaf_specs
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.floor import library_leaves
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.operators import all_operators
 from tests.conftest import GOLDEN
 
@@ -26,7 +26,8 @@ CELLS = [
     (name, arch)
     for name in sorted(dict(backends.BUILTIN))
     for arch in (backends.get(name).arches or ("",))
-    if (name, arch) not in {("cpp", "native")}  # the same text as x86_64_v4 or less: not this machine's
+    if (name, arch)
+    not in {("cpp", "native")}  # the same text as x86_64_v4 or less: not this machine's
 ]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.batch.cells import expand
+from septran.batch.choose import selector
+from septran.batch.file import load_batch
 from septran.errors import ConfigError
-from septran.run.batch_cells import expand
-from septran.run.batch_file import load_batch
-from septran.run.batch_select import selector
 
 
 def write(folder: Path, text: str) -> Path:

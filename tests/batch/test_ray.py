@@ -43,8 +43,8 @@ def test_a_killed_worker_costs_nothing(own):
 def test_without_ray_the_extra_is_named(monkeypatch):
     import importlib.util
 
+    from septran.batch.ray import require_ray
     from septran.errors import EnvironmentProblem
-    from septran.run.batch_ray import require_ray
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentProblem, match=r"septran\[ray\]"):

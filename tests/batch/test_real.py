@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from septran.run.report_write import COLUMNS
+from septran.report.write import COLUMNS
 
 
 def test_each_cell_is_one_object_and_the_last_line_counts(real):

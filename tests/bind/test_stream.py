@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from septran.ir.nodes import Alloc, leaf_calls, walk
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.run.explain import BUDGETS, FAMILIES
+from septran.report.explain import BUDGETS, FAMILIES
 from septran.verify.cases import FAMILIES as DRAWN
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from septran import gpu
-from septran.backends import cuda_build, cuda_c
 from septran.backends.base import Backend, Built
+from septran.backends.cuda import backend as cuda_c
+from septran.backends.cuda import toolchain as cuda_build
 from septran.kernel import Kernel
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from septran import gpu
 from septran.backends.base import Built
 from septran.kernel import Kernel
-from septran.run.place import place_of
+from septran.trial.place import place_of
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict

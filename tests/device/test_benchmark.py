@@ -14,8 +14,9 @@ from benchmarks import gpu as script
 from benchmarks import gpu_cells
 from benchmarks.gpu_report import COMMAND, Rows, fastest, page
 from septran import assets, gpu
-from septran.backends import cuda_build, get
+from septran.backends import get
 from septran.backends.base import Backend
+from septran.backends.cuda import toolchain as cuda_build
 from septran.verify import timing
 
 ABOUT = {
@@ -300,7 +301,7 @@ def test_a_kernel_that_is_wrong_on_the_device_is_not_timed(
 
     from dataclasses import replace
 
-    from septran.backends import cuda_c
+    from septran.backends.cuda import backend as cuda_c
 
     monkeypatch.setattr(cuda_c, "CUDA_C", replace(device_cuda_c, emit=emit))
     assert get("cuda_c").emit is emit

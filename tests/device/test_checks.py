@@ -96,10 +96,11 @@ def test_nvccs_own_library_is_loaded_and_its_refusal_is_told(
     tmp_path: Path, plugged_in: gpu.Gpu
 ) -> None:
     """The real build for the device, up to the launch, which needs a device."""
-    from septran.backends import cuda_build, get
-    from septran.run.build import problem_of
-    from septran.run.leaves import library_leaves
-    from septran.run.plan import GenRequest, lower_plan, resolve
+    from septran.backends import get
+    from septran.backends.cuda import toolchain as cuda_build
+    from septran.plan.floor import library_leaves
+    from septran.plan.problem import problem_of
+    from septran.plan.resolve import GenRequest, lower_plan, resolve
     from septran.verify.verify import Request, verify
 
     if cuda_build.nvcc() is None or gpu.nodes("nvidia"):

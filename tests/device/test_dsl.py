@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from septran import gpu
-from septran.backends import get, gpu_module, tilelang_build, triton_toolchain
+from septran.backends import get
 from septran.backends.base import Availability
-from septran.run.build import problem_of
-from septran.run.leaves import library_leaves
-from septran.run.place import place_of
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.toolchain import gpu as gpu_module
+from septran.backends.triton import toolchain as triton_toolchain
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.place import place_of
 from septran.verify.verdict import Level, Verdict
 from septran.verify.verify import Request, verify
 

@@ -9,11 +9,14 @@ import pytest
 
 import septran
 from septran import gpu
-from septran.backends import cuda_build, cuda_c, get, gpu_module
+from septran.backends import get
+from septran.backends.cuda import backend as cuda_c
+from septran.backends.cuda import toolchain as cuda_build
+from septran.backends.toolchain import gpu as gpu_module
 from septran.errors import EnvironmentProblem, InputError, NotCorrect
 from septran.kernel import Kernel
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.floor import library_leaves
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.device.test_place import GPU_BACKENDS
 
 OPS = Path(septran.__file__).parent / "ops"

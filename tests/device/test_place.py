@@ -11,10 +11,10 @@ from septran import backends, gpu
 from septran.backends import get
 from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem
+from septran.plan.resolve import GenRequest
 from septran.run import gen as gen_module
-from septran.run.place import place_of
-from septran.run.plan import GenRequest
 from septran.settings import load
+from septran.trial.place import place_of
 
 GPU_BACKENDS = ("cuda_c", "tilelang_cuda", "tilelang_hip", "triton_cuda", "triton_hip")
 
@@ -81,7 +81,7 @@ def test_another_architecture_is_not_run(plugged_in: gpu.Gpu) -> None:
 
 
 def test_torch_without_a_gpu_runtime_is_named(plugged_in: gpu.Gpu) -> None:
-    from septran.backends import gpu_module
+    from septran.backends.toolchain import gpu as gpu_module
 
     if gpu_module.torch_runtime("nvidia"):
         pytest.skip("this torch has CUDA")
@@ -107,7 +107,7 @@ def test_doctor_says_what_runs_and_names_what_is_missing(
 
     from click.testing import CliRunner
 
-    from septran.backends import gpu_module
+    from septran.backends.toolchain import gpu as gpu_module
     from septran.cli.main import cli
 
     monkeypatch.setattr(gpu_module, "torch_runtime", lambda vendor: "")

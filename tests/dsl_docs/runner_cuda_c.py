@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.cuda_build import EMULATION_FLAGS, nvcc
-from septran.backends.cuda_emit import HEADERS, WGMMA_HEADERS, runtime_folder
-from septran.backends.cuda_prepare import prepare
-from septran.backends.toolchains import cpp_compiler
+from septran.backends.cuda.emit import HEADERS, WGMMA_HEADERS, runtime_folder
+from septran.backends.cuda.prepare import prepare
+from septran.backends.cuda.toolchain import EMULATION_FLAGS, nvcc
+from septran.backends.toolchain.compilers import cpp_compiler
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")

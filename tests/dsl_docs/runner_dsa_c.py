@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends import dsa_c, dsa_emit
+from septran.backends.dsa import backend as dsa_c
+from septran.backends.dsa import emit as dsa_emit
 from septran.ir.expr import Const
 from septran.ir.nodes import Alloc, Buffer, Copy, For, Param, Prim, Privilege, Program, Region, Stmt
 from septran.kernel import Leaf, leaf_specs

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from septran.agent.docs import Block
-from septran.backends.npuir_check import NAMES, dialect_errors
+from septran.backends.npuir.dialect import NAMES, dialect_errors
 from septran.backends.tilesim import SimError, load_file
 from septran.backends.tilesim.npu import npu_dialect
 from tests.dsl_docs.runner import Outcome

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.triton_toolchain import RUNTIME, TARGETS, found, write_emulator
+from septran.backends.triton.toolchain import RUNTIME, TARGETS, found, write_emulator
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)

@@ -10,13 +10,13 @@ import pytest
 
 from septran import backends, settings
 from septran.agent import config as agent_config
+from septran.batch import cells as batch_cells
+from septran.batch.file import load_batch
 from septran.bind.bind import bind
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.text import mapping_text
-from septran.run import batch_cells
-from septran.run.batch_file import load_batch
 from septran.tasklang.check import check_logic
 from septran.tasklang.load import load_logic
 from tests.backends.operators import ROOT, all_operators

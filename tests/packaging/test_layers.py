@@ -11,8 +11,12 @@ from tests.packaging.sources import PACKAGE, files, imports, relative
 # from top to bottom; names on one line are siblings and do not import each other
 LAYERS = (
     ("cli",),
-    ("api",),
+    ("report",),
+    ("batch",),
     ("run",),
+    ("api",),
+    ("trial",),
+    ("plan",),
     ("agent", "verify"),
     ("backends",),
     ("passes",),
@@ -37,13 +41,13 @@ FENCES = {
     "yaml": ("spanyaml.py",),
     "openai": ("agent/",),
     "optuna": ("run/",),
-    "ray": ("run/",),
-    "matplotlib": ("run/",),
+    "ray": ("batch/",),
+    "matplotlib": ("report/",),
     "cryptography": ("verify/", "run/"),
 }
 LATE = ("torch", "tilelang", "triton", "tvm", "ml_dtypes", "pybind11", "jinja2", "matplotlib")
 # scripts that only ever run in a child process, which needs what it imports
-CHILD = ("_runtime/", "tilesim/", "verify/child")
+CHILD = ("/child/", "/interpreter/", "tilesim/", "verify/child")
 
 
 def layer_of(module: str) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from septran.backends.dsa_expand import expand_leaves
+from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.errors import MappingError
 from septran.ir.nodes import Alloc, Await, Copy, For, LeafCall, Post, Program, Sync, When, walk
 from septran.ir.spec import check_program

@@ -11,11 +11,12 @@ import pytest
 from septran.backends import get
 from septran.backends.base import Backend, Built
 from septran.kernel import Kernel
-from septran.run import control
-from septran.run.build import judge_kernel, problem_of
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.gen import exit_code
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.trial import control
+from septran.trial.judge import judge_kernel
 from septran.verify.problem import Problem
 from septran.verify.verdict import Level, Status, Verdict
 

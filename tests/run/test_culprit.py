@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import cpp
 from septran.backends.base import Backend
+from septran.backends.cpp.backend import backend as cpp
 from septran.errors import InternalError
 from septran.ir.access import map_bodies
 from septran.ir.nodes import Copy, For, Program, Stmt
 from septran.kernel import Kernel, Leaf, LeafSpec
-from septran.run import plan as plan_module
+from septran.plan import resolve as plan_module
 from septran.run.gen import GenRequest, gen
 from septran.settings import load
 

@@ -8,8 +8,8 @@ import pytest
 
 from septran.errors import MappingError
 from septran.mapping.schema import Policy
-from septran.run.build import distinct_specs
-from septran.run.plan import GenRequest, Plan, lower_plan, resolve
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.trial.judge import distinct_specs
 
 TARGETS = (
     ("cuda_c", "sm_80"),

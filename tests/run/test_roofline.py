@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from septran.plan.resolve import GenRequest, Plan, resolve
 from septran.run import roofline
-from septran.run.plan import GenRequest, Plan, resolve
 from septran.run.roofline import Limits, share_of
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from septran.plan import catalog
 from septran.reference import Later
-from septran.run import catalog
 from septran.tasklang.load import load_logic
 
 HEAVY = ("torch", "tilelang", "triton", "tvm", "numpy", "openai", "ray", "matplotlib", "optuna")

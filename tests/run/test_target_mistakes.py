@@ -7,8 +7,8 @@ import pytest
 import septran
 from septran import settings
 from septran.errors import MappingError
+from septran.plan.resolve import GenRequest
 from septran.run.gen import gen
-from septran.run.plan import GenRequest
 from tests.mapping.writing import marks, told, written
 from tests.tasklang.writing import write
 

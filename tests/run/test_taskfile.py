@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran.errors import ConfigError
-from septran.run.taskfile import load_task_file
+from septran.plan.torch_module import load_task_file
 
 FORM = """import torch, torch.nn as nn, torch.nn.functional as F
 class Model(nn.Module):

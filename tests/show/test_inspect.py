@@ -11,8 +11,9 @@ from septran.ir.text import parse_program, print_program
 from septran.mapping.load import load_mapping, parse_mapping
 from septran.mapping.schema import Binding, ExplicitMapping, Instance, LeafKernelFile, Tune
 from septran.mapping.text import mapping_text
-from septran.run import catalog, inspect
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan import catalog
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.run import inspect
 
 OPS = [entry["name"] for entry in catalog.ops()]
 

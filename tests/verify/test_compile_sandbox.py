@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import process, toolchains
 from septran.backends.base import Built
-from septran.backends.process import Finished, plain, run, run_confined
-from septran.backends.toolchains import compile_shared, cpp_compiler
-from septran.backends.triton_toolchain import _read
+from septran.backends.toolchain import compilers as toolchains
+from septran.backends.toolchain import confined as process
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.backends.toolchain.confined import Finished, plain, run, run_confined
+from septran.backends.triton.toolchain import _read
 from septran.sandbox import SandboxResult
 from septran.sandbox import run as sandboxed
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import cuda_build, tilelang_build, triton_toolchain
 from septran.backends.base import Built
+from septran.backends.cuda import toolchain as cuda_build
+from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel, KernelParam
 from septran.reference import Reference
 from septran.verify.problem import Problem

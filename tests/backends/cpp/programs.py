@@ -9,8 +9,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from septran.backends.cpp import CPP
-from septran.backends.cpp_leaves import library_leaf
+from septran.backends.cpp.backend import CPP
+from septran.backends.cpp.leaves import library_leaf
 from septran.ir.expr import Const, Expr, Var, cdiv, const, minimum
 from septran.ir.nodes import (
     Alloc,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.cpp import ARCHES, CPP
-from septran.backends.cpp_leaves import layouts, library_leaf
-from septran.backends.cpp_module import build_module, load_module
+from septran.backends.cpp.backend import ARCHES, CPP
+from septran.backends.cpp.leaves import layouts, library_leaf
+from septran.backends.cpp.toolchain import build_module, load_module
 from septran.errors import InputError
 from septran.ir.nodes import leaf_calls
 from septran.kernel import leaf_specs
@@ -143,7 +143,7 @@ def test_a_compiler_error_is_reported_not_raised(tmp_path):
 
 
 def test_every_arch_has_flags_and_a_machine():
-    from septran.backends.toolchains import flags_for
+    from septran.backends.toolchain.compilers import flags_for
     from septran.machine import load_machine
 
     for arch in ARCHES:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from septran.backends.cpp import CPP
+from septran.backends.cpp.backend import CPP
 from septran.kernel import leaf_specs
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 
 
 @pytest.mark.parametrize(

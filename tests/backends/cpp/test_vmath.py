@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from septran.backends.cpp_emit import runtime_folder
-from septran.backends.toolchains import compile_shared, cpp_compiler, flags_for
+from septran.backends.cpp.emit import runtime_folder
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
 
 UFUNCS = {
     "exp": np.exp,

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from septran.backends.cuda_c import CUDA_C
+from septran.backends.cuda.backend import CUDA_C
 from septran.kernel import Kernel
 from septran.tasklang.operator import Operator
 from tests.backends.cuda_c.running import kernel_of, rounded

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.cuda_build import EMULATION_FLAGS, SANITIZERS
-from septran.backends.cuda_emit import runtime_folder
-from septran.backends.cuda_prepare import prepare
-from septran.backends.toolchains import compile_shared, cpp_compiler
+from septran.backends.cuda.emit import runtime_folder
+from septran.backends.cuda.prepare import prepare
+from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, SANITIZERS
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
 
 CHILD = """
 import ctypes, json, os, sys
@@ -54,12 +54,12 @@ def run_cuda(
     flags = (
         *EMULATION_FLAGS,
         *SANITIZERS.get(sanitizer, ()),
-        f"-I{runtime / 'emulation'}",
+        f"-I{EMULATOR}",
         f"-I{runtime}",
     )
     headers = "".join(
         p.read_text(encoding="utf-8")
-        for p in sorted([*runtime.glob("*.cuh"), *(runtime / "emulation").glob("*.h")])
+        for p in sorted([*runtime.glob("*.cuh"), *EMULATOR.glob("*.h")])
     )
     text = '#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#line 1 "kernel.cu"\n' + prepare(
         source

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.cuda_build import compile_emulated
-from septran.backends.cuda_emit import emit
-from septran.backends.cuda_leaves import library_leaf
+from septran.backends.cuda.emit import emit
+from septran.backends.cuda.leaves import library_leaf
+from septran.backends.cuda.toolchain import compile_emulated
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, leaf_specs
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from septran.backends.base import Built
-from septran.backends.cuda_build import build, resource_usage
-from septran.backends.cuda_c import CUDA_C
-from septran.backends.cuda_fragments import Grid, broadcastable, place_fragments
+from septran.backends.cuda.backend import CUDA_C
+from septran.backends.cuda.passes.place_fragments import Grid, broadcastable, place_fragments
+from septran.backends.cuda.toolchain import build, resource_usage
 from septran.errors import MappingError
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import leaf_specs
@@ -133,7 +133,7 @@ def test_resource_report() -> None:
 
 
 def test_without_nvcc_the_gate_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("septran.backends.cuda_build.nvcc", lambda: None)
+    monkeypatch.setattr("septran.backends.cuda.toolchain.nvcc", lambda: None)
     built = build(kernel_of(program("softmax", "float32")), tmp_path)
     assert isinstance(built, Built) and built.ok and built.artifact is not None
     assert any("nvcc" in n and "septran[cuda]" in n for n in built.not_checked)

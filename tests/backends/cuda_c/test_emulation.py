@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.cuda_prepare import prepare, unsupported
+from septran.backends.cuda.prepare import prepare, unsupported
 from tests.backends.cuda_c.raw import run_cuda
 
 RUN = 'extern "C" __attribute__((visibility("default"))) void run(void* const* args) {'

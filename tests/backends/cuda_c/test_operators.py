@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends.cuda_build import compile_cubin, compile_device, nvcc
-from septran.backends.cuda_c import ARCHES
+from septran.backends.cuda.backend import ARCHES
+from septran.backends.cuda.toolchain import compile_cubin, compile_device, nvcc
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.running import run_kernel
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.cuda_build import compile_cubin, nvcc
-from septran.backends.cuda_c import CUDA_C
-from septran.backends.cuda_fragments import _leaving
-from septran.backends.cuda_wgmma import PANELS
+from septran.backends.cuda.backend import CUDA_C
+from septran.backends.cuda.passes.place_fragments import _leaving
+from septran.backends.cuda.passes.wgmma import PANELS
+from septran.backends.cuda.toolchain import compile_cubin, nvcc
 from septran.ir.expr import Const
 from septran.ir.nodes import (
     Alloc,
@@ -31,7 +31,7 @@ from septran.ir.nodes import (
 )
 from septran.kernel import Kernel, leaf_specs
 from septran.passes import lower
-from septran.run.leafprogram import leaf_cases
+from septran.trial.leaf_case import leaf_cases
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.raw import run_cuda
 from tests.backends.cuda_c.running import from_bytes, kernel_of, run_kernel, to_bytes

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from septran import settings as settings_
-from septran.backends.dsa_cycles import QUEUES, possible
+from septran.backends.dsa.cycles import QUEUES, possible
 from septran.cli.card import cycle_rows
 from septran.kernel import Kernel
 from septran.passes.pipeline_loops import pipeline_loops
+from septran.plan.resolve import GenRequest
+from septran.report.data import read_report
+from septran.report.write import write_report
 from septran.run import store
 from septran.run.bench import BenchRequest, bench
 from septran.run.gen import GenResult, gen
-from septran.run.plan import GenRequest
-from septran.run.report_data import read_report
-from septran.run.report_write import write_report
 from septran.verify.figures import believed, read_figures
 from tests.backends.dsa_c_tools import kernel_of, run_text
 from tests.backends.dsa_programs import gemm

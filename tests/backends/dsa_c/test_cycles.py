@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.dsa_emit import check_capacity
+from septran.backends.dsa.emit import check_capacity
 from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.passes.pipeline_loops import pipeline_loops
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.dsa_c_tools import kernel_of, run_text
 from tests.backends.dsa_programs import gemm
 

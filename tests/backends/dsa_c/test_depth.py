@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.dsa_c_tools import kernel_of, run_text
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from septran.backends.dsa_emit import runtime_folder
+from septran.backends.dsa.emit import runtime_folder
 
 HEAD = """#include "vendor_lib.h"
 #include <stddef.h>

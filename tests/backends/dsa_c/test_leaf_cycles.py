@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends.dsa_c import DSA_C
-from septran.backends.dsa_emit import signature
+from septran.backends.dsa.backend import DSA_C
+from septran.backends.dsa.emit import signature
 from septran.kernel import Leaf, leaf_specs
-from septran.run.build import problem_of
-from septran.run.leafjudge import LeafJudge
-from septran.run.leaves import library_leaves
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.leaf_judge import LeafJudge
 
 LEAVES = {
     "one product": ("vendor_lib_mma(vl_matrix(C), vl_matrix(A), vl_matrix(B), 0);", False),

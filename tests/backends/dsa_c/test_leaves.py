@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from septran.backends.dsa_expand import expand_leaves
+from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.ir.nodes import Prim, Program
 from septran.passes.interpret import interpret
 from tests.backends.dsa_c_tools import kernel_of, run_text

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from septran.assets import find
-from septran.backends import dsa_c, dsa_emit
-from septran.backends.dsa_machine import storage
-from septran.backends.dsa_vendor import load_vendor, vendor_of
+from septran.backends.dsa import backend as dsa_c
+from septran.backends.dsa import emit as dsa_emit
+from septran.backends.dsa.machine import storage
+from septran.backends.dsa.vendor import load_vendor, vendor_of
 from septran.errors import ConfigError
 from septran.ir.nodes import Prim
 from septran.kernel import leaf_specs

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.npuir_check import dialect_errors
-from septran.backends.tilelang_npuir import TILELANG_NPUIR as BACKEND
+from septran.backends.npuir.backend import TILELANG_NPUIR as BACKEND
+from septran.backends.npuir.dialect import dialect_errors
 from septran.backends.tilesim import SimError, run_file
 from septran.backends.tilesim.npu import npu_dialect
 from septran.kernel import Kernel, leaf_specs

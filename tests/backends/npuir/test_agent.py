@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.plan.resolve import GenRequest
 from septran.run.gen import gen
-from septran.run.plan import GenRequest
 from tests.support.openai_double import Answer, ChatDouble
 
 UNKNOWN = "T.vleaky(X, Y)"
@@ -25,8 +25,8 @@ def fenced(body: str) -> Answer:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No compiler but the dialect's check: the gates have their own tests."""
-    monkeypatch.setattr("septran.backends.npuir_gates.ascend_target", lambda: "not asked")
-    monkeypatch.setattr("septran.backends.npuir_gates.bishengir", lambda: None)
+    monkeypatch.setattr("septran.backends.npuir.toolchain.ascend_target", lambda: "not asked")
+    monkeypatch.setattr("septran.backends.npuir.toolchain.bishengir", lambda: None)
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
 
 

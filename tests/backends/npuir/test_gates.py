@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import npuir_gates as G
-from septran.backends.npuir_ascend import NoAscendForm, ascend_source
-from septran.backends.npuir_hivm import hivm_text
-from septran.backends.npuir_hivm_ops import NoHivmForm
-from septran.backends.process import Finished
-from septran.backends.tilelang_npuir import available, build
+from septran.backends.npuir import toolchain as G
+from septran.backends.npuir.ascend import NoAscendForm, ascend_source
+from septran.backends.npuir.backend import available, build
+from septran.backends.npuir.hivm import hivm_text
+from septran.backends.npuir.hivm_ops import NoHivmForm
+from septran.backends.toolchain.confined import Finished
 from septran.kernel import Kernel
 from septran.run.gen import exit_code
 from septran.verify.verdict import Level, Status, Verdict

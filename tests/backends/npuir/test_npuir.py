@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.npuir_check import NAMES, dialect_errors
-from septran.backends.npuir_emit import CAPACITY
-from septran.backends.npuir_hoist import hoist
-from septran.backends.npuir_leaves import signature
-from septran.backends.npuir_tiles import lie, nbytes, physical_axis
-from septran.backends.tilelang_npuir import TILELANG_NPUIR, available, build
+from septran.backends.npuir.backend import TILELANG_NPUIR, available, build
+from septran.backends.npuir.dialect import NAMES, dialect_errors
+from septran.backends.npuir.emit import CAPACITY
+from septran.backends.npuir.hoist import hoist
+from septran.backends.npuir.leaves import signature
+from septran.backends.npuir.tiles import lie, nbytes, physical_axis
 from septran.backends.tilesim import SimError, run_file
 from septran.backends.tilesim.machine import Machine
 from septran.backends.tilesim.npu import npu_dialect, npu_names
@@ -292,7 +292,7 @@ def test_dialect_check(text: str, message: str) -> None:
 
 
 def test_build_says_what_was_not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("septran.backends.npuir_gates.ascend_target", lambda: "not asked")
+    monkeypatch.setattr("septran.backends.npuir.toolchain.ascend_target", lambda: "not asked")
     kernel = R.kernel_of("softmax", {})
     built = build(kernel, tmp_path)
     assert built.ok and any("910b" in n for n in built.not_checked)

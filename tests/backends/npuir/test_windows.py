@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from septran.backends.npuir_windows import Gather, gather, load_parts
+from septran.backends.npuir.passes.load_parts import Gather, gather, load_parts
 from septran.errors import EnvironmentProblem
 from septran.ir.expr import Const, Expr, Var, evaluate
 from septran.ir.nodes import Buffer, Copy, Region, walk

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import tilelang_build
 from septran.backends.base import Built
-from septran.backends.tilelang_cuda import BACKEND as CUDA
-from septran.backends.tilelang_hip import BACKEND as HIP
-from septran.backends.tilelang_shapes import operand_index
+from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.tilelang.amd import BACKEND as HIP
+from septran.backends.tilelang.nvidia import BACKEND as CUDA
+from septran.backends.tilelang.shapes import operand_index
 from septran.errors import MappingError
 from tests.backends.tilelang.running import kernel_of
 
@@ -159,7 +159,7 @@ def test_results_are_staged_only_where_it_pays() -> None:
 
 
 def test_results_are_not_staged_when_shared_memory_is_full() -> None:
-    from septran.backends.tilelang_results import stage_results
+    from septran.backends.tilelang.passes.stage_results import stage_results
     from tests.backends.operators import all_operators, program_of
 
     op, path = all_operators()["gemm"]
@@ -189,7 +189,7 @@ def test_three_stages_in_the_text() -> None:
 
 
 def test_shared_memory_over_the_limit_is_a_mapping_error() -> None:
-    from septran.backends.tilelang_emit import emit
+    from septran.backends.tilelang.emit import emit
     from tests.backends.operators import all_operators, program_of
 
     op, path = all_operators()["gemm"]

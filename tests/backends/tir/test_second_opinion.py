@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from septran.backends import dsa_codegen, dsa_emit, tir
-from septran.backends.dsa_machine import storage
+from septran.backends.dsa import codegen as dsa_codegen
+from septran.backends.dsa import emit as dsa_emit
+from septran.backends.dsa import tir
+from septran.backends.dsa.machine import storage
 from septran.ir.nodes import Program
-from septran.run import catalog
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan import catalog
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.tasklang.load import load_logic
 from tests.backends.dsa_c_tools import kernel_of, run_text
 from tests.backends.tir import numpy_tir

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from septran.backends import tir
-from septran.backends.dsa_emit import arrange
-from septran.backends.dsa_machine import storage
+from septran.backends.dsa import tir
+from septran.backends.dsa.emit import arrange
+from septran.backends.dsa.machine import storage
 from septran.ir.nodes import Program
 from septran.passes.pipeline_loops import pipeline_loops
-from septran.run.plan import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.dsa_programs import gemm
 
 tilelang = pytest.importorskip("tilelang")
@@ -67,8 +67,8 @@ def test_an_unknown_statement_is_named() -> None:
 
 
 def test_tvm_builds_c_through_the_registered_function() -> None:
-    from septran.backends import dsa_emit
-    from septran.backends.dsa_tvm import build_c
+    from septran.backends.dsa import emit as dsa_emit
+    from septran.backends.dsa.tvm_build import build_c
     from septran.kernel import leaf_specs
 
     rules = storage("dsa_c")
@@ -81,7 +81,7 @@ def test_tvm_builds_c_through_the_registered_function() -> None:
 
 def test_the_build_function_is_in_tvm_s_own_table() -> None:
     """Whoever looks the target up by name, as TVM's build does, finds CodeGenDSA, with the vendor asked for."""
-    from septran.backends.dsa_tvm import BUILD_FUNCTION, register
+    from septran.backends.dsa.tvm_build import BUILD_FUNCTION, register
     from septran.errors import ConfigError
 
     register("bdc_style")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.triton_emit import emit
-from septran.backends.triton_leaves import library
-from septran.backends.triton_toolchain import write
+from septran.backends.triton.emit import emit
+from septran.backends.triton.leaves import library
+from septran.backends.triton.toolchain import write
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, leaf_specs
 

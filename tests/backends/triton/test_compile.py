@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends import triton_toolchain
+from septran.backends.triton import toolchain as triton_toolchain
 from septran.ir.nodes import Program
 from tests.backends.triton import programs as P
 from tests.backends.triton import running as R

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends import triton_cuda, triton_hip
-from septran.backends.triton_leaves import library, signature
-from septran.backends.triton_types import Names, index_text, padded
+from septran.backends.text.names import Names
+from septran.backends.triton import amd as triton_hip
+from septran.backends.triton import nvidia as triton_cuda
+from septran.backends.triton.leaves import library, signature
+from septran.backends.triton.shapes import index_text, padded
 from septran.errors import MappingError
 from septran.ir.expr import Bin, Const, Var, evaluate
 from septran.ir.nodes import Alloc, Copy, For, Program

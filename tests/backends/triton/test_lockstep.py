@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends.triton_toolchain import found, write_emulator
+from septran.backends.triton.toolchain import found, write_emulator
 
 pytestmark = pytest.mark.skipif(not found(), reason="needs triton")
 KERNELS = Path(__file__).with_name("lockstep_kernels.py")

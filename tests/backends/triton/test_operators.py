@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.triton_cuda import TRITON_CUDA
-from septran.backends.triton_hip import TRITON_HIP
-from septran.backends.triton_toolchain import build, found
+from septran.backends.triton.amd import TRITON_HIP
+from septran.backends.triton.nvidia import TRITON_CUDA
+from septran.backends.triton.toolchain import build, found
 from septran.kernel import Kernel
 from tests.backends import operators
 from tests.backends.triton import running as R

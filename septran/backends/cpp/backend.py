@@ -1,0 +1,85 @@
+"""The cpp backend: one C++20 file per kernel, built with g++, run on the CPU itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.cpp.emit import emit
+from septran.backends.cpp.leaves import layouts, library_leaf, signature
+from septran.backends.cpp.toolchain import build_module, load_module
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from septran.backends.toolchain.confined import run
+from septran.errors import EnvironmentProblem
+from septran.kernel import Kernel
+from septran.passes.staging import staging_passes
+
+ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", "aarch64")
+_INSTALL = "apt-get install g++ (aarch64: g++-aarch64-linux-gnu)"
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel's plain C entry into `folder/kernel.so`."""
+    arch = kernel.arch or ARCHES[0]
+    compiler = cpp_compiler(arch)
+    if compiler is None:
+        return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_INSTALL}")
+    return compile_shared(
+        kernel.files,
+        kernel.main,
+        folder,
+        compiler=compiler,
+        flags=flags_for(arch),
+        output="kernel.so",
+        runner=run,
+    )
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Build the kernel as a pybind11 module and return it as a callable on torch CPU tensors.
+
+    Raises:
+        EnvironmentProblem: V112, the compiler refused or is missing.
+    """
+    built = build_module(kernel, folder)
+    if not built.ok:
+        raise EnvironmentProblem.of("V112", f"{kernel.name} could not be built: {built.log[-500:]}")
+    return load_module(built, kernel)
+
+
+def available() -> Mapping[Capability, Availability]:
+    """Return what works here: the CPU is the device, so a compiler is all it takes."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        missing = Availability(ok=False, detail="no g++ on PATH", install="apt-get install g++")
+    else:
+        missing = Availability(ok=True, detail=f"{Path(compiler.path).name} {compiler.version}")
+    return {
+        "emit": Availability(ok=True, detail="built in"),
+        "compile": missing,
+        "emulate": missing,
+        "device": missing,
+    }
+
+
+CPP = Backend(
+    name="cpp",
+    title="C++20 with OpenMP on the CPU",
+    language="cpp",
+    suffix=".cpp",
+    arches=ARCHES,
+    machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",
+    passes=staging_passes(layouts),
+    library=library_leaf,
+    signature=signature,
+    emit=emit,
+    build=build,
+    loader="c_abi.py.j2",
+    where="native",
+    available=available,
+    docs="cpp",
+    dtypes=("float32", "float64", "float16", "bfloat16"),
+    layouts=layouts,
+    load=load,
+)

@@ -1,0 +1,300 @@
+"""Program -> one self-contained C++20 file: runtime parts, leaves, hierarchy, entry points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier, strides
+from septran.errors import InternalError
+from septran.ir.expr import Const, Expr
+from septran.ir.nodes import (
+    DTYPE_BYTES,
+    Alloc,
+    Await,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    walk,
+)
+from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+
+_ALWAYS = ("view", "vec", "vmath", "arena", "copy")
+
+
+def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+    """Return the kernel of `program`; `leaves` holds a leaf for each LeafSpec key.
+
+    Its entry is `extern "C" void <name>_entry(void* const* args)`, args in parameter order. Compiled
+    with SEPTRAN_PYBIND the file is also a Python module with `call(*tensors_or_addresses)`.
+    """
+    specs = leaf_specs(program)
+    used: dict[str, Leaf] = {spec.key: leaves[spec.key] for _, spec in specs}
+    entry = f"{identifier(program.name)}_entry"
+    writer = CppWriter(program, entry, {id(call): spec for call, spec in specs})
+    hierarchy = writer.text()
+    leaf_text = "\n".join(
+        f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values()
+    )
+    parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(used.values()))]
+    parts.append("// ---- leaves\n\n" + leaf_text)
+    parts.append("// ---- hierarchy\n\n" + hierarchy)
+    parts.append(_python_module(program, entry))
+    main = f"{identifier(program.name)}.cpp"
+    return Kernel(
+        name=program.name,
+        backend=program.target,
+        arch=program.arch,
+        entry=entry,
+        params=tuple(
+            KernelParam(
+                name=p.buffer.name,
+                shape=p.buffer.shape,
+                dtype=p.buffer.dtype,
+                privilege=p.privilege,
+            )
+            for p in program.params
+        ),
+        main=main,
+        files=((main, "\n".join(parts)),),
+        leaves=tuple(used.values()),
+        options=program.options,
+    )
+
+
+def runtime_folder() -> Path:
+    """Return the folder with the C++ headers that kernels are made of."""
+    return Path(__file__).resolve().parent / "runtime"
+
+
+def _headline(leaf: Leaf) -> str:
+    prims = ", ".join(p.name for p in leaf.spec.prims)
+    return f"{leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})"
+
+
+def _banner(program: Program) -> str:
+    shapes = ", ".join(
+        f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
+        for p in program.params
+    )
+    return (
+        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    )
+
+
+def _prelude(text: str, leaves: tuple[Leaf, ...]) -> str:
+    parts = list(_ALWAYS)
+    if "gemm<" in text:
+        parts.append("gemm")
+    if "reduce_rows<" in text:
+        parts.append("reduce")
+    includes: dict[str, None] = {}
+    bodies = []
+    for part in parts:
+        source = (runtime_folder() / f"{part}.h").read_text(encoding="utf-8")
+        includes.update(dict.fromkeys(re.findall(r"^#include <.*>$", source, re.MULTILINE)))
+        body = re.sub(r"^#include <.*>\n", "", source, flags=re.MULTILINE).strip()
+        bodies.append(f"// ---- runtime: {part}\n{body}\n")
+    for leaf in leaves:
+        includes.update((f"#include <{name}>", None) for name in leaf.includes)
+    return "\n".join([*sorted(includes), "", *bodies])
+
+
+def _python_module(program: Program, entry: str) -> str:
+    names = [identifier(p.buffer.name) for p in program.params]
+    handles = ", ".join(f"pybind11::handle {n}" for n in names)
+    pointers = ", ".join(f"address({n})" for n in names)
+    return f"""\
+// ---- Python module: call(tensor or address, ..)
+#ifdef SEPTRAN_PYBIND
+#include <pybind11/pybind11.h>
+
+// An address as int, or anything with data_ptr().
+static void* address(pybind11::handle x) {{
+    static PyObject* const name = PyUnicode_InternFromString("data_ptr");
+    if (PyLong_CheckExact(x.ptr())) return PyLong_AsVoidPtr(x.ptr());
+    PyObject* const number = PyObject_CallMethodNoArgs(x.ptr(), name);
+    if (!number) throw pybind11::error_already_set();
+    void* const p = PyLong_AsVoidPtr(number);
+    Py_DECREF(number);
+    return p;
+}}
+
+PYBIND11_MODULE(SEPTRAN_PYBIND, module) {{
+    module.def("call", []({handles}) {{
+        void* const args[] = {{{pointers}}};
+        {entry}(args);
+    }});
+}}
+#endif
+"""
+
+
+class CppWriter(CStyle):
+    """Prints the hierarchy of one Program."""
+
+    def __init__(self, program: Program, entry: str, specs: Mapping[int, LeafSpec]) -> None:
+        super().__init__()
+        self.program = program
+        self.entry = entry
+        self.specs = specs
+        self.region = "host"
+        """which scratch block allocations come from: "host", or "core" inside a parallel loop."""
+        self.top = 0
+        self.peak = 0
+
+    def text(self) -> str:
+        """Return the C++ text of the entry function."""
+        self.open(
+            f'extern "C" __attribute__((visibility("default"))) '
+            f"void {self.entry}(void* const* args)"
+        )
+        for at, param in enumerate(self.program.params):
+            kind = C_TYPES[param.buffer.dtype]
+            const = "const " if param.privilege == "r" else ""
+            name = identifier(param.buffer.name)
+            self.line(f"{const}{kind}* const {name} = static_cast<{const}{kind}*>(args[{at}]);")
+        mark = len(self.lines)
+        self.body(self.program.body)
+        if self.peak:
+            line = f"char* const host = st::scratch<0>({self.peak});"
+            self.lines.insert(mark, self.indent_unit + line)
+        self.close()
+        return "\n".join(self.lines) + "\n"
+
+    # ---- memory
+    def body(self, statements: tuple[Stmt, ...]) -> None:
+        """Print statements; what they allocate ends with them."""
+        top = self.top
+        super().body(statements)
+        self.top = top
+
+    def alloc(self, stmt: Alloc) -> None:
+        """Print a buffer as a slice of the scratch block."""
+        buffer = stmt.buffer
+        size = elements(buffer) * buffer.versions * DTYPE_BYTES[buffer.dtype]
+        # A line more than a multiple of 64 bytes keeps equal-sized buffers out of each other's sets.
+        size = -(-size // 64) * 64 + 64
+        kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)
+        layout = "" if buffer.layout == "row" else f" as {buffer.layout}"
+        versions = f" x{buffer.versions}" if buffer.versions > 1 else ""
+        self.line(
+            f"{kind}* const {name} = reinterpret_cast<{kind}*>({self.region} + {self.top});"
+            f"  // {buffer.mem} {buffer.dtype}{list(buffer.shape)}{layout}{versions}"
+        )
+        self.top += size
+        self.peak = max(self.peak, self.top)
+
+    # ---- loops
+    def loop(self, stmt: For) -> None:
+        """Print a loop; independent CORE iterations become one OpenMP region."""
+        nest = self._parallel_nest(stmt)
+        count = 1
+        for level in nest:
+            assert isinstance(level.extent, Const)
+            count *= level.extent.value
+        if not nest or count <= 1 or self.region != "host":
+            super().loop(stmt)
+            return
+        threads = self.program.option("threads")
+        clause = f" num_threads({threads})" if isinstance(threads, int) else ""
+        self.line(f"#pragma omp parallel{clause}")
+        self.open("")
+        mark, saved = len(self.lines), (self.region, self.top, self.peak)
+        self.region, self.top, self.peak = "core", 0, 0
+        collapse = f" collapse({len(nest)})" if len(nest) > 1 else ""
+        self.line(f"#pragma omp for{collapse} schedule({self._schedule(nest[-1], count)})")
+        for level in nest:
+            var = identifier(level.var)
+            self.ranges[level.var] = (0, int(self.expr(level.extent)) - 1)
+            head = f"for (long {var} = 0; {var} < {self.expr(level.extent)}; ++{var})"
+            if level is nest[-1]:
+                self.open(head)
+            else:
+                self.line(head)
+        self.body(nest[-1].body)
+        self.close()
+        if self.peak:
+            line = f"char* const core = st::scratch<1>({self.peak});"
+            self.lines.insert(mark, self.indent_unit * self.depth + line)
+        self.region, self.top, self.peak = saved
+        self.close()
+
+    def _schedule(self, inner: For, count: int) -> str:
+        asked = self.program.option("schedule")
+        if isinstance(asked, str):
+            return asked
+        heavy = any(
+            prim.name in ("gemm", "gemm_acc")
+            for s in walk(inner.body)
+            if isinstance(s, LeafCall)
+            for prim in s.prims
+        )
+        return "dynamic" if heavy and count <= 4096 else "static"
+
+    @staticmethod
+    def _parallel_nest(stmt: For) -> list[For]:
+        nest: list[For] = []
+        level: Stmt = stmt
+        while (
+            isinstance(level, For)
+            and level.parallel
+            and level.proc == "CORE"
+            and isinstance(level.extent, Const)
+        ):
+            nest.append(level)
+            if len(level.body) != 1:
+                break
+            level = level.body[0]
+        return nest
+
+    # ---- work
+    def _view(self, region: Region, *, const: bool) -> str:
+        kind = ("const " if const else "") + C_TYPES[region.buffer.dtype]
+        return f"st::View<{kind}, {region.rank}>{self._view_body(region)}"
+
+    def _view_body(self, region: Region) -> str:
+        steps = "{" + ", ".join(map(str, self.view_strides(region))) + "}"
+        return f"{{{self.pointer(region)}, {self.braces(region.extent)}, {steps}}}"
+
+    def copy(self, stmt: Copy) -> None:
+        """Print a copy, a padded copy or a packing."""
+        dst, src = stmt.dst, stmt.src
+        if dst.rank != src.rank:
+            raise InternalError(f"copy {src.buffer.name} -> {dst.buffer.name}: ranks differ")
+        if Layout.of(src.buffer) is not None:
+            raise InternalError(f"copy from packed {src.buffer.name}: not supported")
+        source = self._padded(src) if src.guard else self._view(src, const=True)
+        layout = Layout.of(stmt.dst.buffer)
+        if layout is None:
+            self.line(f"st::copy({self._view(dst, const=False)}, {source});")
+            return
+        name = "pack_rows" if layout.over_rows else "pack_cols"
+        stride = layout.stride(stmt.dst.buffer.shape)
+        self.line(f"st::{name}<{layout.width}>({self.pointer(stmt.dst)}, {stride}, {source});")
+
+    def _padded(self, region: Region) -> str:
+        buffer = region.buffer
+        steps = "{" + ", ".join(map(str, strides(buffer.shape))) + "}"
+        return (
+            f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({identifier(buffer.name)}, "
+            f"{self.braces(region.extent)}, {steps}, {self.braces(buffer.shape)}, "
+            f"{self.braces(region.offset)}, {self.braces(region.step)})"
+        )
+
+    def leaf_call(self, stmt: LeafCall) -> None:
+        """Print the call of a leaf with a view per tensor argument."""
+        spec = self.specs[id(stmt)]
+        args = [self._view_body(a.region) for a in stmt.args]
+        for (_, value), (_, kind) in zip(stmt.scalars, spec.scalars, strict=True):
+            args.append(self.expr(value) if isinstance(value, Expr) else f"float({kind})")
+        self.line(f"{spec.symbol}({(',' + ' ').join(args)});")
+
+    def synchronise(self, stmt: Sync | Post | Await) -> None:
+        """Print nothing: a core's copies have landed when they return."""

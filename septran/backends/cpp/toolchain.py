@@ -1,0 +1,70 @@
+"""A built cpp kernel as a Python callable on torch CPU tensors, without copying.
+
+The same file is compiled either with the mini pybind11 of runtime/ (a second; for trying) or with the
+real pybind11 (about eight seconds; for the kernel that is kept). Building it runs a compiler only;
+loading it puts generated machine code into this process, so load only what has been verified.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+from septran.backends.base import Built
+from septran.backends.cpp.emit import runtime_folder
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from septran.backends.toolchain.confined import Run, run
+from septran.backends.toolchain.torch_call import checked
+from septran.kernel import Kernel
+
+
+def build_module(kernel: Kernel, folder: Path, *, mini: bool = False, runner: Run = run) -> Built:
+    """Compile the kernel as an extension module `folder/<name>.so`.
+
+    mini: with the small header instead of the installed pybind11.
+    """
+    compiler = cpp_compiler(kernel.arch or "native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no C++ compiler on PATH")
+    if mini:
+        headers = runtime_folder() / "mini_pybind11"
+        version = (headers / "pybind11" / "pybind11.h").read_text(encoding="utf-8")
+    else:
+        import pybind11
+
+        headers, version = Path(pybind11.get_include()), pybind11.__version__
+    includes = [f"-I{headers}", f"-I{sysconfig.get_paths()['include']}"]
+    name = _module_name(kernel)
+    return compile_shared(
+        kernel.files,
+        kernel.main,
+        folder,
+        compiler=compiler,
+        flags=[*flags_for(kernel.arch or "native"), *includes, f"-DSEPTRAN_PYBIND={name}"],
+        output=f"{name}.so",
+        extra=version,
+        runner=runner,
+    )
+
+
+def load_module(built: Built, kernel: Kernel) -> Callable[..., None]:
+    """Return `call(*tensors)`: tensors in `kernel.params` order, results written in place.
+
+    Raises:
+        InputError: K001 when a tensor's number, dtype, shape, device or layout is not the kernel's.
+    """
+    assert built.ok and built.artifact is not None, "load_module needs a kernel that was built"
+    name = _module_name(kernel)
+    loader = importlib.machinery.ExtensionFileLoader(name, str(built.artifact))
+    spec = importlib.util.spec_from_file_location(name, built.artifact, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return checked(module.call, kernel)
+
+
+def _module_name(kernel: Kernel) -> str:
+    return f"septran_{kernel.sha}"

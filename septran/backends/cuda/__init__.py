@@ -1,0 +1,1 @@
+"""CUDA C++ on NVIDIA GPUs, and its emulation on a CPU."""

@@ -1,0 +1,68 @@
+"""The cuda_c backend: one CUDA C++ file per kernel, compiled by nvcc, emulated on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.cuda.emit import emit
+from septran.backends.cuda.leaves import library_leaf, signature
+from septran.backends.cuda.passes.place_fragments import place_fragments
+from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
+from septran.backends.toolchain.compilers import cpp_compiler
+from septran.backends.toolchain.gpu import device_state, load_library, require, torch_stream
+from septran.kernel import Kernel
+from septran.passes.staging import staging_passes
+
+ARCHES = ("sm_80", "sm_90a")
+
+
+def available() -> Mapping[Capability, Availability]:
+    """Return what works here: nvcc compiles, g++ emulates, a GPU runs."""
+    compiler, host = nvcc(), cpp_compiler("native")
+    compiles = (
+        Availability(ok=True, detail=f"nvcc {compiler.version}")
+        if compiler
+        else Availability(ok=False, detail="nvcc is not installed", install=NVCC_INSTALL)
+    )
+    return {
+        "emit": Availability(ok=True, detail="built in"),
+        "compile": compiles,
+        "emulate": Availability(ok=True, detail=f"CUDA on the CPU, g++ {host.version}")
+        if host
+        else Availability(ok=False, detail="no g++ on PATH", install="apt-get install g++"),
+        "device": device_state("nvidia", ARCHES, compiles),
+    }
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Compile the kernel for the GPU and return it as a callable on torch CUDA tensors, on torch's stream.
+
+    Raises:
+        EnvironmentProblem: V111 no GPU or no torch that sees it, V112 the compiler refused.
+    """
+    require(kernel, device_state("nvidia", (kernel.arch,), available()["compile"], torch=True))
+    return load_library(kernel, compile_device(kernel, folder), stream=torch_stream)
+
+
+CUDA_C = Backend(
+    name="cuda_c",
+    title="CUDA C++ on NVIDIA GPUs",
+    language="cuda",
+    suffix=".cu",
+    arches=ARCHES,
+    machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
+    passes=(*staging_passes(), ("place_fragments", place_fragments)),
+    library=library_leaf,
+    signature=signature,
+    emit=emit,
+    build=build,
+    loader="cuda_emu.py.j2",
+    where="emulated",
+    available=available,
+    docs="cuda_c",
+    dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
+)

@@ -1,0 +1,147 @@
+"""Program -> one CUDA C++ file: leaves, kernels, launch code, a plain C entry and a Python module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from septran.backends.cuda.launch import HostWriter
+from septran.backends.cuda.passes.wgmma import panel_allocs
+from septran.backends.text.cstyle import identifier
+from septran.errors import InternalError
+from septran.ir.nodes import Alloc, Program, walk
+from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+
+HEADERS = (
+    "septran_cuda.cuh",
+    "st_device.cuh",
+    "st_view.cuh",
+    "st_copy.cuh",
+    "st_gemm.cuh",
+    "st_reduce.cuh",
+)
+WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
+"""Only in kernels that use them."""
+
+
+def runtime_folder() -> Path:
+    """Return the folder with the device headers."""
+    return Path(__file__).resolve().parent / "runtime"
+
+
+def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+    """Return the kernel of `program`; `leaves` holds a leaf for each LeafSpec key.
+
+    Its entry is `extern "C" void <name>_entry(void* const* args)` on device pointers (host pointers
+    in the emulated build). Compiled with SEPTRAN_PYBIND the file is also a Python module.
+
+    Raises:
+        MappingError: M011, a block needs more shared memory than the machine has.
+    """
+    for stmt in walk(program.body):
+        if (
+            isinstance(stmt, Alloc)
+            and stmt.buffer.mem == "REGISTER"
+            and not stmt.buffer.layout.startswith("frag:")
+        ):
+            raise InternalError(f"{stmt.buffer.name}: place_fragments has not run")
+    used: dict[str, Leaf] = {}
+    symbols: dict[int, str] = {}
+    for call, spec in leaf_specs(program):
+        used[spec.key] = leaves[spec.key]
+        symbols[id(call)] = spec.symbol
+    entry = f"{identifier(program.name)}_entry"
+    main = f"{identifier(program.name)}.cu"
+    host = HostWriter(program, symbols)
+    hierarchy = host.text(entry)
+    parts = [
+        _banner(program),
+        _prelude(program),
+        "// ---- leaves\n",
+        *(f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values()),
+        "// ---- kernels\n",
+        hierarchy,
+        _python_module(program, entry),
+    ]
+    folder = runtime_folder()
+    names = (*HEADERS, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
+    headers = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in names)
+    return Kernel(
+        name=program.name,
+        backend=program.target,
+        arch=program.arch,
+        entry=entry,
+        params=tuple(
+            KernelParam(
+                name=p.buffer.name,
+                shape=p.buffer.shape,
+                dtype=p.buffer.dtype,
+                privilege=p.privilege,
+            )
+            for p in program.params
+        ),
+        main=main,
+        files=((main, "\n".join(parts)), *headers),
+        leaves=tuple(used.values()),
+        options=(*program.options, ("shared_bytes", host.shared_bytes)),
+    )
+
+
+def _headline(leaf: Leaf) -> str:
+    prims = ", ".join(p.name for p in leaf.spec.prims)
+    return f"{leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})"
+
+
+def _banner(program: Program) -> str:
+    shapes = ", ".join(
+        f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
+        for p in program.params
+    )
+    return (
+        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    )
+
+
+def _prelude(program: Program) -> str:
+    lines = [f"#define SEPTRAN_THREADS {program.option('threads', 256)}"]
+    buffers = [p.buffer for p in program.params]
+    buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
+    if any(math.prod(b.shape) >= 2**31 for b in buffers):
+        lines.append("#define SEPTRAN_INDEX long long  // a tensor has more than 2^31 elements")
+    lines.append('#include "septran_cuda.cuh"')
+    if panel_allocs(program.body):
+        lines.append('#include "st_wgmma.cuh"')
+    return "\n".join(lines) + "\n"
+
+
+def _python_module(program: Program, entry: str) -> str:
+    names = [identifier(p.buffer.name) for p in program.params]
+    handles = ", ".join(f"pybind11::object {n}" for n in names)
+    pointers = ", ".join(f"address({n})" for n in names)
+    return f"""\
+// ---- Python module: call(tensor or address, .., stream=0)
+#ifdef SEPTRAN_PYBIND
+#include <pybind11/pybind11.h>
+#include <stdexcept>
+
+// An address as int, or anything with data_ptr().
+static void* address(pybind11::object x) {{
+    if (PyLong_CheckExact(x.ptr())) return PyLong_AsVoidPtr(x.ptr());
+    return PyLong_AsVoidPtr(x.attr("data_ptr")().ptr());
+}}
+
+PYBIND11_MODULE(SEPTRAN_PYBIND, module) {{
+    module.def("call", []({handles}, size_t stream) {{
+        void* const args[] = {{{pointers}}};
+        const char* error = {entry}_on(args, reinterpret_cast<void*>(stream));
+        if (error) throw std::runtime_error(error);
+    }}, {"".join(f'pybind11::arg("{n}"), ' for n in names)}pybind11::arg("stream") = 0);
+}}
+#endif
+"""
+
+
+def specs_of(program: Program) -> tuple[LeafSpec, ...]:
+    """Return the distinct leaf specs of a program in order of appearance."""
+    return tuple({spec.key: spec for _, spec in leaf_specs(program)}.values())

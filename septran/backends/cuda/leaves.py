@@ -1,0 +1,316 @@
+"""The cuda_c library's leaves: CUDA C++ for any list of primitives, run by all threads of a block.
+
+`library_leaf` turns a LeafSpec into one short function over the parts in runtime/: pointwise
+primitives become `st::each` loops, products and reductions calls of the block-wide routines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from septran.backends.cuda.passes.place_fragments import GEMMS, Grid, flat, tensor_core_types
+from septran.backends.cuda.passes.wgmma import PANELS
+from septran.backends.cuda.spelling import MapExpression, Value, literal
+from septran.backends.text.cstyle import identifier
+from septran.errors import InternalError
+from septran.ir.nodes import Prim
+from septran.kernel import Leaf, LeafParam, LeafSpec
+
+CUDA_TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "int64": "long long",
+    "int32": "int",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "bool": "bool",
+}
+INTEGERS = ("int64", "int32", "int8", "uint8", "bool")
+_OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
+_INDEX = "ijklmn"
+_PRODUCTS = {
+    "mma": "gemm_leaf_tensorcore",
+    "wgmma": "gemm_leaf_wgmma",
+    "tf32": "gemm_leaf_tf32",
+    "simt": "gemm_leaf_simt",
+}
+
+
+def fragment_type(dtype: str, grid: Grid, shape: tuple[int, ...]) -> str:
+    """Return the C++ type of a tile in registers."""
+    dims = ", ".join(map(str, shape))
+    return f"st::Frag<{CUDA_TYPES[dtype]}, {grid.text}, {dims}>"
+
+
+def panels_type(dtype: str, shape: tuple[int, ...], *, writes: bool) -> str:
+    """Return the C++ type of a tile in panels."""
+    const = "" if writes else "const "
+    rows, columns = flat(shape)
+    return f"st::Panels<{const}{CUDA_TYPES[dtype]}, {rows}, {columns}>"
+
+
+def param_type(param: LeafParam) -> str:
+    """Return the C++ type of a leaf's tensor parameter: a view, panels, or a fragment by reference."""
+    grid = Grid.parse(param.layout)
+    const = "const " if param.privilege == "r" else ""
+    if param.layout == PANELS:
+        return panels_type(param.dtype, param.shape, writes="w" in param.privilege)
+    if grid is not None:
+        return f"{const}{fragment_type(param.dtype, grid, param.shape)}&"
+    return f"st::View<{const}{CUDA_TYPES[param.dtype]}, {len(param.shape)}>"
+
+
+def signature(spec: LeafSpec) -> str:
+    """Return the declaration a leaf of `spec` has to define, without the body."""
+    parts = [f"{param_type(p)} {identifier(p.name)}" for p in spec.params]
+    parts.extend(
+        f"{'long' if kind == 'int' else 'float'} {identifier(name)}" for name, kind in spec.scalars
+    )
+    return f"ST_DEVICE void {spec.symbol}({', '.join(parts)})"
+
+
+def library_leaf(spec: LeafSpec) -> Leaf:
+    """Return the library's leaf for `spec`; every list of known primitives has one."""
+    writer = _LeafText(spec)
+    source = writer.text()
+    return Leaf(spec=spec, writer="library", name=writer.name, source=source)
+
+
+class _LeafText:
+    """Prints one leaf."""
+
+    def __init__(self, spec: LeafSpec) -> None:
+        self.spec = spec
+        self.params = {p.name: p for p in spec.params}
+        self.grids = {p.name: Grid.parse(p.layout) for p in spec.params}
+        self.lines: list[str] = []
+        self.name = "rows_leaf_block"
+        self.touched_read: set[str] = set()
+        self.touched_write: set[str] = set()
+
+    def text(self) -> str:
+        """Return the function."""
+        self.lines.append(f"{signature(self.spec)} {{")
+        for prim in self.spec.prims:
+            self._barrier(prim)
+            self._prim(prim)
+        self.lines.append("}")
+        return "\n".join(self.lines) + "\n"
+
+    def _add(self, text: str) -> None:
+        self.lines.append(f"    {text}")
+
+    def _barrier(self, prim: Prim) -> None:
+        """Order this primitive after earlier ones of the leaf that touch the same memory."""
+        reads = {p for p in (*prim.ins, *(v for _, v in prim.named)) if p in self.params}
+        if prim.name in ("gemm_acc", "reduce_acc"):
+            reads.add(prim.out)
+        reads = {p for p in reads if self.grids[p] is None}
+        writes = {prim.out} if self.grids[prim.out] is None else set()
+        if reads & self.touched_write or writes & (self.touched_read | self.touched_write):
+            self._add("__syncthreads();")
+            self.touched_read, self.touched_write = set(), set()
+        self.touched_read |= reads
+        self.touched_write |= writes
+
+    def _prim(self, prim: Prim) -> None:
+        match prim.name:
+            case "fill":
+                value = literal(float(str(prim.attr("value", 0.0))), double=self._double(prim))
+                self._pointwise(prim, (), lambda _: value)
+            case "copy":
+                self._copy(prim)
+            case "map":
+                operands = tuple(v for _, v in prim.named if v in self.params)
+                self._pointwise(prim, operands, lambda index: self._expression(prim, index))
+            case "transpose":
+                self._transpose(prim)
+            case "reduce" | "reduce_acc":
+                self._reduce(prim)
+            case "gemm" | "gemm_acc":
+                self._gemm(prim)
+            case _:
+                raise InternalError(f"cuda_c: no library leaf for primitive {prim.name!r}")
+
+    # ---- pointwise
+    def _double(self, prim: Prim) -> bool:
+        names = (prim.out, *prim.ins, *(v for _, v in prim.named))
+        return any(n in self.params and self.params[n].dtype == "float64" for n in names)
+
+    def _element(self, name: str, out: str) -> str:
+        """Return the element of operand `name` that belongs to the current element of `out`."""
+        if self.grids[name] is not None:
+            return f"{identifier(name)}[e]"
+        shape, rank = self.params[name].shape, len(self.params[out].shape)
+        skipped = rank - len(shape)
+        at = [
+            "0" if extent == 1 and self.params[out].shape[d + skipped] != 1 else _INDEX[d + skipped]
+            for d, extent in enumerate(shape)
+        ]
+        return f"{identifier(name)}({', '.join(at)})"
+
+    def _pointwise(
+        self, prim: Prim, operands: tuple[str, ...], value: Callable[[str], str]
+    ) -> None:
+        out = prim.out
+        driver = out
+        if self.grids[out] is None:
+            same = [p for p in operands if self.grids[p] is not None]
+            full = [p for p in same if self.params[p].shape == self.params[out].shape]
+            driver = full[0] if full else out
+        rank = len(self.params[out].shape)
+        text = value(out)
+        kind = CUDA_TYPES[self.params[out].dtype]
+        target = self._element(out, out)
+        used = "".join(f", [[maybe_unused]] st::idx {_INDEX[d]}" for d in range(rank))
+        head = f"st::each({identifier(driver)}, [&]([[maybe_unused]] st::At e{used}) {{"
+        body = f"{target} = st::from<{kind}>({text});"
+        if driver != out and 1 in flat(self.params[driver].shape):
+            body = f"if ({identifier(driver)}.owner()) {body}"
+        self._add(head)
+        self._add(f"    {body}")
+        self._add("});")
+
+    def _copy(self, prim: Prim) -> None:
+        source = prim.ins[0]
+        plain = len(self.params[source].shape) == len(self.params[prim.out].shape)
+        if plain and self.params[source].shape == self.params[prim.out].shape:
+            self._add(f"st::copy({identifier(prim.out)}, {identifier(source)});")
+            return
+        self._pointwise(prim, (source,), lambda out: f"st::to({self._element(source, out)})")
+
+    def _expression(self, prim: Prim, out: str) -> str:
+        names = dict(prim.named)
+        double = self._double(prim)
+        scalars: dict[str, Value] = {}
+        known = dict(self.spec.scalars)
+        for operand, name in names.items():
+            if name in known:
+                kind = "double" if double else "float"
+                if known[name] == "int":
+                    scalars[operand] = Value(f=f"({kind}){identifier(name)}", i=identifier(name))
+                else:
+                    scalars[operand] = Value(f=f"({kind}){identifier(name)}")
+
+        def operand_value(operand: str) -> Value:
+            name = names[operand]
+            element = self._element(name, out)
+            text = f"st::to({element})"
+            if double and self.params[name].dtype != "float64":
+                text = f"(double){text}"
+            integer = self.params[name].dtype in INTEGERS
+            return Value(f=text, i=f"(long long){element}" if integer else "")
+
+        return MapExpression(
+            operand=operand_value,
+            index=lambda axis: Value(i=_INDEX[axis % len(self.params[out].shape)]),
+            scalars=scalars,
+            double=double,
+        ).translate(str(prim.attr("expr")))
+
+    def _transpose(self, prim: Prim) -> None:
+        source, rank = prim.ins[0], len(self.params[prim.out].shape)
+        perm = prim.attr("perm") or tuple(reversed(range(rank)))
+        assert isinstance(perm, tuple | list)
+        at = [""] * rank
+        for d, p in enumerate(perm):
+            at[int(p)] = _INDEX[d]
+        text = f"st::to({identifier(source)}({', '.join(at)}))"
+        self._pointwise(prim, (), lambda _: text)
+
+    # ---- reductions
+    def _reduce(self, prim: Prim) -> None:
+        x, y = prim.ins[0], prim.out
+        shape = self.params[x].shape
+        axis = int(str(prim.attr("axis"))) % len(shape)
+        acc = "true" if prim.name == "reduce_acc" else "false"
+        op = _OPS[str(prim.attr("op", "sum"))]
+        grid = self.grids[x]
+        if grid is None:
+            self._add(f"st::reduce_memory<{op}, {acc}, {axis}>({identifier(y)}, {identifier(x)});")
+            return
+        routine = "reduce_last" if axis == len(shape) - 1 else "reduce_rows"
+        call = f"st::{routine}<{op}, {acc}>"
+        if self.grids[y] is not None:
+            self._add(f"{call}({identifier(y)}, {identifier(x)});")
+            return
+        # The result goes to memory: reduce into a fragment of its own first.
+        tile = (*shape[:axis], 1, *shape[axis + 1 :])
+        extents = ", ".join(
+            "1" if d == axis else f"{identifier(x)}.n[{d}]" for d in range(len(shape))
+        )
+        kind = "float64" if self._double(prim) else "float32"
+        self._add("{")
+        self._add(f"    {fragment_type(kind, grid, tile)} part;")
+        self._add(f"    st::bound(part, {extents});")
+        if acc == "true":
+            self._add(f"    st::copy(part, {identifier(y)});")
+            self._add("    __syncthreads();")
+        self._add(f"    {call}(part, {identifier(x)});")
+        self._add(f"    st::copy({identifier(y)}, part);")
+        self._add("}")
+
+    # ---- products
+    def _gemm(self, prim: Prim) -> None:
+        c, (a, b) = prim.out, prim.ins
+        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+        shared = [self.params[p].mem == "SHARED" for p in (a, b)]
+        tile = ", ".join(map(str, self.params[a].shape))
+        flags = ", ".join(str(x).lower() for x in (ta, tb, *shared))
+        product = f"st::Product<st::Tile<{tile}>, {flags}>"
+        warpgroups = self.params[a].layout == PANELS
+        right = identifier(b) if warpgroups else f"st::matrix({identifier(b)})"
+        grid = self.grids[c]
+        if grid is None:
+            self.name = "gemm_leaf_memory"
+            bounds = ", ".join(map(str, self.params[c].shape))
+            acc = str(prim.name == "gemm_acc").lower()
+            self._add(
+                f"st::gemm_memory<{product}, st::Tile<{bounds}>, {acc}>"
+                f"({identifier(c)}, {identifier(a)}, {right});"
+            )
+            return
+        routine = "wgmma" if warpgroups else self._product_routine(c, a, b, grid)
+        self.name = _PRODUCTS[routine]
+        if warpgroups:
+            product = f"{flags.split(', ')[0]}, {flags.split(', ')[1]}"
+        wide = self.params[c].dtype in ("float32", "float64")
+        target = identifier(c) if wide else "sum"
+        extents = ", ".join(f"{identifier(c)}.n[{d}]" for d in range(len(self.params[c].shape)))
+        if not wide:
+            self._add("{  // sums are float32 also when the result is not")
+            self._add(f"{fragment_type('float32', grid, self.params[c].shape)} sum;")
+            self._add(f"st::bound(sum, {extents});")
+        if prim.name == "gemm":
+            self._add(f"st::zero({target});")
+        elif not wide:
+            self._add(f"st::copy(sum, {identifier(c)});")
+        self._add(f"st::gemm_{routine}<{product}>({target}, {identifier(a)}, {right});")
+        if not wide:
+            self._add(f"st::copy({identifier(c)}, sum);")
+            self._add("}")
+
+    def _product_routine(self, c: str, a: str, b: str, grid: Grid) -> str:
+        kinds = [self.params[p].dtype for p in (a, b)]
+        out = self.params[c].dtype if self.params[c].dtype == "float64" else "float32"
+        blocks = grid.tensor_core and min(flat(self.params[c].shape)) > 1
+        if blocks and tensor_core_types(kinds[0], kinds[1], out):
+            return "mma"
+        tf32 = dict(self.spec.options).get("math") == "tf32"
+        if blocks and tf32 and kinds == ["float32", "float32"] and out == "float32":
+            return "tf32"
+        return "simt"
+
+
+def flops(spec: LeafSpec) -> int:
+    """Return the multiply-adds of a leaf's products, times two."""
+    total = 0
+    for prim in spec.prims:
+        if prim.name in GEMMS:
+            shapes = {p.name: p.shape for p in spec.params}
+            depth = shapes[prim.ins[0]][-2 if prim.attr("trans_a") else -1]
+            total += 2 * math.prod(shapes[prim.out]) * depth
+    return total

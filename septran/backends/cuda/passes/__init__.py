@@ -1,0 +1,1 @@
+"""Passes of CUDA C++ alone."""

@@ -1,0 +1,381 @@
+"""Pass `place_fragments`: decide which REGISTER tiles become fragments, and how threads share them.
+
+A fragment is a tile spread over the registers of a block (runtime/st_view.cuh). All fragments of
+one kernel share a `Grid`, so pointwise leaves, reductions and products compose without moving data. A
+tile used in a way registers cannot serve (cut, transposed, gathered) is put in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
+from septran.ir.expr import Const
+from septran.ir.nodes import (
+    DTYPE_BYTES,
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Prim,
+    Program,
+    Region,
+    Stmt,
+    When,
+    walk,
+)
+
+GEMMS = ("gemm", "gemm_acc")
+REDUCES = ("reduce", "reduce_acc")
+REGISTER_BYTES = 640
+"""Fragment bytes a thread may hold: 160 of its 255 registers; the rest is for addresses and operands."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Warps wm x wn; lm rows of lanes in a warp; vn contiguous columns per lane."""
+
+    wm: int
+    wn: int
+    lm: int
+    vn: int
+
+    @staticmethod
+    def parse(layout: str) -> Grid | None:
+        """Return the grid of a fragment's layout "frag:WMxWNxLMxVN", None for other layouts."""
+        kind, _, numbers = layout.partition(":")
+        return Grid(*map(int, numbers.split("x"))) if kind == "frag" else None
+
+    @property
+    def layout(self) -> str:
+        """The buffer layout that says "a fragment on this grid"."""
+        return f"frag:{self.wm}x{self.wn}x{self.lm}x{self.vn}"
+
+    @property
+    def text(self) -> str:
+        """C++ type."""
+        return f"st::Grid<{self.wm}, {self.wn}, {self.lm}, {self.vn}>"
+
+    @property
+    def tensor_core(self) -> bool:
+        """True when accumulators lie as mma.sync wants them."""
+        return self.lm == 8 and self.vn == 2
+
+    def per_thread(self, shape: tuple[int, ...]) -> int:
+        """Return the elements of a fragment of `shape` that each thread holds."""
+        m, n = flat(shape)
+        pair = 2 if self.lm == 8 else 1
+        rows = 1 if m == 1 else -(-m // (self.wm * self.lm * pair)) * pair
+        cols = 1 if n == 1 else -(-n // (self.wn * (32 // self.lm) * self.vn)) * self.vn
+        return rows * cols
+
+
+def flat(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return (rows, columns) of a tile: leading dims flattened."""
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def broadcastable(operand: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """True when an operand fragment broadcasts to `out` inside each thread's registers."""
+    if len(operand) > len(out):
+        return False
+    padded = (1,) * (len(out) - len(operand)) + operand
+    lead_ok = padded[:-1] == out[:-1] or math.prod(padded[:-1]) == 1
+    return lead_ok and padded[-1] in (1, out[-1])
+
+
+def place_fragments(program: Program) -> Program:
+    """Return the program with each REGISTER buffer's layout set to its fragment, or moved to SHARED.
+
+    Where the mapping says `math: wgmma`, operand tiles of the products that fit are put in panels.
+    """
+    warps = max(1, int(str(program.option("threads", 256))) // 32)
+    wgmma = wants_wgmma(program)
+    return replace(program, body=tuple(_kernel(stmt, warps, wgmma) for stmt in program.body))
+
+
+def _kernel(stmt: Stmt, warps: int, wgmma: bool) -> Stmt:
+    stmts = tuple(walk((stmt,)))
+    found = {
+        s.buffer.name: s.buffer
+        for s in stmts
+        if isinstance(s, Alloc)
+        and s.buffer.mem == "REGISTER"
+        and not s.buffer.layout.startswith("frag")
+    }
+    if not found:
+        return stmt
+    tiles = wgmma_tiles(stmts, warps) if wgmma else {}
+    if tiles:
+        whole = Grid(warps, 1, 8, 2)
+        frags, grid = _served(found, stmt, warps, whole)
+        if all(c.arg(c.prims[0].out).region.buffer.name in frags for c in tiles.values()):
+            panels = {
+                s.buffer.name: replace(s.buffer, layout=PANELS)
+                for s in stmts
+                if isinstance(s, Alloc) and s.buffer.name in tiles
+            }
+            return _rename(stmt, {**_placed(found, frags, grid), **panels})
+    frags, grid = _served(found, stmt, warps, None)
+    return _rename(stmt, _placed(found, frags, grid))
+
+
+def _placed(
+    found: Mapping[str, Buffer], frags: Mapping[str, Buffer], grid: Grid
+) -> dict[str, Buffer]:
+    return {
+        n: replace(b, layout=grid.layout) if n in frags else replace(b, mem="SHARED")
+        for n, b in found.items()
+    }
+
+
+def _served(
+    found: Mapping[str, Buffer], stmt: Stmt, warps: int, fixed: Grid | None
+) -> tuple[dict[str, Buffer], Grid]:
+    """Return the tiles that can stay in registers, and the grid (`fixed`, or the best one)."""
+    stmts = tuple(walk((stmt,)))
+    calls = [s for s in stmts if isinstance(s, LeafCall)]
+    cut = {
+        r.buffer.name
+        for s in stmts
+        for r in _regions(s)
+        if r.buffer.name in found and not _whole(r)
+    }
+    frags = {n: b for n, b in found.items() if n not in cut}
+    while True:
+        grid = fixed or choose_grid(frags, calls, warps)
+        bad = set(_unserved(frags, stmts, calls, grid))
+        if not bad:
+            over = _too_many(frags, stmt, grid)
+            bad = {over} if over else set()
+        if not bad:
+            return frags, grid
+        frags = {n: b for n, b in frags.items() if n not in bad}
+
+
+def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
+    """Return the fragment to move to shared memory when a thread would hold too much at once."""
+    leaving = set(_leaving(frags, stmt))
+    held = {
+        n: 0 if n in leaving else grid.per_thread(b.shape) * DTYPE_BYTES[b.dtype]
+        for n, b in frags.items()
+    }
+    worst = max(_live((stmt,), set(frags)), key=lambda live: sum(held[n] for n in live), default=())
+    if sum(held[n] for n in worst) <= REGISTER_BYTES:
+        return ""
+    return max(worst, key=lambda n: (held[n], n))
+
+
+def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
+    """Yield fragments that one leaf makes element by element of a larger one and one copy stores.
+
+    The compiler gives them the registers of the fragment they are made of, which dies on the way.
+    """
+    uses: dict[str, list[Stmt]] = {}
+    for s in walk((stmt,)):
+        for name in {r.buffer.name for r in _regions(s)}:
+            uses.setdefault(name, []).append(s)
+    for name, buffer in frags.items():
+        match uses.get(name, []):
+            case [LeafCall() as made, Copy() as stored] if (
+                len(made.prims) == 1
+                and made.prims[0].name in ("copy", "map")
+                and made.arg(made.prims[0].out).region.buffer.name == name
+                and stored.src.buffer.name == name
+                and stored.dst.buffer.name not in frags
+            ):
+                begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, Alloc)}
+                whole = [r.buffer for r in _regions(made) if r.buffer.name in frags]
+                if any(
+                    b.name != name
+                    and b.name in begun
+                    and flat(b.shape) == flat(buffer.shape)
+                    and uses[b.name][-1] is made
+                    and DTYPE_BYTES[b.dtype] >= DTYPE_BYTES[buffer.dtype]
+                    for b in whole
+                ):
+                    yield name
+
+
+def _beside(stmt: Stmt, root: Stmt) -> tuple[Stmt, ...]:
+    """Return the body that `stmt` is a statement of: what is alive from one turn to the next is not its own."""
+    bodies = (s.body for s in walk((root,)) if isinstance(s, For | When))
+    return next((body for body in bodies if any(s is stmt for s in body)), ())
+
+
+def _live(
+    body: tuple[Stmt, ...], names: set[str], outer: tuple[str, ...] = ()
+) -> Iterable[tuple[str, ...]]:
+    """Yield the sets of fragments that are alive together, scope by scope."""
+    own = outer
+    for s in body:
+        match s:
+            case Alloc() if s.buffer.name in names:
+                own = (*own, s.buffer.name)
+            case For() | When():
+                yield from _live(s.body, names, own)
+    yield own
+
+
+def choose_grid(frags: Mapping[str, Buffer], calls: Iterable[LeafCall], warps: int) -> Grid:
+    """Return how the threads of a block share the fragments of a kernel."""
+    shapes = [flat(b.shape) for b in frags.values()]
+    m = max((s[0] for s in shapes), default=1)
+    n = max((s[1] for s in shapes), default=1)
+    products, whole_rows = [], False
+    for call in calls:
+        names = {a.param: a.region.buffer.name for a in call.args}
+        for p in call.prims:
+            if p.name in GEMMS and names[p.out] in frags:
+                products.append(flat(frags[names[p.out]].shape))
+                whole_rows = whole_rows or names[p.ins[0]] in frags
+            if p.name in REDUCES and names[p.ins[0]] in frags:
+                whole_rows = True
+    if products:
+        m, n = (max(s[d] for s in products) for d in (0, 1))
+        return _product_grid(m, n, warps, whole_rows)
+    return _row_grid(m, n, warps, min((DTYPE_BYTES[b.dtype] for b in frags.values()), default=4))
+
+
+def _product_grid(m: int, n: int, warps: int, whole_rows: bool) -> Grid:
+    if whole_rows and m >= 16 * warps:
+        return Grid(warps, 1, 8, 2)
+    best, cost = 1, math.inf
+    for wm in (w for w in range(1, warps + 1) if warps % w == 0):
+        wn = warps // wm
+        rows, cols = -(-m // (16 * wm)) * 16, -(-n // (8 * wn)) * 8
+        wasted = rows * wm * cols * wn / (m * n)
+        now = wasted * (1 / rows + 1 / cols)
+        if now < cost:
+            best, cost = wm, now
+    return Grid(best, warps // best, 8, 2)
+
+
+def _row_grid(m: int, n: int, warps: int, itemsize: int) -> Grid:
+    wm = max(w for w in range(1, warps + 1) if warps % w == 0 and w <= m)
+    wn = warps // wm
+    vn = 16 // itemsize
+    while vn > 1 and n < 32 * wn * vn:
+        vn //= 2
+    lm = 1
+    while lm < 32 and n * 2 <= wn * (32 // lm) and m >= wm * lm * 2:
+        lm *= 2
+    return Grid(wm, wn, lm, vn)
+
+
+def _regions(stmt: Stmt) -> tuple[Region, ...]:
+    match stmt:
+        case Copy():
+            return (stmt.dst, stmt.src)
+        case LeafCall():
+            return tuple(a.region for a in stmt.args)
+    return ()
+
+
+def _whole(region: Region) -> bool:
+    return (
+        all(o == Const(0) for o in region.offset)
+        and region.tile == region.buffer.shape
+        and all(s == 1 for s in region.step)
+        and region.version is None
+        and region.buffer.versions == 1
+        and not region.guard
+    )
+
+
+def _unserved(
+    frags: Mapping[str, Buffer], stmts: Iterable[Stmt], calls: Iterable[LeafCall], grid: Grid
+) -> Iterable[str]:
+    for s in stmts:
+        if isinstance(s, Copy):
+            d, r = s.dst.buffer, s.src.buffer
+            if d.name in frags and r.name in frags and flat(d.shape) != flat(r.shape):
+                yield d.name
+            if len(s.dst.tile) != len(s.src.tile) or s.src.guard:
+                yield from (x.name for x in (d, r) if x.name in frags)
+    for call in calls:
+        regions = {a.param: a.region for a in call.args}
+        for prim in call.prims:
+            for param in _unserved_prim(prim, regions, frags, grid):
+                yield regions[param].buffer.name
+
+
+def _unserved_prim(
+    prim: Prim, regions: Mapping[str, Region], frags: Mapping[str, Buffer], grid: Grid
+) -> Iterable[str]:
+    """Yield the parameters that have to leave the registers for this primitive."""
+
+    def is_frag(param: str) -> bool:
+        return param in regions and regions[param].buffer.name in frags
+
+    out, shape = prim.out, regions[prim.out].tile
+    operands = [*prim.ins, *(v for _, v in prim.named if v in regions)]
+    match prim.name:
+        case "map" | "copy":
+            driver = is_frag(out) or any(is_frag(p) and regions[p].tile == shape for p in operands)
+            for p in operands:
+                if is_frag(p) and (not driver or not broadcastable(regions[p].tile, shape)):
+                    yield p
+        case "reduce" | "reduce_acc":
+            x = prim.ins[0]
+            if not is_frag(x):
+                if is_frag(out):
+                    yield out
+                return
+            axis = int(str(prim.attr("axis"))) % len(regions[x].tile)
+            dims = regions[x].tile
+            lead = math.prod(d for i, d in enumerate(dims[:-1]) if i != axis)
+            if axis != len(dims) - 1 and lead != 1:
+                yield from (p for p in (x, out) if is_frag(p))
+        case "gemm" | "gemm_acc":
+            a, b = prim.ins
+            if is_frag(b):
+                yield b
+            if is_frag(a) and not _product_operand(prim, regions, grid, is_frag(out)):
+                yield a
+        case "transpose":
+            if is_frag(prim.ins[0]):
+                yield prim.ins[0]
+
+
+def _product_operand(
+    prim: Prim, regions: Mapping[str, Region], grid: Grid, out_is_frag: bool
+) -> bool:
+    a, b = (regions[p].buffer for p in prim.ins)
+    (m, n), rows = flat(regions[prim.out].tile), flat(regions[prim.ins[0]].tile)[0]
+    return (
+        out_is_frag
+        and tensor_core_types(a.dtype, b.dtype, regions[prim.out].buffer.dtype)
+        and grid.tensor_core
+        and grid.wn == 1
+        and min(m, n) > 1
+        and m == rows
+        and not prim.attr("trans_a")
+    )
+
+
+def tensor_core_types(a: str, b: str, c: str) -> bool:
+    """True when mma.sync multiplies a and b exactly as the primitive says (float32 sums)."""
+    return a == b and a in ("float16", "bfloat16") and c == "float32"
+
+
+def _rename(stmt: Stmt, new: Mapping[str, Buffer]) -> Stmt:
+    def region(r: Region) -> Region:
+        return replace(r, buffer=new[r.buffer.name]) if r.buffer.name in new else r
+
+    match stmt:
+        case Alloc():
+            return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
+        case Copy():
+            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
+        case LeafCall():
+            return replace(stmt, args=tuple(replace(a, region=region(a.region)) for a in stmt.args))
+        case For() | When():
+            return replace(stmt, body=tuple(_rename(s, new) for s in stmt.body))
+    return stmt

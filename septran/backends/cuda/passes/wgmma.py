@@ -1,0 +1,167 @@
+"""Which products warpgroups multiply (wgmma, sm_90a), and which tensor copies feed them.
+
+Asked for by `math: wgmma` in a mapping, decided by shapes alone: a product whose tile is 64 rows per
+warpgroup and whose operands fill panels of 64 columns of 16-bit elements. Everything else stays on
+mma.sync. Operand tiles get the layout PANELS (runtime/st_bulk.cuh).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from septran.ir.expr import evaluate, free
+from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, walk
+
+PANELS = "panels64"
+"""Buffer layout: 64-column panels with the 128-byte swizzle."""
+COLUMNS = (8, 16, 32, 64, 128, 256)
+"""Columns of one wgmma instruction this backend prints."""
+_GEMMS = ("gemm", "gemm_acc")
+_SAMPLES = 4
+_COMBINATIONS = 4096
+
+
+def wants_wgmma(program: Program) -> bool:
+    """True when the mapping asks for wgmma on a machine that has it."""
+    return program.option("math") == "wgmma" and program.arch.startswith("sm_90")
+
+
+def wgmma_tiles(stmts: Iterable[Stmt], warps: int) -> dict[str, LeafCall]:
+    """Return the shared tiles of a kernel that can lie in panels, each with a product that reads it."""
+    stmts = tuple(stmts)
+    calls = [s for s in stmts if isinstance(s, LeafCall) and _fits(s, warps)]
+    while True:
+        found = {_operand(c, i).buffer.name: c for c in calls for i in (0, 1)}
+        shared = {n for n in found if _only_read_by(n, stmts, calls)}
+        keep = [c for c in calls if {_operand(c, i).buffer.name for i in (0, 1)} <= shared]
+        if len(keep) == len(calls):
+            return found
+        calls = keep
+
+
+def _operand(call: LeafCall, index: int) -> Region:
+    return call.arg(call.prims[0].ins[index]).region
+
+
+def _fits(call: LeafCall, warps: int) -> bool:
+    """True for one product of 16-bit tiles with 16 rows per warp and a width that wgmma has."""
+    if len(call.prims) != 1 or call.prims[0].name not in _GEMMS or warps % 4:
+        return False
+    prim = call.prims[0]
+    a, b, out = _operand(call, 0), _operand(call, 1), call.arg(prim.out).region
+    kind = a.buffer.dtype
+    if kind != b.buffer.dtype or kind not in ("float16", "bfloat16"):
+        return False
+    if out.buffer.mem != "REGISTER" or out.buffer.dtype == "float64":
+        return False
+    if not (_panels(a) and _panels(b)) or math.prod(b.tile[:-2]) != 1:
+        return False
+    ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+    if ta and math.prod(a.tile[:-2]) != 1:
+        return False
+    rows, depth = math.prod(a.tile[:-1]), a.tile[-1]
+    if ta:
+        rows, depth = depth, rows
+    return (
+        math.prod(out.tile[:-1]) == rows == 16 * warps
+        and out.tile[-1] == b.tile[-2 if tb else -1]
+        and out.tile[-1] in COLUMNS
+        and depth % 16 == 0
+    )
+
+
+def _panels(region: Region) -> bool:
+    buffer = region.buffer
+    return (
+        buffer.mem == "SHARED"
+        and buffer.versions == 1
+        and buffer.layout in ("row", PANELS)
+        and region.tile == buffer.shape
+        and len(buffer.shape) >= 2
+        and buffer.shape[-1] % 64 == 0
+        and math.prod(buffer.shape[:-1]) % 8 == 0
+        and all(n <= 256 for n in buffer.shape[:-1])
+    )
+
+
+def _only_read_by(name: str, stmts: tuple[Stmt, ...], calls: list[LeafCall]) -> bool:
+    """True when whole copies from global memory fill the tile and nothing but `calls` reads it."""
+    for s in stmts:
+        touched = isinstance(s, LeafCall) and any(a.region.buffer.name == name for a in s.args)
+        if touched and s not in calls:
+            return False
+        if isinstance(s, Copy):
+            if s.src.buffer.name == name:
+                return False
+            if s.dst.buffer.name == name and not _fills(s):
+                return False
+    return True
+
+
+def _fills(copy: Copy) -> bool:
+    return (
+        copy.src.buffer.mem == "GLOBAL"
+        and copy.src.buffer.dtype == copy.dst.buffer.dtype
+        and not copy.src.guard
+        and copy.dst.tile == copy.dst.buffer.shape
+        and copy.dst.rank == copy.src.rank
+    )
+
+
+def is_panels(buffer: Buffer) -> bool:
+    """True for a tile in panels."""
+    return buffer.layout == PANELS
+
+
+def bulk_copy(copy: Copy, loops: Mapping[str, For]) -> bool:
+    """True when a tensor copy (TMA) can fill the panels of `copy.dst`.
+
+    Strides are multiples of 16 bytes, elements are contiguous, and the tile ends early only where the
+    tensor ends, because a tensor copy writes zeros beyond the tensor and nowhere else.
+    loops: the loops around the copy by variable.
+    """
+    source = copy.src
+    if not is_panels(copy.dst.buffer) or not 2 <= source.rank <= 5 or set(source.step) != {1}:
+        return False
+    if source.buffer.shape[-1] % 8 or max(source.buffer.shape) >= 2**31:
+        return False
+    names = frozenset().union(*(free(e) for e in (*source.offset, *source.extent)))
+    if not names <= set(loops):
+        return False
+    return all(_ends_with_tensor(source, env) for env in _corners(names, loops))
+
+
+def _corners(names: frozenset[str], loops: Mapping[str, For]) -> Iterator[dict[str, int]]:
+    """Yield first and last values of the loops: enough for extents linear up to the last tile."""
+    needed = set(names)
+    while more := {v for n in needed for v in free(loops[n].extent)} - needed:
+        needed |= more
+    order = [n for n in loops if n in needed]
+    envs: list[dict[str, int]] = [{}]
+    for name in order:
+        envs = [{**env, name: v} for env in envs for v in _values(loops[name], env)]
+    yield from itertools.islice(envs, _COMBINATIONS)
+
+
+def _values(loop: For, env: Mapping[str, int]) -> list[int]:
+    most = evaluate(loop.extent, env)
+    if most <= _SAMPLES:
+        return list(range(most))
+    return [0, 1, most - 2, most - 1]
+
+
+def _ends_with_tensor(region: Region, env: Mapping[str, int]) -> bool:
+    for offset, extent, tile, size in zip(
+        region.offset, region.extent, region.tile, region.buffer.shape, strict=True
+    ):
+        start = evaluate(offset, env)
+        if start < 0 or evaluate(extent, env) != min(tile, size - start):
+            return False
+    return True
+
+
+def panel_allocs(body: tuple[Stmt, ...]) -> tuple[Buffer, ...]:
+    """Return the tiles in panels that a kernel allocates."""
+    return tuple(s.buffer for s in walk(body) if isinstance(s, Alloc) and is_panels(s.buffer))

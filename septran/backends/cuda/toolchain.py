@@ -1,0 +1,195 @@
+"""Build a CUDA kernel twice: with nvcc for the device, and with g++ for the emulation on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from septran.backends.base import Built
+from septran.backends.cuda.kernel import SHARED_LIMITS
+from septran.backends.cuda.prepare import prepare
+from septran.backends.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
+from septran.backends.toolchain.compilers import nvcc as nvcc
+from septran.backends.toolchain.confined import plain, run
+from septran.kernel import Kernel
+
+EMULATOR = Path(__file__).resolve().parent / "emulator"
+"""The headers that stand for CUDA's when a kernel is built for the CPU."""
+NVCC_INSTALL = (
+    "pip install 'septran[cuda]' (nvidia-cuda-nvcc), or apt-get install nvidia-cuda-toolkit"
+)
+EMULATION_FLAGS = (
+    "-std=c++20",
+    "-O2",
+    "-g1",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-w",
+    "-DSEPTRAN_EMULATE",
+)
+SANITIZERS = {"address": ("-fsanitize=address",), "thread": ("-fsanitize=thread",)}
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Emulated `folder/kernel.so`, and the cubin gate of the real compiler where it is installed.
+
+    `facts` carry registers, spills and shared bytes of each `__global__` function.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    device = compile_cubin(kernel, folder)
+    if device is not None and not device.ok:
+        return device
+    built = compile_emulated(kernel, folder)
+    if device is None:
+        missing = f"compile for {kernel.arch}: nvcc is not installed ({NVCC_INSTALL})"
+        return replace(built, not_checked=(*built.not_checked, missing))
+    return replace(
+        built,
+        log=f"{device.log}{built.log}",
+        command=f"{device.command}\n{built.command}",
+        seconds=device.seconds + built.seconds,
+        facts=(*device.facts, *built.facts),
+        not_checked=tuple(dict.fromkeys((*device.not_checked, *built.not_checked))),
+    )
+
+
+def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Built:
+    """Compile the same source with g++ against the emulation headers into `folder/kernel.so`.
+
+    sanitizer: "" | "address" | "thread"; such a library needs the sanitizer's runtime preloaded.
+    """
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    emulation = EMULATOR
+    main = f"{Path(kernel.main).stem}.emulated.cpp"
+    sources = [(n, t) for n, t in kernel.files if n != kernel.main]
+    sources.append((main, f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'))
+    limit = SHARED_LIMITS.get(kernel.arch, max(SHARED_LIMITS.values()))
+    flags = (
+        *EMULATION_FLAGS,
+        *SANITIZERS.get(sanitizer, ()),
+        f"-DSEPTRAN_SHARED_LIMIT={limit}",
+        f"-I{emulation}",
+    )
+    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(emulation.glob("*.h")))
+    built = compile_shared(
+        sources, main, folder, compiler=compiler, flags=flags, output="kernel.so", extra=headers
+    )
+    hidden = str(emulation)
+    return replace(
+        built,
+        log=built.log.replace(hidden, "emulation"),
+        command=built.command.replace(hidden, "emulation"),
+    )
+
+
+def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
+    """Compile for the real arch with nvcc into `folder/kernel.cubin`; None when there is no nvcc."""
+    compiler = nvcc()
+    if compiler is None:
+        return None
+    arch = kernel.arch.removeprefix("sm_")
+    flags = (
+        "-cubin",
+        "-O3",
+        "-std=c++17",
+        "-lineinfo",
+        f"-gencode=arch=compute_{arch},code=sm_{arch}",
+        "--resource-usage",
+        "--diag-suppress=177",
+    )
+    digest = hashlib.sha256("\0".join((compiler.version, *flags, str(kernel.files))).encode())
+    kept = cache_folder() / "cuda" / digest.hexdigest()[:32]
+    cubin, notes = folder / "kernel.cubin", kept.with_suffix(".txt")
+    shown = " ".join(["nvcc", *flags, kernel.main, "-o", cubin.name])
+    refused: tuple[str, ...]
+    if notes.is_file() and kept.with_suffix(".cubin").is_file():
+        shutil.copyfile(kept.with_suffix(".cubin"), cubin)
+        log, seconds, refused = notes.read_text(encoding="utf-8"), 0.0, ()
+    else:
+        for name, text in kernel.files:
+            (folder / name).write_text(text, encoding="utf-8")
+        done = run([compiler.path, *flags, kernel.main, "-o", cubin.name], folder, 300.0)
+        log, seconds = done.output.replace(str(folder) + os.sep, ""), done.seconds
+        refused = done.not_enforced
+        if done.code != 0 or not plain(cubin):
+            return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
+        _keep(kept, cubin, log)
+    shared = ("shared_bytes", dict(kernel.options).get("shared_bytes", 0))
+    facts = (("compiler", f"nvcc {compiler.version}"), *resource_usage(log), shared)
+    return Built(
+        ok=True,
+        artifact=cubin,
+        log="",
+        command=shown,
+        seconds=seconds,
+        facts=facts,
+        not_checked=refused,
+    )
+
+
+def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) -> Built:
+    """Compile a shared library for a machine with a GPU: `<entry>_on(device pointers, stream)`."""
+    compiler = nvcc()
+    if compiler is None:
+        return Built(ok=False, artifact=None, log=f"nvcc is not installed; {NVCC_INSTALL}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    arch = kernel.arch.removeprefix("sm_")
+    flags = (
+        "-shared",
+        "-O3",
+        "-std=c++17",
+        "-Xcompiler=-fPIC",
+        f"-gencode=arch=compute_{arch},code=sm_{arch}",
+        "--resource-usage",
+        "--diag-suppress=177",
+    )
+    library = folder / "device.so"
+    done = run([compiler.path, *flags, kernel.main, "-o", library.name], folder, timeout_s)
+    ok = done.code == 0 and plain(library)
+    return Built(
+        ok=ok,
+        artifact=library if ok else None,
+        log="" if ok else done.output,
+        command=" ".join(["nvcc", *flags, kernel.main, "-o", library.name]),
+        seconds=done.seconds,
+        facts=resource_usage(done.output),
+        not_checked=done.not_enforced,
+    )
+
+
+def _keep(kept: Path, cubin: Path, log: str) -> None:
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(cubin, kept.with_suffix(".cubin"))
+        kept.with_suffix(".txt").write_text(log, encoding="utf-8")
+
+
+def resource_usage(log: str) -> tuple[tuple[str, object], ...]:
+    """Return the worst figures over all kernels of a ptxas -v log.
+
+    registers (per thread), spill_bytes (stores + loads), static_shared_bytes, stack_bytes.
+    """
+    numbers: dict[str, int] = {}
+
+    def worst(key: str, pattern: str) -> None:
+        for found in re.finditer(pattern, log):
+            numbers[key] = max(numbers.get(key, 0), sum(int(g) for g in found.groups()))
+
+    worst("registers", r"Used (\d+) registers")
+    worst("spill_bytes", r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+    worst("static_shared_bytes", r"(\d+) bytes smem")
+    worst("stack_bytes", r"(\d+) bytes stack frame")
+    return tuple(numbers.items())

@@ -1,0 +1,1 @@
+"""C over a DSA vendor's library, through TensorIR."""

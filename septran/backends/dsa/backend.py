@@ -1,0 +1,106 @@
+"""The dsa_c backend: C over a vendor's scratchpad-machine calls, run in a simulator that checks hazards."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from septran.assets import listing
+from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.dsa.cycles import possible
+from septran.backends.dsa.emit import check_capacity, emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa.machine import machine_name, storage
+from septran.backends.dsa.vendor import load_vendor
+from septran.backends.toolchain.compilers import Compiler, compile_shared
+from septran.backends.toolchain.confined import probe, run
+from septran.kernel import Kernel
+from septran.passes.pipeline_loops import pipeline_loops
+from septran.passes.staging import staging_passes
+
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
+_INSTALL = "apt-get install gcc"
+
+
+def compiler() -> Compiler | None:
+    """Return the C compiler, or None."""
+    path = shutil.which("gcc")
+    if path is None:
+        return None
+    done = probe([path, "-dumpfullversion"])
+    return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel with the simulator's sources into `folder/kernel.so`."""
+    vendor = load_vendor(storage(machine_name(kernel.arch)).vendor)
+    return build_with(kernel, folder, vendor.sources)
+
+
+def build_with(kernel: Kernel, folder: Path, sources: tuple[str, ...]) -> Built:
+    """Compile `kernel` together with runtime `sources` (file names in the runtime folder)."""
+    gcc = compiler()
+    if gcc is None:
+        return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
+    root = runtime_folder()
+    runtime = [(name, (root / name).read_text(encoding="utf-8")) for name in (*sources, "sim.h")]
+    return compile_shared(
+        (*kernel.files, *runtime),
+        kernel.main,
+        folder,
+        compiler=gcc,
+        flags=(*FLAGS, "-Wl,--no-as-needed", "-lm", *sources),
+        output="kernel.so",
+        runner=run,
+    )
+
+
+def available() -> Mapping[Capability, Availability]:
+    """Return what works here: emission always, the simulator wherever there is a C compiler."""
+    gcc = compiler()
+    found = (
+        Availability(ok=True, detail=f"gcc {gcc.version}, simulator built in")
+        if gcc is not None
+        else Availability(ok=False, detail="no gcc on PATH", install=_INSTALL)
+    )
+    return {
+        "emit": Availability(ok=True, detail="TensorIR of the TVM inside tilelang"),
+        "compile": found,
+        "emulate": found,
+        "device": Availability(
+            ok=False, detail="vendor_lib is implemented by the simulator only", install=""
+        ),
+    }
+
+
+def _arches() -> tuple[str, ...]:
+    """Return "generic" and every machine that a data file adds: configs/machines/dsa_c.<arch>.yaml."""
+    stem = "configs/machines/dsa_c."
+    files = (a.name for a in listing("configs/machines") if a.name.startswith(stem))
+    names = {f.removeprefix(stem).removesuffix(".yaml") for f in files} - {"yaml"}
+    return ("generic", *sorted(names))
+
+
+DSA_C = Backend(
+    name="dsa_c",
+    title="C over a scratchpad machine's vendor library",
+    language="c",
+    suffix=".c",
+    arches=_arches(),
+    machine=machine_name,
+    passes=(
+        *staging_passes(),
+        ("pipeline_loops", pipeline_loops),
+        ("check_capacity", check_capacity),
+    ),
+    library=library_leaf,
+    signature=signature,
+    emit=emit,
+    build=build,
+    loader="dsa_sim.py.j2",
+    where="emulated",
+    available=available,
+    docs="dsa_c",
+    dtypes=("float32", "float16", "bfloat16"),
+    figures=possible,
+)

@@ -1,0 +1,219 @@
+"""Replace leaf calls by sequences of `dsa.*` operations: the leaf library of scratchpad machines.
+
+Engines reach SHARED (scratchpad) and REGISTER (accumulator), the matrix engine takes A and B from
+SHARED and C from REGISTER. An operand that a mapping left elsewhere is staged here, so every mapping
+that passes the checks runs; a good mapping makes the staging empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from septran.backends.dsa.passes.map_vectors import compile_map
+from septran.backends.dsa.passes.operations import Builder, Operand, like
+from septran.errors import InternalError
+from septran.ir.expr import Const, Var
+from septran.ir.nodes import Copy, For, LeafCall, Prim, Program, Region, Stmt, When
+
+MMA_INPUT = ("float32", "float16", "bfloat16")
+_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+_COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
+
+
+def expand_leaves(program: Program, inline: Callable[[LeafCall], bool] = lambda _: True) -> Program:
+    """Return `program` with every leaf call that `inline` accepts turned into dsa.* operations."""
+    count = 0
+
+    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        nonlocal count
+        out: list[Stmt] = []
+        for stmt in stmts:
+            match stmt:
+                case LeafCall() if not stmt.impl.startswith("dsa.vec") and inline(stmt):
+                    out.extend(expand_call(stmt, f"l{count}"))
+                    count += 1
+                case For() | When():
+                    out.append(replace(stmt, body=body(stmt.body)))
+                case _:
+                    out.append(stmt)
+        return tuple(out)
+
+    return replace(program, body=body(program.body))
+
+
+def expand_call(call: LeafCall, prefix: str) -> tuple[Stmt, ...]:
+    """Return the operations of one leaf call; temporaries are named after `prefix`."""
+    build = Builder(prefix)
+    for prim in call.prims:
+        _PRIMS[prim.name](build, call, prim)
+    return tuple(
+        replace(s, span=call.span) if isinstance(s, Copy | LeafCall | For) else s
+        for s in build.stmts
+    )
+
+
+def _out(build: Builder, call: LeafCall, prim: Prim) -> tuple[Region, Callable[[], None]]:
+    """Return where to compute the result and what to run afterwards (write-back from a temporary)."""
+    region = call.arg(prim.out).region
+    if region.buffer.mem != "GLOBAL":
+        return region, lambda: None
+    temp = build.temp(region.tile, region.extent, region.buffer.dtype, kind="o")
+    return temp, lambda: build.copy(region, temp)
+
+
+def _fill(build: Builder, call: LeafCall, prim: Prim) -> None:
+    out, finish = _out(build, call, prim)
+    build.fill(out, float(prim.attr("value")))  # type: ignore[arg-type]
+    finish()
+
+
+def _copy(build: Builder, call: LeafCall, prim: Prim) -> None:
+    out, src = call.arg(prim.out).region, call.arg(prim.ins[0]).region
+    if "GLOBAL" in (out.buffer.mem, src.buffer.mem):
+        if out.buffer.mem == src.buffer.mem:
+            src = build.local(src)
+        build.copy(out, src)
+    else:
+        build.op("dsa.vec_copy", out, src, prim="copy")
+
+
+def _transpose(build: Builder, call: LeafCall, prim: Prim) -> None:
+    out, finish = _out(build, call, prim)
+    src = build.local(call.arg(prim.ins[0]).region)
+    perm = tuple(int(p) for p in prim.attr("perm"))  # type: ignore[attr-defined]
+    build.op("dsa.vec_transpose", out, src, prim="transpose", perm=perm)
+    finish()
+
+
+def _map(build: Builder, call: LeafCall, prim: Prim) -> None:
+    out, finish = _out(build, call, prim)
+    tensors = {a.param: a.region for a in call.args}
+    scalars: dict[str, Operand] = dict(call.scalars)
+    operands: dict[str, Operand] = {
+        name: tensors[param] if param in tensors else scalars[param] for name, param in prim.named
+    }
+    operands = {**scalars, **operands}
+    compile_map(build, out, str(prim.attr("expr")), operands)
+    finish()
+
+
+def _reduce(build: Builder, call: LeafCall, prim: Prim) -> None:
+    out, finish = _out(build, call, prim)
+    src = build.local(call.arg(prim.ins[0]).region)
+    op, axis = str(prim.attr("op")), int(prim.attr("axis"))  # type: ignore[call-overload]
+    if prim.name == "reduce":
+        _reduce_into(build, out, src, op, axis)
+    else:
+        held = call.arg(prim.out).region
+        part = build.temp(out.tile, out.extent)
+        _reduce_into(build, part, src, op, axis)
+        current = held if held.buffer.mem != "GLOBAL" else build.local(held)
+        build.op(
+            f"dsa.vec_{_COMBINE[op]}",
+            out,
+            current,
+            part,
+            prim="map",
+            expr=_COMBINE_TEXT[op],
+            named=(("a", "A"), ("b", "B")),
+        )
+        build.release(part)
+    finish()
+
+
+def _reduce_into(build: Builder, out: Region, src: Region, op: str, axis: int) -> None:
+    axis %= src.rank
+    if axis >= src.rank - 2:
+        build.op(f"dsa.vec_reduce_{op}", out, src, prim="reduce", op=op, axis=axis)
+        return
+    build.fill(out, _IDENTITY[op])
+    var = f"{build.prefix}_r{len(build.stmts)}"
+    slice_ = like(
+        src,
+        offset=_put(src.offset, axis, src.offset[axis] + Var(var) * src.step[axis]),
+        extent=_put(src.extent, axis, Const(1)),
+        tile=_put(src.tile, axis, 1),
+    )
+    inner = Builder(build.prefix)
+    inner.op(
+        f"dsa.vec_{_COMBINE[op]}",
+        out,
+        out,
+        slice_,
+        prim="map",
+        rw=True,
+        expr=_COMBINE_TEXT[op],
+        named=(("a", "A"), ("b", "B")),
+    )
+    build.stmts.append(For(var=var, extent=src.extent[axis], body=tuple(inner.stmts)))
+
+
+def _put(values: tuple[object, ...], at: int, value: object) -> tuple[object, ...]:
+    return (*values[:at], value, *values[at + 1 :])
+
+
+def _gemm(build: Builder, call: LeafCall, prim: Prim) -> None:
+    c, a, b = (call.arg(p).region for p in (prim.out, *prim.ins))
+    accumulate = prim.name == "gemm_acc"
+    kind = a.buffer.dtype if a.buffer.dtype == b.buffer.dtype else "float32"
+    kind = kind if kind in MMA_INPUT else "float32"
+    a, b = build.staged(a, "SHARED", kind), build.staged(b, "SHARED", kind)
+    attrs: dict[str, Any] = {k: True for k in ("trans_a", "trans_b") if prim.attr(k)}
+    direct = c.buffer.mem == "REGISTER" and c.buffer.dtype == "float32"
+    acc = c if direct else build.temp(c.tile, c.extent, "float32", "REGISTER", kind="a")
+    name = "gemm_acc" if accumulate and direct else "gemm"
+    build.op("dsa.mma", acc, a, b, prim=name, rw=name == "gemm_acc", **attrs)
+    if direct:
+        return
+    if not accumulate:
+        _deliver(build, c, acc)
+        return
+    held = build.local(c)
+    total = c if c.buffer.mem != "GLOBAL" else acc
+    build.op(
+        "dsa.vec_add",
+        total,
+        held,
+        acc,
+        prim="map",
+        expr="a + b",
+        named=(("a", "A"), ("b", "B")),
+    )
+    if total is acc:
+        _deliver(build, c, acc)
+
+
+def _deliver(build: Builder, dst: Region, src: Region) -> None:
+    if dst.buffer.mem == "GLOBAL":
+        build.copy(dst, src)
+    else:
+        build.op("dsa.vec_copy", dst, src, prim="copy")
+
+
+_PRIMS: Mapping[str, Callable[[Builder, LeafCall, Prim], None]] = {
+    "fill": _fill,
+    "copy": _copy,
+    "transpose": _transpose,
+    "map": _map,
+    "reduce": _reduce,
+    "reduce_acc": _reduce,
+    "gemm": _gemm,
+    "gemm_acc": _gemm,
+}
+
+
+def can_expand(prims: tuple[Prim, ...]) -> str:
+    """Return "" when the library has operations for all of `prims`, else the name it lacks."""
+    return next((p.name for p in prims if p.name not in _PRIMS), "")
+
+
+def check_expanded(program: Program) -> None:
+    """Raise InternalError when a leaf call is left that no engine runs."""
+    from septran.ir.nodes import leaf_calls
+
+    for call in leaf_calls(program):
+        if not call.impl.startswith("dsa."):
+            raise InternalError(f"leaf {call.task} was not expanded to dsa operations")

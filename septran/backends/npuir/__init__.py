@@ -1,0 +1,1 @@
+"""TileLang for Ascend NPU IR."""

@@ -1,0 +1,1 @@
+"""Passes of Ascend NPU IR alone."""

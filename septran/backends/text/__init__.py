@@ -1,0 +1,1 @@
+"""What a printer of kernel text needs; knows no target."""

@@ -1,0 +1,1 @@
+"""TileLang on NVIDIA and AMD GPUs."""

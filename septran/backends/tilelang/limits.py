@@ -1,0 +1,88 @@
+"""What TileLang or the GPU would refuse late and obscurely, said before lowering as mapping errors."""
+
+from __future__ import annotations
+
+import math
+
+from septran.backends.tilelang.shapes import Shapes
+from septran.errors import MappingError
+from septran.ir.nodes import DTYPE_BYTES, Alloc, Copy, For, Program, Stmt, When, walk
+
+SHARED_BYTES = {"sm_90a": 232448, "sm_80": 166912, "gfx942": 65536}
+"""Shared memory one block may use."""
+
+FRAGMENT_BYTES = 65536 * 4
+"""The register file of one multiprocessor: what fragments of one block can hold at most."""
+
+THREADS = (32, 64, 128, 256, 512, 1024)
+
+
+def check_limits(program: Program, shapes: Shapes) -> None:
+    """Check threads, shared memory and register tiles.
+
+    Raises:
+        MappingError: M061 (threads), M011 (shared memory or registers over the limit).
+    """
+    threads = int(program.option("threads", 128) or 128)  # type: ignore[call-overload]
+    allowed = THREADS[1:] if program.arch.startswith("gfx") else THREADS
+    if threads not in allowed:
+        raise MappingError.of(
+            "M061",
+            f"threads: {threads} is not one of {', '.join(map(str, allowed))}: TileLang divides "
+            "tiles among a power of two of threads",
+            help="use threads: 128",
+        )
+    limit = shared_limit(program)
+    parts = shared_tiles(program, shapes)
+    total = sum(size for _, size in parts)
+    if total > limit:
+        listed = ", ".join(f"{text} = {size}" for text, size in parts)
+        raise MappingError.of(
+            "M011",
+            f"SHARED needs {total} bytes per BLOCK but the limit of {program.arch} is {limit}: {listed}",
+            help="reduce pipeline or the tile sizes",
+        )
+    registers = sum(
+        math.prod(shapes.of(s.buffer.shape)) * DTYPE_BYTES[s.buffer.dtype]
+        for s in walk(program.body)
+        if isinstance(s, Alloc) and s.buffer.mem == "REGISTER"
+    )
+    if registers > 2 * FRAGMENT_BYTES:
+        raise MappingError.of(
+            "M011",
+            f"REGISTER needs {registers} bytes per BLOCK but a multiprocessor has {FRAGMENT_BYTES}",
+            help="reduce the tile sizes, or map large tiles to SHARED",
+        )
+
+
+def shared_limit(program: Program) -> int:
+    """Return the bytes of shared memory a block may use."""
+    own = program.option("smem_limit", 0)
+    return own if isinstance(own, int) and own else SHARED_BYTES.get(program.arch, 232448)
+
+
+def shared_tiles(program: Program, shapes: Shapes) -> list[tuple[str, int]]:
+    """Return (description, bytes) of each shared tile; tiles of a pipelined loop count per stage."""
+    stages: dict[str, int] = {}
+
+    def visit(body: tuple[Stmt, ...], depth: int) -> None:
+        for stmt in body:
+            if isinstance(stmt, For):
+                visit(stmt.body, max(depth, stmt.pipeline))
+            elif isinstance(stmt, When):
+                visit(stmt.body, depth)
+            elif isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL":
+                name = stmt.dst.buffer.name
+                stages[name] = max(stages.get(name, 1), depth)
+
+    visit(program.body, 1)
+    parts = []
+    for stmt in walk(program.body):
+        if isinstance(stmt, Alloc) and stmt.buffer.mem == "SHARED":
+            b = stmt.buffer
+            shape = shapes.of(b.shape)
+            count = stages.get(b.name, 1)
+            size = math.prod(shape) * DTYPE_BYTES[b.dtype] * count
+            text = f"{b.name}{list(shape)} {b.dtype}" + (f" x{count} stages" if count > 1 else "")
+            parts.append((text, size))
+    return parts

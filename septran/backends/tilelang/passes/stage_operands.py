@@ -1,0 +1,168 @@
+"""Pass `stage_operands`: every leaf operand becomes a whole scratch buffer.
+
+    leaf(Y: GLOBAL Y[i*64:+64], A: SHARED A_s[0:32])
+ -> alloc y REGISTER; alloc a SHARED
+    copy a <- A_s[0:32];  leaf(y, a);  copy Y[i*64:+64] <- y
+
+TileLang's macros take buffers, not views, and fragments can only be indexed by the position a thread
+owns; copies are the place where offsets, steps, halos and ranks are resolved. Accumulators that a mapping keeps
+in 16-bit registers become float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from septran.backends.tilelang.shapes import MATRIX_PRIMS
+from septran.ir.expr import Const, const
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafArg,
+    LeafCall,
+    Program,
+    Region,
+    Stmt,
+    When,
+    leaf_calls,
+    walk,
+)
+
+ACCUMULATING = ("gemm_acc", "reduce_acc")
+
+
+def stage_operands(program: Program) -> Program:
+    """Return `program` with partial and GLOBAL leaf operands staged; others unchanged."""
+    taken = {p.buffer.name for p in program.params}
+    taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    shared = {r.buffer.name for s in walk(program.body) for r in _partial_scratch(s)}
+    low = _low_accumulators(program)
+    promoted: dict[str, Buffer] = {}
+
+    def fresh(base: str) -> str:
+        name, n = base, 1
+        while name in taken:
+            n += 1
+            name = f"{base}{n}"
+        taken.add(name)
+        return name
+
+    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            match stmt:
+                case For() | When():
+                    out.append(replace(stmt, body=body(stmt.body)))
+                case Alloc(buffer=b) if b.name in shared | low:
+                    mem = "SHARED" if b.name in shared else b.mem
+                    dtype = "float32" if b.name in low else b.dtype
+                    promoted[b.name] = replace(b, mem=mem, dtype=dtype)
+                    out.append(replace(stmt, buffer=promoted[b.name]))
+                case Copy():
+                    out.append(
+                        replace(
+                            stmt, dst=_moved(stmt.dst, promoted), src=_moved(stmt.src, promoted)
+                        )
+                    )
+                case LeafCall():
+                    out.extend(staged(stmt))
+                case _:
+                    out.append(stmt)
+        return tuple(out)
+
+    def staged(call: LeafCall) -> list[Stmt]:
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        args: list[LeafArg] = []
+        matrices = {p for prim in call.prims if prim.name in MATRIX_PRIMS for p in prim.ins}
+        sums = {prim.out for prim in call.prims if prim.name in ACCUMULATING}
+        done: dict[Region, Region] = {}
+        for arg in call.args:
+            region = _moved(arg.region, promoted)
+            if is_whole(region):
+                args.append(replace(arg, region=region))
+                continue
+            if region not in done:
+                mem = "SHARED" if arg.param in matrices else "REGISTER"
+                tile = Buffer(
+                    name=fresh(f"{arg.param}_{'s' if mem == 'SHARED' else 'r'}"),
+                    shape=region.tile,
+                    dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
+                    mem=mem,
+                )
+                done[region] = whole(tile, region)
+                before.append(Alloc(buffer=tile, span=call.span))
+                reads = any(
+                    "r" in a.privilege for a in call.args if _moved(a.region, promoted) == region
+                )
+                if reads:
+                    before.append(Copy(dst=done[region], src=region, span=call.span))
+                if any(
+                    "w" in a.privilege for a in call.args if _moved(a.region, promoted) == region
+                ):
+                    after.append(Copy(dst=region, src=done[region], span=call.span))
+            args.append(replace(arg, region=done[region]))
+        return [*before, replace(call, args=tuple(args)), *after]
+
+    return replace(program, body=body(program.body))
+
+
+def is_whole(region: Region) -> bool:
+    """Return whether a region is a scratch buffer from its origin to its static end."""
+    return (
+        region.buffer.mem != "GLOBAL"
+        and region.tile == region.buffer.shape
+        and all(o == Const(0) for o in region.offset)
+        and all(s == 1 for s in region.step)
+        and not region.guard
+        and region.version is None
+    )
+
+
+def _wide(dtype: str) -> str:
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def whole(buffer: Buffer, like: Region) -> Region:
+    """Return all of scratch `buffer`, with the run-time extents of `like`."""
+    rank = len(like.tile)
+    return Region(
+        buffer=buffer,
+        offset=(const(0),) * rank,
+        extent=like.extent,
+        tile=like.tile,
+        step=(1,) * rank,
+        grid=(0,) * rank,
+    )
+
+
+def _moved(region: Region, promoted: Mapping[str, Buffer]) -> Region:
+    new = promoted.get(region.buffer.name)
+    return region if new is None else replace(region, buffer=new)
+
+
+def _low_accumulators(program: Program) -> set[str]:
+    """Return scratch buffers of 16-bit floats that sums run in; those become float32."""
+    return {
+        call.arg(prim.out).region.buffer.name
+        for call in leaf_calls(program)
+        for prim in call.prims
+        if prim.name in ACCUMULATING
+        and call.arg(prim.out).region.buffer.dtype in ("float16", "bfloat16")
+        and call.arg(prim.out).region.buffer.mem != "GLOBAL"
+    }
+
+
+def _partial_scratch(stmt: Stmt) -> list[Region]:
+    """Return scratch regions that are only a part of their buffer (those need shared memory)."""
+    match stmt:
+        case Copy():
+            regions = [stmt.dst, stmt.src]
+        case LeafCall():
+            regions = [a.region for a in stmt.args]
+        case _:
+            return []
+    return [r for r in regions if r.buffer.mem != "GLOBAL" and not is_whole(r)]

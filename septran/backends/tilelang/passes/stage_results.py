@@ -1,0 +1,115 @@
+"""Pass `stage_results`: 16-bit tiles that come from matrix cores leave through shared memory.
+
+    copy C[i*128:+128, j*128:+128] <- y REGISTER
+ -> alloc y_s SHARED; copy y_s <- y; copy C[...] <- y_s
+
+A matrix core spreads a row of its result over four lanes, two neighbours each: stored from there, a row
+of 16-bit numbers goes out in pieces of 4 bytes per lane, half a sector per row. On sm_90a TileLang writes
+the shared tile with stmatrix, swizzled, and stores it as one bulk copy; the tile takes the place of
+operands that are no longer needed. Other targets have no such copy, and the detour costs what it gains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.backends.tilelang.limits import shared_limit, shared_tiles
+from septran.backends.tilelang.passes.stage_operands import is_whole, whole
+from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
+from septran.ir.nodes import (
+    DTYPE_BYTES,
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Program,
+    Stmt,
+    When,
+    leaf_calls,
+    walk,
+)
+
+BULK_STORES = ("sm_90a",)
+"""Targets with bulk copies from shared memory."""
+
+LEAST_COLUMNS = 32
+"""Narrower tiles have rows shorter than a cache line: nothing is gained."""
+
+
+def stage_results(program: Program) -> Program:
+    """Return `program` with such copies split where it pays and the shared memory allows it."""
+    if program.arch not in BULK_STORES:
+        return program
+    spread = matrix_results(program)
+    taken = {p.buffer.name for p in program.params}
+    taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+
+    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            match stmt:
+                case For() | When():
+                    out.append(replace(stmt, body=body(stmt.body)))
+                case Copy() if _leaves(stmt, spread):
+                    name = f"{stmt.src.buffer.name}_s"
+                    while name in taken:
+                        name += "s"
+                    taken.add(name)
+                    tile = whole(replace(stmt.src.buffer, name=name, mem="SHARED"), stmt.src)
+                    out.append(Alloc(buffer=tile.buffer, span=stmt.span))
+                    out.append(replace(stmt, dst=tile))
+                    out.append(replace(stmt, src=tile))
+                case _:
+                    out.append(stmt)
+        return tuple(out)
+
+    staged = replace(program, body=body(program.body))
+    total = sum(size for _, size in shared_tiles(staged, shapes_of(staged)))
+    return staged if total <= shared_limit(staged) else program
+
+
+def matrix_results(program: Program) -> frozenset[str]:
+    """Return REGISTER buffers that lie across the lanes as a matrix product leaves them."""
+    found: set[str] = set()
+    for call in leaf_calls(program):
+        for prim in call.prims:
+            if prim.name in MATRIX_PRIMS:
+                found.add(call.arg(prim.out).region.buffer.name)
+    size = -1
+    while len(found) != size:
+        size = len(found)
+        for stmt in walk(program.body):
+            found |= _follows(stmt, found)
+    return frozenset(found)
+
+
+def _follows(stmt: Stmt, found: set[str]) -> set[str]:
+    """Return what `stmt` writes in the layout of a buffer in `found`: same shape, registers."""
+    match stmt:
+        case Copy(dst=dst, src=src):
+            read, written = [src.buffer], [dst.buffer]
+        case LeafCall():
+            read = [a.region.buffer for a in stmt.args if "r" in a.privilege]
+            written = [a.region.buffer for a in stmt.args if "w" in a.privilege]
+        case _:
+            return set()
+    shapes = {b.shape for b in read if b.name in found and _is_tile(b)}
+    return {b.name for b in written if b.mem == "REGISTER" and b.shape in shapes}
+
+
+def _is_tile(buffer: Buffer) -> bool:
+    return len(groups(buffer.shape)) == 2 and buffer.shape[-1] >= LEAST_COLUMNS
+
+
+def _leaves(copy: Copy, spread: frozenset[str]) -> bool:
+    src, dst = copy.src.buffer, copy.dst.buffer
+    return (
+        dst.mem == "GLOBAL"
+        and src.mem == "REGISTER"
+        and src.name in spread
+        and DTYPE_BYTES[src.dtype] == 2
+        and src.dtype == dst.dtype
+        and is_whole(copy.src)
+        and _is_tile(src)
+    )

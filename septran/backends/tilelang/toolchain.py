@@ -1,0 +1,256 @@
+"""TileLang's toolchain: write the kernel folder, lower it for the arch, compile it to a cubin."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from septran.backends.base import Availability, Built, Capability
+from septran.backends.toolchain.compilers import nvcc
+from septran.backends.toolchain.confined import Finished, plain, run_confined
+from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
+from septran.gpu import Vendor
+from septran.kernel import Kernel
+
+HERE = Path(__file__).resolve().parent
+LOWER_CHILD = HERE / "child" / "lower_child.py"
+SIMULATOR = HERE.parent / "tilesim"
+SIMULATOR_NAME = "septran_tilesim"
+LOWER_SECONDS = 120.0
+NVCC_SECONDS = 120.0
+INSTALL_TILELANG = 'pip install "septran[tilelang]"  (or: pip install "tilelang==0.1.15")'
+INSTALL_NVCC = 'pip install "septran[cuda]"  (or install the CUDA toolkit 12.8 or newer)'
+
+VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+ARCHES = {"cuda": ("sm_90a", "sm_80"), "hip": ("gfx942",)}
+DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
+"""TileLang starts nvcc or hipcc when the child loads a kernel."""
+
+FEATURES: Mapping[str, tuple[str, ...]] = {
+    "tma": ("tma_load",),
+    "wgmma": ("wgmma",),
+    "cp_async": ("cp_async",),
+    "mma": ("mma_sync", "mma."),
+    "mfma": ("mfma",),
+}
+"""Fact -> texts in the lowered source that prove it."""
+
+
+def found() -> bool:
+    """Return whether the tilelang package is installed (it is not imported)."""
+    return importlib.util.find_spec("tilelang") is not None
+
+
+def write(kernel: Kernel, folder: Path) -> Path:
+    """Write the kernel's files and the simulator into `folder`; return the main file."""
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copytree(
+        SIMULATOR,
+        folder / SIMULATOR_NAME,
+        ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,
+    )
+    return folder / kernel.main
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Lower `kernel` for its arch in a child process and, on NVIDIA, compile the result with nvcc.
+
+    facts: tma, wgmma, cp_async, mma, mfma (whether the lowered source has them), registers, spill
+    bytes and shared bytes from ptxas. Missing tools are listed in not_checked.
+    """
+    started = time.monotonic()
+    main = write(kernel, folder)
+    shown = f"tilelang.lower({kernel.main}, target={kernel.arch})"
+    if not found():
+        reason = f"compile for {kernel.arch}: tilelang is not installed; {INSTALL_TILELANG}"
+        return Built(ok=True, artifact=main, not_checked=(reason,), command=shown)
+    # the kernel runs while it is lowered: it may write here, not beside its own sources
+    work = folder / "compile"
+    work.mkdir(exist_ok=True)
+    lowered = work / "lowered.cu"
+    done = _lower(kernel, folder, lowered)
+    refused = done.not_enforced
+    if done.code != 0 or not plain(lowered):
+        text = scrub(done.output, folder)
+        if done.code == 124:
+            text = f"tilelang took longer than {LOWER_SECONDS:.0f} s\n{text}"
+        return Built(
+            ok=False,
+            artifact=None,
+            log=text or f"exit status {done.code}",
+            command=shown,
+            seconds=time.monotonic() - started,
+        )
+    facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
+    facts["lower_seconds"] = round(done.seconds, 2)
+    if kernel.arch.startswith("gfx"):
+        reason = (
+            f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
+        )
+        return _built(main, facts, scrub(done.output, folder), shown, started, (reason, *refused))
+    compiler = nvcc()
+    if compiler is None:
+        reason = f"compile for {kernel.arch}: lowered, but there is no nvcc; {INSTALL_NVCC}"
+        return _built(main, facts, "", shown, started, (reason, *refused))
+    command = nvcc_command(compiler.path, kernel.arch)
+    result = run_confined(command, work, NVCC_SECONDS)
+    shown += "; nvcc " + " ".join(word for word in command[1:] if not word.startswith("-I"))
+    log = scrub(result.output, folder)
+    if result.code != 0:
+        return Built(
+            ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
+        )
+    facts |= resources(result.output)
+    return _built(main, facts, log, shown, started, refused)
+
+
+def _built(
+    main: Path,
+    facts: Mapping[str, object],
+    log: str,
+    command: str,
+    started: float,
+    not_checked: tuple[str, ...],
+) -> Built:
+    return Built(
+        ok=True,
+        artifact=main,
+        log=log,
+        command=command,
+        seconds=time.monotonic() - started,
+        facts=tuple(sorted(facts.items())),
+        not_checked=not_checked,
+    )
+
+
+def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
+    command = [
+        sys.executable,
+        str(LOWER_CHILD),
+        str(folder / kernel.main),
+        kernel.entry,
+        kernel.arch,
+        str(out),
+    ]
+    env = {
+        "TILELANG_CACHE_DIR": str(out.parent / "cache"),
+    }
+    env |= {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
+    return run_confined(command, out.parent, LOWER_SECONDS, env=env, reads=(folder,))
+
+
+def nvcc_command(compiler: str, arch: str) -> list[str]:
+    """Return the nvcc call that turns lowered.cu into a cubin with the wheel's own headers."""
+    spec = importlib.util.find_spec("tilelang")
+    assert spec is not None and spec.origin is not None
+    wheel = Path(spec.origin).parent
+    return [
+        compiler,
+        "-cubin",
+        "-O3",
+        "-std=c++20",
+        f"-arch={arch}",
+        f"-I{wheel / 'src'}",
+        f"-I{wheel / '3rdparty' / 'cutlass' / 'include'}",
+        "--expt-relaxed-constexpr",
+        "-DENABLE_BF16",
+        "--resource-usage",
+        "-o",
+        "kernel.cubin",
+        "lowered.cu",
+    ]
+
+
+def features(source: str) -> dict[str, bool]:
+    """Return which hardware paths the lowered source takes."""
+    return {name: any(t in source for t in texts) for name, texts in FEATURES.items()}
+
+
+def resources(log: str) -> dict[str, int]:
+    """Return registers, spill bytes and static shared bytes (largest over kernels) from ptxas."""
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    spills = [
+        int(a) + int(b)
+        for a, b in re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    ]
+    shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
+    return {
+        "registers": max(registers, default=0),
+        "spill_bytes": max(spills, default=0),
+        "static_shared_bytes": max(shared, default=0),
+    }
+
+
+def scrub(text: str, folder: Path) -> str:
+    """Return tool output without this machine's paths, its end only."""
+    spec = importlib.util.find_spec("tilelang")
+    if spec is not None and spec.origin is not None:
+        text = text.replace(str(Path(spec.origin).parent.parent), "site-packages")
+    return text.replace(f"{folder}/", "").replace(str(folder), ".")[-8000:]
+
+
+def available(device: str) -> Mapping[Capability, Availability]:
+    """Probe what works here. `device`: "cuda" or "hip"."""
+    always = Availability(ok=True, detail="needs nothing")
+    emulate = Availability(ok=True, detail="SepTran's TileLang simulator (numpy)")
+    compile_ = _compiler(device)
+    return {
+        "emit": always,
+        "compile": compile_,
+        "emulate": emulate,
+        "device": device_state(VENDORS[device], ARCHES[device], compile_, torch=True),
+    }
+
+
+def _compiler(device: str) -> Availability:
+    if not found():
+        return Availability(ok=False, detail="tilelang is not installed", install=INSTALL_TILELANG)
+    version = f"tilelang {metadata.version('tilelang')}"
+    if device == "hip":
+        return Availability(ok=True, detail=f"{version} lowers to HIP source (not assembled)")
+    if nvcc() is None:
+        return Availability(
+            ok=False, detail=f"{version} lowers, nvcc is not installed", install=INSTALL_NVCC
+        )
+    return Availability(ok=True, detail=f"{version} and nvcc")
+
+
+def target_of(arch: str) -> dict[str, str]:
+    """Return what tilelang calls the target of an arch."""
+    return (
+        {"kind": "hip", "mcpu": arch} if arch.startswith("gfx") else {"kind": "cuda", "arch": arch}
+    )
+
+
+def write_device(kernel: Kernel, folder: Path) -> Built:
+    """Write the kernel for a child that holds a GPU; tilelang compiles it there, when it is loaded."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    shown = f"tilelang.compile({kernel.main}, target={kernel.arch})"
+    return Built(ok=True, artifact=folder / kernel.main, command=shown)
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Return the kernel, compiled by tilelang, as a callable on torch GPU tensors.
+
+    Raises:
+        EnvironmentProblem: V111, tilelang, its compiler, a GPU or a torch that sees it is missing.
+    """
+    device = "hip" if kernel.arch.startswith("gfx") else "cuda"
+    require(kernel, device_state(VENDORS[device], (kernel.arch,), _compiler(device), torch=True))
+    import tilelang
+
+    built = write_device(kernel, folder)
+    assert built.artifact is not None
+    function = getattr(load_file(kernel, built.artifact), kernel.entry)
+    return on_tensors(kernel, tilelang.compile(function, target=target_of(kernel.arch)))

@@ -1,0 +1,1 @@
+"""Running compilers, confined, and what of a GPU this machine has."""

@@ -1,0 +1,178 @@
+"""Find C++ compilers, run them, and keep what they made by the hash of what went in."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from septran.backends.base import Built
+from septran.backends.toolchain.confined import Run, plain, probe, run
+
+FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-mprefer-vector-width=512",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wno-psabi",
+)
+"""No -ffast-math: NaN and infinity keep their meaning, and sums keep their order."""
+
+ARCH_FLAGS = {
+    "native": ("-march=native",),
+    "x86_64_v4": ("-march=x86-64-v4",),
+    "x86_64_v3": ("-march=x86-64-v3",),
+    "generic": (),
+    "aarch64": ("-march=armv8.2-a+fp16",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiler:
+    """A C++ compiler on this machine."""
+
+    path: str
+    version: str
+
+
+def cpp_compiler(arch: str) -> Compiler | None:
+    """Return the compiler for an arch, or None when it is not installed."""
+    import platform
+
+    if arch == "aarch64" and platform.machine() != "aarch64":
+        return _find("aarch64-linux-gnu-g++")
+    return _find(os.environ.get("CXX", "g++"))
+
+
+def nvcc() -> Compiler | None:
+    """Return the CUDA compiler: on PATH, under CUDA_HOME, or of the nvidia-cuda-nvcc package; or None."""
+    home = os.environ.get("CUDA_HOME", "")
+    path = shutil.which("nvcc") or (shutil.which("nvcc", path=f"{home}/bin") if home else None)
+    path = path or _packaged_nvcc()
+    if path is None:
+        return None
+    done = probe([path, "--version"])
+    found = re.search(r"release ([\d.]+)", done.output)
+    return Compiler(path=path, version=found.group(1)) if found else None
+
+
+def cuda_home() -> tuple[tuple[str, str], ...]:
+    """Return CUDA_HOME for tools that look for nvcc themselves; () when there is none."""
+    compiler = nvcc()
+    if compiler is None:
+        return ()
+    return (("CUDA_HOME", str(Path(compiler.path).resolve().parent.parent)),)
+
+
+def _packaged_nvcc() -> str | None:
+    """The package's toolkit lies in site-packages/nvidia/cu13 (nvidia/cuda_nvcc before CUDA 13)."""
+    for root in map(Path, sys.path):
+        for folder in ("cu13", "cuda_nvcc"):
+            path = root / "nvidia" / folder / "bin" / "nvcc"
+            if path.is_file():
+                return str(path)
+    return None
+
+
+@functools.cache
+def _find(name: str) -> Compiler | None:
+    path = shutil.which(name)
+    if path is None:
+        return None
+    done = probe([path, "-dumpfullversion", "-dumpversion"])
+    return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
+
+
+def flags_for(arch: str) -> tuple[str, ...]:
+    """Return the compile flags of an arch."""
+    flags = (*FLAGS, *ARCH_FLAGS[arch])
+    if arch == "aarch64":
+        return tuple(f for f in flags if not f.startswith("-mprefer-vector-width"))
+    return flags
+
+
+@functools.cache
+def host_features() -> str:
+    """Return what `-march=native` depends on, so a cache moved to another CPU does not lie."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE)
+    return found.group(0) if found else ""
+
+
+def cache_folder() -> Path:
+    """Return $SEPTRAN_HOME/cache (default ~/.septran/cache)."""
+    home = os.environ.get("SEPTRAN_HOME")
+    return (Path(home) if home else Path.home() / ".septran") / "cache"
+
+
+def compile_shared(
+    sources: Sequence[tuple[str, str]],
+    main: str,
+    folder: Path,
+    *,
+    compiler: Compiler,
+    flags: Sequence[str],
+    output: str,
+    extra: str = "",
+    runner: Run = run,
+    timeout_s: float = 120.0,
+) -> Built:
+    """Compile `main` of `sources` (name, text) into `folder/output`, or take it from the cache.
+
+    extra: anything else the result depends on (headers outside `sources`).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in sources:
+        (folder / name).write_text(text, encoding="utf-8")
+    command = [compiler.path, *flags, main, "-o", output]
+    target = folder / output
+    digest = hashlib.sha256()
+    native = host_features() if "-march=native" in flags else ""
+    for part in (compiler.path, compiler.version, *flags, native, extra, main, *map(str, sources)):
+        digest.update(part.encode() + b"\0")
+    kept = cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
+    shown = " ".join([Path(compiler.path).name, *flags, main, "-o", output])
+    if kept.is_file():
+        target.unlink(missing_ok=True)
+        shutil.copyfile(kept, target)
+        return Built(ok=True, artifact=target, command=shown, facts=(("cached", True),))
+    done = runner(command, folder, timeout_s)
+    log = done.output.replace(str(folder) + os.sep, "")
+    if done.code != 0 or not plain(target):
+        return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
+    _keep(target, kept)
+    return Built(
+        ok=True,
+        artifact=target,
+        log=log,
+        command=shown,
+        seconds=done.seconds,
+        facts=(("cached", False),),
+        not_checked=done.not_enforced,
+    )
+
+
+def _keep(target: Path, kept: Path) -> None:
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
+            part.write(target.read_bytes())
+        Path(part.name).replace(kept)
+    except OSError:
+        return

@@ -1,0 +1,1 @@
+"""Triton on NVIDIA and AMD GPUs."""

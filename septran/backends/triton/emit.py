@@ -1,0 +1,171 @@
+"""Program -> one Triton source file: kernels, a launcher named `entry`, and a list of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from septran.backends.text.names import Names
+from septran.backends.triton.kernel import KernelText, loads_and_stores
+from septran.backends.triton.prelude import used
+from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
+from septran.errors import InternalError
+from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, Sync, walk
+from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+
+MAIN = "kernel.py"
+
+
+@dataclass(slots=True)
+class _File:
+    """What is collected while the host-level statements are walked."""
+
+    program: Program
+    specs: Mapping[int, LeafSpec]
+    leaves: Mapping[str, Leaf]
+    warps: int
+    names: Names = field(default_factory=Names)
+    kernels: list[str] = field(default_factory=list)
+    launches: list[str] = field(default_factory=list)
+    host: list[str] = field(default_factory=list)
+    buffers: dict[str, str] = field(default_factory=dict)
+    workspaces: bool = False
+
+    def host_body(self, body: tuple[Stmt, ...], indent: int, loops: dict[str, str]) -> None:
+        """Emit host statements: workspaces, sequential loops, and launches of what remains."""
+        pad = "    " * indent
+        pending: list[Stmt] = []
+        for stmt in body:
+            match stmt:
+                case Alloc(buffer=buffer) if buffer.mem == "GLOBAL":
+                    self._flush(pending, indent, loops)
+                    self._workspace(buffer, pad)
+                case For(proc=proc) if proc not in ("", "HOST"):
+                    self._flush(pending, indent, loops)
+                    self._launch(stmt, (stmt,), indent, loops)
+                case For() if _has_launch(stmt):
+                    self._flush(pending, indent, loops)
+                    var = self.names.fresh(stmt.var)
+                    extent = index_text(stmt.extent, loops)
+                    self.host.append(f"{pad}for {var} in range({extent}):")
+                    self.host_body(stmt.body, indent + 1, {**loops, stmt.var: var})
+                case Sync():
+                    continue  # launches are ordered by the stream
+                case _:
+                    pending.append(stmt)
+        self._flush(pending, indent, loops)
+
+    def _flush(self, pending: list[Stmt], indent: int, loops: dict[str, str]) -> None:
+        if any(not isinstance(s, Alloc) for s in pending):
+            self._launch(None, tuple(pending), indent, loops)
+        pending.clear()
+
+    def _workspace(self, buffer: Buffer, pad: str) -> None:
+        self.workspaces = True
+        name = self.names.fresh(buffer.name)
+        self.buffers[buffer.name] = name
+        first = self.buffers[self.program.params[0].buffer.name]
+        shape = shape_text(buffer.shape)
+        self.host.append(
+            f"{pad}{name} = torch.empty({shape}, dtype=torch.{buffer.dtype}, device={first}.device)"
+        )
+
+    def _launch(
+        self, grid: For | None, body: tuple[Stmt, ...], indent: int, loops: dict[str, str]
+    ) -> None:
+        number = len(self.kernels)
+        suffix = "" if number == 0 else f"_{number + 1}"
+        name = self.names.fresh(f"{self.program.name}_kernel{suffix}")
+        used_buffers = loads_and_stores(body)
+        order = [b for b in self.buffers if b in used_buffers]
+        kernel = KernelText(
+            name=name,
+            program=self.program,
+            specs=self.specs,
+            leaves=self.leaves,
+            pointers=tuple(order),
+            host_vars=tuple(loops),
+            dirty=used_buffers,
+        )
+        text, programs = kernel.render(grid, body)
+        self.kernels.append(text)
+        stages = max((s.pipeline for s in walk(body) if isinstance(s, For)), default=0)
+        options = f"num_warps={self.warps}"
+        if stages:
+            options += f", num_stages={stages}"
+        args = [self.buffers[b] for b in order] + [loops[v] for v in loops]
+        pad = "    " * indent
+        self.host.append(f"{pad}{name}[({programs},)]({', '.join(args)}, {options})")
+        types = [
+            f'"{kernel.pointer(b)}": "{SIGNATURE_DTYPE[used_buffers[b].dtype]}"' for b in order
+        ]
+        types += [f'"{kernel.host_name(v)}": "i32"' for v in loops]
+        chosen = f'{{"num_warps": {self.warps}' + (f', "num_stages": {stages}' if stages else "")
+        self.launches.append(f"    ({name}, {{{', '.join(types)}}}, {chosen}}}),")
+
+
+def _has_launch(stmt: For) -> bool:
+    return any(isinstance(s, For) and s.proc not in ("", "HOST") for s in walk(stmt.body))
+
+
+def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Kernel:
+    """Return the Triton kernel of `program`; `leaves` maps LeafSpec.key to the leaf to use.
+
+    Raises:
+        MappingError: M170, the mapping asks for something a Triton tile cannot do.
+    """
+    pairs = leaf_specs(program)
+    specs = {id(call): spec for call, spec in pairs}
+    threads = program.option("threads", 4 * warp_size)
+    if not isinstance(threads, int):
+        raise InternalError(f"threads is {threads!r}; an int was expected after tuning")
+    warps = 1 << max(0, max(1, threads // warp_size) - 1).bit_length()
+    file = _File(program=program, specs=specs, leaves=leaves, warps=warps)
+    for param in program.params:
+        file.buffers[param.buffer.name] = file.names.fresh(param.buffer.name)
+    file.host_body(program.body, 1, {})
+    chosen = {spec.key: leaves[spec.key] for _, spec in pairs}
+    functions = [leaf.source.strip() + "\n" for leaf in chosen.values()]
+    code = "\n\n".join([*functions, *file.kernels])
+    described = ", ".join(
+        f"{file.buffers[p.buffer.name]} {list(p.buffer.shape)} {p.buffer.dtype} ({p.privilege})"
+        for p in program.params
+    )
+    args = ", ".join(file.buffers[p.buffer.name] for p in program.params)
+    parts = [
+        f'"""{program.name} for {program.target} {program.arch}, emitted by SepTran."""\n',
+        ("import torch\n" if file.workspaces else "")
+        + "import triton\nimport triton.language as tl\n",
+        "",
+        used(code),
+        code,
+        "\n".join(
+            [
+                f"def entry({args}):",
+                f'    """Run on contiguous tensors {described}."""',
+                *file.host,
+                "",
+            ]
+        ),
+        "\n".join(["LAUNCHES = (", *file.launches, ")", ""]),
+    ]
+    text = "\n\n".join(p.rstrip("\n") + "\n" for p in parts if p)
+    return Kernel(
+        name=program.name,
+        backend=program.target,
+        arch=program.arch,
+        entry="entry",
+        params=tuple(
+            KernelParam(
+                name=p.buffer.name,
+                shape=p.buffer.shape,
+                dtype=p.buffer.dtype,
+                privilege=p.privilege,
+            )
+            for p in program.params
+        ),
+        main=MAIN,
+        files=((MAIN, text),),
+        leaves=tuple(chosen.values()),
+        options=(("num_warps", warps),),
+    )

@@ -1,0 +1,388 @@
+"""One Triton kernel: grid, loops, tiles as SSA values, leaf calls, loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from septran.backends.text.grid_order import shares_operands
+from septran.backends.text.names import Names
+from septran.backends.triton.leaves import leaf_shape
+from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
+from septran.backends.triton.spelling import float_text
+from septran.backends.triton.tile import TileText, undefined
+from septran.errors import InternalError, MappingError, Span
+from septran.ir.expr import Const, Expr, substitute
+from septran.ir.nodes import (
+    Alloc,
+    Await,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    When,
+    walk,
+)
+from septran.kernel import Leaf, LeafSpec
+
+
+def _reads(stmt: Stmt) -> tuple[Region, ...]:
+    match stmt:
+        case Copy(src=src):
+            return (src,)
+        case LeafCall(args=args):
+            return tuple(a.region for a in args if a.privilege != "w")
+    return ()
+
+
+def _writes(stmt: Stmt) -> tuple[Region, ...]:
+    match stmt:
+        case Copy(dst=dst):
+            return (dst,)
+        case LeafCall(args=args):
+            return tuple(a.region for a in args if a.privilege != "r")
+    return ()
+
+
+def loads_and_stores(body: tuple[Stmt, ...]) -> dict[str, Buffer]:
+    """Return the GLOBAL buffers that `body` touches, by name, in order of appearance."""
+    found: dict[str, Buffer] = {}
+    for stmt in walk(body):
+        for region in (*_writes(stmt), *_reads(stmt)):
+            if region.buffer.mem == "GLOBAL":
+                found.setdefault(region.buffer.name, region.buffer)
+    return found
+
+
+def whole(region: Region) -> bool:
+    """True when the region starts at the buffer's origin and its tile is the whole buffer."""
+    return (
+        all(o == Const(0) for o in region.offset)
+        and all(s == 1 for s in region.step)
+        and region.tile == region.buffer.shape
+    )
+
+
+@dataclass(slots=True)
+class KernelText:
+    """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars."""
+
+    name: str
+    program: Program
+    specs: Mapping[int, LeafSpec]
+    leaves: Mapping[str, Leaf]
+    pointers: tuple[str, ...]
+    host_vars: tuple[str, ...]
+    dirty: Mapping[str, Buffer]
+    names: Names = field(default_factory=Names)
+    lines: list[str] = field(default_factory=list)
+    vars: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Expr] = field(default_factory=dict)
+    tiles: dict[str, str] = field(default_factory=dict)
+    views: dict[str, Region] = field(default_factory=dict)
+    viewed: frozenset[str] = frozenset()
+    raced: frozenset[str] = frozenset()
+    text: TileText = field(init=False)
+
+    def __post_init__(self) -> None:
+        for leaf in self.leaves.values():
+            self.names.taken.add(leaf.spec.symbol)
+        ptr = {b: self.names.fresh(b) for b in self.pointers}
+        self.vars = {v: self.names.fresh(v) for v in self.host_vars}
+        self.text = TileText(names=self.names, vars=self.vars, pointers=ptr)
+
+    def pointer(self, buffer: str) -> str:
+        """Return the kernel's argument name for a GLOBAL buffer."""
+        return self.text.pointers[buffer]
+
+    def host_name(self, var: str) -> str:
+        """Return the kernel's argument name for a host loop variable."""
+        return self.vars[var]
+
+    def render(self, grid: For | None, body: tuple[Stmt, ...]) -> tuple[str, int]:
+        """Return (source of the kernel, number of programs)."""
+        self._survey(body)
+        args = ", ".join([*self.text.pointers.values(), *(self.vars[v] for v in self.host_vars)])
+        loops: list[For] = []
+        while grid is not None:
+            loops.append(grid)
+            body = grid.body
+            inner = [s for s in body if not isinstance(s, Sync)]
+            first = inner[0] if len(inner) == 1 else None
+            grid = first if isinstance(first, For) and first.proc == loops[0].proc else None
+        programs = self._grid(loops, body)
+        self._body(body, 1)
+        if not self.lines:
+            self.lines.append("    pass")
+        head = ["@triton.jit", f"def {self.name}({args}):"]
+        return "\n".join([*head, *self.lines]) + "\n", programs
+
+    # -- analysis ---------------------------------------------------------------------------
+
+    def _survey(self, body: tuple[Stmt, ...]) -> None:
+        """Find tiles read in parts (kept as views of GLOBAL) and buffers both stored and loaded."""
+        parts: set[str] = set()
+        writers: dict[str, list[tuple[Stmt, Region]]] = {}
+        stored: set[str] = set()
+        loaded: set[str] = set()
+        for stmt in walk(body):
+            for region in _reads(stmt):
+                if region.buffer.mem == "GLOBAL":
+                    loaded.add(region.buffer.name)
+                elif not whole(region):
+                    parts.add(region.buffer.name)
+            for region in _writes(stmt):
+                if region.buffer.mem == "GLOBAL":
+                    stored.add(region.buffer.name)
+                else:
+                    writers.setdefault(region.buffer.name, []).append((stmt, region))
+        for name in parts:
+            for stmt, region in writers.get(name, []):
+                copied = isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL"
+                if not copied or not whole(region) or len(writers[name]) != 1:
+                    raise self._partial(region.buffer, getattr(stmt, "span", None), "reads")
+                assert isinstance(stmt, Copy)
+                if stmt.src.buffer.name in stored:
+                    raise self._partial(region.buffer, stmt.span, "reads")
+        for found in writers.values():
+            for stmt, region in found:
+                if not whole(region):
+                    raise self._partial(region.buffer, getattr(stmt, "span", None), "writes")
+        self.viewed = frozenset(parts)
+        self.raced = frozenset(stored & loaded)
+
+    def _partial(self, buffer: Buffer, span: Span | None, verb: str) -> MappingError:
+        error = MappingError.of(
+            "M170",
+            f"{self.program.target} {verb} only a part of {buffer.name} "
+            f"{list(buffer.shape)} in {buffer.mem}; a Triton tile has no addressable parts",
+            span,
+            help=f"keep {buffer.name} in GLOBAL if it is a parameter; else make its tile the part "
+            "that is used",
+        )
+        assert isinstance(error, MappingError)
+        return error
+
+    # -- structure --------------------------------------------------------------------------
+
+    def _emit(self, indent: int, text: str) -> None:
+        self.lines.append("    " * indent + text)
+
+    def _index(self, e: Expr, parent: int = 0) -> str:
+        return index_text(substitute(e, self.constants), self.vars, parent)
+
+    def _region(self, region: Region) -> Region:
+        if not self.constants:
+            return region
+        return replace(
+            region,
+            offset=tuple(substitute(e, self.constants) for e in region.offset),
+            extent=tuple(substitute(e, self.constants) for e in region.extent),
+        )
+
+    def _grid(self, loops: list[For], body: tuple[Stmt, ...]) -> int:
+        sizes = []
+        for loop in loops:
+            if not isinstance(loop.extent, Const):
+                raise InternalError(f"grid extent of {loop.var} is not constant: {loop.extent}")
+            sizes.append(loop.extent.value)
+        live = [(loop, n) for loop, n in zip(loops, sizes, strict=True) if n != 1]
+        self.constants.update(
+            {lo.var: Const(0) for lo, n in zip(loops, sizes, strict=True) if n == 1}
+        )
+        for loop, _ in live:
+            self.vars[loop.var] = self.names.fresh(loop.var)
+        if len(live) == 1:
+            self._emit(1, f"{self.vars[live[0][0].var]} = tl.program_id(0)")
+        elif live:
+            self._emit(1, "pid = tl.program_id(0)")
+            behind = 1
+            for at, (loop, n) in reversed(list(enumerate(live))):
+                text = "pid" if behind == 1 else f"pid // {behind}"
+                if at:
+                    text = f"{text} % {n}"
+                self._emit(1, f"{self.vars[loop.var]} = {text}")
+                behind *= n
+        group = self.program.option("swizzle")
+        if isinstance(group, int) and group > 1 and len(live) >= 2:
+            (a, n), (b, m) = live[-2:]
+            if shares_operands(a.var, b.var, body):
+                i, j = self.vars[a.var], self.vars[b.var]
+                self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
+        total = 1
+        for n in sizes:
+            total *= n
+        return total
+
+    def _body(self, body: tuple[Stmt, ...], indent: int) -> None:
+        self.text.scopes.append({})
+        for at, stmt in enumerate(body):
+            match stmt:
+                case Alloc(buffer=buffer):
+                    self._alloc(buffer, body[at + 1 :], indent)
+                case Copy():
+                    self._copy(stmt, indent)
+                case LeafCall():
+                    self._call(stmt, indent)
+                case For():
+                    self._loop(stmt, indent)
+                case When(expr=expr, low=low, high=high):
+                    text = self._index(expr, 1)
+                    self._emit(indent, f"if ({text} >= {low}) & ({text} < {high}):")
+                    self._body(stmt.body, indent + 1)
+                case Sync() | Post() | Await():
+                    continue  # tiles are values; Triton orders its own copies
+        self.text.scopes.pop()
+
+    def _loop(self, loop: For, indent: int) -> None:
+        if loop.extent == Const(1):
+            self.constants[loop.var] = Const(0)
+            self._body(loop.body, indent)
+            del self.constants[loop.var]
+            return
+        var = self.vars[loop.var] = self.names.fresh(loop.var)
+        stages = f", num_stages={loop.pipeline}" if loop.pipeline else ""
+        ranged = "tl.range" if stages else "range"
+        self._emit(indent, f"for {var} in {ranged}(0, {self._index(loop.extent)}{stages}):")
+        before = len(self.lines)
+        self._body(loop.body, indent + 1)
+        if len(self.lines) == before:
+            self._emit(indent + 1, "pass")
+
+    def _alloc(self, buffer: Buffer, rest: tuple[Stmt, ...], indent: int) -> None:
+        if buffer.mem == "GLOBAL":
+            raise InternalError(f"{buffer.name} is allocated in GLOBAL inside a kernel")
+        self.tiles[buffer.name] = self.names.fresh(buffer.name)
+        if buffer.name in self.viewed or _written_first(buffer.name, rest):
+            return
+        # NaN shows a read before a write; a name first bound in a loop would be unbound after it
+        self._emit(indent, f"{self.tiles[buffer.name]} = {undefined(buffer.shape, buffer.dtype)}")
+
+    # -- data -------------------------------------------------------------------------------
+
+    def _read(self, region: Region, indent: int, wanted: str) -> str:
+        """Return a variable or expression that holds the padded tile of `region`."""
+        region = self._region(region)
+        name = region.buffer.name
+        if region.buffer.mem == "GLOBAL":
+            lines, text = self.text.load(region)
+            for line in lines:
+                self._emit(indent, line)
+            variable = self.names.fresh(wanted)
+            self._emit(indent, f"{variable} = {text}")
+            return variable
+        if name in self.viewed:
+            return self._read(_compose(self.views[name], region), indent, wanted)
+        return self.tiles[name]
+
+    def _store(self, region: Region, value: str, indent: int) -> None:
+        region = self._region(region)
+        fence = region.buffer.name in self.raced
+        if fence:
+            self._emit(indent, "tl.debug_barrier()")
+        for line in self.text.store(region, value):
+            self._emit(indent, line)
+        if fence:
+            self._emit(indent, "tl.debug_barrier()")
+
+    def _copy(self, copy: Copy, indent: int) -> None:
+        dst, src = copy.dst, copy.src
+        if dst.buffer.name in self.viewed:
+            self.views[dst.buffer.name] = self._region(src)
+            return
+        local = dst.buffer.mem != "GLOBAL"
+        text: str
+        if src.buffer.mem == "GLOBAL" and local:
+            lines, text = self.text.load(self._region(src))
+            for line in lines:
+                self._emit(indent, line)
+        else:
+            text = self._read(src, indent, f"{src.buffer.name}_t")
+        if src.buffer.dtype != dst.buffer.dtype:
+            text = f"{text}.to({TL_DTYPE[dst.buffer.dtype]})"
+        if padded_shape(src.tile) != padded_shape(dst.tile):
+            text = f"tl.reshape({text}, {shape_text(padded_shape(dst.tile))})"
+        if not local:
+            self._store(dst, text, indent)
+            return
+        from_register = src.buffer.mem == "REGISTER"
+        mask = self.text.mask(self._region(dst)) if from_register else ""
+        if dst.buffer.mem == "SHARED" and mask:
+            text = f"tl.where({mask}, {text}, tl.zeros_like({text}))"
+        self._emit(indent, f"{self.tiles[dst.buffer.name]} = {text}")
+
+    def _extent(self, e: Expr, indent: int) -> str:
+        """A name or number for a run-time extent; one line per distinct extent and scope."""
+        text = self._index(e)
+        if isinstance(substitute(e, self.constants), Const):
+            return text
+        lines: list[str] = []
+        name = self.text.line(lines, "n", text)
+        for line in lines:
+            self._emit(indent, line)
+        return name
+
+    def _call(self, call: LeafCall, indent: int) -> None:
+        spec = self.specs[id(call)]
+        shape = leaf_shape(spec)
+        args = []
+        for p in shape.tiles:
+            region = call.arg(p.name).region
+            args.append(self._read(region, indent, f"{region.buffer.name}_t"))
+        for param, axis in shape.extents:
+            args.append(self._extent(call.arg(param).region.extent[axis], indent))
+        for _, value in call.scalars:
+            args.append(self._index(value) if isinstance(value, Expr) else float_text(value))
+        outs: list[str] = []
+        stores: list[tuple[Region, str]] = []
+        for p in shape.outs:
+            region = call.arg(p.name).region
+            if region.buffer.mem == "GLOBAL":
+                outs.append(self.names.fresh(f"{region.buffer.name}_t"))
+                stores.append((region, outs[-1]))
+            else:
+                outs.append(self.tiles[region.buffer.name])
+        symbol = self.leaves[spec.key].spec.symbol
+        self._emit(indent, f"{', '.join(outs)} = {symbol}({', '.join(args)})")
+        for p, out in zip(shape.outs, outs, strict=True):
+            region = self._region(call.arg(p.name).region)
+            mask = self.text.mask(region) if region.buffer.mem == "SHARED" else ""
+            if mask:
+                self._emit(indent, f"{out} = tl.where({mask}, {out}, tl.zeros_like({out}))")
+        for region, out in stores:
+            self._store(region, out, indent)
+
+
+def _written_first(name: str, rest: tuple[Stmt, ...]) -> bool:
+    """True when the first statement that touches `name` overwrites all of it, outside any loop."""
+    for stmt in rest:
+        if isinstance(stmt, For | When):
+            inside = [*walk(stmt.body)]
+            if any(r.buffer.name == name for s in inside for r in (*_reads(s), *_writes(s))):
+                return False
+            continue
+        if any(r.buffer.name == name for r in _reads(stmt)):
+            return False
+        if any(r.buffer.name == name for r in _writes(stmt)):
+            return True
+    return True
+
+
+def _compose(base: Region, part: Region) -> Region:
+    """Return `part` of a tile that was copied from `base`, as a region of base's buffer."""
+    if base.rank != part.rank:
+        raise InternalError(f"{part.buffer.name}: staged with another rank than its source")
+    return replace(
+        base,
+        offset=tuple(
+            o + p * s for o, p, s in zip(base.offset, part.offset, base.step, strict=True)
+        ),
+        step=tuple(a * b for a, b in zip(base.step, part.step, strict=True)),
+        extent=part.extent,
+        tile=part.tile,
+    )

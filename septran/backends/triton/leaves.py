@@ -1,0 +1,330 @@
+"""The Triton leaf contract and the leaf library.
+
+A leaf is one `@triton.jit` function on tiles. It gets the tiles it may read, then the run-time
+extent of every ragged axis (`n_<param>_<axis>`), then the scalars; it returns the tiles it writes,
+in parameter order. Extents are padded to powers of two: see `shapes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from septran.backends.text.names import Names
+from septran.backends.triton.shapes import (
+    FLOATS,
+    TL_DTYPE,
+    arange,
+    padded,
+    padded_shape,
+    shape_text,
+)
+from septran.backends.triton.spelling import MapText, Operand, float_text
+from septran.errors import InternalError
+from septran.ir.nodes import Prim
+from septran.kernel import Leaf, LeafParam, LeafSpec
+
+_IDENTITY = {"sum": "0.0", "prod": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
+_COMBINE = {"prod": "st_prod", "max": "st_max", "min": "st_min"}
+_DOT_MIN = 16
+_VECTOR_LIMIT = 16384
+"""Largest tile (elements) that a matrix-vector product keeps in registers instead of using dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafShape:
+    """The parameter list of a leaf: what `signature` prints and the emitter passes.
+
+    tiles: parameters passed in; extents: (param, axis) of ragged axes; outs: parameters returned.
+    names: parameter or scalar -> Python identifier.
+    """
+
+    tiles: tuple[LeafParam, ...]
+    extents: tuple[tuple[str, int], ...]
+    outs: tuple[LeafParam, ...]
+    names: tuple[tuple[str, str], ...]
+
+    def name(self, param: str) -> str:
+        """Return the identifier of a parameter or scalar."""
+        return dict(self.names)[param]
+
+    def extent(self, param: str, axis: int) -> str:
+        """Return the identifier of a run-time extent."""
+        return f"n_{self.name(param)}_{axis}"
+
+
+def leaf_shape(spec: LeafSpec) -> LeafShape:
+    """Return the parameter list of the leaf for `spec`."""
+    names = Names()
+    mapped = [(p.name, names.fresh(p.name)) for p in spec.params]
+    mapped += [(s, names.fresh(s)) for s, _ in spec.scalars]
+    return LeafShape(
+        tiles=tuple(p for p in spec.params if p.privilege != "w"),
+        extents=tuple(
+            (p.name, d) for p in spec.params for d, ragged in enumerate(p.ragged) if ragged
+        ),
+        outs=tuple(p for p in spec.params if p.privilege != "r"),
+        names=tuple(mapped),
+    )
+
+
+def signature(spec: LeafSpec) -> str:
+    """Return the head of the leaf function: decorator, def line and a docstring of the contract."""
+    shape = leaf_shape(spec)
+    args = [shape.name(p.name) for p in shape.tiles]
+    args += [shape.extent(p, d) for p, d in shape.extents]
+    args += [shape.name(s) for s, _ in spec.scalars]
+    lines = ["@triton.jit", f"def {spec.symbol}({', '.join(args)}):"]
+    text = []
+    for p in spec.params:
+        tile = padded_shape(p.shape)
+        note = "" if tile == p.shape else f", tile {list(tile)}"
+        text.append(f"{shape.name(p.name)}: {list(p.shape)} {p.dtype} {p.mem} {p.privilege}{note}")
+    returned = ", ".join(shape.name(p.name) for p in shape.outs)
+    lines.append(f'    """{"; ".join(text)}. Returns {returned}."""')
+    return "\n".join(lines)
+
+
+def library(spec: LeafSpec) -> Leaf | None:
+    """Return the library leaf for `spec`, or None when a primitive or dtype has no Triton form."""
+    if any(p.dtype not in TL_DTYPE or p.layout != "row" for p in spec.params):
+        return None
+    body = _Body(spec=spec, shape=leaf_shape(spec))
+    for p in body.shape.outs:
+        if p.privilege == "w":
+            body.values.pop(p.name, None)
+    for prim in spec.prims:
+        emit = getattr(body, f"prim_{prim.name}", None)
+        if emit is None:
+            return None
+        emit(prim)
+    outs = ", ".join(body.read(p.name) for p in body.shape.outs)
+    lines = [*signature(spec).splitlines(), *(f"    {line}" for line in body.lines)]
+    lines.append(f"    return {outs}")
+    gemm = any(p.name.startswith("gemm") for p in spec.prims)
+    kind = "gemm_leaf_tensorcore" if gemm else "triton_tile"
+    return Leaf(spec=spec, writer="library", name=kind, source="\n".join(lines) + "\n")
+
+
+@dataclass(slots=True)
+class _Body:
+    """Straight-line code of one leaf; `values` maps a parameter to the variable that holds it."""
+
+    spec: LeafSpec
+    shape: LeafShape
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.values = {p.name: self.shape.name(p.name) for p in self.spec.params}
+
+    def param(self, name: str) -> LeafParam:
+        return next(p for p in self.spec.params if p.name == name)
+
+    def read(self, name: str) -> str:
+        if name not in self.values:  # never written: a wrong task; NaN makes it visible
+            p = self.param(name)
+            self.assign(name, _full(p, float_text(math.nan) if p.dtype in FLOATS else "0"))
+        return self.values[name]
+
+    def assign(self, name: str, text: str) -> None:
+        variable = self.shape.name(name)
+        self.lines.append(f"{variable} = {text}")
+        self.values[name] = variable
+        self.written.add(name)
+
+    def extent(self, p: LeafParam, axis: int) -> str | None:
+        """Text of the logical extent of an axis that is shorter than its tile, else None."""
+        if p.ragged[axis]:
+            return self.shape.extent(p.name, axis)
+        return None if padded(p.shape[axis]) == p.shape[axis] else str(p.shape[axis])
+
+    def compute(self, *names: str) -> str:
+        return "float64" if any(self.param(n).dtype == "float64" for n in names) else "float32"
+
+    def prim_fill(self, prim: Prim) -> None:
+        p = self.param(prim.out)
+        value = float(prim.attr("value"))  # type: ignore[arg-type]
+        text = float_text(value) if p.dtype in FLOATS else str(int(value))
+        self.assign(prim.out, _full(p, text))
+
+    def prim_copy(self, prim: Prim) -> None:
+        out, src = self.param(prim.out), self.param(prim.ins[0])
+        self.assign(prim.out, _fit(self.read(src.name), out, src.shape, src.dtype))
+
+    def prim_transpose(self, prim: Prim) -> None:
+        out, src = self.param(prim.out), self.param(prim.ins[0])
+        perm = tuple(_ints(prim.attr("perm")))
+        text = f"tl.permute({self.read(src.name)}, {shape_text(perm)})"
+        self.assign(prim.out, _cast(text, src.dtype, out.dtype))
+
+    def prim_map(self, prim: Prim) -> None:
+        out = self.param(prim.out)
+        tiles = {p.name for p in self.spec.params}
+        compute = self.compute(prim.out, *(n for _, n in prim.named if n in tiles))
+        kinds = {p.name: p for p in self.spec.params}
+        scalars = {n: "int32" if k == "int" else "float32" for n, k in self.spec.scalars}
+        operands = {}
+        for key, name in (*((n, n) for n in scalars), *prim.named):
+            if name in kinds:
+                missing = len(out.shape) - len(kinds[name].shape)
+                text = _lifted(self.read(name), missing, len(kinds[name].shape))
+                operands[key] = Operand(text, kinds[name].dtype)
+            else:
+                operands[key] = Operand(self.shape.name(name), scalars[name], tile=False)
+        text, tile, kind = MapText(operands, out.shape, compute).render(str(prim.attr("expr")))
+        if not tile:
+            self.assign(prim.out, _full(out, text))
+            return
+        dtype = {"float": compute, "bool": "bool"}.get(kind, "int")
+        text = f"tl.broadcast_to({text}, {shape_text(padded_shape(out.shape))})"
+        self.assign(prim.out, _cast(text, dtype, out.dtype))
+
+    def _reduced(self, prim: Prim) -> str:
+        src = self.param(prim.ins[0])
+        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
+        op = str(prim.attr("op"))
+        x = self.read(src.name)
+        if src.dtype in FLOATS:
+            x = _cast(x, src.dtype, self.compute(src.name, prim.out))
+        limit = self.extent(src, axis)
+        if limit is not None:
+            place = arange(src.shape[axis], axis, len(src.shape))
+            identity = _IDENTITY[op] if src.dtype in FLOATS else _int_identity(op, src.dtype)
+            x = f"tl.where({place} < {limit}, {x}, {identity})"
+        if op == "sum":
+            return f"tl.sum({x}, {axis}, keep_dims=True)"
+        return f"tl.reduce({x}, {axis}, {_COMBINE[op]}, keep_dims=True)"
+
+    def prim_reduce(self, prim: Prim) -> None:
+        out = self.param(prim.out)
+        self.assign(prim.out, f"{self._reduced(prim)}.to({TL_DTYPE[out.dtype]})")
+
+    def prim_reduce_acc(self, prim: Prim) -> None:
+        out, op = self.param(prim.out), str(prim.attr("op"))
+        old = self.read(prim.out)
+        if out.dtype in FLOATS:
+            old = _cast(old, out.dtype, self.compute(prim.ins[0], prim.out))
+        new = self._reduced(prim)
+        if op in ("max", "min"):
+            text = f"st_{op}({old}, {new})"
+        else:
+            text = f"({old} {'+' if op == 'sum' else '*'} {new})"
+        self.assign(prim.out, f"{text}.to({TL_DTYPE[out.dtype]})")
+
+    def prim_gemm(self, prim: Prim) -> None:
+        self._gemm(prim, accumulate=False)
+
+    def prim_gemm_acc(self, prim: Prim) -> None:
+        self._gemm(prim, accumulate=True)
+
+    def _matrix(self, name: str, *, leading: bool, trans: bool, k_last: bool, dtype: str) -> str:
+        """A variable with operand `name` as a [rows, cols] matrix, its k padding zero."""
+        p = self.param(name)
+        text, tile = self.read(name), padded_shape(p.shape)
+        rank = len(tile)
+        k_axis = rank - 1 if k_last != trans else rank - 2
+        limit = self.extent(p, k_axis)
+        if limit is not None and (p.mem == "REGISTER" or name in self.written):
+            mask = f"{arange(p.shape[k_axis], k_axis, rank)} < {limit}"
+            text = f"tl.where({mask}, {text}, 0.0)"
+        text = _cast(text, p.dtype, dtype)
+        if rank != 2:
+            rows = math.prod(tile[:-1]) if leading else tile[-2]
+            text = f"tl.reshape({text}, {shape_text((rows, tile[-1]))})"
+        return f"tl.trans({text})" if trans else text
+
+    def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
+        c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
+        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+        acc = "float64" if "float64" in (a.dtype, b.dtype, c.dtype) else "float32"
+        common = a.dtype if a.dtype == b.dtype and a.dtype in FLOATS else acc
+        left = self._matrix(a.name, leading=True, trans=ta, k_last=True, dtype=common)
+        right = self._matrix(b.name, leading=False, trans=tb, k_last=False, dtype=common)
+        ctile, btile = padded_shape(c.shape), padded_shape(b.shape)
+        m, n = math.prod(ctile[:-1]), ctile[-1]
+        k = btile[-1] if tb else btile[-2]
+        old = None
+        if accumulate:
+            old = _cast(self.read(c.name), c.dtype, acc)
+            if len(ctile) != 2:
+                old = f"tl.reshape({old}, {shape_text((m, n))})"
+        text = self._product(left, right, (m, n, k), acc, common, old)
+        if len(ctile) != 2:
+            text = f"tl.reshape({text}, {shape_text(ctile)})"
+        self.assign(c.name, _cast(text, acc, c.dtype))
+
+    def _product(
+        self, a: str, b: str, mnk: tuple[int, int, int], acc: str, common: str, old: str | None
+    ) -> str:
+        m, n, k = mnk
+        add = f"{old} + " if old else ""
+        wide_a, wide_b = _cast(a, common, acc), _cast(b, common, acc)
+        if k == 1:
+            return f"({add}{wide_a} * {wide_b})"
+        if m == 1 and n * k <= _VECTOR_LIMIT:
+            return f"({add}tl.sum(tl.trans({wide_a}) * {wide_b}, 0, keep_dims=True))"
+        if n == 1 and m * k <= _VECTOR_LIMIT:
+            return f"({add}tl.sum({wide_a} * tl.trans({wide_b}), 1, keep_dims=True))"
+        big_m, big_n, big_k = (max(x, _DOT_MIN) for x in mnk)
+        if m < big_m:
+            a = f"st_grow({a}, {m}, {k}, {big_m})"
+        if n < big_n:
+            b = f"tl.trans(st_grow(tl.trans({b}), {n}, {k}, {big_n}))"
+        if k < big_k:
+            a = f"tl.trans(st_grow(tl.trans({a}), {k}, {big_m}, {big_k}))"
+            b = f"st_grow({b}, {k}, {big_n}, {big_k})"
+        options = ""
+        if common in ("float32", "float64"):
+            tf32 = common == "float32" and dict(self.spec.options).get("math") == "tf32"
+            options = f', input_precision="{"tf32" if tf32 else "ieee"}"'
+        if acc == "float64":
+            options += ", out_dtype=tl.float64"
+        if (m, n) == (big_m, big_n) and old and acc != "float64":
+            return f"tl.dot({a}, {b}, {old}{options})"
+        text = f"tl.dot({a}, {b}{options})"
+        if n < big_n:
+            text = f"tl.trans(st_take(tl.trans({text}), {big_n}, {big_m}, {n}))"
+        if m < big_m:
+            text = f"st_take({text}, {big_m}, {n}, {m})"
+        return f"({add}{text})"
+
+
+def _lifted(text: str, missing: int, rank: int) -> str:
+    """Tile `text` of `rank` with `missing` leading axes of size 1."""
+    if missing <= 0:
+        return text
+    return f"{text}[{', '.join(['None'] * missing + [':'] * rank)}]"
+
+
+def _ints(value: object) -> Iterable[int]:
+    if not isinstance(value, Iterable):
+        raise InternalError(f"a list of axes was expected, got {value!r}")
+    return (int(v) for v in value)
+
+
+def _full(p: LeafParam, value: str) -> str:
+    return f"tl.full({shape_text(padded_shape(p.shape))}, {value}, {TL_DTYPE[p.dtype]})"
+
+
+def _cast(text: str, have: str, want: str) -> str:
+    return text if have == want else f"{text}.to({TL_DTYPE[want]})"
+
+
+def _fit(text: str, out: LeafParam, shape: tuple[int, ...], dtype: str) -> str:
+    text = _lifted(_cast(text, dtype, out.dtype), len(out.shape) - len(shape), len(shape))
+    shape = (1,) * (len(out.shape) - len(shape)) + tuple(shape)
+    if padded_shape(shape) == padded_shape(out.shape):
+        return text
+    return f"tl.broadcast_to({text}, {shape_text(padded_shape(out.shape))})"
+
+
+def _int_identity(op: str, dtype: str) -> str:
+    if op in ("sum", "prod"):
+        return "0" if op == "sum" else "1"
+    if dtype in ("bool", "uint8"):
+        return "0" if op == "max" else {"bool": "1", "uint8": "255"}[dtype]
+    bits = {"int8": 7, "int32": 31, "int64": 63}[dtype]
+    return str(-(2**bits)) if op == "max" else str(2**bits - 1)

@@ -1,0 +1,47 @@
+"""The triton_cuda backend: NVIDIA GPUs through Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.triton.emit import emit
+from septran.backends.triton.leaves import library, signature
+from septran.backends.triton.passes import PASSES
+from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
+
+
+def _machine(arch: str) -> str:
+    return f"triton_cuda.{arch}"
+
+
+def _available() -> Mapping[Capability, Availability]:
+    return available("cuda")
+
+
+TRITON_CUDA = Backend(
+    name="triton_cuda",
+    title="Triton for NVIDIA GPUs",
+    language="python",
+    suffix=".py",
+    arches=("sm_90", "sm_80"),
+    machine=_machine,
+    passes=PASSES,
+    library=library,
+    signature=signature,
+    emit=partial(emit, warp_size=32),
+    build=build,
+    loader="triton_interp.py.j2",
+    where="emulated",
+    available=_available,
+    docs="triton_cuda",
+    dtypes=("float32", "float16", "bfloat16", "float64"),
+    load=load,
+    device=OnDevice(
+        vendor="nvidia",
+        build=write_device,
+        loader="triton_device.py.j2",
+        session=DEVICE_SESSION,
+    ),
+)

@@ -1,0 +1,169 @@
+"""Triton's toolchain: write the kernel folder, compile it off-device in a child, probe what is here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from septran.backends.base import Availability, Built, Capability
+from septran.backends.toolchain.confined import plain, run_confined
+from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
+from septran.gpu import Vendor
+from septran.kernel import Kernel
+
+HERE = Path(__file__).resolve().parent
+RUNTIME = HERE / "interpreter"
+_COMPILE_SECONDS = 300.0
+_INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
+EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest")
+"""Files of interpreter/ that lie beside a kernel as septran_triton_<name>.py."""
+
+_VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
+"""Triton starts its assembler and a C compiler when a kernel is first called."""
+
+TARGETS = {
+    "sm_80": ("cuda", "80", 166912),
+    "sm_90": ("cuda", "90", 232448),
+    "gfx942": ("hip", "gfx942", 65536),
+}
+"""arch -> (Triton backend name, arch as Triton names it, bytes of shared memory per block)."""
+
+
+def found() -> bool:
+    """Return whether the triton package is installed (it is not imported)."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def write(kernel: Kernel, folder: Path) -> Path:
+    """Write the kernel and the emulator's runtime into `folder`; return the main file."""
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    write_emulator(folder)
+    return folder / kernel.main
+
+
+def write_emulator(folder: Path) -> None:
+    """Write the emulator's modules into `folder`, from which its child imports them."""
+    for name in EMULATOR:
+        shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile every launch of `kernel` for its arch in a child process, without a GPU."""
+    started = time.monotonic()
+    main = write(kernel, folder)
+    if not found():
+        reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
+        return Built(ok=True, artifact=main, not_checked=(reason,))
+    backend, arch, shared_limit = TARGETS[kernel.arch]
+    # the kernel file runs while it is compiled: it may write here, not beside its own sources
+    work = folder / "compile"
+    work.mkdir(exist_ok=True)
+    out = work / "compiled.json"
+    command = [
+        sys.executable,
+        str(HERE / "child" / "compile_child.py"),
+        str(folder),
+        backend,
+        arch,
+        str(out),
+    ]
+    env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
+    env |= {
+        "TRITON_CACHE_DIR": str(work / "cache"),
+        "TRITON_DEFAULT_FP_FUSION": "1",
+    }
+    shown = f"triton.compile({kernel.main}, target={backend}:{arch})"
+    done = run_confined(command, work, _COMPILE_SECONDS, env=env, reads=(folder,))
+    if done.code == 124:
+        log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
+        return Built(ok=False, artifact=None, log=log, command=shown)
+    seconds = time.monotonic() - started
+    result = _read(out)
+    shutil.rmtree(work, ignore_errors=True)
+    if result is None:
+        log = scrub(done.output, folder) or f"exit status {done.code}"
+        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
+    shared = int(result["facts"].get("shared", 0))
+    if shared > shared_limit:
+        result["ok"] = False
+        result["log"] = (
+            f"the kernel needs {shared} bytes of shared memory, {kernel.arch} has {shared_limit}; "
+            "make tiles smaller or reduce pipeline"
+        )
+    return Built(
+        ok=bool(result["ok"]),
+        artifact=main if result["ok"] else None,
+        log=scrub(str(result["log"]), folder),
+        command=shown,
+        seconds=seconds,
+        facts=tuple(sorted(result["facts"].items())),
+        not_checked=done.not_enforced,
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return what the child wrote; None when it is not the object that compile_child.py writes."""
+    if not plain(path):
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        facts = {str(name): int(value) for name, value in found["facts"].items()}
+        return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def scrub(text: str, folder: Path) -> str:
+    """Return compiler output without this machine's paths."""
+    return text.replace(f"{folder}/", "").replace(str(folder), ".")[-8000:]
+
+
+def available(device: str) -> Mapping[Capability, Availability]:
+    """Probe what works here. `device`: "cuda" or "hip"."""
+    emit = Availability(ok=True, detail="needs nothing")
+    if not found():
+        missing = Availability(ok=False, detail="triton is not installed", install=_INSTALL)
+        return {"emit": emit, "compile": missing, "emulate": missing, "device": missing}
+    version = metadata.version("triton")
+    ready = Availability(ok=True, detail=f"triton {version}")
+    torch = importlib.util.find_spec("torch") is not None
+    emulate = (
+        Availability(ok=True, detail=f"triton {version} interpreter, repaired and watched")
+        if torch
+        else Availability(ok=False, detail="torch is not installed", install="pip install torch")
+    )
+    arches = tuple(arch for arch, (kind, _, _) in TARGETS.items() if kind == device)
+    runs = device_state(_VENDORS[device], arches, torch=True)
+    return {"emit": emit, "compile": ready, "emulate": emulate, "device": runs}
+
+
+def write_device(kernel: Kernel, folder: Path) -> Built:
+    """Write the kernel for a child that holds a GPU; Triton compiles it there, at the first call."""
+    (folder / kernel.main).parent.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    return Built(ok=True, artifact=folder / kernel.main, command=f"triton.jit({kernel.main})")
+
+
+def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
+    """Return the kernel as a callable on torch GPU tensors, on torch's current stream.
+
+    Raises:
+        EnvironmentProblem: V111, Triton, a GPU or a torch that sees it is missing.
+    """
+    vendor = _VENDORS[TARGETS[kernel.arch][0]]
+    ready = Availability(ok=found(), detail="triton is not installed", install=_INSTALL)
+    require(kernel, device_state(vendor, (kernel.arch,), ready, torch=True))
+    built = write_device(kernel, folder)
+    assert built.artifact is not None
+    return on_tensors(kernel, getattr(load_file(kernel, built.artifact), kernel.entry))

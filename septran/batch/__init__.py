@@ -1,0 +1,1 @@
+"""Many kernels: operators x targets x sizes, in parallel, resumable."""

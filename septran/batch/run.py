@@ -1,0 +1,337 @@
+"""Run a batch: expand the file, reuse what is known, run the rest in workers, count.
+
+    <run>/batch.json        the plan: file, cells with their keys; written once
+    <run>/cells/KEY.json    a cell's septran.gen/1 object; a cell counts when this file is there
+    <run>/runs/...          the cells' run directories
+    <home>/cells/KEY.json   results with a verdict, for reuse by later batches
+
+Nothing is kept anywhere else, so that a batch can be killed at any moment and resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from septran.batch.cells import Cell, expand
+from septran.batch.choose import selector
+from septran.batch.file import Budget, load_batch
+from septran.batch.plan import Plan, job_of
+from septran.batch.pool import Outcome, run_jobs, slots
+from septran.batch.worker import head
+from septran.errors import ConfigError
+from septran.run import store
+from septran.settings import Settings
+
+SCHEMA = "septran.batch/1"
+Outcomes = Generator[Outcome, None, None]
+Sort = Literal["accurate", "rejected", "unavailable", "failed"]
+_ENDED = {
+    "timeout": ("V121", "the cell's time is over"),
+    "died": ("V122", "two workers died on this cell; see workers.log"),
+}
+SORTS: tuple[Sort, ...] = ("accurate", "rejected", "unavailable", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    """What the user asked for. file or resume (a run) is given."""
+
+    file: Path | None = None
+    resume: str | None = None
+    last_failed: bool = False
+    select: str | None = None
+    fresh: bool = False
+    workers: int | None = None
+    executor: str = "local"
+    require: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchResult:
+    """What came out. not_run: cells that the batch's minutes did not reach."""
+
+    run: Path
+    counts: dict[Sort, int] = field(default_factory=lambda: dict.fromkeys(SORTS, 0))
+    reused: int = 0
+    not_run: int = 0
+    seconds: float = 0.0
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.batch/1 object."""
+        return {
+            "schema": SCHEMA,
+            "cells": sum(self.counts.values()),
+            **{str(sort): n for sort, n in self.counts.items()},
+            "reused": self.reused,
+            "not_run": self.not_run,
+            "seconds": round(self.seconds, 1),
+            "exit_code": self.exit_code,
+            "run": str(self.run),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Who is told: the plan, cells that start, results (with whether they were reused), remarks."""
+
+    planned: Callable[[Plan], None]
+    started: Callable[[Cell], None]
+    ended: Callable[[Mapping[str, Any], bool], None]
+    note: Callable[[str], None]
+
+
+def run_batch(request: BatchRequest, *, settings: Settings, watch: Watch) -> BatchResult:
+    """Run every cell that has no result yet and return the counts.
+
+    Raises:
+        ConfigError: C06x, the file, the selection or the run to resume. EnvironmentProblem: V120, the
+            executor's library is missing. KeyboardInterrupt: after saying how to go on.
+    """
+    execute = _executor(request.executor)
+    plan = _plan(request, settings)
+    plan.run.update(status="running", pid=os.getpid())
+    watch.planned(plan)
+    result = BatchResult(run=plan.run.dir)
+    begun = time.monotonic()
+    known = settings.home / "cells"
+    repeat = request.fresh or request.last_failed
+    try:
+        todo = []
+        for cell in plan.cells:
+            found = _finished(plan.run, cell) or (None if repeat else _reuse(plan.run, cell, known))
+            if found is None:
+                todo.append(cell)
+            else:
+                result.reused += 1
+                _count(result, found)
+                watch.ended(found, True)
+        if result.reused:
+            watch.note(f"{result.reused} of {len(plan.cells)} cells reused")
+        with closing(execute(plan, todo, watch.started)) as outcomes:
+            for outcome in outcomes:
+                data = _settle(plan.run, outcome)
+                if data is None:
+                    result.not_run += 1
+                    continue
+                _remember(known, data)
+                _count(result, data)
+                watch.ended(data, False)
+    except KeyboardInterrupt:
+        plan.run.finish("interrupted", exit_code=130, summary=result.to_json())
+        watch.note(f"to go on: septran batch --resume {plan.run.id}")
+        raise
+    result.seconds = time.monotonic() - begun
+    result.exit_code = exit_code(result, plan.require)
+    if result.not_run:
+        watch.note(f"{result.not_run} cells not run: septran batch --resume {plan.run.id}")
+    plan.run.finish("finished", exit_code=result.exit_code, summary=result.to_json())
+    return result
+
+
+def sort_of(data: Mapping[str, Any]) -> Sort:
+    """Return under which word a cell is counted."""
+    code = data.get("exit_code")
+    if code == 3 or data.get("level") == "unavailable":
+        return "unavailable"
+    if code == 0 and data.get("level") in ("accurate", "attested"):
+        return "accurate"
+    return "rejected" if code == 1 and data.get("level") != "failed" else "failed"
+
+
+def exit_code(result: BatchResult, require: Sequence[str]) -> int:
+    """Return 0 all accurate, 1 something is not correct, 3 only the environment is in the way."""
+    counts = result.counts
+    if counts["rejected"] or counts["failed"]:
+        return 1
+    short = counts["unavailable"] and (require or not counts["accurate"])
+    return 3 if short or result.not_run else 0
+
+
+def listed(
+    file: Path | None, resume: str | None, select: str | None, settings: Settings
+) -> tuple[str, ...]:
+    """Return the ids of the cells that a call would look at; raises as `run_batch`."""
+    choose = selector(select) if select else None
+    if resume is not None:
+        cells = _resumed(BatchRequest(resume=resume), settings).cells
+    else:
+        assert file is not None
+        cells = expand(load_batch(file), settings)
+    return tuple(cell.id for cell in cells if choose is None or choose(cell.id))
+
+
+def results(run: store.Run) -> list[dict[str, Any]]:
+    """Return the finished cells of a batch run, in the plan's order."""
+    plan = _read(run.dir / "batch.json") or {"cells": []}
+    found = (_read(run.dir / "cells" / f"{cell['key']}.json") for cell in plan["cells"])
+    return [data for data in found if data is not None]
+
+
+def _plan(request: BatchRequest, settings: Settings) -> Plan:
+    choose = selector(request.select) if request.select else None
+    if request.resume is not None:
+        plan = _resumed(request, settings)
+    else:
+        assert request.file is not None
+        batch = load_batch(request.file)
+        cells = expand(batch, settings)
+        if request.last_failed:
+            cells = _failed_last_time(batch.path, cells, settings)
+        if choose is not None:
+            cells = tuple(cell for cell in cells if choose(cell.id))
+        plan = Plan(
+            run=_open(batch.path, batch.name, cells, request, settings),
+            cells=cells,
+            budget=batch.budget,
+            workers=request.workers or batch.workers,
+            time=batch.time,
+            require=request.require or batch.require,
+        )
+        _write_plan(plan, batch.path)
+        return plan
+    if choose is not None:
+        cells = tuple(cell for cell in plan.cells if choose(cell.id))
+        plan = replace(plan, cells=cells)
+    return plan
+
+
+def _open(
+    path: Path, name: str, cells: Sequence[Cell], request: BatchRequest, settings: Settings
+) -> store.Run:
+    asked = {"batch": str(path), "select": request.select, "cells": len(cells)}
+    return store.create(asked, label=("batch", name), settings=settings)
+
+
+def _write_plan(plan: Plan, path: Path) -> None:
+    plan.run.write_json(
+        "batch.json",
+        {
+            "schema": "septran.batch-plan/1",
+            "file": str(path),
+            "budget": {n: getattr(plan.budget, n) for n in ("minutes", "cell_minutes", "tokens")},
+            "workers": plan.workers,
+            "time": plan.time,
+            "require": list(plan.require),
+            "cells": [cell.to_json() for cell in plan.cells],
+        },
+    )
+
+
+def _resumed(request: BatchRequest, settings: Settings) -> Plan:
+    """Return the plan that the run was started with: its keys hold even when a source changed since."""
+    assert request.resume is not None
+    folder = store.root(settings)
+    run = (
+        _newest(folder, "batch.json")
+        if request.resume == "latest"
+        else store.find(request.resume, folder)
+    )
+    data = _read(run.dir / "batch.json") if run is not None else None
+    if run is None or data is None:
+        raise ConfigError.of(
+            "C064", f"{request.resume!r} is not a batch run that was planned",
+            help="`septran runs ls` lists the runs",
+        )  # fmt: skip
+    cells = tuple(Cell(**cell) for cell in data["cells"])
+    if request.last_failed:
+        for cell in cells:
+            found = _finished(run, cell)
+            if found is not None and sort_of(found) in ("rejected", "failed"):
+                (run.dir / "cells" / f"{cell.key}.json").unlink()
+    return Plan(
+        run=run,
+        cells=cells,
+        budget=Budget(**data["budget"]),
+        workers=request.workers or data["workers"],
+        time=data["time"],
+        require=request.require or tuple(data["require"]),
+    )
+
+
+def _failed_last_time(path: Path, cells: Sequence[Cell], settings: Settings) -> tuple[Cell, ...]:
+    """Return the cells that were rejected or failed when this file was run last."""
+    for run in store.listing(store.root(settings)):
+        data = _read(run.dir / "batch.json")
+        if data is not None and data["file"] == str(path):
+            bad = {d["cell"] for d in results(run) if sort_of(d) in ("rejected", "failed")}
+            return tuple(cell for cell in cells if cell.id in bad)
+    raise ConfigError.of("C064", f"{path.name} was not run before, so nothing failed last time")
+
+
+def _newest(folder: Path, name: str) -> store.Run | None:
+    return next((run for run in store.listing(folder) if (run.dir / name).is_file()), None)
+
+
+def _executor(name: str) -> Callable[..., Outcomes]:
+    if name == "ray":
+        from septran.batch.ray import require_ray, run_on_ray
+
+        require_ray()
+        return run_on_ray
+    return _local
+
+
+def _local(plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]) -> Outcomes:
+    minutes = plan.budget.minutes
+    return run_jobs(
+        [job_of(plan, cell) for cell in todo],
+        workers=slots(plan.workers, len(todo)),
+        log=plan.run.dir / "workers.log",
+        cell_s=60 * plan.budget.cell_minutes,
+        deadline=None if minutes is None else time.monotonic() + 60 * minutes,
+        started=started,
+    )
+
+
+def _settle(run: store.Run, outcome: Outcome) -> dict[str, Any] | None:
+    """Return the cell's result, made here when the worker could not; None when it was not run."""
+    cell = outcome.job.cell
+    if outcome.how == "stopped":
+        return None
+    found = _finished(run, cell)
+    if found is not None:
+        return found
+    code, why = _ENDED[outcome.how]
+    data = {**head(cell.to_json()), "level": "failed", "exit_code": 4, "reason": f"[{code}] {why}"}
+    data |= {"cell": cell.id, "key": cell.key}
+    run.write(f"cells/{cell.key}.json", json.dumps(data) + "\n")
+    return data
+
+
+def _finished(run: store.Run, cell: Cell) -> dict[str, Any] | None:
+    return _read(run.dir / "cells" / f"{cell.key}.json")
+
+
+def _reuse(run: store.Run, cell: Cell, known: Path) -> dict[str, Any] | None:
+    """Return an earlier result with the same content key, copied into this run."""
+    found = _read(known / f"{cell.key}.json")
+    if found is None or not Path(found.get("run", "")).is_dir():
+        return None
+    found["reused"] = True
+    run.write(f"cells/{cell.key}.json", json.dumps(found) + "\n")
+    return found
+
+
+def _remember(known: Path, data: Mapping[str, Any]) -> None:
+    if data.get("run") and sort_of(data) in ("accurate", "rejected"):
+        store.write_atomic(known / f"{data['key']}.json", json.dumps(data) + "\n")
+
+
+def _count(result: BatchResult, data: Mapping[str, Any]) -> None:
+    result.counts[sort_of(data)] += 1
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

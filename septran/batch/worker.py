@@ -1,0 +1,98 @@
+"""A worker of a batch: cells in on stdin, one JSON line each; results in files, a word on stdout.
+
+Started as `python -m septran.batch.worker`. The result file is written whole before the word is said,
+so a cell counts exactly when its file exists. The worker dies with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from septran.errors import InputError, SeptranError
+from septran.run.gen import SCHEMA, GenRequest, gen
+from septran.run.store import write_atomic
+from septran.settings import load
+
+_PR_SET_PDEATHSIG = 1
+_PATHS = ("task_file", "logic", "mapping", "config")
+
+
+def main() -> int:
+    """Serve cells until stdin ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() == 1:  # the parent went before the line above
+        return 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever prints to stdout must not look like an answer
+    for line in sys.stdin:
+        job = json.loads(line)
+        data = run_cell(job["cell"], into=Path(job["runs"]), timed=job["time"])
+        write_atomic(Path(job["result"]), json.dumps(data, default=str) + "\n")
+        answers.write(json.dumps({"key": job["cell"]["key"]}) + "\n")
+        answers.flush()
+    return 0
+
+
+def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, Any]:
+    """Return the septran.gen/1 object of a cell; whatever goes wrong is in it."""
+    words = dict(cell["request"])
+    for name in _PATHS:
+        if words.get(name):
+            words[name] = Path(words[name])
+    words["require"] = tuple(words.get("require") or ())
+    words.setdefault("op", None)
+    request = GenRequest(**words)
+    try:
+        result = gen(request, settings=load(), progress=_silent, into=into, timed=timed)
+        data = {**result.to_json(), "exit_code": result.exit_code}
+    except SeptranError as e:
+        level = "failed" if isinstance(e, InputError) else "unavailable"
+        data = {**head(cell), "level": level, "exit_code": e.exit_code}
+        data |= {"reason": _first(e), "errors": e.to_json()}
+    except Exception as e:  # a bug here must not cost the other cells
+        data = {**head(cell), "level": "failed", "exit_code": 4}
+        data |= {"reason": f"{type(e).__name__}: {e}", "traceback": traceback.format_exc()}
+    return {**data, "cell": cell["id"], "key": cell["key"]}
+
+
+def head(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a septran.gen/1 object that are known before the cell ran."""
+    request = cell["request"]
+    return {
+        "schema": SCHEMA,
+        "op": cell["op"],
+        "backend": cell["backend"],
+        "arch": request.get("arch"),
+        "dims": request["dims"],
+        "dtype": request["dtype"],
+        "where": None,
+        "max_error": None,
+        "budget_ratio": None,
+        "not_checked": [],
+        "speedup": {"torch_eager": None, "torch_compile": None},
+        "leaves": [],
+        "model": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0},
+        "seconds": {},
+    }
+
+
+def _first(e: SeptranError) -> str:
+    first = e.diagnostics[0]
+    return f"[{first.code}] {first.message}"
+
+
+def _silent(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

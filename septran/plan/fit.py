@@ -1,0 +1,90 @@
+"""From logic and mapping to a program that fits the machine's memories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from septran.backends.base import Backend
+from septran.bind import ArgType, BoundKernel, bind
+from septran.errors import MappingError
+from septran.ir.nodes import Program
+from septran.kernel import leaf_specs
+from septran.machine import Machine
+from septran.mapping.schema import ExplicitMapping, Policy
+from septran.mapping.smaller import smaller
+from septran.passes.run import PassRun, lower
+from septran.plan.cores import cores
+from septran.tasklang.load import Logic
+from septran.tasklang.tree import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """A bound and lowered program, with every pass's outcome; `passes[0]` is bind's."""
+
+    bound: BoundKernel
+    program: Program
+    passes: tuple[PassRun, ...]
+
+
+def lower_to_fit(
+    entry: Task,
+    mapping: ExplicitMapping | Policy,
+    given: Mapping[str, ArgType | int | float],
+    *,
+    logic: Logic,
+    backend: Backend,
+    arch: str,
+    machine: Machine,
+) -> Lowered:
+    """Return the program under `mapping`, or under the first of the policy's smaller sizes that fits.
+
+    A policy with `smaller:` is emitted once with library leaves here, because some targets know only
+    then how much shared memory a block needs. The first refusal is told when nothing fits.
+
+    Raises:
+        TaskLangError, MappingError: the user's mistakes; M011, a memory is too small.
+    """
+
+    def attempt(mapping: ExplicitMapping | Policy, *, probe: bool) -> Lowered:
+        bound = bind(
+            entry,
+            mapping,
+            machine,
+            given,
+            tasks=logic.tasks,
+            target=backend.name,
+            arch=arch,
+            cores=cores(),
+        )
+        outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
+        program = lower(bound.program, backend.passes, after=outcomes.append)
+        if probe:
+            _emit_once(backend, program)
+        return Lowered(bound=bound, program=program, passes=tuple(outcomes))
+
+    alternatives = list(smaller(mapping)) if isinstance(mapping, Policy) else []
+    try:
+        return attempt(mapping, probe=bool(alternatives))
+    except MappingError as refusal:
+        if not _too_large(refusal):
+            raise
+        for other in alternatives:
+            try:
+                return attempt(other, probe=True)
+            except MappingError as again:
+                if not _too_large(again):
+                    raise
+        raise
+
+
+def _too_large(error: MappingError) -> bool:
+    return any(d.code == "M011" for d in error.diagnostics)
+
+
+def _emit_once(backend: Backend, program: Program) -> None:
+    leaves = {spec.key: backend.library(spec) for _, spec in leaf_specs(program)}
+    known = {key: leaf for key, leaf in leaves.items() if leaf is not None}
+    if len(known) == len(leaves):
+        backend.emit(program, known)

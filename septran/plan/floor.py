@@ -1,0 +1,49 @@
+"""The floor of a program's leaves: the user's leaf files where the mapping binds them, else the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.backends.base import Backend
+from septran.errors import MappingError
+from septran.ir.nodes import LeafCall, Program
+from septran.kernel import Leaf, LeafSpec, leaf_specs
+from septran.mapping.schema import ExplicitMapping, LeafKernelFile
+
+
+def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping) -> dict[str, Leaf]:
+    """Return the floor: the user's leaf files where bound, else library leaves.
+
+    Raises:
+        MappingError: M053 a leaf kernel file that cannot be used. SeptranError L520 no library leaf.
+    """
+    from septran.agent.library import library_leaf
+
+    found: dict[str, Leaf] = {}
+    for call, spec in leaf_specs(program):
+        if spec.key in found:
+            continue
+        file = mapping.leaf_kernels.get(call.impl)
+        found[spec.key] = (
+            _from_file(file, call, spec, mapping) if file else library_leaf(backend.library, spec)
+        )
+    return found
+
+
+def _from_file(
+    file: LeafKernelFile, call: LeafCall, spec: LeafSpec, mapping: ExplicitMapping
+) -> Leaf:
+    path = Path(mapping.file).parent / file.source
+    if not path.is_file():
+        raise MappingError.of("M053", f"leaf kernel {file.name}: {path} does not exist", file.span)
+    text = path.read_text(encoding="utf-8")
+    if file.symbol not in text:
+        raise MappingError.of(
+            "M053", f"leaf kernel {file.name}: {path} does not define {file.symbol!r}", file.span
+        )
+    return Leaf(
+        spec=spec,
+        writer="file",
+        name=file.name,
+        source=text.replace(file.symbol, spec.symbol),
+    )

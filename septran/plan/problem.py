@@ -1,0 +1,21 @@
+"""What a kernel of a plan is judged against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from septran.ir.nodes import Program
+from septran.plan.resolve import Plan, kernel_params
+from septran.verify.problem import Problem
+
+
+def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem:
+    """Return what the verifier checks a kernel of this plan against."""
+    return Problem(
+        name=plan.operator.name,
+        params=kernel_params(program),
+        reference=plan.operator.reference.settled(),
+        dims=dict(dims),
+        scalars=plan.operator.scalar_values(dims),
+        domains=dict(plan.operator.domains),
+    )

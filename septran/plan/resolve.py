@@ -1,0 +1,212 @@
+"""Resolve a request: which operator, logic, backend, machine, mapping, dims and dtype it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from septran import assets, backends
+from septran.backends.base import Backend
+from septran.bind import ArgType
+from septran.errors import ConfigError, MappingError, closest
+from septran.ir.nodes import Program
+from septran.kernel import KernelParam
+from septran.machine import Machine, load_machine
+from septran.mapping.load import load_mapping
+from septran.mapping.schema import ExplicitMapping, Policy
+from septran.plan import catalog
+from septran.plan.fit import Lowered, lower_to_fit
+from septran.tasklang.load import Logic, load_logic
+from septran.tasklang.operator import Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenRequest:
+    """What the user asked for; the fields are the flags of `septran gen`."""
+
+    op: str | None
+    backend: str
+    task_file: Path | None = None
+    logic: Path | None = None
+    arch: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    dtype: str | None = None
+    mapping: Path | None = None
+    writer: str = "library"
+    attempts: int | None = None
+    candidates: int | None = None
+    budget_tokens: int | None = None
+    budget_minutes: float | None = None
+    seed: int | None = None
+    stop_after: str | None = None
+    require: tuple[str, ...] = ()
+    config: Path | None = None
+    search: str = "best-of"
+    resume: str | None = None
+    where: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A request with everything looked up. dims: all of the operator's dims."""
+
+    operator: Operator
+    logic: Logic
+    backend: Backend
+    arch: str
+    machine: Machine
+    mapping: ExplicitMapping | Policy
+    dims: Mapping[str, int]
+    dtype: str
+
+
+def resolve(request: GenRequest) -> Plan:
+    """Return the plan of a request.
+
+    Raises:
+        ConfigError: C040 unknown operator, C130/C131 unknown backend or arch, C132 dtype, C133 the
+            logic file names no operator, C134 --task. TaskLangError, MappingError: from the files.
+    """
+    operator, logic = operator_of(request)
+    backend = backends.get(request.backend)
+    arch = backends.resolve_arch(backend, request.arch)
+    machine = load_machine(backend.machine(arch))
+    mapping = load_target_mapping(backend, arch, request.mapping)
+    dtype = _dtype(request.dtype, operator, backend)
+    return Plan(
+        operator=operator,
+        logic=logic,
+        backend=backend,
+        arch=arch,
+        machine=machine,
+        mapping=mapping,
+        dims=operator.bind_dims(request.dims),
+        dtype=dtype,
+    )
+
+
+def load_target_mapping(
+    backend: Backend, arch: str, given: Path | None
+) -> ExplicitMapping | Policy:
+    """Return the mapping file the user gave, else the target's policy.
+
+    The policy of `<backend>.<arch>.mapping.yaml` wins over `<backend>.mapping.yaml`.
+
+    Raises:
+        MappingError: from the file; M016, it is for another target.
+    """
+    if given is not None:
+        return for_backend(load_mapping(given), backend)
+    for name in (
+        f"mappings/{backend.name}.{arch}.mapping.yaml",
+        f"mappings/{backend.name}.mapping.yaml",
+    ):
+        if assets.exists(name):
+            return for_backend(load_mapping(assets.find(name).path), backend)
+    asset = assets.find(f"mappings/{backend.name}.mapping.yaml")
+    raise AssertionError(asset)
+
+
+def for_backend(mapping: ExplicitMapping | Policy, backend: Backend) -> ExplicitMapping | Policy:
+    """Return `mapping`; raises MappingError M016 when its `target:` is another backend."""
+    if mapping.target and mapping.target != backend.name:
+        raise MappingError.of(
+            "M016",
+            f"{mapping.file} is a mapping for {mapping.target}, not {backend.name}",
+            mapping.target_span,
+            help=f"use --backend {mapping.target}, or another mapping",
+        )
+    return mapping
+
+
+def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
+    """Return the operator that --op, --task or --logic names, with the logic it comes from.
+
+    Raises:
+        ConfigError: C044 unknown operator, C133 the logic file names no or several operators.
+    """
+    if request.task_file is not None:
+        from septran.plan.torch_module import load_task_file
+
+        return load_task_file(request.task_file)
+    if request.logic is not None:
+        logic = load_logic(request.logic)
+        if len(logic.operators) == 1:
+            return next(iter(logic.operators.values())), logic
+        if not logic.operators:
+            raise ConfigError.of(
+                "C133",
+                f"{request.logic} defines no task.Operator, so shapes and reference are unknown",
+                help="add OPERATORS = (task.Operator(...),) as docs/tutorial.md shows, or call "
+                "septran.compile(logic_file=...) from Python with tensors",
+            )
+        raise ConfigError.of(
+            "C133",
+            f"{request.logic} defines {len(logic.operators)} operators: "
+            f"{', '.join(logic.operators)}",
+            help="keep one operator in a file given with --logic",
+        )
+    assert request.op is not None
+    path = catalog.op_file(request.op)
+    logic = load_logic(path)
+    return logic.operators[request.op], logic
+
+
+def _dtype(asked: str | None, operator: Operator, backend: Backend) -> str:
+    if asked is None:
+        for dtype in operator.dtypes:
+            if dtype in backend.dtypes:
+                return dtype
+        raise ConfigError.of(
+            "C132",
+            f"{operator.name} is defined for {', '.join(operator.dtypes)}; "
+            f"{backend.name} has {', '.join(backend.dtypes)}",
+        )
+    for who, known in ((operator.name, operator.dtypes), (backend.name, backend.dtypes)):
+        if asked not in known:
+            raise ConfigError.of(
+                "C132",
+                f"{who} has no dtype {asked!r}{closest(asked, known)}",
+                help=f"it has {', '.join(known)}",
+            )
+    return asked
+
+
+def arguments(plan: Plan, dims: Mapping[str, int]) -> dict[str, ArgType | int | float]:
+    """Return each parameter's type, or value for compile-time scalars."""
+    found: dict[str, ArgType | int | float] = {}
+    types = plan.operator.types()
+    for param in plan.operator.entry.params:
+        if param in types:
+            dtype = plan.dtype if types[param].dtype == "T" else types[param].dtype
+            found[param] = ArgType(shape=plan.operator.shape(param, dims), dtype=dtype)
+    found.update(plan.operator.scalar_values(dims))
+    return found
+
+
+def kernel_params(program: Program) -> tuple[KernelParam, ...]:
+    """Return a program's parameters as a kernel declares them."""
+    return tuple(
+        KernelParam(
+            name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
+        )
+        for p in program.params
+    )
+
+
+def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
+    """Return the Program of a plan at `dims` (default: the plan's) after the backend's passes.
+
+    Raises:
+        TaskLangError, MappingError: the user's mistakes.
+    """
+    return lower_to_fit(
+        plan.operator.entry,
+        plan.mapping,
+        arguments(plan, plan.dims if dims is None else dims),
+        logic=plan.logic,
+        backend=plan.backend,
+        arch=plan.arch,
+        machine=plan.machine,
+    )

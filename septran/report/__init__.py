@@ -1,0 +1,1 @@
+"""What runs and batches left behind, as pages, tables and plots."""

@@ -1,0 +1,134 @@
+"""A stored verdict in words: which element, which budget, which inputs, and how to see it again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from septran.errors import ConfigError, SeptranError
+from septran.run import store
+
+SCHEMA = "septran.explain_verdict/1"
+
+FAMILIES: Mapping[str, str] = {
+    "integers": "small whole numbers, sums are exact: a wrong index, tail or count",
+    "normal": "normal numbers: low-precision arithmetic",
+    "normal_2": "other normal numbers at the same addresses: a remembered answer",
+    "near_duplicate": "the inputs before, one element changed: an element that is not read",
+    "uniform": "numbers of one sign: long sums that grow",
+    "heavy": "one element dominates: a reduction that leaves elements out",
+    "mixed": "huge and small numbers together: lost small terms",
+    "small": "small numbers: absolute cut-offs",
+    "threshold": "numbers a hair off 0.5, 1, 3, 6, 20: comparisons and saturation",
+    "cancel": "sums that vanish: an order of sums without care",
+    "equal": "all the same: variances of constants, ties",
+    "zeros": "zeros of both signs",
+    "denormal": "numbers below the normal range: flushing to zero",
+    "nan": "one NaN: it must go through as in torch",
+    "inf": "one infinity: it must go through as in torch",
+    "neg_inf_led": "rows that start with -inf: running maxima",
+}
+BUDGETS: Mapping[str, str] = {
+    "exact": "the correctly rounded value, nothing else",
+    "gemm": "8 u sum|a||b| (zero-mean inputs), max(8, 2 sqrt K) u sum|a||b| otherwise",
+    "reduction": "8 u sum|a| (zero-mean inputs), max(8, 2 sqrt N) u sum|a| otherwise",
+    "softmax": "(16 + 4 |x - max| + 2 sqrt N) u |result|",
+    "elementwise": "8 last places + 8 x the effect of input changes of u + 8 x torch's own error",
+    "chain": "(8 + 2 sqrt n) x the effect of input changes of u, and last places of the largest value",
+}
+
+
+def explain_verdict(run: store.Run) -> dict[str, Any]:
+    """Return the septran.explain_verdict/1 object of the run's newest verdict.
+
+    Raises:
+        ConfigError: C136, the run was not verified.
+    """
+    paths = sorted(run.dir.glob("verify*/verdict.json"), key=lambda p: p.stat().st_mtime)
+    if not paths:
+        raise ConfigError.of(
+            "C136", f"run {run.id} holds no verdict", help="`septran runs ls` lists the runs"
+        )
+    verdict = json.loads(paths[-1].read_text(encoding="utf-8"))
+    worst = verdict.get("worst")
+    kind = _kind(run)
+    shown: dict[str, Any] = {
+        "schema": SCHEMA,
+        "run": run.id,
+        "kernel": verdict["kernel"],
+        "level": verdict["level"],
+        "status": verdict["status"],
+        "where": verdict["where"],
+        "code": verdict["code"],
+        "message": verdict["message"],
+        "hint": verdict["hint"],
+        "element": worst,
+        "budget": {"kind": kind, "rule": BUDGETS.get(kind, ""), "used": verdict["budget_ratio"]},
+        "cases": [
+            {k: c[k] for k in ("case", "family", "seed", "wrong", "elements", "ratio")}
+            | {"shows": _shows(c)}
+            for c in verdict["cases"]
+        ],
+        "diagnostics": verdict["diagnostics"],
+        "cycles": verdict.get("cycles") or {},
+        "enforced": verdict["enforced"],
+        "not_checked": verdict["not_checked"],
+        "seed": verdict["seed"],
+        "reproduce": f"septran verify {run.id} --seed {verdict['seed']}",
+        "evidence": str(paths[-1]),
+    }
+    return shown
+
+
+def _shows(case: Mapping[str, Any]) -> str:
+    """Return what a case's inputs are meant to show; near-duplicates are numbered by input."""
+    name = "near_duplicate" if case["case"].startswith("near_duplicate") else case["case"]
+    return FAMILIES.get(name) or FAMILIES.get(case["family"], "")
+
+
+def _kind(run: store.Run) -> str:
+    from septran.plan.resolve import resolve
+    from septran.run.gen import stored_kernel
+
+    with contextlib.suppress(SeptranError):
+        request, _, _ = stored_kernel(run)
+        return resolve(request).operator.reference.kind
+    return ""
+
+
+def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the object as (name, text) rows for a person."""
+    code = f" [{found['code']}]" if found["code"] else ""
+    rows = [("verdict", f"{found['level']} ({found['where']}): {found['status']}{code}")]
+    if found["code"]:
+        rows.append(("because", str(found["message"])))
+        rows += [("hint", str(found["hint"]))] if found["hint"] else []
+    if (worst := found["element"]) is not None:
+        place = ", ".join(map(str, worst["index"]))
+        rows += [
+            ("worst at", f"{worst['output']}[{place}]"),
+            ("got", f"{worst['got']}, expected {worst['expected']}"),
+            ("budget", _budget(worst, found["budget"])),
+            ("inputs", f"{worst['case']}: {_shows(worst) or worst['family']}"),
+            ("their seed", str(worst["seed"])),
+        ]
+    # a case may have been run more than once
+    rows += [
+        ("wrong on", text) for text in dict.fromkeys(_case(c) for c in found["cases"] if c["wrong"])
+    ]
+    rows += [(str(d.get("kind", "found")), str(d.get("message"))) for d in found["diagnostics"][:5]]
+    rows += [("not checked", item) for item in found["not_checked"]]
+    return [*rows, ("again", found["reproduce"]), ("evidence", found["evidence"])]
+
+
+def _budget(worst: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
+    used = float(budget["used"])
+    share = "outside any budget" if used == float("inf") else f"{100 * used:.3g} % used"
+    rule = f"; rule {budget['kind']}: {budget['rule']}" if budget["kind"] else ""
+    return f"{worst['budget']} ({share}{rule})"
+
+
+def _case(case: Mapping[str, Any]) -> str:
+    return f"{case['case']}: {case['wrong']} of {case['elements']} elements ({case['shows']})"

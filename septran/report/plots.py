@@ -1,0 +1,134 @@
+"""The plots of a report, as SVG that takes its text colour from the page, so that it reads light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from septran.report.data import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_INK = "#010203"  # stands for the page's text colour
+_COLORS = ("#2f83c5", "#d97a1f", "#2a9d6a", "#c2518f", "#8a72d6", "#b39b1e", "#3aa7b5", "#b5584a")
+_WIDTH, _LINE = 8.0, 0.26
+_MOST_BARS = 48
+
+
+def budget_plot(rows: Sequence[Row]) -> str:
+    """Return how much of the allowed error each kernel used, by backend; "" without figures."""
+    known = [row for row in rows if row.budget_ratio is not None and row.sort == "accurate"]
+    if not known:
+        return ""
+    names = sorted({row.backend for row in known}, reverse=True)
+    figure, axes = _figure(len(names) + 1)
+    for number, name in enumerate(names):
+        values = sorted(100 * float(r.budget_ratio or 0) for r in known if r.backend == name)
+        spread = [number + 0.5 * (((7 * i) % 11) / 11 - 0.45) for i in range(len(values))]
+        axes.plot(values, spread, "o", ms=3.5, alpha=0.8, mew=0, color=_COLORS[0])
+        middle = values[len(values) // 2]
+        axes.plot([middle, middle], [number - 0.38, number + 0.38], color=_INK, lw=1.6)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.set_xlim(-2, 104)
+    axes.set_xlabel("share of the allowed error used (%); the bar is the median")
+    return _svg(figure)
+
+
+def speed_plot(rows: Sequence[Row]) -> str:
+    """Return each timed kernel's speed against torch with its quartiles; "" without figures."""
+    known = [row for row in rows if row.speedup]
+    if not known:
+        return ""
+    ops = sorted({row.op for row in known}, reverse=True)
+    targets = sorted({row.backend for row in known})
+    figure, axes = _figure(len(ops) + 1 + 0.6 * (len(targets) > 1))
+    for number, op in enumerate(ops):
+        mine = [row for row in known if row.op == op]
+        for place, row in enumerate(mine):
+            y = number + (0.6 * (place + 0.5) / len(mine) - 0.3)
+            color = _COLORS[targets.index(row.backend) % len(_COLORS)]
+            low, high = row.low or row.speedup, row.high or row.speedup
+            axes.plot([low, high], [y, y], color=color, lw=1.2, alpha=0.7)
+            axes.plot([row.speedup], [y], "o", ms=4, color=color)
+    axes.axvline(1.0, color=_INK, lw=1, ls=(0, (4, 3)))
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.set_yticks(range(len(ops)), ops)
+    axes.set_ylim(-0.7, len(ops) - 0.3)
+    axes.set_xlabel("times as fast as torch (right of the line: the kernel is faster)")
+    if len(targets) > 1:
+        for number, name in enumerate(targets):
+            axes.plot([], [], "o", color=_COLORS[number % len(_COLORS)], label=name)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def cycles_plot(rows: Sequence[Row]) -> str:
+    """Return how long each engine of a simulated machine worked, kernel by kernel; "" without figures.
+
+    Of many kernels the longest are drawn.
+    """
+    known = [row for row in rows if row.cycles]
+    if len(known) > _MOST_BARS:
+        known = sorted(known, key=lambda row: -int(row.cycles["total"]))[:_MOST_BARS]
+    if not known:
+        return ""
+    names = list(dict.fromkeys(name for row in known for name in row.cycles["queues"]))
+    figure, axes = _figure(1.1 * len(known) + 1.2)
+    height = 0.8 / len(names)
+    for number, row in enumerate(reversed(known)):
+        for place, name in enumerate(names):
+            queue = row.cycles["queues"].get(name, {})
+            y = number + 0.4 - (place + 0.5) * height
+            share = 100 * float(queue.get("utilisation", 0.0))
+            axes.barh(y, share, height, color=_COLORS[place % len(_COLORS)], lw=0)
+    axes.set_yticks(range(len(known)), [_kernel_name(row) for row in reversed(known)])
+    axes.set_ylim(-0.6, len(known) + 0.1)
+    axes.set_xlim(0, 101)
+    axes.set_xlabel("share of all cycles of all cores in which an engine works (%)")
+    for place, name in enumerate(names):
+        axes.barh([0], [0], color=_COLORS[place % len(_COLORS)], label=name)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _kernel_name(row: Row) -> str:
+    total = f"{row.cycles['total']:,}".replace(",", " ")
+    dims = " ".join(part.partition("=")[2] for part in row.dims.split())
+    return f"{row.op} {dims} {row.dtype}: {total}"
+
+
+def _figure(lines: float) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH, 0.7 + _LINE * lines), layout="constrained")
+    axes = figure.subplots()
+    axes.tick_params(colors=_INK, labelsize=8.5, length=3, width=0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.label.set(color=_INK, fontsize=8.5)
+    axes.grid(axis="x", color=_INK, alpha=0.13, lw=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set(color=_INK, alpha=0.4)
+    return figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    from matplotlib import rc_context
+
+    stream = io.StringIO()
+    with rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "septran", "font.family": "sans-serif"}
+    ):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :].replace(_INK, "currentColor")
+    text = re.sub(r'<text style="', '<text style="fill: currentColor; ', text)
+    return re.sub(
+        r'^<svg ([^>]*?)width="[^"]*"', r"<svg \1", re.sub(r' height="[\d.]+pt"', "", text, count=1)
+    )

@@ -1,0 +1,123 @@
+"""A report as html, md, json or csv text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from septran import assets
+from septran.report.data import Report, Row
+from septran.report.plots import budget_plot, cycles_plot, speed_plot
+
+FORMATS = ("html", "md", "json", "csv")
+COLUMNS = (
+    "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high "
+    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
+).split()
+_SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
+_ORDER = ("failed", "rejected", "unavailable", "accurate")
+
+
+def write_report(report: Report, format_: str) -> str:
+    """Return the report's text; `format_` is one of FORMATS."""
+    return {"html": _html, "md": _md, "json": _json, "csv": _csv}[format_](report)
+
+
+def matrix(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str], list[Row]]]:
+    """Return operators, backends and the rows of each pair, the worst first."""
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.op, row.backend), []).append(row)
+    for found in cells.values():
+        found.sort(key=lambda row: _ORDER.index(row.sort))
+    return sorted({r.op for r in rows}), sorted({r.backend for r in rows}), cells
+
+
+def _html(report: Report) -> str:
+    environment = assets.environment("configs/report")
+    environment.autoescape = True
+    ops, backends, cells = matrix(report.rows)
+    template = environment.get_template("report.html.j2")
+    return template.render(
+        report=report,
+        counts=report.counts(),
+        ops=ops,
+        backends=backends,
+        cells=cells,
+        dtypes=sorted({row.dtype for row in report.rows}),
+        budget_svg=budget_plot(report.rows),
+        speed_svg=speed_plot(report.rows),
+        cycles_svg=cycles_plot(report.rows),
+        agents=[row for row in report.rows if row.calls],
+    )
+
+
+def _json(report: Report) -> str:
+    data: dict[str, Any] = {
+        "schema": "septran.report/1",
+        "title": report.title,
+        "run": report.run,
+        "created": report.created,
+        "counts": report.counts(),
+        "versions": dict(report.versions),
+        "machine": dict(report.machine),
+        "rows": [row.to_json() for row in report.rows],
+    }
+    return json.dumps(data, indent=1) + "\n"
+
+
+def _csv(report: Report) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row.to_json() for row in report.rows)
+    return stream.getvalue()
+
+
+def _md(report: Report) -> str:
+    ops, backends, cells = matrix(report.rows)
+    counts = ", ".join(f"{n} {name}" for name, n in report.counts().items() if n)
+    lines = [f"# {report.title}", "", f"{counts}. Run `{report.run}`, {report.created}.", ""]
+    lines += ["| op | " + " | ".join(backends) + " |", "|---" * (len(backends) + 1) + "|"]
+    for op in ops:
+        shown = (_cell(cells.get((op, backend), [])) for backend in backends)
+        lines.append(f"| {op} | " + " | ".join(shown) + " |")
+    lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
+    for row in report.rows:
+        used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
+        speed = f"{row.speedup:.2f}" if row.speedup else ""
+        share = "" if row.limit_share is None else f"{100 * row.limit_share:.0f} %"
+        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed} | {share} |")
+    if counted := report.counted():
+        lines += ["", "## Cycles", "", _CYCLES, ""]
+        lines += ["| cell | cycles | LOAD | STORE | MMA | VEC | overlap |", "|---" * 7 + "|"]
+        lines += [f"| {row.cell} | {_engines(row)} |" for row in counted]
+    if failures := report.failures():
+        lines += ["", "## Not correct", ""]
+        for row in failures:
+            lines += [f"### {row.cell}", "", f"{row.reason or row.level}", ""]
+            lines += [f"Culprit: {row.culprit}", ""] if row.culprit else []
+            lines += ["```text", row.command, "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_CYCLES = "Of a simulator's cycle model, not of a device; the share of all cycles in which each engine works."
+
+
+def _engines(row: Row) -> str:
+    found = row.cycles
+    used = [f"{100 * q['utilisation']:.0f} %" for q in found["queues"].values()]
+    return " | ".join((str(found["total"]), *used, f"{found['overlap']:.2f}"))
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    good = sum(row.sort == "accurate" for row in rows)
+    word = _SHORT[rows[0].sort]
+    where = next((row.where for row in rows if row.where), "")
+    part = f"{good}/{len(rows)} " if len(rows) > 1 else ""
+    return f"{part}{word} {where}".strip()

@@ -1,0 +1,1 @@
+"""One kernel is built, run and judged."""

@@ -1,0 +1,120 @@
+"""From a lowered program and leaves to a built kernel, and from there to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from septran.backends.base import Backend, Built, Capability
+from septran.errors import EnvironmentProblem
+from septran.ir.nodes import Program
+from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.trial.control import control_trouble
+from septran.trial.place import place_of
+from septran.verify.problem import Problem
+from septran.verify.refusal import unavailable
+from septran.verify.session import Sessions
+from septran.verify.verdict import Status, Verdict, write_evidence
+from septran.verify.verify import Request, verify
+
+
+def distinct_specs(program: Program) -> tuple[LeafSpec, ...]:
+    """Return the specs of a program's leaves, each once, in order of first use."""
+    found: dict[str, LeafSpec] = {}
+    for _, spec in leaf_specs(program):
+        found.setdefault(spec.key, spec)
+    return tuple(found.values())
+
+
+def sessions_of(backend: Backend, threads: int) -> Sessions:
+    """Return how this backend's kernels are run in a child when no GPU is used."""
+    return place_of(backend, "", "emulated", threads).sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A built kernel and its verdict. sessions: how it was run."""
+
+    kernel: Kernel
+    built: Built
+    verdict: Verdict
+    sessions: Sessions = field(default_factory=Sessions)
+
+
+def judge_kernel(
+    backend: Backend,
+    kernel: Kernel,
+    problem: Problem,
+    *,
+    work: Path,
+    threads: int,
+    seed: int | None = None,
+    admission: bool = False,
+    where: str = "auto",
+) -> Judged:
+    """Build `kernel` in `work`/build, verify it, leave the evidence in `work`.
+
+    where: auto (on a GPU when one here fits), device or emulated.
+    admission: also try trivial answers on the task (docs/verification.md, Admission).
+
+    Raises:
+        EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
+            compiler did not even start. V113, `device` is asked for and there is none that fits.
+    """
+    place = place_of(backend, kernel.arch, where, threads)
+    if place.where != "device":
+        require_runnable(backend)
+    folder = work / "build"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = place.build(kernel, folder)
+    request = Request(
+        where=place.where,
+        language=backend.language,
+        seed=seed,
+        sessions=place.sessions,
+        admission=admission,
+        figures=backend.figures,
+    )
+    verdict = verify(kernel, built, problem, run_dir=work, request=request)
+    if verdict.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR):
+        trouble = control_trouble(backend, kernel.arch, request)
+        if trouble:
+            verdict = unavailable(
+                verdict, f"a kernel that is known to be good fails, too: {trouble}"
+            )
+            write_evidence(verdict, work, files={})
+    return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+
+
+def build_only(
+    backend: Backend, kernel: Kernel, *, folder: Path, threads: int, where: str = "auto"
+) -> Built:
+    """Build `kernel` in `folder` and run nothing of it.
+
+    Raises:
+        EnvironmentProblem: V110, V113, V214 as `judge_kernel`.
+    """
+    place = place_of(backend, kernel.arch, where, threads)
+    if place.where != "device":
+        require_runnable(backend)
+    folder.mkdir(parents=True, exist_ok=True)
+    return place.build(kernel, folder)
+
+
+def require_runnable(backend: Backend) -> None:
+    """Raise EnvironmentProblem V110 when a kernel of this backend cannot be run here in any way."""
+    known = backend.available()
+    needed: Capability = "compile" if backend.where == "native" else "emulate"
+    state = known.get(needed)
+    if state is not None and not state.ok:
+        raise EnvironmentProblem.of(
+            "V110",
+            f"kernels for {backend.name} cannot be run here: {state.detail}",
+            help=state.install,
+        )
+
+
+def emit_kernel(backend: Backend, program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+    """Return the kernel of a lowered program with the given leaves by spec key."""
+    return backend.emit(program, leaves)

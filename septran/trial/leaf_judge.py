@@ -1,0 +1,168 @@
+"""The judge a leaf writer asks: the leaf alone first, then inside the kernel, then the clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from septran.agent.writer import LeafVerdict
+from septran.agent.writer import Status as LeafStatus
+from septran.backends.base import Backend
+from septran.errors import EnvironmentProblem, SeptranError
+from septran.ir.nodes import Program
+from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.passes.run import lower
+from septran.trial.judge import Judged, judge_kernel
+from septran.trial.leaf_case import LeafCase, leaf_cases
+from septran.verify.problem import Problem
+from septran.verify.timing import compare_kernels
+from septran.verify.verdict import Level, Status, Verdict
+
+_STATUS: Mapping[Status, LeafStatus] = {
+    Status.PASSED: "ok",
+    Status.INCORRECT_NUMERICAL: "wrong",
+    Status.INCORRECT_SHAPE: "wrong",
+    Status.RUNTIME_ERROR: "crash",
+    Status.COMPILE_ERROR: "compile_error",
+    Status.TIMEOUT: "timeout",
+    Status.REJECTED: "rejected",
+    Status.UNAVAILABLE: "unavailable",
+}
+
+
+_CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
+
+
+class LeafJudge:
+    """Judges leaves of one kernel. `leaves` are the other leaves the kernel is built with."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        program: Program,
+        problem: Problem,
+        leaves: Mapping[str, Leaf],
+        *,
+        work: Path,
+        threads: int,
+        where: str = "auto",
+    ) -> None:
+        """`work`: folder for builds and evidence. where: auto, device or emulated."""
+        self._where = where
+        self._backend = backend
+        self._program = program
+        self._problem = problem
+        self._leaves = dict(leaves)
+        self._work = work
+        self._threads = threads
+        self._count = itertools.count(1)
+        self._baseline: Judged | None = None
+
+    def check(self, leaf: Leaf) -> LeafVerdict:
+        """Return the verdict on `leaf`; never raises for a bad leaf."""
+        folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
+        try:
+            for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+                verdict = self._alone(leaf, case, folder / f"alone{number}")
+                if not verdict.passed:
+                    return leaf_verdict(verdict, f"alone, {case.label}")
+            return self._inside(leaf, folder / "kernel")
+        except SeptranError as e:
+            if isinstance(e, EnvironmentProblem):
+                return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
+            return LeafVerdict(level="emitted", status="compile_error", message=str(e))
+
+    def alone(self, leaf: Leaf) -> LeafVerdict | None:
+        """Return the first verdict on the leaf alone that is not right, else the last one."""
+        folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
+        found: LeafVerdict | None = None
+        for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+            verdict = self._alone(leaf, case, folder / f"alone{number}")
+            found = leaf_verdict(verdict, f"alone, {case.label}")
+            if not verdict.passed:
+                break
+        return found
+
+    def _alone(self, leaf: Leaf, case: LeafCase, folder: Path) -> Verdict:
+        program = lower(case.program, self._backend.passes)
+        specs = [spec for _, spec in leaf_specs(program)]
+        assert len(specs) == 1, "a leaf program has one leaf"
+        spec = specs[0]
+        renamed = replace(
+            leaf, spec=spec, source=leaf.source.replace(leaf.spec.symbol, spec.symbol)
+        )
+        kernel = self._backend.emit(program, {spec.key: renamed})
+        return judge_kernel(
+            self._backend,
+            kernel,
+            case.problem,
+            work=folder,
+            threads=self._threads,
+            where=self._where,
+        ).verdict
+
+    def _kernel(self, leaf: Leaf | None) -> Kernel:
+        leaves = dict(self._leaves)
+        if leaf is not None:
+            leaves[leaf.spec.key] = leaf
+        return self._backend.emit(self._program, leaves)
+
+    def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
+        mine = judge_kernel(
+            self._backend,
+            self._kernel(leaf),
+            self._problem,
+            work=folder,
+            threads=self._threads,
+            where=self._where,
+        )
+        found = leaf_verdict(mine.verdict, "in the kernel")
+        counted = int(mine.verdict.cycles.get("total", 0))
+        if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
+            return found
+        if self._baseline is None:
+            self._baseline = judge_kernel(
+                self._backend,
+                self._kernel(None),
+                self._problem,
+                work=self._work / "baseline",
+                threads=self._threads,
+                where=self._where,
+            )
+        if not self._baseline.verdict.passed:
+            return found
+        if counted:
+            library = int(self._baseline.verdict.cycles.get("total", 0))
+            return replace(
+                found, seconds=_CYCLE_S * counted, baseline_seconds=_CYCLE_S * library or None
+            )
+        times = compare_kernels(
+            (mine.kernel, mine.built),
+            (self._baseline.kernel, self._baseline.built),
+            self._problem,
+            sessions=mine.sessions,
+        )
+        if times is None:
+            return found
+        return replace(found, seconds=times[0], baseline_seconds=times[1])
+
+
+def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:
+    """Return a kernel's verdict as the leaf writer sees it."""
+    worst = ""
+    if verdict.worst is not None and not verdict.passed:
+        w = verdict.worst
+        worst = (
+            f"{w.output}{list(w.index)} = {w.got}, expected {w.expected} (allowed error {w.budget})"
+        )
+    log = f"\n{verdict.log[-2000:]}" if verdict.status is Status.COMPILE_ERROR else ""
+    message = "" if verdict.passed else f"{place}: {verdict.message}. {verdict.hint}{log}"
+    level = verdict.level if isinstance(verdict.level, str) else Level(verdict.level).value
+    return LeafVerdict(
+        level=str(level),  # type: ignore[arg-type]
+        status=_STATUS[verdict.status],
+        message=message,
+        worst=worst,
+    )
