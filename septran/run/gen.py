@@ -179,6 +179,7 @@ def _gen(
             lowered,
             chosen.leaves,
             problem,
+            judged.verdict,
             work=run.dir / "culprit",
             threads=threads,
             where=request.where,

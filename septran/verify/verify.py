@@ -331,13 +331,18 @@ def _expected(
 ) -> tuple[Expected, ...]:
     if case not in cache:
         cache.clear()  # repeats are rare; the reference of one case may be large
-        found = budget.expected(
-            problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
-        )
-        if case.family == "integers":
-            found = tuple(budget.exact_if_representable(problem, one) for one in found)
-        cache[case] = found
+        cache[case] = expected_of(problem, case, policy)
     return cache[case]
+
+
+def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected, ...]:
+    """Return what each output of a case should be, and how far from it is allowed."""
+    found = budget.expected(
+        problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
+    )
+    if case.family == "integers":
+        found = tuple(budget.exact_if_representable(problem, one) for one in found)
+    return found
 
 
 def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Verdict:

@@ -149,6 +149,49 @@ def test_a_wrong_logic_names_the_task(tmp_path: Path) -> None:
     assert result.data["culprit"]["kind"] == "logic"
 
 
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("lambda X: torch.where(X > 0, X, torch.zeros_like(X))", "nan"),
+        ("lambda X: 1.001 * X.clamp(min=0.0)", "reference"),
+    ],
+)
+def test_blame_is_sought_on_the_inputs_that_failed(
+    tmp_path: Path, reference: str, told: str
+) -> None:
+    """A reference that swallows NaN, or is off by a tenth of a percent, was told as a bug of the emitter."""
+    (tmp_path / "mine.py").write_text(MINE.replace("REFERENCE", reference))
+    request = GenRequest(op=None, logic=tmp_path / "mine.py", backend="cpp")
+    result = gen(request, settings=load(), progress=lambda text: None)
+    assert result.exit_code == 1
+    assert result.data["culprit"]["kind"] == "logic"
+    assert result.data["worst"]["case"] in result.data["culprit"]["why"]
+    assert told in result.data["culprit"]["why"]
+
+
+MINE = """
+import task_lang as task
+from septran.reference import Reference, torch
+
+@task.define(leaf=True)
+def positive(Y, X):
+    task.call_primitive("map", Y, expr="max(x, 0.0)", x=X)
+
+@task.define
+def entry(Y, X):
+    yb, xb = (task.partition(t, by="blocks", shape=(task.tunable("b"),)) for t in (Y, X))
+    for i in task.parallel_range(yb.shape[0]):
+        task.launch(positive, yb[i], xb[i])
+
+OPERATORS = (
+    task.Operator(
+        name="positive", about="", entry=entry, tensors={"Y": "N", "X": "N"}, outputs=("Y",),
+        dims={"N": 1003}, odd_dims=(), reference=Reference(fn=REFERENCE, kind="elementwise"),
+    ),
+)
+"""
+
+
 def test_a_pass_that_breaks_the_rules_is_a_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     def unallocated(program: Program) -> Program:
         from septran.ir.nodes import Alloc
