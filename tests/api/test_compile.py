@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import septran
-from septran.backends.cpp.backend import backend as cpp
+from septran.backends.cpp import backend as cpp
 from septran.errors import InputError, MappingError, NotCorrect, SeptranError, TaskLangError
 from septran.kernel import Leaf, LeafSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from septran.backends.base import Backend
-from septran.backends.cpp.backend import backend as cpp
+from septran.backends.cpp import backend as cpp
 from septran.errors import InternalError
 from septran.ir.access import map_bodies
 from septran.ir.nodes import Copy, For, Program, Stmt
@@ -139,7 +139,7 @@ def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_wrong_logic_names_the_task(tmp_path: Path) -> None:
-    source = Path(cpp.__file__).parent.parent / "ops" / "transpose.py"
+    source = Path(cpp.__file__).parents[2] / "ops" / "transpose.py"
     (tmp_path / "wrong.py").write_text(
         source.read_text().replace("lambda X: X.T.contiguous()", "lambda X: 2 * X.T.contiguous()")
     )
