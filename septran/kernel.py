@@ -63,13 +63,18 @@ class LeafSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A leaf's source. `source` defines `spec.symbol`; writer: library | llm | replay | command | file."""
+    """A leaf's source. `source` defines `spec.symbol`; writer: library | llm | replay | command | file.
+
+    inline: there is no function; the target's passes put the leaf's operations where it is called, and
+        `source` only describes them.
+    """
 
     spec: LeafSpec
     writer: str
     name: str
     source: str
     includes: tuple[str, ...] = ()
+    inline: bool = False
 
     @property
     def sha(self) -> str:

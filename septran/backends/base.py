@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.errors import InternalError
 from septran.ir.nodes import LeafCall, Program
-from septran.kernel import Kernel, Leaf, LeafSpec
+from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.passes.name_leaves import name_leaves
+from septran.passes.run import Pass, PassRun, lower
 
 Capability = Literal["emit", "compile", "emulate", "device"]
-Pass = Callable[[Program], Program]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +68,12 @@ class Backend:
     arches: known arch names; the first is the default. () = no arch.
     language: fence tag and docs word ("cpp", "cuda", "python", "c").
     suffix: of the main file (".cpp").
-    passes: names and functions run after bind, in order.
+    passes: names and functions run after bind, in order. They end where leaves are asked for.
+    finish: those run after leaves are chosen and `name_leaves` has written them into the Program. They end
+        where printing starts, so `passes` and `finish` together are the whole lowering.
     library: spec -> leaf from the shipped library, None when it has none for this spec.
     call_style: how leaves are declared; the text a leaf writer must reproduce (signature).
-    emit: Program + leaves by spec key -> Kernel (pure).
+    print_kernel: finished Program + leaves by symbol, in order of first use -> Kernel. It decides nothing.
     build: Kernel + empty folder -> Built (runs the toolchain, sandboxed).
     loader: template under verify_templates/loaders/ that loads and calls the artifact.
     where: what running without the device means here.
@@ -84,12 +89,13 @@ class Backend:
     passes: tuple[tuple[str, Pass], ...]
     library: Callable[[LeafSpec], Leaf | None]
     signature: Callable[[LeafSpec], str]
-    emit: Callable[[Program, Mapping[str, Leaf]], Kernel]
+    print_kernel: Callable[[Program, Mapping[str, Leaf]], Kernel]
     build: Callable[[Kernel, Path], Built]
     loader: str
     where: Literal["native", "emulated"]
     available: Callable[[], Mapping[Capability, Availability]]
     docs: str
+    finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
@@ -103,3 +109,49 @@ class Backend:
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
     device: OnDevice | None = field(default=None)
     """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""
+
+    def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:
+        """Return the passes that follow `passes` once `leaves` are chosen (by spec key)."""
+        return (("name_leaves", partial(name_leaves, leaves=leaves)), *self.finish)
+
+    def finished(
+        self,
+        program: Program,
+        leaves: Mapping[str, Leaf],
+        *,
+        after: Callable[[PassRun], None] | None = None,
+    ) -> Program:
+        """Return what is printed of a lowered `program`.
+
+        leaves: by spec key; the library's stand in for those that are missing. after: as in `lower`.
+
+        Raises:
+            MappingError: a pass found the mapping impossible, as M011 does when a memory is too small.
+            InternalError: a leaf is missing that the library does not have either.
+        """
+        return lower(program, self.finishing(self.complete(program, leaves)), after=after)
+
+    def emit(
+        self,
+        program: Program,
+        leaves: Mapping[str, Leaf],
+        *,
+        after: Callable[[PassRun], None] | None = None,
+    ) -> Kernel:
+        """Return the kernel of a lowered `program`: `finish` runs, then the result is printed.
+
+        leaves, after, raised errors: as `finished`.
+        """
+        chosen = self.complete(program, leaves)
+        ready = self.finished(program, chosen, after=after)
+        return self.print_kernel(ready, {x.spec.symbol: x for x in chosen.values()})
+
+    def complete(self, program: Program, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
+        """Return a leaf for each LeafSpec of `program` by its key, in order of first use."""
+        found: dict[str, Leaf] = {}
+        for _, spec in leaf_specs(program):
+            leaf = found.get(spec.key) or leaves.get(spec.key) or self.library(spec)
+            if leaf is None:
+                raise InternalError(f"{self.name}: no leaf for task {spec.task}")
+            found[spec.key] = leaf
+        return found

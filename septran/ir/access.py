@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from septran.ir.expr import free
-from septran.ir.nodes import Copy, For, LeafCall, Region, Stmt, When
+from septran.ir.expr import Expr, free, substitute
+from septran.ir.nodes import (
+    CORE_ID,
+    CORE_NUM,
+    Await,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    When,
+    walk,
+)
 
 
 def regions(stmt: Stmt) -> Iterator[tuple[Region, str]]:
@@ -67,3 +80,50 @@ def map_regions(stmt: Stmt, change: Callable[[Region], Region]) -> Stmt:
         case For() | When():
             return replace(stmt, body=tuple(map_regions(s, change) for s in stmt.body))
     return stmt
+
+
+def substituted(stmt: Stmt, env: Mapping[str, Expr]) -> Stmt:
+    """Return `stmt` with free index variables replaced, nested statements included."""
+
+    def e(x: Expr) -> Expr:
+        return substitute(x, env)
+
+    def region(r: Region) -> Region:
+        return replace(
+            r,
+            offset=tuple(map(e, r.offset)),
+            extent=tuple(map(e, r.extent)),
+            version=None if r.version is None else e(r.version),
+        )
+
+    match stmt:
+        case Copy():
+            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
+        case LeafCall():
+            return replace(
+                stmt,
+                args=tuple(replace(a, region=region(a.region)) for a in stmt.args),
+                scalars=tuple((n, e(v) if isinstance(v, Expr) else v) for n, v in stmt.scalars),
+            )
+        case Post() | Await():
+            return replace(stmt, slot=e(stmt.slot))
+        case For():
+            inner = {k: v for k, v in env.items() if k != stmt.var}
+            return replace(
+                stmt, extent=e(stmt.extent), body=tuple(substituted(s, inner) for s in stmt.body)
+            )
+        case When():
+            return replace(
+                stmt, expr=e(stmt.expr), body=tuple(substituted(s, env) for s in stmt.body)
+            )
+    return stmt
+
+
+def is_distributed(program: Program) -> bool:
+    """Return whether every core runs the whole Program, told apart by CORE_ID and CORE_NUM."""
+    names = frozenset((CORE_ID, CORE_NUM))
+    for stmt in walk(program.body):
+        match stmt:
+            case For(extent=e) | When(expr=e) if free(e) & names:
+                return True
+    return False

@@ -1,8 +1,20 @@
 """The Program: what a kernel does, after the mapping is applied, before any target's syntax.
 
-A Program is a tree of frozen statements. Semantics are sequential, except that a `Copy` is issued
-when it is reached and is only guaranteed to have landed at the next `Sync` (or `Await`); the
-interpreter in `septran.passes.interpret` runs exactly that and starts every buffer as NaN.
+A Program is a tree of frozen statements. Semantics are sequential, except where a statement names an
+`engine`: then it is only issued when it is reached, and is ordered with the statements of other engines
+by `Sync`, `Post` and `Await` alone. The interpreter in `septran.passes.interpret` runs exactly that and
+starts every buffer as NaN.
+
+Engines are names that a target's passes give. Four have a fixed meaning:
+
+    ""        the processor itself: in order.
+    THREADS   all threads of the processor together, sharing a statement's work in a way that nobody
+              knows: two such statements are ordered by a Sync only, unless the memory is private.
+    ASYNC     copies in flight (cp.async): they land in any order; a Post takes all that were issued.
+    BULK      copies that a barrier object counts (TMA): a Post takes those since the last Post.
+
+An Await by THREADS is seen by every thread; an Await by THREAD only tells each thread of its own part of
+the copies, which a Sync then makes known to all. Every other engine is an in-order queue.
 
 Shapes are static per Program (a Program is bound for given dims); extents at ragged edges are
 expressions over loop variables, always `1 <= extent <= tile`.
@@ -18,6 +30,10 @@ from septran.errors import Span
 from septran.ir.expr import Expr
 
 Privilege = Literal["r", "w", "rw"]
+THREADS, THREAD, ASYNC, BULK = "THREADS", "THREAD", "ASYNC", "BULK"
+"""Engines with a fixed meaning (see above)."""
+CORE_ID, CORE_NUM = "core_id", "core_num"
+"""Free variables of a distributed Program: this core's number and how many cores there are."""
 Scalar = Expr | float
 """A scalar leaf argument: an integer expression over loop variables, or a float constant."""
 
@@ -32,6 +48,10 @@ DTYPE_BYTES = {
     "uint8": 1,
     "bool": 1,
 }
+
+
+INLINE = "inline"
+"""`LeafCall.impl` of a leaf that is no function: the target's passes put its operations in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,22 +158,30 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """Copy src into dst (same extents; casts; applies dst.buffer.layout). Lands at the next Sync."""
+    """Copy src into dst (same extents; casts; applies dst.buffer.layout). engine: who runs it."""
 
     dst: Region
     src: Region
+    engine: str = ""
     span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafCall:
-    """Run a leaf task on regions. `impl` is a leaf kernel's name or "auto"; `prims` its meaning."""
+    """Run a leaf task on regions.
+
+    impl: what the mapping asks for: a leaf kernel's name or "auto"; INLINE once a leaf is chosen that the
+        target expands in place; later the operation that it became.
+    prims: its meaning. symbol: the chosen leaf, "" before `name_leaves`. engine: who runs it.
+    """
 
     task: str
     impl: str
     args: tuple[LeafArg, ...]
     scalars: tuple[tuple[str, Scalar], ...] = ()
     prims: tuple[Prim, ...] = ()
+    symbol: str = ""
+    engine: str = ""
     span: Span | None = field(default=None, compare=False)
 
     def arg(self, param: str) -> LeafArg:
@@ -166,14 +194,18 @@ class LeafCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """Wait until all issued copies have landed and all processors of `scope` have arrived."""
+    """Wait until `engines` have done all they were given and all processors of `scope` have arrived.
+
+    engines: those that are waited for; None = all. A block barrier that waits for no copy has ().
+    """
 
     scope: str
+    engines: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Queue `engine` signals `event` (slot) after everything it was given before."""
+    """`engine` signals `event` (slot) after everything it was given before (see BULK above)."""
 
     event: str
     slot: Expr
@@ -182,7 +214,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """Queue `engine` waits for `event` (slot) before anything it is given later."""
+    """`engine` waits for `event` (slot) before anything it is given later, and takes the signal."""
 
     event: str
     slot: Expr

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.errors import InternalError
-from septran.ir.expr import evaluate, free
+from septran.ir.access import is_distributed, substituted
+from septran.ir.expr import Const, evaluate, free
 from septran.ir.iterate import Loops, iterations, needed, variables
 from septran.ir.nodes import (
+    CORE_ID,
+    CORE_NUM,
     Alloc,
     Await,
     Copy,
@@ -19,6 +22,9 @@ from septran.ir.nodes import (
     Stmt,
     When,
 )
+
+_CORES = ((0, 1), (1, 2), (3, 4))
+"""(core, how many there are) for which a distributed Program is looked at."""
 
 
 def check_program(program: Program, *, after: str = "bind") -> None:
@@ -36,7 +42,12 @@ def _problems(program: Program) -> Iterator[str]:
     buffers = {p.buffer.name for p in program.params}
     if len(buffers) != len(program.params):
         yield "two parameters share a name"
-    yield from _body(program.body, buffers, ())
+    if not is_distributed(program):
+        yield from _body(program.body, buffers, ())
+        return
+    for core, cores in _CORES:
+        env = {CORE_ID: Const(core), CORE_NUM: Const(cores)}
+        yield from _body(tuple(substituted(s, env) for s in program.body), buffers, ())
 
 
 def _body(

@@ -67,13 +67,12 @@ def print_program(p: Program) -> str:
                 case Alloc():
                     lines.append(f"{pad}alloc {buffer_text(s.buffer)}")
                 case Copy():
-                    lines.append(f"{pad}copy {region_text(s.dst)} <- {region_text(s.src)}")
+                    lines.append(f"{pad}{_copy_text(s)}")
                 case Sync():
-                    lines.append(f"{pad}sync {s.scope}")
-                case Post():
-                    lines.append(f"{pad}post {s.event} [{to_text(s.slot)}] {s.engine}")
-                case Await():
-                    lines.append(f"{pad}await {s.event} [{to_text(s.slot)}] {s.engine}")
+                    lines.append(f"{pad}{_sync_text(s)}")
+                case Post() | Await():
+                    word = "post" if isinstance(s, Post) else "await"
+                    lines.append(f"{pad}{word} {s.event} [{to_text(s.slot)}] {s.engine or '-'}")
                 case LeafCall():
                     lines.extend(pad + t for t in _leaf_text(s))
                 case For():
@@ -85,6 +84,19 @@ def print_program(p: Program) -> str:
 
     visit(p.body, 1)
     return "\n".join(lines) + "\n"
+
+
+def _copy_text(s: Copy) -> str:
+    where = f" on {s.engine}" if s.engine else ""
+    return f"copy {region_text(s.dst)} <- {region_text(s.src)}{where}"
+
+
+def _sync_text(s: Sync) -> str:
+    return (
+        f"sync {s.scope}"
+        if s.engines is None
+        else f"sync {s.scope} of {','.join(s.engines) or '-'}"
+    )
 
 
 def _for_text(s: For) -> str:
@@ -101,7 +113,9 @@ def _for_text(s: For) -> str:
 
 
 def _leaf_text(s: LeafCall) -> list[str]:
-    lines = [f"leaf {s.task} <{s.impl}>"]
+    called = f" calls {s.symbol}" if s.symbol else ""
+    where = f" on {s.engine}" if s.engine else ""
+    lines = [f"leaf {s.task} <{s.impl}>{called}{where}"]
     for a in s.args:
         mem = f" -> {a.mem}" if a.mem else ""
         lines.append(f"| {a.privilege} {a.param} = {region_text(a.region)}{mem}")
@@ -240,14 +254,18 @@ class _Parser:
                 return Alloc(buffer=self.buffer(rest))
             case "copy":
                 dst, _, src = rest.partition(" <- ")
-                return Copy(dst=self.region(dst), src=self.region(src))
+                src, _, engine = src.partition(" on ")
+                return Copy(dst=self.region(dst), src=self.region(src), engine=engine)
             case "sync":
-                return Sync(scope=rest)
+                scope, limited, engines = rest.partition(" of ")
+                named = () if engines == "-" else tuple(engines.split(","))
+                return Sync(scope=scope, engines=named if limited else None)
             case "post" | "await":
                 m = re.match(r"(\S+) \[(.*)\] (\S+)$", rest)
                 assert m is not None
                 kind = Post if word == "post" else Await
-                return kind(event=m[1], slot=parse_expr(m[2]), engine=m[3])
+                engine = "" if m[3] == "-" else m[3]
+                return kind(event=m[1], slot=parse_expr(m[2]), engine=engine)
             case "leaf":
                 return self.leaf(rest)
             case "for":
@@ -276,7 +294,7 @@ class _Parser:
         )
 
     def leaf(self, rest: str) -> LeafCall:
-        m = re.match(r"(\w+) <(.*)>$", rest)
+        m = re.match(r"([\w.]+) <(.*?)>(?: calls (\w+))?(?: on (\w+))?$", rest)
         assert m is not None
         args, scalars, prims = [], [], []
         while self.at < len(self.lines) and self.lines[self.at].lstrip().startswith("| "):
@@ -305,7 +323,13 @@ class _Parser:
                     LeafArg(param=name, region=self.region(text), privilege=word, mem=mem)  # type: ignore[arg-type]
                 )
         return LeafCall(
-            task=m[1], impl=m[2], args=tuple(args), scalars=tuple(scalars), prims=tuple(prims)
+            task=m[1],
+            impl=m[2],
+            args=tuple(args),
+            scalars=tuple(scalars),
+            prims=tuple(prims),
+            symbol=m[3] or "",
+            engine=m[4] or "",
         )
 
 

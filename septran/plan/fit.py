@@ -60,8 +60,7 @@ def lower_to_fit(
         )
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)
-        if probe:
-            _emit_once(backend, program)
+        _finish_once(backend, program, emit=probe)
         return Lowered(bound=bound, program=program, passes=tuple(outcomes))
 
     alternatives = list(smaller(mapping)) if isinstance(mapping, Policy) else []
@@ -83,8 +82,10 @@ def _too_large(error: MappingError) -> bool:
     return any(d.code == "M011" for d in error.diagnostics)
 
 
-def _emit_once(backend: Backend, program: Program) -> None:
-    leaves = {spec.key: backend.library(spec) for _, spec in leaf_specs(program)}
-    known = {key: leaf for key, leaf in leaves.items() if leaf is not None}
-    if len(known) == len(leaves):
-        backend.emit(program, known)
+def _finish_once(backend: Backend, program: Program, *, emit: bool) -> None:
+    """Run the rest of the lowering with library leaves, so that a memory too small is told before leaves cost."""
+    if all(backend.library(spec) is not None for _, spec in leaf_specs(program)):
+        if emit:
+            backend.emit(program, {})
+        else:
+            backend.finished(program, {})

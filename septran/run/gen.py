@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from septran.gpu import Gpu
 from septran.ir.text import print_program
 from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
+from septran.passes.run import PassRun
 from septran.plan.cores import cores
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
@@ -123,7 +124,7 @@ def _gen(
     clock: _Clock,
     timed: bool,
 ) -> GenResult:
-    _dump(run, lowered)
+    _dump(run, lowered.passes)
     data = _head(plan)
     if request.stop_after in ("parse", "bind", "lower"):
         return _stop(run, data, request.stop_after, clock)
@@ -142,7 +143,9 @@ def _gen(
         progress=progress,
     )
     clock.lap("leaves", start)
-    kernel = plan.backend.emit(lowered.program, chosen.leaves)
+    finish: list[PassRun] = []
+    kernel = plan.backend.emit(lowered.program, chosen.leaves, after=finish.append)
+    _dump(run, finish, len(lowered.passes))
     _write_kernel(run, kernel)
     data |= _leaves(chosen) | {"kernel": str(run.dir / kernel.main)}
     if request.stop_after == "emit":
@@ -200,8 +203,8 @@ def _gen(
     return _finish(run, data, judged, timing, request, clock)
 
 
-def _dump(run: store.Run, lowered: Lowered) -> None:
-    for number, outcome in enumerate(lowered.passes):
+def _dump(run: store.Run, outcomes: Sequence[PassRun], first: int = 0) -> None:
+    for number, outcome in enumerate(outcomes, first):
         run.write(f"ir/{number:02d}_{outcome.name}.ir", print_program(outcome.program))
 
 

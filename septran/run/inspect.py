@@ -8,6 +8,7 @@ from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
 from septran.ir.text import print_program
 from septran.mapping import text as mapping_file
+from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
@@ -48,16 +49,16 @@ def show(request: GenRequest, what: str, *, after: str | None, settings: Setting
     lowered = lower_plan(plan)
     match what:
         case "program":
-            return _program(lowered, after)
+            return print_program(_program_after(plan, lowered, after))
         case "passes":
             return "".join(
                 f"{p.name:20s} {'changed' if p.changed else 'unchanged':10s} {p.ms:6.1f} ms\n"
-                for p in lowered.passes
+                for p in _outcomes(plan, lowered)
             )
         case "tir":
             from septran.backends import tensor_ir
 
-            return tensor_ir(_program_after(lowered, after))
+            return tensor_ir(_program_after(plan, lowered, after))
         case "kernel":
             leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
             return plan.backend.emit(lowered.program, leaves).source
@@ -79,21 +80,28 @@ def _task(plan: Plan) -> str:
     return "\n\n".join(tree_text(t) for t in traces.found.values()) + "\n"
 
 
-def _program_after(lowered: Lowered, after: str | None) -> Program:
+def _outcomes(plan: Plan, lowered: Lowered) -> tuple[PassRun, ...]:
+    """Return what every pass made of the program, those that follow the choice of library leaves included."""
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    finish: list[PassRun] = []
+    plan.backend.finished(lowered.program, leaves, after=finish.append)
+    return (*lowered.passes, *finish)
+
+
+def _program_after(plan: Plan, lowered: Lowered, after: str | None) -> Program:
     if after is None:
-        return lowered.passes[-1].program
-    names = [p.name for p in lowered.passes]
+        return lowered.program
+    outcomes = lowered.passes
+    if after not in (p.name for p in outcomes):
+        outcomes = _outcomes(plan, lowered)
+    names = [p.name for p in outcomes]
     if after not in names:
         raise ConfigError.of(
             "C137",
             f"no pass {after!r}{closest(after, names)}",
             help=f"the passes are {', '.join(names)}",
         )
-    return next(p.program for p in lowered.passes if p.name == after)
-
-
-def _program(lowered: Lowered, after: str | None) -> str:
-    return print_program(_program_after(lowered, after))
+    return next(p.program for p in outcomes if p.name == after)
 
 
 def _leafspecs(plan: Plan, lowered: Lowered) -> str:

@@ -43,7 +43,7 @@ def kernel_of(program: Program, own: dict[str, str] | None = None) -> Kernel:
             text = f"{dsa_emit.signature(spec)} {{\n{own[spec.task]}\n}}\n"
             leaf = Leaf(spec=spec, writer="file", name="own", source=text)
         leaves[spec.key] = leaf
-    return dsa_emit.emit(program, leaves)
+    return dsa_c.DSA_C.emit(program, leaves)
 
 
 def run_text(

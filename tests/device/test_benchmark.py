@@ -292,7 +292,7 @@ def test_a_kernel_that_is_wrong_on_the_device_is_not_timed(
     measuring: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = device_cuda_c.emit
+    broken = device_cuda_c.print_kernel
 
     def emit(program: Any, leaves: Any) -> Any:
         kernel = broken(program, leaves)
@@ -303,7 +303,7 @@ def test_a_kernel_that_is_wrong_on_the_device_is_not_timed(
 
     from septran.backends.cuda import backend as cuda_c
 
-    monkeypatch.setattr(cuda_c, "CUDA_C", replace(device_cuda_c, emit=emit))
+    monkeypatch.setattr(cuda_c, "CUDA_C", replace(device_cuda_c, print_kernel=emit))
     assert get("cuda_c").emit is emit
     assert script.main(options(tmp_path, "--no-variants")) == 1
     rows = Rows(tmp_path / "rows.jsonl")

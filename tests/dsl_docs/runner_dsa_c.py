@@ -105,7 +105,7 @@ def check(block: Block, folder: Path) -> Outcome:
             text = f"{dsa_emit.signature(spec)} {{\n  (void)scratch;\n{block.code}\n}}\n"
             leaf = Leaf(spec=spec, writer="file", name="doc", source=text)
         leaves[spec.key] = leaf
-    kernel = dsa_emit.emit(program, leaves)
+    kernel = dsa_c.DSA_C.emit(program, leaves)
     built = dsa_c.build(kernel, folder)
     if not built.ok or block.test == "compile":
         return Outcome(built.ok, built.log)

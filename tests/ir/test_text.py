@@ -137,6 +137,9 @@ prims = st.builds(
 )
 
 
+engines = st.sampled_from(["", "LOAD", "THREADS"])
+
+
 def leaves(known):
     return st.builds(
         LeafCall,
@@ -156,6 +159,8 @@ def leaves(known):
             words, st.one_of(exprs, st.floats(allow_nan=False)), max_size=2
         ).map(lambda d: tuple(d.items())),
         prims=st.lists(prims, max_size=2).map(tuple),
+        symbol=st.sampled_from(["", "leaf_f_a1b2c3"]),
+        engine=engines,
     )
 
 
@@ -165,10 +170,14 @@ def programs(draw):
     known = [one, two, local]
     simple = st.one_of(
         leaves(known),
-        st.builds(Copy, dst=regions(known), src=regions(known)),
-        st.builds(Sync, scope=st.sampled_from(["HOST", "BLOCK"])),
-        st.builds(Post, event=words, slot=exprs, engine=st.sampled_from(["dma", "mma"])),
-        st.builds(Await, event=words, slot=exprs, engine=st.sampled_from(["dma", "mma"])),
+        st.builds(Copy, dst=regions(known), src=regions(known), engine=engines),
+        st.builds(
+            Sync,
+            scope=st.sampled_from(["HOST", "BLOCK"]),
+            engines=st.sampled_from([None, (), ("ASYNC",), ("LOAD", "VEC")]),
+        ),
+        st.builds(Post, event=words, slot=exprs, engine=engines),
+        st.builds(Await, event=st.just("LOAD>VEC"), slot=exprs, engine=engines),
     )
     bodies = st.recursive(
         st.lists(simple, min_size=1, max_size=3).map(tuple),

@@ -133,7 +133,7 @@ def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch)
         swapped = text[at:].replace("args[1]", "args[#]").replace("args[2]", "args[1]")
         return kernel.with_files({kernel.main: text[:at] + swapped.replace("args[#]", "args[2]")})
 
-    plant(monkeypatch, emit=emit)
+    plant(monkeypatch, print_kernel=emit)
     found = run("gemm", M=24, N=24, K=24)
     assert found["culprit"]["kind"] == "emitter"  # type: ignore[index]
 

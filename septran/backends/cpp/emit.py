@@ -23,26 +23,24 @@ from septran.ir.nodes import (
     Sync,
     walk,
 )
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf
 
 _ALWAYS = ("view", "vec", "vmath", "arena", "copy")
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the kernel of `program`; `leaves` holds a leaf for each LeafSpec key.
+    """Return the kernel of a finished `program`; leaves: by symbol, in the order in which they are printed.
 
     Its entry is `extern "C" void <name>_entry(void* const* args)`, args in parameter order. Compiled
     with SEPTRAN_PYBIND the file is also a Python module with `call(*tensors_or_addresses)`.
     """
-    specs = leaf_specs(program)
-    used: dict[str, Leaf] = {spec.key: leaves[spec.key] for _, spec in specs}
     entry = f"{identifier(program.name)}_entry"
-    writer = CppWriter(program, entry, {id(call): spec for call, spec in specs})
+    writer = CppWriter(program, entry, leaves)
     hierarchy = writer.text()
     leaf_text = "\n".join(
-        f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values()
+        f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in leaves.values()
     )
-    parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(used.values()))]
+    parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(leaves.values()))]
     parts.append("// ---- leaves\n\n" + leaf_text)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
     parts.append(_python_module(program, entry))
@@ -63,7 +61,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         ),
         main=main,
         files=((main, "\n".join(parts)),),
-        leaves=tuple(used.values()),
+        leaves=tuple(leaves.values()),
         options=program.options,
     )
 
@@ -139,11 +137,11 @@ PYBIND11_MODULE(SEPTRAN_PYBIND, module) {{
 class CppWriter(CStyle):
     """Prints the hierarchy of one Program."""
 
-    def __init__(self, program: Program, entry: str, specs: Mapping[int, LeafSpec]) -> None:
+    def __init__(self, program: Program, entry: str, leaves: Mapping[str, Leaf]) -> None:
         super().__init__()
         self.program = program
         self.entry = entry
-        self.specs = specs
+        self.leaves = leaves
         self.region = "host"
         """which scratch block allocations come from: "host", or "core" inside a parallel loop."""
         self.top = 0
@@ -290,7 +288,7 @@ class CppWriter(CStyle):
 
     def leaf_call(self, stmt: LeafCall) -> None:
         """Print the call of a leaf with a view per tensor argument."""
-        spec = self.specs[id(stmt)]
+        spec = self.leaves[stmt.symbol].spec
         args = [self._view_body(a.region) for a in stmt.args]
         for (_, value), (_, kind) in zip(stmt.scalars, spec.scalars, strict=True):
             args.append(self.expr(value) if isinstance(value, Expr) else f"float({kind})")

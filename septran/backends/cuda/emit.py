@@ -11,7 +11,7 @@ from septran.backends.cuda.passes.wgmma import panel_allocs
 from septran.backends.text.cstyle import identifier
 from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Program, walk
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf
 
 HEADERS = (
     "septran_cuda.cuh",
@@ -31,7 +31,7 @@ def runtime_folder() -> Path:
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the kernel of `program`; `leaves` holds a leaf for each LeafSpec key.
+    """Return the kernel of a finished `program`; leaves: by symbol, in the order in which they are printed.
 
     Its entry is `extern "C" void <name>_entry(void* const* args)` on device pointers (host pointers
     in the emulated build). Compiled with SEPTRAN_PYBIND the file is also a Python module.
@@ -46,20 +46,15 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
             and not stmt.buffer.layout.startswith("frag:")
         ):
             raise InternalError(f"{stmt.buffer.name}: place_fragments has not run")
-    used: dict[str, Leaf] = {}
-    symbols: dict[int, str] = {}
-    for call, spec in leaf_specs(program):
-        used[spec.key] = leaves[spec.key]
-        symbols[id(call)] = spec.symbol
     entry = f"{identifier(program.name)}_entry"
     main = f"{identifier(program.name)}.cu"
-    host = HostWriter(program, symbols)
+    host = HostWriter(program)
     hierarchy = host.text(entry)
     parts = [
         _banner(program),
         _prelude(program),
         "// ---- leaves\n",
-        *(f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in used.values()),
+        *(f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in leaves.values()),
         "// ---- kernels\n",
         hierarchy,
         _python_module(program, entry),
@@ -83,7 +78,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         ),
         main=main,
         files=((main, "\n".join(parts)), *headers),
-        leaves=tuple(used.values()),
+        leaves=tuple(leaves.values()),
         options=(*program.options, ("shared_bytes", host.shared_bytes)),
     )
 
@@ -140,8 +135,3 @@ PYBIND11_MODULE(SEPTRAN_PYBIND, module) {{
 }}
 #endif
 """
-
-
-def specs_of(program: Program) -> tuple[LeafSpec, ...]:
-    """Return the distinct leaf specs of a program in order of appearance."""
-    return tuple({spec.key: spec for _, spec in leaf_specs(program)}.values())

@@ -67,12 +67,9 @@ def _multiplies(body: tuple[Stmt, ...]) -> bool:
 class KernelWriter(CStyle):
     """Prints the body of one kernel."""
 
-    def __init__(
-        self, program: Program, symbols: Mapping[int, str], host: Mapping[str, int]
-    ) -> None:
+    def __init__(self, program: Program, host: Mapping[str, int]) -> None:
         super().__init__()
         self.program = program
-        self.symbols = symbols
         self.ranges.update({v: (0, n - 1) for v, n in host.items()})
         self.shared = 0
         self.layout: list[str] = []
@@ -263,7 +260,7 @@ class KernelWriter(CStyle):
         for _, value in stmt.scalars:
             parts.append(self.expr(value) if isinstance(value, Expr) else f"{float(value)!r}f")
         joint = ", " if sum(map(len, parts)) < 90 else ",\n" + self.indent_unit * (self.depth + 1)
-        self.line(f"{self.symbols[id(stmt)]}({joint.join(parts)});")
+        self.line(f"{stmt.symbol}({joint.join(parts)});")
 
     def loop(self, stmt: For) -> None:
         """Print a sequential loop, or the ring of a pipelined one."""

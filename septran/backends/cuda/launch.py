@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from septran.backends.cuda.kernel import RESERVED, SHARED_LIMITS, STATIC_LIMIT, KernelWriter
 from septran.backends.cuda.leaves import CUDA_TYPES
@@ -29,10 +28,9 @@ from septran.ir.nodes import (
 class HostWriter(CStyle):
     """Prints kernels and the function that launches them in order."""
 
-    def __init__(self, program: Program, symbols: Mapping[int, str]) -> None:
+    def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        self.symbols = symbols
         self.kernels: list[str] = []
         self.shared_bytes = 0
         self.host_vars: dict[str, int] = {}
@@ -134,7 +132,7 @@ class HostWriter(CStyle):
 
     def _launch(self, stmt: Stmt) -> None:
         grid, body = _grid_of(stmt)
-        writer = KernelWriter(self.program, self.symbols, self.host_vars)
+        writer = KernelWriter(self.program, self.host_vars)
         buffers: dict[str, Buffer] = {}
         for s in walk(body):
             regions: tuple[Region, ...] = ()

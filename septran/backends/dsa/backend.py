@@ -9,13 +9,17 @@ from pathlib import Path
 from septran.assets import listing
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.dsa.cycles import possible
-from septran.backends.dsa.emit import check_capacity, emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa.emit import emit, library_leaf, runtime_folder, signature
 from septran.backends.dsa.machine import machine_name, storage
+from septran.backends.dsa.passes.expand_leaves import expand_leaves
+from septran.backends.dsa.passes.order_engines import distribute, order_engines
 from septran.backends.dsa.vendor import load_vendor
 from septran.backends.toolchain.compilers import Compiler, compile_shared
 from septran.backends.toolchain.confined import probe, run
+from septran.ir.nodes import Program
 from septran.kernel import Kernel
 from septran.passes.pipeline_loops import pipeline_loops
+from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
@@ -73,6 +77,18 @@ def available() -> Mapping[Capability, Availability]:
     }
 
 
+def place(program: Program) -> Program:
+    """Pass: `place_buffers` in the memories of the Program's machine, rows padded as it stores them."""
+    rules = storage(program.machine)
+    return place_buffers(program, rules.banks(), rules.nbytes)
+
+
+def order(program: Program) -> Program:
+    """Pass: `order_engines` with the events that the Program's machine has."""
+    rules = storage(program.machine)
+    return order_engines(program, rules.nbytes, rules.limit("events", 64))
+
+
 def _arches() -> tuple[str, ...]:
     """Return "generic" and every machine that a data file adds: configs/machines/dsa_c.<arch>.yaml."""
     stem = "configs/machines/dsa_c."
@@ -91,11 +107,16 @@ DSA_C = Backend(
     passes=(
         *staging_passes(),
         ("pipeline_loops", pipeline_loops),
-        ("check_capacity", check_capacity),
+    ),
+    finish=(
+        ("expand_leaves", expand_leaves),
+        ("place_buffers", place),
+        ("distribute", distribute),
+        ("order_engines", order),
     ),
     library=library_leaf,
     signature=signature,
-    emit=emit,
+    print_kernel=emit,
     build=build,
     loader="dsa_sim.py.j2",
     where="emulated",

@@ -229,12 +229,12 @@ class _Lower:
         return fill + self.framed(extent, (target, inside), one)
 
     def leaf(self, call: LeafCall) -> list[Any]:
-        if not call.impl.startswith("dsa."):
+        if not call.task.startswith("dsa."):
             return [self.opaque(call)]
         out, ins = call.args[0].region, tuple(a.region for a in call.args[1:])
         prim = call.prims[0]
         scalars = [self.scalar(v) for _, v in call.scalars]
-        match call.impl:
+        match call.task:
             case "dsa.mma":
                 flags = 0 if prim.name == "gemm_acc" else MMA_INIT
                 flags |= MMA_TRANS_A if prim.attr("trans_a") else 0
@@ -325,7 +325,7 @@ class _Lower:
                 s * step for s, step in zip(self.strides(region.buffer), region.step, strict=True)
             )
         args.extend(self.scalar(v) for _, v in call.scalars)
-        return self.call(call.impl.removeprefix("fn."), *args, *late)
+        return self.call(call.symbol, *args, *late)
 
     # -- pieces ----------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ TILELANG_NPUIR = Backend(
     ),
     library=library,
     signature=signature,
-    emit=emit,
+    print_kernel=emit,
     build=build,
     loader="tilesim.py.j2",
     where="emulated",

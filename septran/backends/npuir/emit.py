@@ -22,7 +22,7 @@ from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.errors import EnvironmentProblem, InternalError, MappingError
 from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf
 
 MAIN = "kernel.py"
 CAPACITY = {"UB": 192 * 1024, "L1": 512 * 1024, "L0C": 128 * 1024}
@@ -47,8 +47,9 @@ class _Kernel:
 
     program: Program
     roles: Roles
-    specs: Mapping[int, LeafSpec]
-    symbols: Mapping[str, tuple[str, tuple[str, ...]]]
+    leaves: Mapping[str, Leaf]
+    scratches: Mapping[str, tuple[str, ...]]
+    """leaf's symbol -> names of the scratch tiles handed to it."""
     names: Names
     lines: Lines = field(default_factory=Lines)
     top: list[str] = field(default_factory=list)
@@ -253,7 +254,7 @@ class _Kernel:
         return self.casts[key]
 
     def call(self, call: LeafCall) -> None:
-        spec = self.specs[id(call)]
+        spec = self.leaves[call.symbol].spec
         only = call.prims[0] if len(call.prims) == 1 else None
         if only is not None and only.name in ("fill", "copy") and self.direct(call, only.name):
             return
@@ -267,8 +268,7 @@ class _Kernel:
             target = call.arg(product.out).region
             if ragged(target):  # vector code reads the whole tile afterwards
                 self.lines.add(f"T.clear({self.tile(target, call, part=False)})")
-        symbol, scratch = self.symbols[spec.key]
-        self.lines.add(f"{symbol}({', '.join([*args, *scratch])})")
+        self.lines.add(f"{call.symbol}({', '.join([*args, *self.scratches[call.symbol]])})")
 
     def direct(self, call: LeafCall, name: str) -> bool:
         """Fill an accumulator by `initC`, store one without a tile in between."""
@@ -306,20 +306,16 @@ def ragged(region: Region) -> bool:
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the NPUIR kernel of `program`; `leaves` maps LeafSpec.key to the leaf to use.
+    """Return the NPUIR kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
     Raises:
         MappingError: M011 a memory is too small.
         EnvironmentProblem: V170 the target cannot do it.
     """
-    pairs = leaf_specs(program)
     roles = roles_of(program)
     names = Names()
     names.taken |= {"T", "first"}
-    chosen = {spec.key: leaves[spec.key] for _, spec in pairs}
-    kernel = _Kernel(
-        program=program, roles=roles, specs={id(c): s for c, s in pairs}, symbols={}, names=names
-    )
+    kernel = _Kernel(program=program, roles=roles, leaves=leaves, scratches={}, names=names)
     params = []
     for param in program.params:
         buffer = param.buffer
@@ -327,19 +323,19 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         shape = str(tuple(buffer.shape))
         params.append(f'{kernel.buffers[buffer.name]}: T.Tensor({shape}, "{buffer.dtype}")')
     grid, body = _grid(program)
-    sources, symbols = [], {}
+    sources, hoisted = [], {}
     called = _called(program, kernel)
-    for key, leaf in chosen.items():
+    for symbol, leaf in leaves.items():
         text, scratches = hoist(leaf.source, leaf.spec.symbol)
         own = tuple(names.fresh(f"{leaf.spec.task}_{s.name}") for s in scratches)
-        symbols[key] = (leaf.spec.symbol, own)
-        if key not in called:
+        hoisted[symbol] = own
+        if symbol not in called:
             continue
         sources.append(text.strip())
         for name, s in zip(own, scratches, strict=True):
             kernel.top.append(f"{name} = {s.call}")
             kernel.take("UB", _scratch_bytes(s.call))
-    kernel.symbols = symbols
+    kernel.scratches = hoisted
     text = _assemble(kernel, params, grid, body, sources)
     return Kernel(
         name=program.name,
@@ -357,13 +353,13 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         ),
         main=MAIN,
         files=((MAIN, text),),
-        leaves=tuple(chosen.values()),
+        leaves=tuple(leaves.values()),
         options=(("form", roles.form),),
     )
 
 
 def _called(program: Program, kernel: _Kernel) -> set[str]:
-    """Return keys of leaves that become calls (fills and stores of accumulators do not)."""
+    """Return symbols of leaves that become calls (fills and stores of accumulators do not)."""
     found = set()
     for stmt in walk(program.body):
         if isinstance(stmt, LeafCall):
@@ -378,7 +374,7 @@ def _called(program: Program, kernel: _Kernel) -> set[str]:
                 or (prim.name == "copy" and out.mem == "GLOBAL")
             )
             if not inline:
-                found.add(kernel.specs[id(stmt)].key)
+                found.add(stmt.symbol)
     return found
 
 

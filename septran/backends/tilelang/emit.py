@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from septran.backends.text.grid_order import shares_operands
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.backends.tilelang.copies import CopyEmitter
-from septran.backends.tilelang.leaves import PRELUDE, library
+from septran.backends.tilelang.leaves import PRELUDE
 from septran.backends.tilelang.limits import check_limits
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, Shapes, shapes_of, threads_of
 from septran.errors import InternalError
@@ -29,28 +29,23 @@ from septran.ir.nodes import (
     leaf_calls,
     walk,
 )
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf
 
 ENTRY = "main"
 GRID_LIMIT_YZ = 65535
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the TileLang kernel of a staged program; missing leaves come from the library.
+    """Return the TileLang kernel of a finished program; leaves: by symbol, in the order they are printed in.
 
     Raises:
         MappingError: M011, M061 and others of `check_limits`, before TileLang sees the kernel.
     """
     shapes = shapes_of(program)
     check_limits(program, shapes)
-    specs = leaf_specs(program)
-    chosen: dict[str, Leaf] = {}
-    for _, spec in specs:
-        leaf = leaves.get(spec.key) or library(spec)
-        if leaf is None:
-            raise InternalError(f"no TileLang leaf for task {spec.task}")
-        chosen[spec.key] = square_warps(leaf) if is_lone_product(program) else leaf
-    writer = _Writer(program, shapes, {id(call): spec for call, spec in specs})
+    lone = is_lone_product(program)
+    chosen = {symbol: square_warps(x) if lone else x for symbol, x in leaves.items()}
+    writer = _Writer(program, shapes, chosen)
     text = writer.module(tuple(chosen.values()))
     return Kernel(
         name=program.name,
@@ -113,7 +108,7 @@ def loop_ranges(body: tuple[Stmt, ...]) -> dict[str, int]:
 class _Writer:
     program: Program
     shapes: Shapes
-    specs: Mapping[int, LeafSpec]
+    leaves: Mapping[str, Leaf]
     lines: Lines = field(default_factory=Lines)
 
     def module(self, leaves: tuple[Leaf, ...]) -> str:
@@ -211,7 +206,7 @@ class _Writer:
                     raise InternalError("events reached the TileLang emitter")
 
     def call(self, call: LeafCall) -> None:
-        spec = self.specs[id(call)]
+        spec = self.leaves[call.symbol].spec
         words = [safe_name(a.region.buffer.name) for a in call.args]
         for p, arg in zip(spec.params, call.args, strict=True):
             words += [index_text(arg.region.extent[d]) for d, short in enumerate(p.ragged) if short]

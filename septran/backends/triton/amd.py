@@ -30,7 +30,7 @@ TRITON_HIP = Backend(
     passes=PASSES,
     library=library,
     signature=signature,
-    emit=partial(emit, warp_size=64),
+    print_kernel=partial(emit, warp_size=64),
     build=build,
     loader="triton_interp.py.j2",
     where="emulated",

@@ -11,7 +11,7 @@ from septran.backends.triton.prelude import used
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
 from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, Sync, walk
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf
 
 MAIN = "kernel.py"
 
@@ -21,7 +21,6 @@ class _File:
     """What is collected while the host-level statements are walked."""
 
     program: Program
-    specs: Mapping[int, LeafSpec]
     leaves: Mapping[str, Leaf]
     warps: int
     names: Names = field(default_factory=Names)
@@ -81,7 +80,6 @@ class _File:
         kernel = KernelText(
             name=name,
             program=self.program,
-            specs=self.specs,
             leaves=self.leaves,
             pointers=tuple(order),
             host_vars=tuple(loops),
@@ -109,23 +107,20 @@ def _has_launch(stmt: For) -> bool:
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Kernel:
-    """Return the Triton kernel of `program`; `leaves` maps LeafSpec.key to the leaf to use.
+    """Return the Triton kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
     Raises:
         MappingError: M170, the mapping asks for something a Triton tile cannot do.
     """
-    pairs = leaf_specs(program)
-    specs = {id(call): spec for call, spec in pairs}
     threads = program.option("threads", 4 * warp_size)
     if not isinstance(threads, int):
         raise InternalError(f"threads is {threads!r}; an int was expected after tuning")
     warps = 1 << max(0, max(1, threads // warp_size) - 1).bit_length()
-    file = _File(program=program, specs=specs, leaves=leaves, warps=warps)
+    file = _File(program=program, leaves=leaves, warps=warps)
     for param in program.params:
         file.buffers[param.buffer.name] = file.names.fresh(param.buffer.name)
     file.host_body(program.body, 1, {})
-    chosen = {spec.key: leaves[spec.key] for _, spec in pairs}
-    functions = [leaf.source.strip() + "\n" for leaf in chosen.values()]
+    functions = [leaf.source.strip() + "\n" for leaf in leaves.values()]
     code = "\n\n".join([*functions, *file.kernels])
     described = ", ".join(
         f"{file.buffers[p.buffer.name]} {list(p.buffer.shape)} {p.buffer.dtype} ({p.privilege})"
@@ -166,6 +161,6 @@ def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Ker
         ),
         main=MAIN,
         files=((MAIN, text),),
-        leaves=tuple(chosen.values()),
+        leaves=tuple(leaves.values()),
         options=(("num_warps", warps),),
     )

@@ -28,7 +28,7 @@ from septran.ir.nodes import (
     When,
     walk,
 )
-from septran.kernel import Leaf, LeafSpec
+from septran.kernel import Leaf
 
 
 def _reads(stmt: Stmt) -> tuple[Region, ...]:
@@ -74,7 +74,6 @@ class KernelText:
 
     name: str
     program: Program
-    specs: Mapping[int, LeafSpec]
     leaves: Mapping[str, Leaf]
     pointers: tuple[str, ...]
     host_vars: tuple[str, ...]
@@ -328,7 +327,7 @@ class KernelText:
         return name
 
     def _call(self, call: LeafCall, indent: int) -> None:
-        spec = self.specs[id(call)]
+        spec = self.leaves[call.symbol].spec
         shape = leaf_shape(spec)
         args = []
         for p in shape.tiles:
@@ -347,7 +346,7 @@ class KernelText:
                 stores.append((region, outs[-1]))
             else:
                 outs.append(self.tiles[region.buffer.name])
-        symbol = self.leaves[spec.key].spec.symbol
+        symbol = call.symbol
         self._emit(indent, f"{', '.join(outs)} = {symbol}({', '.join(args)})")
         for p, out in zip(shape.outs, outs, strict=True):
             region = self._region(call.arg(p.name).region)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from septran.backends.base import Pass
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.merge_stages import merge_stages
+from septran.passes.run import Pass
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("insert_copies", insert_copies),

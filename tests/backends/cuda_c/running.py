@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.cuda.emit import emit
-from septran.backends.cuda.leaves import library_leaf
+from septran.backends.cuda.backend import CUDA_C
 from septran.backends.cuda.toolchain import compile_emulated
 from septran.ir.nodes import Program
-from septran.kernel import Kernel, leaf_specs
+from septran.kernel import Kernel
 
 CHILD = """
 import ctypes, json, os, sys
@@ -59,8 +58,7 @@ class Ran:
 
 
 def kernel_of(program: Program) -> Kernel:
-    leaves = {spec.key: library_leaf(spec) for _, spec in leaf_specs(program)}
-    return emit(program, leaves)
+    return CUDA_C.emit(program, {})
 
 
 def to_bytes(x: np.ndarray, dtype: str) -> np.ndarray:

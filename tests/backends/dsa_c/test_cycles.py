@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.dsa.emit import check_capacity
+from septran.backends.dsa.backend import DSA_C
 from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.passes.pipeline_loops import pipeline_loops
@@ -66,4 +66,4 @@ def test_too_much_is_refused_with_the_numbers() -> None:
         MappingError,
         match=r"SHARED needs 1048576 bytes per CORE .* 524288.*A_s\[128,256\] float32 x4 stages",
     ):
-        check_capacity(program)
+        DSA_C.finished(program, {})

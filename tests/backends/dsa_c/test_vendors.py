@@ -15,7 +15,6 @@ from septran.backends.dsa.machine import storage
 from septran.backends.dsa.vendor import load_vendor, vendor_of
 from septran.errors import ConfigError
 from septran.ir.nodes import Prim
-from septran.kernel import leaf_specs
 from septran.passes.pipeline_loops import pipeline_loops
 from tests.backends.dsa_c_tools import run_text
 from tests.backends.dsa_programs import gemm, rows
@@ -28,8 +27,7 @@ WORDS = {
 
 
 def emit(program, vendor: str):
-    leaves = {s.key: dsa_emit.library_leaf(s) for _, s in leaf_specs(program)}
-    return dsa_emit.emit_for(program, leaves, load_vendor(vendor))
+    return dsa_emit.emit_for(dsa_c.DSA_C.finished(program, {}), {}, load_vendor(vendor))
 
 
 @pytest.mark.parametrize("vendor", WORDS)

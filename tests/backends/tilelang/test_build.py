@@ -189,14 +189,13 @@ def test_three_stages_in_the_text() -> None:
 
 
 def test_shared_memory_over_the_limit_is_a_mapping_error() -> None:
-    from septran.backends.tilelang.emit import emit
     from tests.backends.operators import all_operators, program_of
 
     op, path = all_operators()["gemm"]
     program = program_of(op, path, CUDA, "sm_90a", "float16", DIMS)
     small = replace(program, options=(*program.options, ("smem_limit", 4096)))
     with pytest.raises(MappingError, match="M011"):
-        emit(small, {})
+        CUDA.emit(small, {})
     odd = replace(program, options=(("threads", 100),))
     with pytest.raises(MappingError, match="M061"):
-        emit(odd, {})
+        CUDA.emit(odd, {})

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from septran.backends.dsa import codegen as dsa_codegen
-from septran.backends.dsa import emit as dsa_emit
 from septran.backends.dsa import tir
+from septran.backends.dsa.backend import DSA_C
 from septran.backends.dsa.machine import storage
 from septran.ir.nodes import Program
 from septran.plan import catalog
@@ -62,7 +62,7 @@ def loaded(memory: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 def both(program: Program, folder: Path) -> list[tuple[Any, Any, str]]:
     """Return numpy's result, the simulator's and the type, for each output."""
     rules = storage(program.machine)
-    func = tir.to_prim_func(dsa_emit.arrange(program, rules=rules), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.pitch, expand=False)
     rng = np.random.default_rng(5)
     values: dict[str, np.ndarray[Any, Any]] = {}
     for p in program.params:

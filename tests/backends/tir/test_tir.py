@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from septran.backends.dsa import tir
-from septran.backends.dsa.emit import arrange
+from septran.backends.dsa.backend import DSA_C
 from septran.backends.dsa.machine import storage
 from septran.ir.nodes import Program
 from septran.passes.pipeline_loops import pipeline_loops
@@ -49,7 +49,7 @@ def test_the_seeds_calls_are_there() -> None:
 
 def test_events_and_versions() -> None:
     rules = storage("dsa_c")
-    ready = arrange(pipeline_loops(gemm(pipeline=2)), rules=rules)
+    ready = DSA_C.finished(pipeline_loops(gemm(pipeline=2)), {})
     text = check(tir.to_prim_func(ready, rules.pitch, expand=False))
     assert '"dsa.set", "LOAD", "MMA"' in text
     assert '"dsa.wait", "MMA", "LOAD"' in text
@@ -67,16 +67,13 @@ def test_an_unknown_statement_is_named() -> None:
 
 
 def test_tvm_builds_c_through_the_registered_function() -> None:
-    from septran.backends.dsa import emit as dsa_emit
     from septran.backends.dsa.tvm_build import build_c
-    from septran.kernel import leaf_specs
 
     rules = storage("dsa_c")
     program = pipeline_loops(gemm(pipeline=2))
-    func = tir.to_prim_func(arrange(program, rules=rules), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.pitch, expand=False)
     text = build_c(func, "gemm")
-    leaves = {s.key: dsa_emit.library_leaf(s) for _, s in leaf_specs(program)}
-    assert text == dsa_emit.emit(program, leaves).source  # type: ignore[arg-type]
+    assert text == DSA_C.emit(program, {}).source
 
 
 def test_the_build_function_is_in_tvm_s_own_table() -> None:
@@ -88,7 +85,7 @@ def test_the_build_function_is_in_tvm_s_own_table() -> None:
     from tilelang import tvm
 
     rules = storage("dsa_c")
-    func = tir.to_prim_func(arrange(gemm(), rules=rules), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(gemm(), {}), rules.pitch, expand=False)
     build = tvm.get_global_func(BUILD_FUNCTION)
     module = build(tvm.IRModule({"gemm": func}), tvm.target.Target("ext_dev"))
     assert "bdc_mm(" in module.inspect_source() and "void gemm_entry(" in module.inspect_source()

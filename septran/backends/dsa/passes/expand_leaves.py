@@ -12,29 +12,51 @@ from dataclasses import replace
 from typing import Any
 
 from septran.backends.dsa.passes.map_vectors import compile_map
-from septran.backends.dsa.passes.operations import Builder, Operand, like
-from septran.errors import InternalError
+from septran.backends.dsa.passes.operations import Builder, Operand, like, whole
 from septran.ir.expr import Const, Var
-from septran.ir.nodes import Copy, For, LeafCall, Prim, Program, Region, Stmt, When
+from septran.ir.nodes import (
+    INLINE,
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafArg,
+    LeafCall,
+    Prim,
+    Program,
+    Region,
+    Stmt,
+    When,
+)
 
+SCRATCH_BYTES = 65536
 MMA_INPUT = ("float32", "float16", "bfloat16")
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
 
 
-def expand_leaves(program: Program, inline: Callable[[LeafCall], bool] = lambda _: True) -> Program:
-    """Return `program` with every leaf call that `inline` accepts turned into dsa.* operations."""
-    count = 0
+def expand_leaves(program: Program) -> Program:
+    """Pass: return `program` with the library's leaves turned into dsa.* operations.
+
+    A call of another leaf becomes a call of its C function, with a scratch tile of its own. Before leaves
+    are chosen all calls are expanded.
+    """
+    count = functions = 0
 
     def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        nonlocal count
+        nonlocal count, functions
         out: list[Stmt] = []
         for stmt in stmts:
             match stmt:
-                case LeafCall() if not stmt.impl.startswith("dsa.vec") and inline(stmt):
+                case LeafCall() if stmt.task.startswith("dsa."):
+                    out.append(stmt)  # an operation already
+                case LeafCall() if stmt.impl == INLINE or not stmt.symbol:
                     out.extend(expand_call(stmt, f"l{count}"))
                     count += 1
+                case LeafCall():
+                    out.extend(_function(stmt, f"scratch_{functions}"))
+                    functions += 1
                 case For() | When():
                     out.append(replace(stmt, body=body(stmt.body)))
                 case _:
@@ -42,6 +64,14 @@ def expand_leaves(program: Program, inline: Callable[[LeafCall], bool] = lambda 
         return tuple(out)
 
     return replace(program, body=body(program.body))
+
+
+def _function(call: LeafCall, name: str) -> tuple[Stmt, ...]:
+    """Return the call with a scratch tile; scalars come before it in the C signature."""
+    size = (SCRATCH_BYTES // 4,)
+    tile = Buffer(name=name, shape=size, dtype="float32", mem="SHARED")
+    extra = LeafArg(param="scratch", region=whole(tile, (Const(size[0]),)), privilege="w")
+    return Alloc(buffer=tile), replace(call, args=(*call.args, extra))
 
 
 def expand_call(call: LeafCall, prefix: str) -> tuple[Stmt, ...]:
@@ -208,12 +238,3 @@ _PRIMS: Mapping[str, Callable[[Builder, LeafCall, Prim], None]] = {
 def can_expand(prims: tuple[Prim, ...]) -> str:
     """Return "" when the library has operations for all of `prims`, else the name it lacks."""
     return next((p.name for p in prims if p.name not in _PRIMS), "")
-
-
-def check_expanded(program: Program) -> None:
-    """Raise InternalError when a leaf call is left that no engine runs."""
-    from septran.ir.nodes import leaf_calls
-
-    for call in leaf_calls(program):
-        if not call.impl.startswith("dsa."):
-            raise InternalError(f"leaf {call.task} was not expanded to dsa operations")

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from septran.errors import InternalError
+from septran.ir.access import substituted
 from septran.ir.expr import Expr, Var, const, make
 from septran.ir.nodes import (
+    CORE_ID,
+    CORE_NUM,
     Alloc,
     Await,
     Buffer,
@@ -32,20 +35,18 @@ from septran.ir.nodes import (
 )
 
 QUEUES = ("LOAD", "STORE", "MMA", "VEC")
-CORE_ID, CORE_NUM = "core_id", "core_num"
-"""Free variables of a distributed program: this core's number and how many cores there are."""
 _BIG = 1 << 30
 
 
 def engine(stmt: Copy | LeafCall) -> str:
-    """Return the queue that runs `stmt`; "" for a leaf written as a C function (runs on all)."""
+    """Return the queue that runs `stmt`; "" for a leaf written as a C function (the core itself)."""
     if isinstance(stmt, Copy):
         if stmt.dst.buffer.mem == "GLOBAL":
             return "STORE"
         return "LOAD" if stmt.src.buffer.mem == "GLOBAL" else "VEC"
-    if not stmt.impl.startswith("dsa."):
+    if not stmt.task.startswith("dsa."):
         return ""
-    return "MMA" if stmt.impl == "dsa.mma" else "VEC"
+    return "MMA" if stmt.task == "dsa.mma" else "VEC"
 
 
 # -- distribution over cores ---------------------------------------------------------------------
@@ -106,51 +107,7 @@ def _flatten(loop: For, tag: str) -> For:
         rest = make("//", rest, level.extent)
     env[nest[0].var] = rest
     extent = (total - Var(CORE_ID) + (Var(CORE_NUM) - 1)) // Var(CORE_NUM)
-    return replace(loop, var=var, extent=extent, body=tuple(substitute_stmt(s, env) for s in body))
-
-
-def substitute_stmt(stmt: Stmt, env: dict[str, Expr]) -> Stmt:
-    """Return `stmt` with index variables replaced."""
-    from septran.ir.expr import substitute
-    from septran.ir.nodes import LeafArg
-
-    def e(x: Expr) -> Expr:
-        return substitute(x, env)
-
-    def region(r: Region) -> Region:
-        return replace(
-            r,
-            offset=tuple(map(e, r.offset)),
-            extent=tuple(map(e, r.extent)),
-            version=None if r.version is None else e(r.version),
-        )
-
-    match stmt:
-        case Copy():
-            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case LeafCall():
-            return replace(
-                stmt,
-                args=tuple(
-                    LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
-                    for a in stmt.args
-                ),
-                scalars=tuple((n, e(v) if isinstance(v, Expr) else v) for n, v in stmt.scalars),
-            )
-        case Post() | Await():
-            return replace(stmt, slot=e(stmt.slot))
-        case For():
-            inner = {k: v for k, v in env.items() if k != stmt.var}
-            return replace(
-                stmt,
-                extent=e(stmt.extent),
-                body=tuple(substitute_stmt(s, inner) for s in stmt.body),
-            )
-        case When():
-            return replace(
-                stmt, expr=e(stmt.expr), body=tuple(substitute_stmt(s, env) for s in stmt.body)
-            )
-    return stmt
+    return replace(loop, var=var, extent=extent, body=tuple(substituted(s, env) for s in body))
 
 
 # -- conflicts -----------------------------------------------------------------------------------
@@ -332,7 +289,7 @@ class _Orderer:
                     inner.append(replace(stmt, body=new))
                     touched.append(acc)
                 case Copy() | LeafCall():
-                    inner.append(stmt)
+                    inner.append(replace(stmt, engine=engine(stmt)))
                     touched.append(self.accesses(stmt))
                 case _:
                     inner.append(stmt)
