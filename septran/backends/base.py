@@ -33,6 +33,8 @@ class Built:
     ok: the compiler accepted the kernel. artifact: what the child loads (a .so, a .py, ...).
     log: compiler output, paths scrubbed. facts: static figures (registers, spills, shared bytes).
     not_checked: compile gates that could not run here, with the reason.
+    kernel_object, host: the kernel's object and the static host that was linked with it (septran/host/), None
+        where kernels are judged in a Python process; why not stands in `not_checked` of the verdict.
     """
 
     ok: bool
@@ -42,6 +44,8 @@ class Built:
     seconds: float = 0.0
     facts: tuple[tuple[str, object], ...] = ()
     not_checked: tuple[str, ...] = ()
+    kernel_object: Path | None = None
+    host: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from septran.verify.verdict import Level, Status, Verdict
 
 # over about fifteen calls; interpreters (loaders that copy) cache what they compiled
 _GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
+# seen from outside and counted exactly; scratch, heap and stack are touched in the first calls
+_GROWTH_IN_HOST_KIB = 512
 
 
 def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdict | None:
@@ -120,6 +122,8 @@ def _crash_text(transcript: Transcript, place: str) -> str:
         return f"the child ended{place}"
     if result.why:
         return f"the child was ended by its {result.why} limit{place}"
+    if transcript.hosted and result.rc == -signal.SIGSYS:
+        return f"the kernel asked the operating system for something{place}"
     if result.rc < 0:
         return f"{signal.Signals(-result.rc).name}{place}"
     return f"the kernel ended the process with status {result.rc}{place}"
@@ -142,6 +146,7 @@ def _claims(transcript: Transcript, sessions: Sessions) -> str:
         return f"{max(threads)} threads are left after a call; {allowed} are allowed"
     settled = [int(one.claims.get("private_kib", 0)) for one in ran][2:]
     in_place = "in_place" in loader_capabilities(sessions.loader)
-    if len(settled) > 4 and settled[-1] - settled[0] > _GROWTH_KIB[in_place]:
-        return f"memory grew by {(settled[-1] - settled[0]) // 1024} MiB over {len(settled)} calls"
+    allowed_kib = _GROWTH_IN_HOST_KIB if transcript.hosted else _GROWTH_KIB[in_place]
+    if len(settled) > 4 and settled[-1] - settled[0] > allowed_kib:
+        return f"memory grew by {settled[-1] - settled[0]} KiB over {len(settled)} calls"
     return ""

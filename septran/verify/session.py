@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from septran import assets
 from septran.errors import SeptranError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE = 16 * 1024
 # a kernel's own threads get a moment after these calls, in which a late write would land
-_SETTLE_S = 0.015
+SETTLE_S = 0.015
 _SETTLE_AFTER = (2, 6)
 
 
@@ -66,6 +66,7 @@ class Transcript:
     """All that was observed. failure: "" or harness | crash | timeout | error | load | protocol.
 
     harness: the child, or what it needs, broke before any of the kernel's own code could run.
+    hosted: the child was the static host, whose facts the parent has seen from outside.
     """
 
     ran: list[Ran] = field(default_factory=list)
@@ -80,6 +81,7 @@ class Transcript:
     figures: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
+    hosted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +168,14 @@ def _run_calls(
         os.close(done_write)
         go_read = done_write = -1
         pipe = Pipe(go_write, done_read, child)
-        _converse(pipe, arena, problem, calls, settings, noise, transcript)
+        converse(pipe, arena, problem, calls, settings, noise, transcript)
         if not transcript.failure:
-            time.sleep(_SETTLE_S)
+            time.sleep(SETTLE_S)
             _fetch(pipe, transcript, settings)
         os.close(go_write)
         go_write = -1
         transcript.result = _finish(child)
-        _note_late_writes(arena, transcript)
+        note_late_writes(arena, transcript)
     finally:
         for fd in (go_read, go_write, done_read, done_write):
             if fd >= 0:
@@ -258,6 +260,19 @@ def start_child(
     )
 
 
+class Line(Protocol):
+    """How a child is told to call, and what it answers."""
+
+    def send(self, order: bytes) -> bool:
+        """Return whether the child could still be told."""
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | str:
+        """Return the next message, or why there is none: timeout, crash, protocol."""
+
+    def kill(self, why: str) -> None:
+        """End the child."""
+
+
 class Pipe:
     """The two pipes to the child, with deadlines."""
 
@@ -313,8 +328,8 @@ def patience() -> float:
     return min(3.0, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
 
 
-def _converse(
-    pipe: Pipe,
+def converse(
+    pipe: Line,
     arena: Arena,
     problem: Problem,
     calls: Sequence[Call],
@@ -322,6 +337,7 @@ def _converse(
     noise: np.random.Generator,
     transcript: Transcript,
 ) -> None:
+    """Make the planned calls one after the other and record what was seen in `transcript`."""
     begins = pipe.receive(settings.load_timeout_s)
     if not isinstance(begins, dict) or "begins" not in begins:
         _fail(pipe, transcript, begins, "load", None)
@@ -345,10 +361,10 @@ def _converse(
         if drawn is None or drawn[0] != call.case:
             drawn = (call.case, draw(problem, call.case))
         if index in _SETTLE_AFTER:
-            time.sleep(_SETTLE_S)
+            time.sleep(SETTLE_S)
         if not _fetch(pipe, transcript, settings):
             return
-        _note_late_writes(arena, transcript)
+        note_late_writes(arena, transcript)
         arena.fill(call.placement, drawn[1], noise, finite=index % 3 == 2)
         before = arena.snapshot(call.placement)
         begun = time.perf_counter()
@@ -365,7 +381,7 @@ def _converse(
         transcript.ran.append(_record(arena, problem, call, before, pages, seconds, message))
 
 
-def _fetch(pipe: Pipe, transcript: Transcript, settings: Sessions) -> bool:
+def _fetch(pipe: Line, transcript: Transcript, settings: Sessions) -> bool:
     """Have the child copy what device memory holds now into the slots; on the host it is there already."""
     if settings.gpu is None:
         return True
@@ -410,7 +426,7 @@ def _record(
 
 
 def _fail(
-    pipe: Pipe,
+    pipe: Line,
     transcript: Transcript,
     message: dict[str, Any] | str,
     stage: str,
@@ -436,7 +452,7 @@ def _finish(child: Confined) -> SandboxResult:
     return child.wait()
 
 
-def _note_late_writes(arena: Arena, transcript: Transcript) -> None:
+def note_late_writes(arena: Arena, transcript: Transcript) -> None:
     """Record outputs whose bytes changed since their call returned."""
     failed = transcript.failed_call
     for placement, pages in transcript.last.items():

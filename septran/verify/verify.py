@@ -17,7 +17,7 @@ from typing import Any
 from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
 from septran.kernel import Kernel
-from septran.verify import admission, budget, judge
+from septran.verify import admission, budget, hosted, judge
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
@@ -141,7 +141,18 @@ def _verify(
                 hint="a leaf computes on its arguments and calls nothing outside its language",
                 diagnostics=tuple(asdict(f) for f in report.findings),
             )
-    return _run_and_judge(base, kernel, built.artifact, problem, run_dir, request, seed)
+    in_host = hosted.fits(built, kernel, request.sessions)
+    if in_host and (found := hosted.object_findings(built, kernel)):
+        # also with `gate=False`: what may run before the host confines itself is no question of taste
+        return replace(
+            base,
+            level=Level.REJECTED,
+            status=Status.REJECTED,
+            code="V210",
+            message="; ".join(f"the compiled kernel {text}" for text in found[:5]),
+            hint="a kernel holds code and constants, and keeps nothing between calls",
+        )
+    return _run_and_judge(base, kernel, built, problem, run_dir, request, seed, in_host=in_host)
 
 
 def _environment(sessions: Sessions) -> dict[str, str]:
@@ -160,24 +171,38 @@ def _admission(problem: Problem, seed: int, request: Request) -> admission.Admis
 def _run_and_judge(
     base: Verdict,
     kernel: Kernel,
-    artifact: Path,
+    built: Built,
     problem: Problem,
     run_dir: Path,
     request: Request,
     seed: int,
+    *,
+    in_host: bool,
 ) -> Verdict:
     import numpy as np
 
     calls = schedule(problem, seed)
-    transcript = run_calls(
-        kernel,
-        artifact,
-        problem,
-        calls,
-        settings=request.sessions,
-        work=run_dir / "child",
-        noise=np.random.default_rng(secrets.randbits(64)),
-    )
+    noise = np.random.default_rng(secrets.randbits(64))
+    transcript: Transcript | None = None
+    if in_host:
+        assert built.host is not None
+        transcript = hosted.run_in_host(
+            kernel, built.host, problem, calls, settings=request.sessions, noise=noise
+        )
+        if transcript is None:
+            missing = "static host: this machine refuses its system call filter"
+            base = replace(base, not_checked=(*base.not_checked, missing))
+    if transcript is None:
+        assert built.artifact is not None
+        transcript = run_calls(
+            kernel,
+            built.artifact,
+            problem,
+            calls,
+            settings=request.sessions,
+            work=run_dir / "child",
+            noise=noise,
+        )
     if transcript.failure == "harness" or ran_out(transcript):
         return unavailable(base, harness_text(transcript))
     base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Built, Capability
-from septran.backends.cpp.emit import emit
+from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.toolchain import build_module, load_module
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
-from septran.backends.toolchain.confined import run
+from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
+from septran.backends.toolchain.hosted import compile_hosted
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
@@ -20,19 +20,18 @@ _INSTALL = "apt-get install g++ (aarch64: g++-aarch64-linux-gnu)"
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
-    """Compile the kernel's plain C entry into `folder/kernel.so`."""
+    """Compile the kernel into `folder`: kernel.o, kernel.so and, where it can be, the static host kernel.host."""
     arch = kernel.arch or ARCHES[0]
     compiler = cpp_compiler(arch)
     if compiler is None:
         return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_INSTALL}")
-    return compile_shared(
-        kernel.files,
-        kernel.main,
+    return compile_hosted(
+        kernel,
         folder,
         compiler=compiler,
         flags=flags_for(arch),
-        output="kernel.so",
-        runner=run,
+        support=runtime_folder() / "scratch.cpp",
+        cross=is_cross(arch),
     )
 
 

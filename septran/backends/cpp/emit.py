@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier, strides
@@ -43,7 +43,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(leaves.values()))]
     parts.append("// ---- leaves\n\n" + leaf_text)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
-    parts.append(_python_module(program, entry))
+    parts.append(_python_module([p.buffer.name for p in program.params], entry))
     main = f"{identifier(program.name)}.cpp"
     return Kernel(
         name=program.name,
@@ -104,8 +104,14 @@ def _prelude(text: str, leaves: tuple[Leaf, ...]) -> str:
     return "\n".join([*sorted(includes), "", *bodies])
 
 
-def _python_module(program: Program, entry: str) -> str:
-    names = [identifier(p.buffer.name) for p in program.params]
+def module_text(kernel: Kernel) -> str:
+    """Return a source of its own that makes a Python module of the kernel's object."""
+    declared = f'extern "C" void {kernel.entry}(void* const* args);'
+    return f"{declared}\n{_python_module([p.name for p in kernel.params], kernel.entry)}"
+
+
+def _python_module(params: Sequence[str], entry: str) -> str:
+    names = [identifier(name) for name in params]
     handles = ", ".join(f"pybind11::handle {n}" for n in names)
     pointers = ", ".join(f"address({n})" for n in names)
     return f"""\

@@ -1,7 +1,7 @@
 """A built cpp kernel as a Python callable on torch CPU tensors, without copying.
 
-The same file is compiled either with the mini pybind11 of runtime/ (a second; for trying) or with the
-real pybind11 (about eight seconds; for the kernel that is kept). Building it runs a compiler only;
+The module is the object that was judged and a little glue, with the mini pybind11 of runtime/ (a second; for
+trying) or with the real pybind11 (about eight seconds; for the kernel that is kept). Building it runs a compiler only;
 loading it puts generated machine code into this process, so load only what has been verified.
 """
 
@@ -14,19 +14,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from septran.backends.base import Built
-from septran.backends.cpp.emit import runtime_folder
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
-from septran.backends.toolchain.confined import Run, run
+from septran.backends.cpp.emit import module_text, runtime_folder
+from septran.backends.toolchain.compilers import cpp_compiler, flags_for
+from septran.backends.toolchain.hosted import Glue, compile_hosted
 from septran.backends.toolchain.torch_call import checked
 from septran.kernel import Kernel
 
+_GLUE_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
 
-def build_module(kernel: Kernel, folder: Path, *, mini: bool = False, runner: Run = run) -> Built:
-    """Compile the kernel as an extension module `folder/<name>.so`.
+
+def build_module(kernel: Kernel, folder: Path, *, mini: bool = False) -> Built:
+    """Link the kernel's object, the one that was judged, and a Python module's glue into `folder/<name>.so`.
 
     mini: with the small header instead of the installed pybind11.
     """
-    compiler = cpp_compiler(kernel.arch or "native")
+    arch = kernel.arch or "native"
+    compiler = cpp_compiler(arch)
     if compiler is None:
         return Built(ok=False, artifact=None, log="no C++ compiler on PATH")
     if mini:
@@ -36,17 +39,21 @@ def build_module(kernel: Kernel, folder: Path, *, mini: bool = False, runner: Ru
         import pybind11
 
         headers, version = Path(pybind11.get_include()), pybind11.__version__
-    includes = [f"-I{headers}", f"-I{sysconfig.get_paths()['include']}"]
     name = _module_name(kernel)
-    return compile_shared(
-        kernel.files,
-        kernel.main,
-        folder,
-        compiler=compiler,
-        flags=[*flags_for(kernel.arch or "native"), *includes, f"-DSEPTRAN_PYBIND={name}"],
+    includes = (f"-I{headers}", f"-I{sysconfig.get_paths()['include']}")
+    glue = Glue(
+        text=module_text(kernel),
+        flags=(*_GLUE_FLAGS, *includes, f"-DSEPTRAN_PYBIND={name}"),
         output=f"{name}.so",
         extra=version,
-        runner=runner,
+    )
+    return compile_hosted(
+        kernel,
+        folder,
+        compiler=compiler,
+        flags=flags_for(arch),
+        support=runtime_folder() / "scratch.cpp",
+        glue=glue,
     )
 
 

@@ -48,11 +48,16 @@ class Compiler:
     version: str
 
 
-def cpp_compiler(arch: str) -> Compiler | None:
-    """Return the compiler for an arch, or None when it is not installed."""
+def is_cross(arch: str) -> bool:
+    """Return whether code for `arch` does not run on this machine's processor."""
     import platform
 
-    if arch == "aarch64" and platform.machine() != "aarch64":
+    return arch == "aarch64" and platform.machine() != "aarch64"
+
+
+def cpp_compiler(arch: str) -> Compiler | None:
+    """Return the compiler for an arch, or None when it is not installed."""
+    if is_cross(arch):
         return _find("aarch64-linux-gnu-g++")
     return _find(os.environ.get("CXX", "g++"))
 
@@ -156,7 +161,7 @@ def compile_shared(
     log = done.output.replace(str(folder) + os.sep, "")
     if done.code != 0 or not plain(target):
         return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
-    _keep(target, kept)
+    keep(target, kept)
     return Built(
         ok=True,
         artifact=target,
@@ -168,11 +173,13 @@ def compile_shared(
     )
 
 
-def _keep(target: Path, kept: Path) -> None:
+def keep(target: Path, kept: Path) -> None:
+    """Copy what was made into the cache, with its rights; a cache that cannot be written is none."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
             part.write(target.read_bytes())
+        Path(part.name).chmod(target.stat().st_mode & 0o777)
         Path(part.name).replace(kept)
     except OSError:
         return

@@ -81,7 +81,7 @@ def run_confined(
     child = Confined(
         command,
         rw_dir=cwd,
-        ro_paths=(*reads, *_headers(command), *_toolchain(command[0], env or {})),
+        ro_paths=(*reads, *_headers(command), *toolchain_folders(command[0], env or {})),
         limits=Limits(
             timeout_s=timeout_s,
             cpu_s=int(8 * timeout_s),
@@ -118,8 +118,8 @@ def _headers(command: Sequence[str]) -> tuple[Path, ...]:
     return tuple(Path(word[2:]) for word in command if word.startswith("-I") and word[2:])
 
 
-def _toolchain(program: str, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where a compiler outside the system's folders lies, and the library folders it is given."""
+def toolchain_folders(program: str, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return where a compiler outside the system's folders lies, and the library folders it is given."""
     found = [Path(word) for word in env.get("LD_LIBRARY_PATH", "").split(":") if word]
     path = Path(shutil.which(program) or program).resolve()
     if path.parent.name == "bin":

@@ -1,0 +1,167 @@
+"""Compile a C kernel once and link it twice: as the library users load, and with the static host that judges it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from septran.backends.base import Built
+from septran.backends.toolchain.compilers import Compiler, cache_folder, host_features, keep
+from septran.backends.toolchain.confined import plain, run_confined, toolchain_folders
+from septran.host.link import NAME, HostObject, host_object, link_commands, trusted_object
+from septran.kernel import Kernel
+
+_SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
+_OBJECT, _LIBRARY, _HOST = "kernel.o", "kernel.so", "kernel.host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glue:
+    """A second source that is linked into the library: what makes it a Python module. extra: what it depends on."""
+
+    text: str
+    flags: tuple[str, ...]
+    output: str
+    extra: str = ""
+
+
+def compile_hosted(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    compiler: Compiler,
+    flags: Sequence[str],
+    support: Path,
+    cross: bool = False,
+    glue: Glue | None = None,
+    timeout_s: float = 120.0,
+) -> Built:
+    """Compile `kernel` in `folder`: kernel.o, the library from it, and (without glue) the static host from it.
+
+    support: our source that is linked into the library, where the host has its own for the same calls.
+    cross: the object is for another machine, which has no host here. All steps are confined.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    cache = cache_folder() / "host"
+    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(support.parent.glob("*.h")))
+    library = trusted_object(
+        compiler.path, support, _SUPPORT_FLAGS, cache, extra=compiler.version + headers
+    )
+    if library.path is None:
+        return Built(ok=False, artifact=None, log=f"{support.name}: {library.missing}")
+    host = HostObject(path=None, missing="")
+    if glue is None:
+        host = _host(kernel, compiler, cross)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    outputs = _outputs(glue, host)
+    command = _command(kernel, compiler, flags, host, glue)
+    native = host_features() if "-march=native" in flags else ""
+    linked = [str(path) for path in (library.path, host.path)]
+    digest = hashlib.sha256()
+    for part in (
+        compiler.path,
+        compiler.version,
+        command,
+        native,
+        *support,
+        *map(str, kernel.files),
+    ):
+        digest.update(part.encode() + b"\0")
+    if glue is not None:
+        digest.update(f"{glue.text}\0{glue.extra}".encode())
+    kept = [cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.{name}" for name in outputs]
+    shown = " ".join([Path(compiler.path).name, *flags, kernel.main, "-o", outputs[1]])
+    missing = (f"static host: {host.missing}",) if host.missing else ()
+    if all(path.is_file() for path in kept):
+        for name, path in zip(outputs, kept, strict=True):
+            (folder / name).unlink(missing_ok=True)
+            shutil.copy(path, folder / name)
+        return _built(folder, outputs, shown, cached=True, not_checked=missing)
+    if glue is not None:
+        (folder / "septran_module.cpp").write_text(glue.text, encoding="utf-8")
+    shutil.copyfile(library.path, folder / "support.o")
+    if host.path is not None:
+        shutil.copyfile(host.path, folder / "host.o")
+    done = run_confined(["/bin/sh", "-c", command], folder, timeout_s, reads=_reads(compiler, glue))
+    log = done.output.replace(str(folder) + os.sep, "")
+    for name in ("support.o", "host.o"):
+        (folder / name).unlink(missing_ok=True)
+    if done.code != 0 or not all(plain(folder / name) for name in outputs[:2]):
+        return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
+    if _HOST in outputs and not plain(folder / _HOST):
+        missing = ("static host: the kernel cannot be linked without shared libraries",)
+        outputs = outputs[:2]
+    for name, path in zip(outputs, kept, strict=False):
+        keep(folder / name, path)
+    return _built(
+        folder, outputs, shown, cached=False, log=log, seconds=done.seconds,
+        not_checked=(*done.not_enforced, *missing),
+    )  # fmt: skip
+
+
+def _reads(compiler: Compiler, glue: Glue | None) -> tuple[Path, ...]:
+    headers = [Path(f[2:]) for f in glue.flags if f.startswith("-I")] if glue else []
+    return (*toolchain_folders(compiler.path, {}), *headers)
+
+
+def _host(kernel: Kernel, compiler: Compiler, cross: bool) -> HostObject:
+    if cross:
+        return HostObject(path=None, missing=f"none for {kernel.arch} here")
+    if not NAME.fullmatch(kernel.entry):
+        return HostObject(path=None, missing=f"{kernel.entry!r} is no name of C")
+    return host_object(compiler.path, cache_folder() / "host", compiler.version + host_features())
+
+
+def _outputs(glue: Glue | None, host: HostObject) -> tuple[str, ...]:
+    library = glue.output if glue else _LIBRARY
+    return (_OBJECT, library, *([_HOST] if host.path is not None else []))
+
+
+def _command(
+    kernel: Kernel, compiler: Compiler, flags: Sequence[str], host: HostObject, glue: Glue | None
+) -> str:
+    tool = shlex.quote(compiler.path)
+    compiles = [f for f in flags if f != "-shared"]
+    steps = [
+        f"{tool} {shlex.join(compiles)} -fno-exceptions -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
+    ]
+    objects = f"{_OBJECT} support.o"
+    if glue is not None:
+        steps.append(f"{tool} {shlex.join(glue.flags)} -c septran_module.cpp -o septran_module.o")
+        objects += " septran_module.o"
+    library = shlex.quote(glue.output if glue else _LIBRARY)
+    steps.append(f"{tool} -shared -fopenmp {objects} -o {library}")
+    text = " && ".join(steps)
+    if host.path is not None:
+        # a kernel that cannot be linked statically is no mistake: it is judged in a Python process
+        text += f" && {{ {link_commands(compiler.path, _OBJECT, kernel.entry, Path('host.o'), _HOST)}; true; }}"
+    return text
+
+
+def _built(
+    folder: Path,
+    outputs: Sequence[str],
+    shown: str,
+    *,
+    cached: bool,
+    log: str = "",
+    seconds: float = 0.0,
+    not_checked: tuple[str, ...] = (),
+) -> Built:
+    return Built(
+        ok=True,
+        artifact=folder / outputs[1],
+        log=log,
+        command=shown,
+        seconds=seconds,
+        facts=(("cached", cached),),
+        not_checked=not_checked,
+        kernel_object=folder / _OBJECT,
+        host=folder / _HOST if _HOST in outputs else None,
+    )

@@ -1,0 +1,40 @@
+/* What the parent writes and the static host reads: one file of 64-bit words, then the host's text for the parent.
+ * septran/host/control.py has the same layout; a test compares the two. */
+#ifndef SEPTRAN_HOST_H
+#define SEPTRAN_HOST_H
+#include <stdint.h>
+
+enum {
+  /* words */
+  GO = 0,           /* doorbells: the low half changes, then a futex wake */
+  DONE = 1,
+  ORDER = 2,        /* 1 one call, 2 a slot of chained calls */
+  PLACEMENT = 3,    /* one call: which placement */
+  COUNT = 4,        /* slot: calls */
+  SEED = 5,         /* slot: start of the chain, known to nobody before */
+  RECEIPT = 6,      /* slot: end of the chain, from the host */
+  WITHOUT = 7,      /* slot: everything but the kernel itself */
+  READY = 8,        /* from the host: 1 confined, 2 the filter was refused */
+  ENVIRONMENT = 9,  /* from the host after one call: 1 rounding, 2 denormals */
+  THREADS = 10,
+  PARAMS = 11,
+  PLACEMENTS = 12,
+  DEPTH = 13,       /* one call: KiB of stack that are overwritten after it */
+  WINDOW = 16,      /* one call: window of each parameter */
+  TABLE = 48,       /* placements x MAX_PARAMS rows of ROW words */
+  /* of a row */
+  OFFSET = 0,       /* of its pages in its file */
+  PAGES = 1,        /* bytes, a multiple of the page */
+  LEAD = 2,         /* bytes before the tensor in its first page */
+  BYTES = 3,        /* of the tensor */
+  WINDOWS = 4,      /* so many places STEP bytes apart where the tensor may lie; 1 = one */
+  KIND = 5,         /* 0 input, 1 output */
+  ROW = 6,
+  /* sizes */
+  MAX_PARAMS = 32,
+  MAX_PLACEMENTS = 2,
+  STEP = 64,
+  CONTROL_BYTES = 8192,
+  TEXT_BYTES = 65536, /* what a simulator says, from CONTROL_BYTES on, ended by a zero */
+};
+#endif

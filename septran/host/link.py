@@ -1,0 +1,93 @@
+"""Build the static host: its own object once per machine, then one link per kernel.
+
+The kernel's object is compiled once; the shared library that users load and the host that judges it are linked
+from that same object. All names of it but the entry become local, its allocations go to the host's.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fno-pie", "-Wall")
+_STATIC = ("-static", "-no-pie", "-fopenmp", "-Wl,-z,noexecstack", "-Wl,-z,relro,-z,now")
+# what asks for memory; `x` becomes the host's `st_x`
+_REDIRECTED = (
+    *("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign"),
+    *("_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t"),
+    *("_ZdlPv", "_ZdlPvm", "_ZdlPvSt11align_val_t", "_ZdlPvmSt11align_val_t"),
+    *("_ZdaPv", "_ZdaPvm", "_ZdaPvSt11align_val_t", "_ZdaPvmSt11align_val_t"),
+)
+NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostObject:
+    """The compiled host, or why there is none here."""
+
+    path: Path | None
+    missing: str = ""
+
+
+@functools.cache
+def host_object(compiler: str, cache: Path, machine_features: str) -> HostObject:
+    """Return the host's object for this machine, compiled into `cache` on first use.
+
+    compiler: the C++ compiler whose C brother compiles it. machine_features: what `-march=native` depends on.
+    """
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return HostObject(path=None, missing=f"none for {platform.system()} {platform.machine()}")
+    if shutil.which("objcopy") is None:
+        return HostObject(path=None, missing="no objcopy here")
+    header = (_HERE / "host.h").read_text(encoding="utf-8") + machine_features
+    flags = ("-x", "c", *_FLAGS)
+    return trusted_object(compiler, _HERE / "host.c", flags, cache, extra=header)
+
+
+def trusted_object(
+    compiler: str, source: Path, flags: Sequence[str], cache: Path, *, extra: str = ""
+) -> HostObject:
+    """Return SepTran's own `source` compiled, from `cache` where it is there. extra: what else it depends on."""
+    digest = hashlib.sha256(source.read_bytes())
+    for part in (compiler, *flags, extra):
+        digest.update(part.encode() + b"\0")
+    kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}.o"
+    if kept.is_file():
+        return HostObject(path=kept)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            made = Path(folder) / "made.o"
+            done = subprocess.run(
+                [compiler, *flags, "-c", str(source), "-o", str(made)],
+                capture_output=True, text=True, timeout=120, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                why = done.stderr.strip().splitlines() or ["no output"]
+                return HostObject(path=None, missing=f"it does not compile here: {why[-1][:200]}")
+            made.replace(kept)
+    except (OSError, subprocess.SubprocessError) as error:
+        return HostObject(path=None, missing=str(error)[:200])
+    return HostObject(path=kept)
+
+
+def link_commands(compiler: str, kernel: str, entry: str, host: Path, output: str) -> str:
+    """Return the shell text that links object `kernel` with the host into `output`."""
+    assert NAME.fullmatch(entry), entry
+    words = [f"--redefine-sym {name}=st_{name}" for name in _REDIRECTED]
+    quoted = shlex.quote(compiler)
+    return (
+        f"objcopy --keep-global-symbol={entry} {' '.join(words)} {kernel} host_kernel.o && "
+        f"{quoted} {' '.join(_STATIC)} -Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
+        f"host_kernel.o -o {output} -lm 2>/dev/null; rm -f host_kernel.o"
+    )

@@ -1,0 +1,253 @@
+"""A running static host: start it, ring its doorbell, and watch it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import mmap
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from septran.host import control as words
+from septran.host.control import Row
+
+_FUTEX, _WAIT, _WAKE = 202, 0, 1  # x86-64
+_SLICE_S = 0.05
+_START_S = 20.0
+_PATIENCE = 6
+
+
+class HostFailed(Exception):
+    """The host did not answer. why: crash, timeout."""
+
+    def __init__(self, why: str, detail: str = "") -> None:
+        super().__init__(detail or why)
+        self.why = why
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("s", ctypes.c_long), ("ns", ctypes.c_long))
+
+
+class HostProcess:
+    """One host. It has ended its preparations and confined itself when the constructor returns.
+
+    rows: per placement, one row per parameter. inputs, outputs: descriptors of the files that they lie in.
+    """
+
+    def __init__(
+        self,
+        program: Path,
+        rows: Sequence[Sequence[Row]],
+        *,
+        inputs: int,
+        outputs: int,
+        threads: int,
+        depth_kib: int = 1024,
+        spin: int = 0,
+    ) -> None:
+        """`depth_kib`: stack that is overwritten after a judged call. spin: rounds a thread waits awake.
+
+        Raises:
+            HostFailed: it did not come up; nothing of the kernel has run. OSError: it cannot be started.
+        """
+        self._fd = os.memfd_create("septran-control", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        os.ftruncate(self._fd, words.CONTROL_BYTES + words.TEXT_BYTES)
+        self._map = mmap.mmap(self._fd, words.CONTROL_BYTES + words.TEXT_BYTES)
+        self._page = memoryview(self._map)[: words.CONTROL_BYTES].cast("Q")
+        self._go = ctypes.c_uint32.from_buffer(self._map, 8 * words.GO)
+        self._done = ctypes.c_uint32.from_buffer(self._map, 8 * words.DONE)
+        self._seen = 0
+        self._cpu_at_order = 0.0
+        self._threads = threads
+        self._page[words.THREADS] = threads
+        self._page[words.PLACEMENTS] = len(rows)
+        self._page[words.PARAMS] = len(rows[0])
+        self._page[words.DEPTH] = depth_kib
+        for which, placement in enumerate(rows):
+            for number, row in enumerate(placement):
+                at = words.TABLE + (which * words.MAX_PARAMS + number) * words.ROW
+                for offset, value in enumerate(row.words()):
+                    self._page[at + offset] = value
+        env = {
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_DYNAMIC": "false",
+            "OMP_WAIT_POLICY": "active" if spin else "passive",
+            "GOMP_SPINCOUNT": str(spin),
+        }
+        fds = (self._fd, inputs, outputs)
+        self._process = subprocess.Popen(
+            [str(program), *map(str, fds)],
+            env=env,
+            cwd="/",
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            self.answered(_START_S)
+            if self._page[words.READY] != words.CONFINED:
+                raise HostFailed("crash", "the host did not confine itself")
+        except HostFailed:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process' number."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the exit status (minus a signal's number), or None while it runs."""
+        return self._process.poll()
+
+    def wait(self) -> int:
+        """Return the exit status once it has ended."""
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and give the memory back."""
+        self.kill()
+        self._process.wait()
+        if self._fd >= 0:
+            del self._go, self._done
+            self._page.release()
+            with contextlib.suppress(BufferError):
+                self._map.close()
+            os.close(self._fd)
+            self._fd = -1
+
+    def call(self, placement: int, windows: Sequence[int] = ()) -> None:
+        """Order one call; `answered` says when it is over."""
+        self._page[words.ORDER] = words.CALL
+        self._page[words.PLACEMENT] = placement
+        for number in range(self._page[words.PARAMS]):
+            self._page[words.WINDOW + number] = windows[number] if windows else 0
+        self._ring()
+
+    def slot(self, count: int, seed: int, timeout_s: float, *, without: bool = False) -> float:
+        """Return the seconds of `count` chained calls, measured here; `receipt` is theirs.
+
+        without: all but the kernel itself. The clock starts before anybody but the caller knows the seed.
+
+        Raises:
+            HostFailed: no answer.
+        """
+        begun = time.perf_counter()
+        self._page[words.ORDER] = words.SLOT
+        self._page[words.COUNT] = count
+        self._page[words.SEED] = seed
+        self._page[words.WITHOUT] = int(without)
+        self._ring()
+        self.answered(timeout_s)
+        return time.perf_counter() - begun
+
+    @property
+    def receipt(self) -> int:
+        """The end of the last slot's chain."""
+        return self._page[words.RECEIPT]
+
+    @property
+    def environment(self) -> int:
+        """What the last call changed: 1 the rounding mode, 2 how denormals are treated."""
+        return self._page[words.ENVIRONMENT]
+
+    @property
+    def text(self) -> str:
+        """What a simulator in the host said last."""
+        start = words.CONTROL_BYTES
+        raw = bytes(self._map[start : start + words.TEXT_BYTES]).partition(b"\0")[0]
+        return raw.decode("utf-8", errors="replace")
+
+    def clear_text(self) -> None:
+        """Forget what was said."""
+        self._map[words.CONTROL_BYTES] = 0
+
+    @property
+    def spoke_out_of_turn(self) -> bool:
+        """Whether the done word changed without an order."""
+        return self._done.value != self._seen
+
+    def answered(self, timeout_s: float) -> None:
+        """Return when the host has answered.
+
+        timeout_s: processor seconds that each of its threads may use; a host that waits gets six times as much wall time,
+        so that a busy machine is not taken for a slow kernel.
+
+        Raises:
+            HostFailed: crash or timeout.
+        """
+        begun = time.monotonic()
+        while self._done.value == self._seen:
+            spent = time.monotonic() - begun
+            if spent > timeout_s:
+                worked = self.cpu_seconds() - self._cpu_at_order
+                if spent > _PATIENCE * timeout_s or worked > timeout_s * self._threads:
+                    raise HostFailed("timeout")
+            self._wait(min(_SLICE_S, max(timeout_s, 1e-3)))
+            if self._done.value == self._seen and self._process.poll() is not None:
+                raise HostFailed("crash")
+        self._seen = self._done.value
+
+    def cpu_seconds(self) -> float:
+        """Return the processor seconds of all its threads so far, as the system counts them."""
+        return time.clock_gettime(_clock_of(self._process.pid))
+
+    def threads(self) -> int:
+        """Return how many threads it has."""
+        return int(self._status("Threads") or 1)
+
+    def private_kib(self) -> int:
+        """Return its private resident memory in KiB, counted exactly."""
+        try:
+            text = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
+        except OSError:
+            return int((self._status("RssAnon") or "0").split()[0])
+        return next(
+            int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:")
+        )
+
+    def _status(self, name: str) -> str:
+        try:
+            text = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return ""
+        found = [
+            line.partition(":")[2] for line in text.splitlines() if line.startswith(f"{name}:")
+        ]
+        return found[0].strip() if found else ""
+
+    def _ring(self) -> None:
+        self._cpu_at_order = self.cpu_seconds()
+        self._go.value += 1
+        _libc().syscall(_FUTEX, ctypes.byref(self._go), _WAKE, 1, None, None, 0)
+
+    def _wait(self, seconds: float) -> None:
+        until = _Time(int(seconds), int(seconds % 1 * 1e9))
+        _libc().syscall(
+            _FUTEX, ctypes.byref(self._done), _WAIT, self._seen, ctypes.byref(until), None, 0
+        )
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _clock_of(pid: int) -> int:
+    found = ctypes.c_int()
+    if _libc().clock_getcpuclockid(pid, ctypes.byref(found)):
+        raise HostFailed("crash")
+    return found.value

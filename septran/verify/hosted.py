@@ -1,0 +1,190 @@
+"""Run a kernel's calls in the static host (septran/host/) in place of a Python child.
+
+Same schedule, arena and transcript as `session.run_calls`; what a Python child has to say about itself
+(threads, memory) the parent reads from outside.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.backends.base import Built
+from septran.host import object_gate
+from septran.host.control import MAX_PARAMS, MAX_THREADS, Row
+from septran.host.process import HostFailed, HostProcess
+from septran.kernel import Kernel
+from septran.verify.arena import PAGE, PLACEMENTS, Arena
+from septran.verify.gate_binary import allowed_symbols
+from septran.verify.problem import Problem
+from septran.verify.sandbox import SandboxResult, oom_kills
+from septran.verify.session import SETTLE_S, Call, Sessions, Transcript, converse, note_late_writes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ENFORCED = (
+    "static host",
+    "system calls: waiting only",
+    "no files, no clock, no new memory",
+    "scratch and stack overwritten after each call",
+)
+
+
+def fits(built: Built, kernel: Kernel, sessions: Sessions) -> bool:
+    """Return whether the kernel is judged in the static host that was linked for it."""
+    return (
+        built.host is not None
+        and sessions.gpu is None
+        and len(kernel.params) <= MAX_PARAMS
+        and threads_of(kernel, sessions) <= MAX_THREADS
+    )
+
+
+def threads_of(kernel: Kernel, sessions: Sessions) -> int:
+    """Return how many threads the kernel may use: those of the session, or those it was written for."""
+    asked = dict(kernel.options).get("threads")
+    return max(sessions.threads, asked if isinstance(asked, int) else 0)
+
+
+def object_findings(built: Built, kernel: Kernel) -> list[str]:
+    """Return what the kernel's object holds that may not come into a host."""
+    assert built.kernel_object is not None
+    return object_gate.findings(built.kernel_object, kernel.entry, _allowed)
+
+
+@functools.cache
+def _allowed(symbol: str) -> bool:
+    names, patterns = _known_symbols()
+    bare = symbol.removesuffix("f").removesuffix("l")
+    return symbol in names or bare in names or any(p.fullmatch(symbol) for p in patterns)
+
+
+@functools.cache
+def _known_symbols() -> Any:
+    return allowed_symbols()
+
+
+def rows_of(arena: Arena) -> list[list[Row]]:
+    """Return where the arena's tensors lie, per placement, as the host reads it."""
+    return [
+        [
+            Row(
+                offset=slot.offset,
+                pages=slot.pages * PAGE,
+                lead=slot.lead,
+                nbytes=slot.nbytes,
+                windows=1,
+                written=slot.file == "outputs",
+            )
+            for slot in arena.slots[placement]
+        ]
+        for placement in PLACEMENTS
+    ]
+
+
+class HostLine:
+    """A `session.Line` to a static host."""
+
+    def __init__(self, host: HostProcess) -> None:
+        self._host = host
+        self._greeting = [{"begins": True}, {"ready": True, **self._facts()}]
+        self.why = ""
+
+    def send(self, order: bytes) -> bool:
+        """Order one call at the placement `order` begins with."""
+        try:
+            self._host.call([p[0] for p in PLACEMENTS].index(order.decode()))
+        except HostFailed:
+            return False
+        return True
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | str:
+        """Return the next message, or why there is none."""
+        if self._greeting:
+            return self._greeting.pop(0)
+        try:
+            self._host.answered(timeout_s)
+        except HostFailed as failed:
+            return failed.why
+        changed = self._host.environment
+        facts = {"rounding": changed & 1, "flushes": bool(changed & 2)}
+        return {"done": True, **self._facts(), **facts}
+
+    def kill(self, why: str) -> None:
+        """End the host."""
+        self.why = self.why or why
+        self._host.kill()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "threads": self._host.threads(),
+            "private_kib": self._host.private_kib(),
+            "rounding": 0,
+            "flushes": False,
+        }
+
+
+def run_in_host(
+    kernel: Kernel,
+    program: Path,
+    problem: Problem,
+    calls: Sequence[Call],
+    *,
+    settings: Sessions,
+    noise: np.random.Generator,
+) -> Transcript | None:
+    """Return what happened when the kernel was called on `calls` in its host.
+
+    None: the host does not run here (the machine refuses its filter); nothing of the kernel has run.
+    """
+    arena = Arena(problem.params, alignment=settings.alignment)
+    transcript = Transcript(not_enforced=arena.not_enforced, hosted=True)
+    begun, killed = time.monotonic(), oom_kills()
+    try:
+        inputs, outputs = arena.descriptors
+        try:
+            host = HostProcess(
+                program,
+                rows_of(arena),
+                inputs=inputs,
+                outputs=outputs,
+                threads=threads_of(kernel, settings),
+            )
+        except (HostFailed, OSError):
+            return None
+        try:
+            line = HostLine(host)
+            converse(line, arena, problem, calls, settings, noise, transcript)
+            if not transcript.failure:
+                time.sleep(SETTLE_S)
+                if host.spoke_out_of_turn:
+                    transcript.failure, transcript.message = "protocol", "done"
+            code = host.poll()
+            if code is None:
+                host.kill()
+                host.wait()
+            transcript.result = _result(code, line.why, time.monotonic() - begun, killed)
+            note_late_writes(arena, transcript)
+        finally:
+            host.close()
+    finally:
+        arena.close()
+    return transcript
+
+
+def _result(code: int | None, why: str, seconds: float, killed: int) -> SandboxResult:
+    if code == -signal.SIGKILL and not why and oom_kills() > killed:
+        why = "machine memory"
+    return SandboxResult(
+        rc=code or 0,
+        why=why,
+        seconds=seconds,
+        stdout_tail="",
+        enforced=_ENFORCED,
+        not_enforced=(),
+    )
