@@ -26,6 +26,7 @@ LAYERS = (
     ("ir",),
     ("reference",),
     ("domain",),
+    ("host",),
     ("accuracy", "gpu", "gpu_probe", "settings", "sandbox", "sandbox_launcher"),
     ("assets",),
     ("layered", "spantoml"),

@@ -69,7 +69,7 @@ def compile_hosted(
         compiler.version,
         command,
         native,
-        *support,
+        *linked,
         *map(str, kernel.files),
     ):
         digest.update(part.encode() + b"\0")
