@@ -144,16 +144,7 @@ def _environment(traced: Traced, args: Arguments) -> dict[str, Value]:
         value = args[name]
         if isinstance(value, ArgType):
             buffer = Buffer(name=name, shape=value.shape, dtype=value.dtype, mem="GLOBAL")
-            rank = len(value.shape)
-            region = Region(
-                buffer=buffer,
-                offset=(Const(0),) * rank,
-                extent=tuple(Const(n) for n in value.shape),
-                tile=value.shape,
-                step=(1,) * rank,
-                grid=(0,) * rank,
-            )
-            env[name] = Bound(region, name, (frozenset(),) * rank)
+            env[name] = Bound(Region.whole(buffer), name, (frozenset(),) * len(value.shape))
         elif isinstance(value, int):
             env[name] = Size(value, Const(value))
         else:

@@ -248,14 +248,7 @@ class Lowering:
             dtype=self._dtype(node.dtype, scope),
             mem=mem,
         )
-        region = Region(
-            buffer=buffer,
-            offset=(Const(0),) * len(sizes),
-            extent=tuple(s.expr for s in sizes),
-            tile=buffer.shape,
-            step=(1,) * len(sizes),
-            grid=(0,) * len(sizes),
-        )
+        region = Region.whole(buffer, tuple(s.expr for s in sizes))
         scope.env[node.tensor.name] = Bound(region, node.tensor.name, tuple(s.taint for s in sizes))
         return Alloc(buffer=buffer, span=node.span)
 
@@ -383,15 +376,7 @@ class Lowering:
 
 def whole(buffer: Buffer, like: Region) -> Region:
     """Return the region of `buffer` that holds a tile with the extents of `like`."""
-    rank = len(buffer.shape)
-    return Region(
-        buffer=buffer,
-        offset=(Const(0),) * rank,
-        extent=like.extent,
-        tile=like.tile,
-        step=(1,) * rank,
-        grid=like.grid,
-    )
+    return replace(Region.whole(buffer, like.extent), tile=like.tile, grid=like.grid)
 
 
 def _nested(body: tuple[Node, ...]) -> Iterator[Node]:

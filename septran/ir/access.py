@@ -1,4 +1,7 @@
-"""Which buffers a statement reads and writes, and rebuilding statement trees."""
+"""Which regions a statement touches and how, and rebuilding statement trees.
+
+The only place that knows where statements keep their regions.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from septran.ir.nodes import (
     For,
     LeafCall,
     Post,
+    Privilege,
     Program,
     Region,
     Stmt,
@@ -22,28 +26,31 @@ from septran.ir.nodes import (
 )
 
 
-def regions(stmt: Stmt) -> Iterator[tuple[Region, str]]:
-    """Yield (region, "r" | "w" | "rw") of a statement and everything nested in it."""
+def touches(stmt: Stmt) -> Iterator[tuple[Region, Privilege]]:
+    """Yield (region, privilege) of what a statement itself touches, not what is nested in it."""
     match stmt:
         case Copy():
-            yield stmt.src, "r"
             yield stmt.dst, "w"
+            yield stmt.src, "r"
         case LeafCall():
             for arg in stmt.args:
                 yield arg.region, arg.privilege
-        case For() | When():
-            for inner in stmt.body:
-                yield from regions(inner)
+
+
+def regions(*body: Stmt) -> Iterator[tuple[Region, Privilege]]:
+    """Yield (region, privilege) of statements and everything nested in them, in order."""
+    for stmt in walk(body):
+        yield from touches(stmt)
 
 
 def reads(body: Iterable[Stmt]) -> frozenset[str]:
     """Return the names of buffers read anywhere in `body`."""
-    return frozenset(r.buffer.name for s in body for r, how in regions(s) if "r" in how)
+    return frozenset(r.buffer.name for r, how in regions(*body) if "r" in how)
 
 
 def writes(body: Iterable[Stmt]) -> frozenset[str]:
     """Return the names of buffers written anywhere in `body`."""
-    return frozenset(r.buffer.name for s in body for r, how in regions(s) if "w" in how)
+    return frozenset(r.buffer.name for r, how in regions(*body) if "w" in how)
 
 
 def region_vars(region: Region) -> frozenset[str]:

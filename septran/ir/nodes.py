@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from septran.errors import Span
-from septran.ir.expr import Expr
+from septran.ir.expr import Const, Expr
 
 Privilege = Literal["r", "w", "rw"]
 THREADS, THREAD, ASYNC, BULK = "THREADS", "THREAD", "ASYNC", "BULK"
@@ -103,10 +103,35 @@ class Region:
     guard: bool = False
     version: Expr | None = None
 
+    @classmethod
+    def whole(cls, buffer: Buffer, extent: tuple[Expr, ...] | None = None) -> Region:
+        """Return `buffer` from its origin to its static end, or to the run-time `extent`."""
+        rank = len(buffer.shape)
+        return cls(
+            buffer=buffer,
+            offset=(Const(0),) * rank,
+            extent=tuple(Const(n) for n in buffer.shape) if extent is None else extent,
+            tile=buffer.shape,
+            step=(1,) * rank,
+            grid=(0,) * rank,
+        )
+
     @property
     def rank(self) -> int:
         """Number of dimensions (that of the buffer)."""
         return len(self.tile)
+
+    @property
+    def is_whole(self) -> bool:
+        """True for an unversioned buffer from its origin to its static end (extents may be shorter)."""
+        return (
+            self.tile == self.buffer.shape
+            and all(o == Const(0) for o in self.offset)
+            and all(s == 1 for s in self.step)
+            and not self.guard
+            and self.version is None
+            and self.buffer.versions == 1
+        )
 
 
 PRIMITIVE_NAMES = (

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from septran.errors import MappingError
 from septran.ir.access import map_bodies
-from septran.ir.expr import Const
 from septran.ir.nodes import Alloc, Buffer, Copy, LeafArg, LeafCall, Program, Region, Stmt, walk
 
 Layouts = Callable[[LeafCall], Mapping[str, str]]
@@ -106,12 +105,4 @@ def stage_region(
         mem=mem,
         layout=layout,
     )
-    rank = len(region.tile)
-    return Region(
-        buffer=buffer,
-        offset=(Const(0),) * rank,
-        extent=region.extent,
-        tile=region.tile,
-        step=(1,) * rank,
-        grid=(0,) * rank,
-    )
+    return Region.whole(buffer, region.extent)

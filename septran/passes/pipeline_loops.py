@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from septran.errors import MappingError
+from septran.ir.access import regions
 from septran.ir.expr import Expr, Var, make, minimum, substitute
 from septran.ir.nodes import (
     Alloc,
@@ -38,7 +39,6 @@ from septran.ir.nodes import (
     Stmt,
     Sync,
     When,
-    walk,
 )
 
 UNBOUNDED = 1 << 30
@@ -88,8 +88,9 @@ def staged_copies(loop: For, params: set[str] | frozenset[str]) -> tuple[Copy, .
     """
     allocs = {s.buffer.name for s in loop.body if isinstance(s, Alloc)}
     written: dict[str, int] = {}
-    for stmt in walk(loop.body):
-        for name in _writes(stmt):
+    for region, how in regions(*loop.body):
+        if "w" in how:
+            name = region.buffer.name
             written[name] = written.get(name, 0) + 1
     return tuple(
         s
@@ -100,15 +101,6 @@ def staged_copies(loop: For, params: set[str] | frozenset[str]) -> tuple[Copy, .
         and written.get(s.dst.buffer.name) == 1
         and s.src.buffer.name not in written
     )
-
-
-def _writes(stmt: Stmt) -> tuple[str, ...]:
-    match stmt:
-        case Copy():
-            return (stmt.dst.buffer.name,)
-        case LeafCall():
-            return tuple(a.region.buffer.name for a in stmt.args if "w" in a.privilege)
-    return ()
 
 
 def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:

@@ -7,10 +7,11 @@ address (after Knight et al. 2008, the packer of Sequoia; Cypress relaxes its in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from septran.errors import MappingError, Span
+from septran.ir.access import touches
 from septran.ir.nodes import (
     Alloc,
     Buffer,
@@ -86,7 +87,7 @@ def lifetimes(program: Program) -> tuple[Life, ...]:
         for stmt in body:
             first = counter
             counter += 1
-            used = frozenset(r.buffer.name for r in regions(stmt))
+            used = frozenset(r.buffer.name for r, _ in touches(stmt))
             if isinstance(stmt, For | When):
                 for _, _, names in visit(stmt.body):
                     used |= names
@@ -102,17 +103,6 @@ def lifetimes(program: Program) -> tuple[Life, ...]:
 
     visit(program.body)
     return tuple(found)
-
-
-def regions(stmt: Stmt) -> Iterator[Region]:
-    """Yield the regions that `stmt` itself touches."""
-    match stmt:
-        case Copy():
-            yield stmt.dst
-            yield stmt.src
-        case LeafCall():
-            for arg in stmt.args:
-                yield arg.region
 
 
 def _total(buffer: Buffer, bank: Bank, nbytes: Callable[[Buffer], int]) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from septran.backends.text.pystyle import Lines, index_text, safe_name
-from septran.backends.tilelang.passes.stage_operands import is_whole
+from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import Group, Shapes, groups, logical_index, physical_index
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.nodes import Copy, Region
@@ -32,13 +32,13 @@ class CopyEmitter:
     def emit(self, lines: Lines, copy: Copy) -> None:
         """Append the statement(s) of `copy`."""
         dst, src = copy.dst, copy.src
-        if is_whole(src) and is_whole(dst):
+        if is_whole_scratch(src) and is_whole_scratch(dst):
             self._scratch(lines, dst, src)
-        elif is_whole(dst) and src.buffer.mem == "GLOBAL" and self.is_clip_exact(dst, src):
+        elif is_whole_scratch(dst) and src.buffer.mem == "GLOBAL" and self.is_clip_exact(dst, src):
             lines.add(f"T.copy({self.window(src, dst)}, {safe_name(dst.buffer.name)})")
-        elif is_whole(src) and dst.buffer.mem == "GLOBAL" and self.is_clip_exact(src, dst):
+        elif is_whole_scratch(src) and dst.buffer.mem == "GLOBAL" and self.is_clip_exact(src, dst):
             lines.add(f"T.copy({safe_name(src.buffer.name)}, {self.window(dst, src)})")
-        elif is_whole(dst):
+        elif is_whole_scratch(dst):
             self._gather(lines, dst, src)
         else:
             self._scatter(lines, dst, src)

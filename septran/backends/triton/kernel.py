@@ -12,6 +12,7 @@ from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, s
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
 from septran.errors import InternalError, MappingError, Span
+from septran.ir.access import regions, touches
 from septran.ir.expr import Const, Expr, substitute
 from septran.ir.nodes import (
     Alloc,
@@ -31,41 +32,13 @@ from septran.ir.nodes import (
 from septran.kernel import Leaf
 
 
-def _reads(stmt: Stmt) -> tuple[Region, ...]:
-    match stmt:
-        case Copy(src=src):
-            return (src,)
-        case LeafCall(args=args):
-            return tuple(a.region for a in args if a.privilege != "w")
-    return ()
-
-
-def _writes(stmt: Stmt) -> tuple[Region, ...]:
-    match stmt:
-        case Copy(dst=dst):
-            return (dst,)
-        case LeafCall(args=args):
-            return tuple(a.region for a in args if a.privilege != "r")
-    return ()
-
-
 def loads_and_stores(body: tuple[Stmt, ...]) -> dict[str, Buffer]:
     """Return the GLOBAL buffers that `body` touches, by name, in order of appearance."""
     found: dict[str, Buffer] = {}
-    for stmt in walk(body):
-        for region in (*_writes(stmt), *_reads(stmt)):
-            if region.buffer.mem == "GLOBAL":
-                found.setdefault(region.buffer.name, region.buffer)
+    for region, _ in regions(*body):
+        if region.buffer.mem == "GLOBAL":
+            found.setdefault(region.buffer.name, region.buffer)
     return found
-
-
-def whole(region: Region) -> bool:
-    """True when the region starts at the buffer's origin and its tile is the whole buffer."""
-    return (
-        all(o == Const(0) for o in region.offset)
-        and all(s == 1 for s in region.step)
-        and region.tile == region.buffer.shape
-    )
 
 
 @dataclass(slots=True)
@@ -130,27 +103,29 @@ class KernelText:
         stored: set[str] = set()
         loaded: set[str] = set()
         for stmt in walk(body):
-            for region in _reads(stmt):
-                if region.buffer.mem == "GLOBAL":
-                    loaded.add(region.buffer.name)
-                elif not whole(region):
-                    parts.add(region.buffer.name)
-            for region in _writes(stmt):
-                if region.buffer.mem == "GLOBAL":
-                    stored.add(region.buffer.name)
-                else:
-                    writers.setdefault(region.buffer.name, []).append((stmt, region))
+            for region, how in touches(stmt):
+                name, outside = region.buffer.name, region.buffer.mem == "GLOBAL"
+                if "r" in how:
+                    if outside:
+                        loaded.add(name)
+                    elif not region.is_whole:
+                        parts.add(name)
+                if "w" in how:
+                    if outside:
+                        stored.add(name)
+                    else:
+                        writers.setdefault(name, []).append((stmt, region))
         for name in parts:
             for stmt, region in writers.get(name, []):
                 copied = isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL"
-                if not copied or not whole(region) or len(writers[name]) != 1:
+                if not copied or not region.is_whole or len(writers[name]) != 1:
                     raise self._partial(region.buffer, getattr(stmt, "span", None), "reads")
                 assert isinstance(stmt, Copy)
                 if stmt.src.buffer.name in stored:
                     raise self._partial(region.buffer, stmt.span, "reads")
         for found in writers.values():
             for stmt, region in found:
-                if not whole(region):
+                if not region.is_whole:
                     raise self._partial(region.buffer, getattr(stmt, "span", None), "writes")
         self.viewed = frozenset(parts)
         self.raced = frozenset(stored & loaded)
@@ -360,14 +335,11 @@ class KernelText:
 def _written_first(name: str, rest: tuple[Stmt, ...]) -> bool:
     """True when the first statement that touches `name` overwrites all of it, outside any loop."""
     for stmt in rest:
-        if isinstance(stmt, For | When):
-            inside = [*walk(stmt.body)]
-            if any(r.buffer.name == name for s in inside for r in (*_reads(s), *_writes(s))):
-                return False
-            continue
-        if any(r.buffer.name == name for r in _reads(stmt)):
+        nested = isinstance(stmt, For | When)
+        how = [h for r, h in regions(stmt) if r.buffer.name == name]
+        if any(nested or "r" in h for h in how):
             return False
-        if any(r.buffer.name == name for r in _writes(stmt)):
+        if how:
             return True
     return True
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
-from septran.ir.expr import Const
+from septran.ir.access import touches
 from septran.ir.nodes import (
     DTYPE_BYTES,
     Alloc,
@@ -144,8 +144,8 @@ def _served(
     cut = {
         r.buffer.name
         for s in stmts
-        for r in _regions(s)
-        if r.buffer.name in found and not _whole(r)
+        for r, _ in touches(s)
+        if r.buffer.name in found and not r.is_whole
     }
     frags = {n: b for n, b in found.items() if n not in cut}
     while True:
@@ -179,7 +179,7 @@ def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
     """
     uses: dict[str, list[Stmt]] = {}
     for s in walk((stmt,)):
-        for name in {r.buffer.name for r in _regions(s)}:
+        for name in {r.buffer.name for r, _ in touches(s)}:
             uses.setdefault(name, []).append(s)
     for name, buffer in frags.items():
         match uses.get(name, []):
@@ -191,7 +191,7 @@ def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
                 and stored.dst.buffer.name not in frags
             ):
                 begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, Alloc)}
-                whole = [r.buffer for r in _regions(made) if r.buffer.name in frags]
+                whole = [r.buffer for r, _ in touches(made) if r.buffer.name in frags]
                 if any(
                     b.name != name
                     and b.name in begun
@@ -267,26 +267,6 @@ def _row_grid(m: int, n: int, warps: int, itemsize: int) -> Grid:
     while lm < 32 and n * 2 <= wn * (32 // lm) and m >= wm * lm * 2:
         lm *= 2
     return Grid(wm, wn, lm, vn)
-
-
-def _regions(stmt: Stmt) -> tuple[Region, ...]:
-    match stmt:
-        case Copy():
-            return (stmt.dst, stmt.src)
-        case LeafCall():
-            return tuple(a.region for a in stmt.args)
-    return ()
-
-
-def _whole(region: Region) -> bool:
-    return (
-        all(o == Const(0) for o in region.offset)
-        and region.tile == region.buffer.shape
-        and all(s == 1 for s in region.step)
-        and region.version is None
-        and region.buffer.versions == 1
-        and not region.guard
-    )
 
 
 def _unserved(

@@ -85,7 +85,7 @@ def load_parts(program: Program) -> Program:
         for s in walk(program.body)
         if isinstance(s, LeafCall)
         for a in s.args
-        if a.region.buffer.name in loads and not _whole(a.region)
+        if a.region.buffer.name in loads and not a.region.is_whole
     }
     stored = {s.src.buffer.name for s in walk(program.body) if isinstance(s, Copy)}
     leafs = {
@@ -124,10 +124,6 @@ def load_parts(program: Program) -> Program:
     return replace(program, body=map_bodies(program.body, change)) if parted else program
 
 
-def _whole(region: Region) -> bool:
-    return region.tile == region.buffer.shape and all(o == Const(0) for o in region.offset)
-
-
 def _part(load: Copy, arg: LeafArg, taken: set[str]) -> Copy:
     """Return the copy from GLOBAL of the part of a staged tile that `arg` reads."""
     part, src = arg.region, load.src
@@ -136,22 +132,13 @@ def _part(load: Copy, arg: LeafArg, taken: set[str]) -> Copy:
         n += 1
         name = f"{part.buffer.name}_{n}"
     taken.add(name)
-    rank = part.rank
     buffer = Buffer(name=name, shape=part.tile, dtype=part.buffer.dtype, mem=part.buffer.mem)
-    dst = Region(
-        buffer=buffer,
-        offset=(Const(0),) * rank,
-        extent=part.extent,
-        tile=part.tile,
-        step=(1,) * rank,
-        grid=(0,) * rank,
-    )
     composed = replace(
         src,
         offset=tuple(a + b * s for a, b, s in zip(src.offset, part.offset, src.step, strict=True)),
         extent=part.extent,
         tile=part.tile,
         step=tuple(a * b for a, b in zip(src.step, part.step, strict=True)),
-        grid=(0,) * rank,
+        grid=(0,) * part.rank,
     )
-    return Copy(dst=dst, src=composed, span=load.span)
+    return Copy(dst=Region.whole(buffer, part.extent), src=composed, span=load.span)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.backends.tilelang.shapes import MATRIX_PRIMS
-from septran.ir.expr import Const, const
+from septran.ir.access import touches
 from septran.ir.nodes import (
     Alloc,
     Buffer,
@@ -82,7 +82,7 @@ def stage_operands(program: Program) -> Program:
         done: dict[Region, Region] = {}
         for arg in call.args:
             region = _moved(arg.region, promoted)
-            if is_whole(region):
+            if is_whole_scratch(region):
                 args.append(replace(arg, region=region))
                 continue
             if region not in done:
@@ -93,7 +93,7 @@ def stage_operands(program: Program) -> Program:
                     dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
                     mem=mem,
                 )
-                done[region] = whole(tile, region)
+                done[region] = Region.whole(tile, region.extent)
                 before.append(Alloc(buffer=tile, span=call.span))
                 reads = any(
                     "r" in a.privilege for a in call.args if _moved(a.region, promoted) == region
@@ -110,33 +110,13 @@ def stage_operands(program: Program) -> Program:
     return replace(program, body=body(program.body))
 
 
-def is_whole(region: Region) -> bool:
+def is_whole_scratch(region: Region) -> bool:
     """Return whether a region is a scratch buffer from its origin to its static end."""
-    return (
-        region.buffer.mem != "GLOBAL"
-        and region.tile == region.buffer.shape
-        and all(o == Const(0) for o in region.offset)
-        and all(s == 1 for s in region.step)
-        and not region.guard
-        and region.version is None
-    )
+    return region.buffer.mem != "GLOBAL" and region.is_whole
 
 
 def _wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-def whole(buffer: Buffer, like: Region) -> Region:
-    """Return all of scratch `buffer`, with the run-time extents of `like`."""
-    rank = len(like.tile)
-    return Region(
-        buffer=buffer,
-        offset=(const(0),) * rank,
-        extent=like.extent,
-        tile=like.tile,
-        step=(1,) * rank,
-        grid=(0,) * rank,
-    )
 
 
 def _moved(region: Region, promoted: Mapping[str, Buffer]) -> Region:
@@ -158,11 +138,4 @@ def _low_accumulators(program: Program) -> set[str]:
 
 def _partial_scratch(stmt: Stmt) -> list[Region]:
     """Return scratch regions that are only a part of their buffer (those need shared memory)."""
-    match stmt:
-        case Copy():
-            regions = [stmt.dst, stmt.src]
-        case LeafCall():
-            regions = [a.region for a in stmt.args]
-        case _:
-            return []
-    return [r for r in regions if r.buffer.mem != "GLOBAL" and not is_whole(r)]
+    return [r for r, _ in touches(stmt) if r.buffer.mem != "GLOBAL" and not r.is_whole]

@@ -14,16 +14,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from septran.backends.tilelang.limits import shared_limit, shared_tiles
-from septran.backends.tilelang.passes.stage_operands import is_whole, whole
+from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
+from septran.ir.access import touches
 from septran.ir.nodes import (
     DTYPE_BYTES,
     Alloc,
     Buffer,
     Copy,
     For,
-    LeafCall,
     Program,
+    Region,
     Stmt,
     When,
     leaf_calls,
@@ -56,7 +57,8 @@ def stage_results(program: Program) -> Program:
                     while name in taken:
                         name += "s"
                     taken.add(name)
-                    tile = whole(replace(stmt.src.buffer, name=name, mem="SHARED"), stmt.src)
+                    shared = replace(stmt.src.buffer, name=name, mem="SHARED")
+                    tile = Region.whole(shared, stmt.src.extent)
                     out.append(Alloc(buffer=tile.buffer, span=stmt.span))
                     out.append(replace(stmt, dst=tile))
                     out.append(replace(stmt, src=tile))
@@ -86,14 +88,8 @@ def matrix_results(program: Program) -> frozenset[str]:
 
 def _follows(stmt: Stmt, found: set[str]) -> set[str]:
     """Return what `stmt` writes in the layout of a buffer in `found`: same shape, registers."""
-    match stmt:
-        case Copy(dst=dst, src=src):
-            read, written = [src.buffer], [dst.buffer]
-        case LeafCall():
-            read = [a.region.buffer for a in stmt.args if "r" in a.privilege]
-            written = [a.region.buffer for a in stmt.args if "w" in a.privilege]
-        case _:
-            return set()
+    read = [r.buffer for r, how in touches(stmt) if "r" in how]
+    written = [r.buffer for r, how in touches(stmt) if "w" in how]
     shapes = {b.shape for b in read if b.name in found and _is_tile(b)}
     return {b.name for b in written if b.mem == "REGISTER" and b.shape in shapes}
 
@@ -110,6 +106,6 @@ def _leaves(copy: Copy, spread: frozenset[str]) -> bool:
         and src.name in spread
         and DTYPE_BYTES[src.dtype] == 2
         and src.dtype == dst.dtype
-        and is_whole(copy.src)
+        and is_whole_scratch(copy.src)
         and _is_tile(src)
     )
