@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from septran.errors import Span
+from septran.stopwatch import Slot
 
 ReferenceKind = Literal["exact", "elementwise", "reduction", "gemm", "softmax", "chain"]
 
@@ -27,6 +31,32 @@ class Later:
     def real(self) -> Any:
         """Import and return the module."""
         return sys.modules.get(self._module) or importlib.import_module(self._module)
+
+
+class Remote(ABC):
+    """A function of a user's file; it is called in the process that the file lives in.
+
+    about: what to call it in an error. span: where it is defined.
+    """
+
+    about: str
+    span: Span | None
+
+    @abstractmethod
+    def __call__(self, **given: Any) -> Any:
+        """Return what the function gives for CPU tensors and numbers: a tensor or a tuple of them.
+
+        Raises:
+            TaskLangError: E150, E153, E154; the function is at fault.
+        """
+
+    @abstractmethod
+    def on(self, device: str) -> Callable[..., Any]:
+        """Return the function computing on torch device `device`, with CPU tensors in and out."""
+
+    @abstractmethod
+    def slot(self, given: Mapping[str, Any], *, gpu_l2: int | None = None) -> Slot:
+        """Return a stopwatch of the function over there; see `septran.stopwatch`."""
 
 
 torch = Later("torch")

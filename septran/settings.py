@@ -45,6 +45,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SEPTRAN_MODEL": "model name",
     "SEPTRAN_WRITER": "who writes leaves",
     "SEPTRAN_THREADS": "threads of a kernel",
+    "SEPTRAN_LOGIC_SECONDS": "processor seconds for reading a logic file, tracing a task or calling a reference",
     "OPENAI_API_KEY": "the endpoint's key; read when a call is made, never stored",
 }
 """Every environment variable SepTran reads (NO_COLOR aside)."""

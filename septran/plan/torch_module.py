@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import ConfigError, Span
 from septran.plan import catalog
-from septran.tasklang.load import Logic, load_logic, time_limit
+from septran.tasklang.execute import time_limit
+from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.operator import Operator
 
 if TYPE_CHECKING:

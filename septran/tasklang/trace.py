@@ -10,7 +10,7 @@ from septran.ir.nodes import Prim
 from septran.tasklang import mapexpr
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
-from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
+from septran.tasklang.tree import AllocLocal, Elsewhere, Launch, Loop, Node, PrimCall, Task, Traced
 from septran.tasklang.values import (
     Lit,
     LoopVar,
@@ -34,6 +34,8 @@ def trace(task: Task, ranks: Mapping[str, int]) -> Traced:
     Raises:
         TaskLangError: E1xx of the body; E151 when the body raises an exception of its own.
     """
+    if isinstance(task.fn, Elsewhere):
+        return task.fn.trace(ranks)
     params: list[SymTensor | SymInt] = [
         SymTensor(p, ranks[p]) if p in ranks else SymScalar(p) for p in task.params
     ]

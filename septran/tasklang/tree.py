@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,6 +39,22 @@ class Task:
             caller_span(),
             help=f"use task.launch({self.name}, ...)",
         )
+
+
+class Elsewhere(ABC):
+    """The body of a task that lives in another process: it is read there, and the tree comes back."""
+
+    def __call__(self, *_: Any) -> None:
+        """Refuse: nothing of a user's file runs here."""
+        raise AssertionError("a body that lives elsewhere is traced or run there")
+
+    @abstractmethod
+    def trace(self, ranks: Mapping[str, int]) -> Traced:
+        """Return the tree, as `septran.tasklang.trace.trace` does."""
+
+    @abstractmethod
+    def run(self, args: tuple[Any, ...], tunables: Mapping[str, int]) -> None:
+        """Compute on torch tensors in place, as `septran.tasklang.oracle.run_oracle` does."""
 
 
 @dataclass(frozen=True, eq=False)

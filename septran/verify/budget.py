@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
+from septran.errors import TaskLangError
+from septran.reference import Remote
 from septran.verify.problem import FLOAT_DTYPES, Problem
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def expected(
     inputs = tensors(arrays)
     with torch.no_grad():
         results = evaluate(problem, inputs)
+        check_results(problem, results)
         return tuple(
             _one(problem, inputs, results, i, zero_mean=zero_mean, policy=policy, seed=seed)
             for i in range(len(problem.outputs))
@@ -62,6 +65,30 @@ def expected(
 def tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     """Return torch tensors of the arrays: floats as float64, integers as they are."""
     return {name: _tensor(array) for name, array in arrays.items()}
+
+
+def check_results(problem: Problem, results: tuple[torch.Tensor, ...]) -> None:
+    """Raise TaskLangError E153 when the reference's results are not tensors of the outputs' shapes."""
+    wanted = [tuple(p.shape) for p in problem.outputs]
+    found = [tuple(t.shape) if hasattr(t, "shape") else type(t).__name__ for t in results]
+    if found != wanted:
+        raise blame(
+            problem.reference.fn,
+            f"gives {_shapes(found)}, but {', '.join(p.name for p in problem.outputs)} "
+            f"has {_shapes(wanted)}",
+        )
+
+
+def blame(fn: object, what: str) -> TaskLangError:
+    """Return the error E153 that a reference's function `what`."""
+    who, span = (fn.about, fn.span) if isinstance(fn, Remote) else ("the reference", None)
+    return TaskLangError.of(
+        "E153", f"{who} {what}", span, help="septran explain E153 says what a reference returns"
+    )
+
+
+def _shapes(shapes: Sequence[object]) -> str:
+    return " and ".join(map(str, shapes)) or "nothing"
 
 
 def exact_if_representable(problem: Problem, one: Expected) -> Expected:
@@ -98,9 +125,12 @@ def _call(
         for name, t in inputs.items()
     }
     with threads(_all_threads() if _is_large(given) else 1):
-        if problem.device != "cpu":
+        if isinstance(fn, Remote):
+            found = fn.on(problem.device)(**given, **problem.scalars)
+        elif problem.device != "cpu":
             return _call_elsewhere(problem, fn, given)
-        found = fn(**given, **problem.scalars)
+        else:
+            found = fn(**given, **problem.scalars)
     return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
@@ -235,8 +265,13 @@ def _magnitude(problem: Problem, inputs: Tensors, index: int, *, default: bool) 
         fn = problem.reference.fn
         given = {n: t.abs() if t.is_floating_point() else t for n, t in given.items()}
     found = _call(problem, fn, given)
-    one = found[index if len(found) > 1 else 0]
-    return one.to(torch.float64).abs().nan_to_num(0.0, 0.0, 0.0)
+    one = found[index if 1 < len(found) > index else 0]
+    scale = one.to(torch.float64).abs().nan_to_num(0.0, 0.0, 0.0)
+    try:
+        return scale.expand(problem.outputs[index].shape)
+    except RuntimeError:
+        wanted = tuple(problem.outputs[index].shape)
+        raise blame(fn, f"gives {tuple(one.shape)} where {wanted} is expected") from None
 
 
 def _conditioning(

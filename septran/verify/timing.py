@@ -20,6 +20,8 @@ from septran.accuracy import load_policy
 from septran.backends.base import Built
 from septran.gpu import Gpu
 from septran.kernel import Kernel
+from septran.reference import Remote
+from septran.stopwatch import cpu_slot, gpu_slot
 from septran.verify import budget, judge
 from septran.verify.arena import Arena, tensor_bytes
 from septran.verify.cases import Case, draw
@@ -313,16 +315,9 @@ def _torch_slot(problem: Problem, inputs: dict[str, Any]) -> Callable[[int], flo
         else:
             dtype = getattr(torch, _TORCH_NAMES.get(param.dtype, "float32"))
             given[param.name] = torch.from_numpy(array.astype("float64")).to(dtype)
-    fn, scalars = problem.reference.fn, dict(problem.scalars)
-
-    def slot(count: int) -> float:
-        with torch.no_grad():
-            begun = time.perf_counter()
-            for _ in range(count):
-                fn(**given, **scalars)
-            return time.perf_counter() - begun
-
-    return slot
+    given |= problem.scalars
+    fn = problem.reference.fn
+    return fn.slot(given) if isinstance(fn, Remote) else cpu_slot(fn, given)
 
 
 def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[int], float]:
@@ -335,24 +330,8 @@ def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[i
 
     if not torch.cuda.is_available():
         raise OSError(f"torch {torch.__version__} does not see the GPU")
-    given = gpu_tensors(problem, inputs)
-    fn, scalars = problem.reference.fn, dict(problem.scalars)
-    flush = torch.empty(max(4 * gpu.l2, 1 << 27), dtype=torch.uint8, device="cuda")
-
-    def slot(count: int) -> float:
-        total = 0.0
-        with torch.no_grad(), torch.device("cuda"):
-            for _ in range(count):
-                flush.fill_(1)
-                start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                fn(**given, **scalars)
-                stop.record()
-                torch.cuda.synchronize()
-                total += start.elapsed_time(stop) * 1e-3
-        return total
-
-    return slot
+    fn, given = problem.reference.fn, {**gpu_tensors(problem, inputs), **problem.scalars}
+    return fn.slot(given, gpu_l2=gpu.l2) if isinstance(fn, Remote) else gpu_slot(fn, given, gpu.l2)
 
 
 def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:

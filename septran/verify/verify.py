@@ -16,6 +16,7 @@ from typing import Any
 
 from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
+from septran.errors import TaskLangError
 from septran.kernel import Kernel
 from septran.verify import admission, budget, hosted, judge
 from septran.verify.budget import Expected
@@ -164,7 +165,8 @@ def _admission(problem: Problem, seed: int, request: Request) -> admission.Admis
         return admission.Admission(tried=(), accepted=(), skipped="the tensors are large")
     try:
         return admission.admit(problem, seed=seed, policy=request.policy)
-    except RuntimeError as error:  # torch cannot evaluate the reference on an answer's inputs
+    except (RuntimeError, TaskLangError) as error:
+        # the reference cannot be evaluated on an answer's inputs
         return admission.Admission(tried=(), accepted=(), skipped=str(error)[:200])
 
 

@@ -14,7 +14,7 @@ from septran.ir.nodes import Program
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.passes import lower
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from septran.tasklang.operator import Operator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def all_operators() -> dict[str, tuple[Operator, Path]]:
     found = {}
     for path in sorted((ROOT / "septran" / "ops").glob("*.py")):
         if not path.name.startswith("_"):
-            found.update({n: (o, path) for n, o in load_logic(path).operators.items()})
+            found.update({n: (o, path) for n, o in execute_logic(path).operators.items()})
     return found
 
 
@@ -48,7 +48,7 @@ def program_of(
         load_mapping(file),
         machine,
         args,  # type: ignore[arg-type]
-        tasks=load_logic(path).tasks,
+        tasks=execute_logic(path).tasks,
         arch=arch,
         cores=int(machine.limits.get("cores", 1)),
     )

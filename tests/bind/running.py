@@ -15,7 +15,7 @@ from septran.ir.spec import check_program
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.passes.run import PassRun, lower
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from septran.tasklang.operator import Operator
 from tests.backends.operators import ROOT, all_operators
 
@@ -50,7 +50,7 @@ def bound(
         load_mapping(file),
         load_machine(backend.machine(arch)),
         arguments(op, dims, dtype),  # type: ignore[arg-type]
-        tasks=load_logic(path).tasks,
+        tasks=execute_logic(path).tasks,
         arch=arch,
         cores=2,
     )

@@ -10,7 +10,7 @@ from septran.ir.nodes import For, walk
 from septran.ir.text import print_program
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from tests.mapping.writing import marks, told, written
 from tests.tasklang.writing import write
 
@@ -90,7 +90,7 @@ task_mappings:
 
 
 def bound(tmp_path, mapping, entry="gemm", arch="sm_90a", shapes=((256, 256),) * 3):
-    logic = load_logic(write(tmp_path, LOGIC))
+    logic = execute_logic(write(tmp_path, LOGIC))
     task = logic.tasks[entry]
     path = written(tmp_path, mapping)
     args = {p: ArgType(shape=s, dtype="float16") for p, s in zip(task.params, shapes, strict=False)}
@@ -391,7 +391,7 @@ policies:
 
 
 def test_annotated_ranks_are_checked(tmp_path):
-    logic = load_logic(
+    logic = execute_logic(
         write(
             tmp_path,
             """

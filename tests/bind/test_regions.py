@@ -11,7 +11,7 @@ from septran.errors import TaskLangError
 from septran.ir.nodes import For, walk
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from tests.tasklang.writing import marks, places, write
 
 HEAD = """
@@ -134,7 +134,7 @@ RIGHT = {
 def bound(tmp_path, body, size=64):
     path = write(tmp_path, HEAD + textwrap.indent(textwrap.dedent(body), "    "))
     (tmp_path / "my.mapping.yaml").write_text(MAPPING)
-    logic = load_logic(path)
+    logic = execute_logic(path)
     return bind(
         logic.tasks["entry"],
         load_mapping(tmp_path / "my.mapping.yaml"),

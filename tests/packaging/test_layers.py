@@ -25,7 +25,7 @@ LAYERS = (
     ("kernel", "machine"),
     ("ir",),
     ("reference",),
-    ("domain",),
+    ("domain", "stopwatch"),
     ("host",),
     ("accuracy", "gpu", "gpu_probe", "settings", "sandbox", "sandbox_launcher"),
     ("assets",),

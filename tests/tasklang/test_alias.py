@@ -10,7 +10,7 @@ from septran.bind.bind import ArgType, bind
 from septran.errors import TaskLangError
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from tests.tasklang.writing import check, marks, places, write
 
 LEAVES = """
@@ -239,7 +239,7 @@ def test_refused(name, tmp_path):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_allowed(name, tmp_path):
     path = write(tmp_path, LEAVES + textwrap.dedent(ALLOWED[name]))
-    entry = load_logic(path).tasks["entry"]
+    entry = execute_logic(path).tasks["entry"]
     check(path, **dict.fromkeys(entry.params, 2))
 
 
@@ -281,7 +281,7 @@ def bound(tmp_path, index, rows):
         """
     path = write(tmp_path, LEAVES + textwrap.dedent(body))
     (tmp_path / "my.mapping.yaml").write_text(MAPPING)
-    logic = load_logic(path)
+    logic = execute_logic(path)
     bind(
         logic.tasks["entry"],
         load_mapping(tmp_path / "my.mapping.yaml"),

@@ -71,10 +71,10 @@ def test_locals_start_undefined(tmp_path):
             task.launch(copy, C, t)
         """,
     )
-    from septran.tasklang.load import load_logic
+    from septran.tasklang.load import execute_logic
 
     c = torch.zeros(3)
-    run_oracle(load_logic(path).tasks["entry"], (c,))
+    run_oracle(execute_logic(path).tasks["entry"], (c,))
     assert c.isnan().all()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 
 LOGIC = """
 {future}
@@ -17,7 +17,7 @@ FUTURE = "from __future__ import annotations"
 
 def body(path, **words):
     path.write_text(LOGIC.format(**words))
-    return load_logic(path).tasks["body"]
+    return execute_logic(path).tasks["body"]
 
 
 def test_string_annotations_are_read(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from septran.errors import TaskLangError
 from septran.tasklang.check import check_logic
-from septran.tasklang.load import Logic, load_logic
+from septran.tasklang.load import Logic, execute_logic
 
 HEAD = """\
 import septran.tasklang as task
@@ -40,7 +40,7 @@ def write(folder: Path, body: str, *, head: str = HEAD) -> Path:
 
 def check(path: Path, **ranks: int) -> Logic:
     """Load the file and check task `entry` for tensor parameters of these ranks."""
-    logic = load_logic(path)
+    logic = execute_logic(path)
     if ranks:
         check_logic(logic.tasks["entry"], ranks)
     return logic

@@ -21,7 +21,7 @@ from septran.backends.dsa.machine import storage
 from septran.ir.nodes import Program
 from septran.plan import catalog
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from tests.backends.dsa_c_tools import kernel_of, run_text
 from tests.backends.tir import numpy_tir
 
@@ -40,7 +40,7 @@ LAST_PLACE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 def operators() -> list[tuple[str, dict[str, int]]]:
     found = []
     for path in catalog.op_files():
-        for op in load_logic(path).operators.values():
+        for op in execute_logic(path).operators.values():
             sizes = [dict(d) for d in op.odd_dims] or [{}]
             found.append((op.name, max(sizes, key=lambda d: math.prod(d.values()))))
     return sorted(found)

@@ -1,0 +1,48 @@
+"""Time a torch function in slots of several calls, on the CPU or on a GPU.
+
+Each returns `slot(count)`: the seconds that `count` calls took. torch is imported here, late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Slot = Callable[[int], float]
+
+
+def cpu_slot(fn: Callable[..., Any], given: Mapping[str, Any]) -> Slot:
+    """Return a slot of calls on CPU tensors and numbers, by wall clock."""
+    import torch
+
+    def slot(count: int) -> float:
+        with torch.no_grad():
+            begun = time.perf_counter()
+            for _ in range(count):
+                fn(**given)
+            return time.perf_counter() - begun
+
+    return slot
+
+
+def gpu_slot(fn: Callable[..., Any], given: Mapping[str, Any], l2: int) -> Slot:
+    """Return a slot of calls on CUDA tensors, each with a cold L2 of `l2` bytes, timed by events."""
+    import torch
+
+    flush = torch.empty(max(4 * l2, 1 << 27), dtype=torch.uint8, device="cuda")
+
+    def slot(count: int) -> float:
+        total = 0.0
+        with torch.no_grad(), torch.device("cuda"):
+            for _ in range(count):
+                flush.fill_(1)
+                start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                fn(**given)
+                stop.record()
+                torch.cuda.synchronize()
+                total += start.elapsed_time(stop) * 1e-3
+        return total
+
+    return slot
