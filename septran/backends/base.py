@@ -111,6 +111,8 @@ class Backend:
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
+    copies_ordered_by: str = ""
+    """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
     device: OnDevice | None = field(default=None)
     """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""
 

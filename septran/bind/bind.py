@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from septran.bind.check_mapping import check_mapping
 from septran.bind.lower import LeafSite, Lowering
@@ -11,7 +11,7 @@ from septran.bind.policy import apply_policy, clean
 from septran.bind.regions import check_regions
 from septran.bind.scope import Bound, Probe, Size, Value
 from septran.errors import MappingError, TaskLangError
-from septran.ir.expr import Const
+from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Buffer, Param, Program, Region
 from septran.machine import Machine
 from septran.mapping.schema import OPTION_KEYS, ExplicitMapping, Policy
@@ -22,10 +22,14 @@ from septran.tasklang.values import Tunable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgType:
-    """A tensor argument: static shape and canonical dtype."""
+    """A tensor argument: static shape and canonical dtype.
+
+    extent: its sizes as expressions over symbolic dims, of which `shape` is an upper bound; () = `shape`.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    extent: tuple[Expr, ...] = ()
 
 
 Arguments = Mapping[str, ArgType | int | float]
@@ -52,10 +56,13 @@ def bind(
     target: str = "",
     arch: str = "",
     cores: int = 1,
+    symbolic: Mapping[str, int] | None = None,
 ) -> BoundKernel:
     """Return the Program of `entry` for arguments `args` (by parameter, in any order).
 
     tasks: the logic file's tasks by name. target: the backend's name (default: the mapping's). cores: workers of the machine, for size expressions.
+    symbolic: dims in the arguments' extents -> the static bound tiles are made for. Regions of such a Program
+    are not checked here: `septran.prove` decides them for all sizes.
 
     Raises:
         TaskLangError: E1xx. MappingError: Mxxx.
@@ -102,8 +109,9 @@ def bind(
         accumulate=_accumulate(args),
         probe=Probe(),
     )
-    for param in env:
-        walk.fresh(param)
+    for name in (*env, *(symbolic or {})):
+        walk.fresh(name)
+    walk.ranges.update({name: (1, bound) for name, bound in (symbolic or {}).items()})
     body = walk.instance(explicit.instances[explicit.entrypoint], (), env, 0)
     granted = traces.privileges_of(traced)
     params = []
@@ -120,7 +128,8 @@ def bind(
         body=body,
         options=_options(explicit),
     )
-    check_regions(program)
+    if not symbolic:
+        check_regions(program)
     return BoundKernel(
         program=program,
         mapping=explicit,
@@ -144,7 +153,10 @@ def _environment(traced: Traced, args: Arguments) -> dict[str, Value]:
         value = args[name]
         if isinstance(value, ArgType):
             buffer = Buffer(name=name, shape=value.shape, dtype=value.dtype, mem="GLOBAL")
-            env[name] = Bound(Region.whole(buffer), name, (frozenset(),) * len(value.shape))
+            whole = Region.whole(buffer)
+            if value.extent:
+                whole = replace(whole, extent=value.extent)
+            env[name] = Bound(whole, name, (frozenset(),) * len(value.shape))
         elif isinstance(value, int):
             env[name] = Size(value, Const(value))
         else:

@@ -27,6 +27,7 @@ _COMMANDS = {
     "bench": ("bench", "Measure kernels against torch."),
     "map": ("map", "Print the explicit mapping a policy produces."),
     "show": ("show", "Show the task, the program after a pass, TIR, a prompt or a kernel."),
+    "prove": ("prove", "Prove bounds, races, coverage, order and data of a kernel's hierarchy."),
     "check": ("check", "Check logic and mapping files; no device, no model."),
     "runs": ("runs", "List, show and remove stored runs."),
     "ls": ("ls", "List operators, backends, mappings, agents or models."),

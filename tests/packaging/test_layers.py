@@ -19,7 +19,7 @@ LAYERS = (
     ("plan",),
     ("agent", "verify"),
     ("backends",),
-    ("passes",),
+    ("passes", "prove"),
     ("bind",),
     ("tasklang", "mapping"),
     ("kernel", "machine"),
@@ -41,12 +41,23 @@ FENCES = {
     "rich": ("cli/", "run/progress"),
     "yaml": ("spanyaml.py",),
     "openai": ("agent/",),
+    "islpy": ("prove/",),
     "optuna": ("run/",),
     "ray": ("batch/",),
     "matplotlib": ("report/",),
     "cryptography": ("verify/", "run/"),
 }
-LATE = ("torch", "tilelang", "triton", "tvm", "ml_dtypes", "pybind11", "jinja2", "matplotlib")
+LATE = (
+    "torch",
+    "islpy",
+    "tilelang",
+    "triton",
+    "tvm",
+    "ml_dtypes",
+    "pybind11",
+    "jinja2",
+    "matplotlib",
+)
 # scripts that only ever run in a child process, which needs what it imports
 CHILD = ("/child/", "/interpreter/", "tilesim/", "verify/child")
 

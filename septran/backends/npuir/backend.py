@@ -140,6 +140,7 @@ TILELANG_NPUIR = Backend(
     suffix=".py",
     arches=("910b",),
     machine=lambda arch: f"tilelang_npuir.{arch}",
+    copies_ordered_by="the NPU compiler orders copies itself",
     passes=(
         ("stage_operands", stage_operands),
         ("insert_copies", insert_copies),

@@ -26,6 +26,7 @@ BACKEND = Backend(
     suffix=".py",
     arches=("gfx942",),
     machine=_machine,
+    copies_ordered_by="TileLang orders copies itself",
     passes=PASSES,
     library=library,
     signature=signature,

@@ -27,6 +27,7 @@ BACKEND = Backend(
     suffix=".py",
     arches=("sm_90a", "sm_80"),
     machine=_machine,
+    copies_ordered_by="TileLang orders copies itself",
     passes=PASSES,
     library=library,
     signature=signature,

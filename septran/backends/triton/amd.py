@@ -27,6 +27,7 @@ TRITON_HIP = Backend(
     suffix=".py",
     arches=("gfx942",),
     machine=_machine,
+    copies_ordered_by="Triton orders copies itself",
     passes=PASSES,
     library=library,
     signature=signature,

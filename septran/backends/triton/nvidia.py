@@ -27,6 +27,7 @@ TRITON_CUDA = Backend(
     suffix=".py",
     arches=("sm_90", "sm_80"),
     machine=_machine,
+    copies_ordered_by="Triton orders copies itself",
     passes=PASSES,
     library=library,
     signature=signature,

@@ -1,0 +1,76 @@
+"""`septran prove`: what is proven of a kernel's hierarchy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from septran.cli.options import common, terminal
+from septran.cli.request import FILE, build, kernel_options
+
+if TYPE_CHECKING:
+    from septran.prove import Certificate, RuleResult
+
+
+@click.command("prove")
+@kernel_options
+@click.option(
+    "--symbolic",
+    metavar="NAME,...",
+    default="",
+    help="Dims that stay symbolic: proven for all their sizes.",
+)
+@click.option("--certificate", "output", type=FILE, help="Write the certificate here.")
+@click.option("--check", "given", type=FILE, help="Decide a certificate's rules again.")
+@common
+def command(*, symbolic: str, output: Path | None, given: Path | None, **asked: Any) -> int:
+    r"""Prove bounds, races, coverage, order of copies and data of a kernel's hierarchy.
+
+    \b
+    septran prove --op gemm --backend cuda_c
+    septran prove --op gemm --backend cuda_c --symbolic M,N,K
+    septran prove --check certificate.json
+    """
+    from septran import settings as settings_
+    from septran.run.prove import check_certificate, prove_request
+
+    term = terminal()
+    guilty = ""
+    if given is not None:
+        certificate = check_certificate(given)
+    else:
+        names = tuple(n.strip() for n in symbolic.split(",") if n.strip())
+        proof = prove_request(build(asked, settings_.load()), names)
+        certificate, guilty = proof.certificate, proof.guilty
+    if output is not None:
+        from septran.run.prove import write_certificate
+
+        write_certificate(certificate, output)
+        term.note(f"certificate written to {output}")
+    if term.json:
+        term.emit({**certificate.to_json(), "guilty": guilty})
+    else:
+        _print(certificate, guilty)
+    return 0 if certificate.holds else 1
+
+
+def _print(certificate: Certificate, guilty: str) -> None:
+    term = terminal()
+    where = f"{certificate.target}.{certificate.arch}" if certificate.arch else certificate.target
+    sizes = ", ".join(f"{a} <= {n} <= {b}" for n, (a, b) in certificate.domain.items())
+    lines = [f"{certificate.name} on {where}: " + (f"for all {sizes}" if sizes else "at its sizes")]
+    for r in certificate.rules:
+        lines.append(f"  {r.rule:<9} {_state(r)}")
+        lines += [f"            {f}" for f in r.findings]
+    if guilty:
+        lines.append(f"  first broken after pass {guilty}")
+    lines.append("not proved: leaf bodies (tested), text of the emitter, compiler, hardware")
+    term.result("\n".join(lines))
+
+
+def _state(r: RuleResult) -> str:
+    if r.state == "not asked":
+        return f"not asked: {r.why}"
+    return f"{r.state:<9} {r.about}".ljust(44) + f" {r.seconds:.2f} s"

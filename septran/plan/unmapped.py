@@ -1,0 +1,63 @@
+"""The reference of a proof: the same logic and tiles, with every memory taken out of the mapping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from septran.ir.nodes import For, LeafCall, Program, Stmt, When, leaf_calls
+from septran.mapping.schema import ExplicitMapping
+from septran.plan.resolve import Plan
+from septran.plan.symbolic import Symbolic, bind_symbolic
+
+STREAMED = (
+    "a product or reduction over a whole axis equals the same one over its blocks in order "
+    "(the law of streamed panels)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A Program that says what the logic means; assumptions: laws used to get it."""
+
+    program: Program
+    assumptions: tuple[str, ...] = ()
+
+
+def unmapped(plan: Plan, mapping: ExplicitMapping, bound: Program, what: Symbolic) -> Reference:
+    """Return the Program of `plan` in which leaves read and write where the logic has their operands.
+
+    mapping: whose tiles and loops are kept, so that both Programs launch the same leaves. bound: what bind makes
+    of it. Nothing is staged in the reference; where the mapping makes bind stream a panel, the reference
+    streams it too, and says so.
+
+    Raises:
+        TaskLangError, MappingError: as `bind`.
+    """
+    bare = {
+        name: replace(
+            inst,
+            mems={},
+            leaf_task_bindings={
+                key: replace(binding, mems={}) for key, binding in inst.leaf_task_bindings.items()
+            },
+        )
+        for name, inst in mapping.instances.items()
+    }
+    logic = bind_symbolic(plan, replace(mapping, instances=bare), what)
+    if len(leaf_calls(logic)) == len(leaf_calls(bound)):
+        return Reference(program=_whole(logic))
+    streamed = bind_symbolic(plan, mapping, what)
+    return Reference(program=_whole(streamed), assumptions=(STREAMED,))
+
+
+def _whole(program: Program) -> Program:
+    return replace(program, body=tuple(_in_place(s) for s in program.body))
+
+
+def _in_place(stmt: Stmt) -> Stmt:
+    match stmt:
+        case LeafCall():
+            return replace(stmt, args=tuple(replace(a, mem="") for a in stmt.args))
+        case For() | When():
+            return replace(stmt, body=tuple(_in_place(s) for s in stmt.body))
+    return stmt

@@ -1,0 +1,125 @@
+"""What a proof leaves behind: the rules, what refused them, and what was taken for granted.
+
+A certificate is re-checkable, not a proof term: it carries the texts of both Programs, and anyone who has
+the checker decides the rules again from them. Its trusted base is the checker, isl and the binding of the
+logic without memories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from septran.errors import Span
+
+SCHEMA = "septran.certificate/1"
+State = Literal["proved", "refused", "not asked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason for which a rule does not hold.
+
+    code: P0xx, see docs/errors. statements: what takes part, as people read it. at: loop variables (and
+    symbolic sizes) of an instance that breaks the rule; primed names belong to the second statement.
+    """
+
+    code: str
+    text: str
+    statements: tuple[str, ...] = ()
+    at: tuple[tuple[str, int], ...] = ()
+    places: tuple[Span, ...] = ()
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{name} = {value}" for name, value in self.at)
+        return f"{self.code} {self.text}" + (f" ({where})" if where else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as a JSON object."""
+        return {
+            "code": self.code,
+            "text": self.text,
+            "statements": list(self.statements),
+            "at": dict(self.at),
+            "places": [str(p) for p in self.places],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """How one rule came out. why: the reason a rule was not asked."""
+
+    rule: str
+    state: State
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+    about: str = ""
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        found: dict[str, Any] = {"state": self.state, "seconds": round(self.seconds, 3)}
+        if self.about:
+            found["about"] = self.about
+        if self.why:
+            found["why"] = self.why
+        if self.findings:
+            found["findings"] = [f.to_json() for f in self.findings]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The rules decided for one Program.
+
+    domain: symbolic size -> its lowest and highest value. shapes: parameter -> its extents over them.
+    program, reference: texts of both. solver: name and version of what decided.
+    """
+
+    name: str
+    target: str
+    arch: str
+    rules: tuple[RuleResult, ...]
+    domain: Mapping[str, tuple[int, int]]
+    shapes: Mapping[str, tuple[str, ...]]
+    program: str
+    reference: str
+    assumptions: tuple[str, ...]
+    solver: str
+
+    @property
+    def proved(self) -> tuple[str, ...]:
+        """The rules that hold."""
+        return tuple(r.rule for r in self.rules if r.state == "proved")
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that refused a rule."""
+        return tuple(f for r in self.rules for f in r.findings)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no rule is refused."""
+        return all(r.state != "refused" for r in self.rules)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all rules."""
+        return sum(r.seconds for r in self.rules)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.certificate/1 object."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "target": self.target,
+            "arch": self.arch,
+            "domain": {k: list(v) for k, v in self.domain.items()},
+            "shapes": {k: list(v) for k, v in self.shapes.items()},
+            "rules": {r.rule: r.to_json() for r in self.rules},
+            "assumptions": list(self.assumptions),
+            "solver": self.solver,
+            "program": self.program,
+            "reference": self.reference,
+        }

@@ -1,0 +1,268 @@
+"""Rule `data`: every leaf operand and every output holds what the logic says it holds.
+
+Exact dataflow on elements: each element of each leaf operand is traced back through copies to a leaf's
+result or to an element of an input. The same is done for the reference, the same logic and tiles with all
+memories taken out. Leaves being functions of their operands, equal maps mean equal results.
+Source: array dataflow analysis (Feautrier 1991); equivalence of affine programs by dependences
+(Verdoolaege, Janssens, Bruynooghe, TOPLAS 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from septran.ir import nodes as ir
+from septran.prove.certificate import Finding
+from septran.prove.sets import Model, Statement, affine, slot
+from septran.prove.witness import At, describe, sample
+
+if TYPE_CHECKING:
+    import islpy as isl
+
+_LONGEST_CHAIN = 16
+"""copies in a row that a value may pass through"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """origin: element of a leaf operand or an output -> where its value comes from. undefined: read unset."""
+
+    origin: isl.UnionMap
+    undefined: isl.UnionMap
+
+
+def same_data(model: Model, reference: Model) -> Iterator[Finding]:
+    """Yield what breaks the rule (P050): another leaf, extent, scalar, origin, or a read of nothing."""
+    different = list(_calls(model, reference))
+    if different:
+        yield from different
+        return
+    mine, theirs = flow(model), flow(reference)
+    for found in (mine, theirs):
+        for name, bad in sorted(_by_tuple(found.undefined).items()):
+            yield Finding(
+                code="P050",
+                text=f"{_operand(model, name)} is read before anything wrote it",
+                at=_at(model, name, bad),
+            )
+    if mine.origin.is_equal(theirs.origin):
+        return
+    yield from _differences(model, mine, theirs)
+
+
+def _differences(model: Model, mine: Flow, theirs: Flow) -> Iterator[Finding]:
+    a, b = _by_pair(mine.origin), _by_pair(theirs.origin)
+    for pair in sorted(a.keys() | b.keys()):
+        sink, source = pair
+        here, there = a.get(pair), b.get(pair)
+        if here is not None and there is not None and here.get_space().is_equal(there.get_space()):
+            wrong = here.subtract(there)
+            lost = there.subtract(here)
+        else:
+            wrong, lost = here, there
+        if wrong is not None and not wrong.is_empty():
+            text = f"{_operand(model, sink)} holds {_source(model, source)}, the logic has other data there"
+            yield Finding(code="P050", text=text, at=_at(model, sink, wrong))
+        elif lost is not None and not lost.is_empty():
+            text = f"{_operand(model, sink)} should hold {_source(model, source)} and does not"
+            yield Finding(code="P050", text=text, at=_at(model, sink, lost))
+
+
+def flow(model: Model) -> Flow:
+    """Return where the value of every operand element comes from."""
+    import islpy as isl
+
+    sinks: list[isl.Map] = []
+    sources: list[isl.Map] = []
+    times: list[isl.Map] = []
+    hops: list[isl.Map] = []
+    for s in model.statements:
+        if s.kind not in ("copy", "leaf"):
+            continue
+        tag = _tag(s)
+        for a in s.accesses:
+            head, conds = _positions(model, s, f"{tag}__{a.operand}_{a.mode}", a.region)
+            where = model.map(f"{head} -> {_element(a.region)} : {conds}")
+            (sinks if a.mode == "r" else sources).append(where)
+            phase = 0 if a.mode == "r" else 1
+            times.append(model.map(f"{head} -> [{model.time(s, phase)}] : {conds}"))
+        if s.kind == "copy":
+            _, conds = _positions(model, s, tag, s.accesses[0].region)
+            inner = ", ".join([*s.vars, *_at_names(s.accesses[0].region)])
+            hops.append(model.map(f"{tag}__dst_w[{inner}] -> {tag}__src_r[{inner}] : {conds}"))
+    _boundary(model, sinks, sources, times)
+    info = isl.UnionAccessInfo.from_sink(_join(sinks))
+    info = info.set_must_source(_join(sources)).set_schedule_map(_join(times))
+    found = info.compute_flow()
+    origin = found.get_must_dependence().reverse()
+    return Flow(
+        origin=_through(origin, hops).coalesce(), undefined=found.get_must_no_source().coalesce()
+    )
+
+
+def _boundary(
+    model: Model, sinks: list[isl.Map], sources: list[isl.Map], times: list[isl.Map]
+) -> None:
+    """Inputs are written before everything, outputs read after everything."""
+    last = 1 + max((s.path[0] for s in model.statements if isinstance(s.path[0], int)), default=0)
+    for p in model.program.params:
+        at = [f"p_{d}" for d in range(len(p.buffer.shape))]
+        element = f"{p.buffer.name}_[{', '.join(['0', *at])}]"
+        if "w" in p.privilege:
+            conds = [f"0 <= {x} < {n}" for x, n in zip(at, model.extents(p.buffer), strict=True)]
+            conds += [model.sizes] if model.dims else []
+            head = f"OUT__{p.buffer.name}[{', '.join(at)}]"
+            sinks.append(model.map(f"{head} -> {element} : {' and '.join(conds) or 'true'}"))
+            zero = ", ".join([str(last), *["0"] * model.depth])
+            times.append(model.map(f"{head} -> [{zero}] : {' and '.join(conds) or 'true'}"))
+        if "r" in p.privilege:
+            # without bounds: what a guarded region reads outside is 0, a function of its coordinates
+            head = f"IN__{p.buffer.name}[{', '.join(at)}]"
+            sources.append(model.map(f"{head} -> {element}"))
+            times.append(model.map(f"{head} -> [{', '.join(['-1', *['0'] * model.depth])}]"))
+
+
+def _through(origin: isl.UnionMap, hops: list[isl.Map]) -> isl.UnionMap:
+    """Follow values through copies, and drop the copies' own operands."""
+    if not hops:
+        return origin
+    hop = _join(hops)
+    step = hop.apply_range(origin)
+    for _ in range(_LONGEST_CHAIN):
+        moved = origin.apply_range(step)
+        if moved.is_empty():
+            return origin.subtract_domain(hop.range())
+        origin = origin.subtract_range(hop.domain()).union(moved)
+    raise AssertionError(f"a value passes through more than {_LONGEST_CHAIN} copies")
+
+
+def _tag(s: Statement) -> str:
+    return s.label.split("_", 1)[0] if s.kind == "leaf" else s.name
+
+
+def _at_names(region: ir.Region) -> list[str]:
+    return [f"p_{d}" for d in range(region.rank)]
+
+
+def _positions(model: Model, s: Statement, name: str, region: ir.Region) -> tuple[str, str]:
+    at = _at_names(region)
+    inside = [f"0 <= {p} < {affine(e)}" for p, e in zip(at, region.extent, strict=True)]
+    return f"{name}[{', '.join([*s.vars, *at])}]", " and ".join([model.when(s), *inside])
+
+
+def _element(region: ir.Region) -> str:
+    at = [
+        f"{affine(o)} + {step} * {p}"
+        for o, step, p in zip(region.offset, region.step, _at_names(region), strict=True)
+    ]
+    return f"{region.buffer.name}_[{', '.join([slot(region), *at])}]"
+
+
+def _join(maps: Iterable[isl.Map]) -> isl.UnionMap:
+    import islpy as isl
+
+    found = [isl.UnionMap.from_map(m) for m in maps]
+    joined = found[0]
+    for m in found[1:]:
+        joined = joined.union(m)
+    return joined
+
+
+def _by_pair(u: isl.UnionMap) -> dict[tuple[str, str], isl.Map]:
+    import islpy as isl
+
+    found: dict[tuple[str, str], isl.Map] = {}
+
+    def one(m: isl.Map) -> None:
+        key = (m.get_tuple_name(isl.dim_type.in_), m.get_tuple_name(isl.dim_type.out))
+        found[key] = m
+
+    u.foreach_map(one)
+    return found
+
+
+def _by_tuple(u: isl.UnionMap) -> dict[str, isl.Map]:
+    return {sink: m for (sink, _), m in _by_pair(u).items()}
+
+
+def _statement(model: Model, tuple_name: str) -> tuple[Statement | None, str]:
+    tag, _, operand = tuple_name.partition("__")
+    found = next((s for s in model.statements if s.accesses and _tag(s) == tag), None)
+    return found, operand
+
+
+def _operand(model: Model, tuple_name: str) -> str:
+    s, operand = _statement(model, tuple_name)
+    if s is None:
+        return f"output {operand}"
+    return f"operand {operand.rpartition('_')[0]} of {describe(s)}"
+
+
+def _source(model: Model, tuple_name: str) -> str:
+    s, operand = _statement(model, tuple_name)
+    if s is None:
+        return f"elements of input {operand}"
+    return f"the result {operand.rpartition('_')[0]} of {describe(s)}"
+
+
+def _at(model: Model, tuple_name: str, broken: isl.Map) -> At:
+    s, operand = _statement(model, tuple_name)
+    names = s.vars if s is not None else ()
+    rank = broken.domain().get_space().dim(_set_dim()) - len(names)
+    label = operand if s is None else operand.rpartition("_")[0]
+    return sample(broken.domain(), (*names, *(f"{label}[{d}]" for d in range(rank))))
+
+
+def _set_dim() -> isl.dim_type:
+    import islpy as isl
+
+    return isl.dim_type.set
+
+
+def _calls(model: Model, reference: Model) -> Iterator[Finding]:
+    """Yield differences between the leaf calls of the two: task, meaning, iterations, scalars, extents."""
+    mine = [s for s in model.statements if s.kind == "leaf"]
+    theirs = [s for s in reference.statements if s.kind == "leaf"]
+    if len(mine) != len(theirs):
+        yield Finding(code="P050", text=f"{len(mine)} leaf calls, the logic has {len(theirs)}")
+        return
+    for a, b in zip(mine, theirs, strict=True):
+        assert isinstance(a.stmt, ir.LeafCall) and isinstance(b.stmt, ir.LeafCall)
+        if (a.stmt.task, a.stmt.prims) != (b.stmt.task, b.stmt.prims):
+            yield _differs(a, f"stands where the logic has {describe(b)}")
+            continue
+        for (name, x), (_, y) in zip(a.stmt.scalars, b.stmt.scalars, strict=True):
+            if not _same_scalar(model, reference, a, b, x, y):
+                yield _differs(a, f"gets another value for {name} than in the logic")
+        for p, q in zip(a.stmt.args, b.stmt.args, strict=True):
+            f, g = _extent(model, a, p.region), _extent(reference, b, q.region)
+            if not f.get_space().is_equal(g.get_space()) or not f.is_equal(g):
+                yield _differs(
+                    a,
+                    f"runs in other iterations than in the logic, or on another extent of {p.param}",
+                )
+
+
+def _differs(s: Statement, how: str) -> Finding:
+    places = (s.span,) if s.span is not None else ()
+    return Finding(code="P050", text=f"{describe(s)} {how}", places=places)
+
+
+def _same_scalar(
+    model: Model, reference: Model, a: Statement, b: Statement, x: ir.Scalar, y: ir.Scalar
+) -> bool:
+    if isinstance(x, float) or isinstance(y, float):
+        return x == y
+    values = (
+        m.map(f"X[{', '.join(s.vars)}] -> [{affine(e)}] : {m.when(s)}")
+        for m, s, e in ((model, a, x), (reference, b, y))
+    )
+    f, g = values
+    return bool(f.is_equal(g))
+
+
+def _extent(model: Model, s: Statement, region: ir.Region) -> isl.Set:
+    head, conds = _positions(model, s, "X", region)
+    return model.set(f"{head} : {conds}")

@@ -1,0 +1,119 @@
+"""Decide the rules of one Program in the order in which each makes the next one sound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from septran.ir.expr import Expr, to_text
+from septran.ir.nodes import Program
+from septran.ir.text import print_program
+from septran.prove.bounds import bounds
+from septran.prove.certificate import Certificate, Finding, RuleResult, State
+from septran.prove.coverage import coverage
+from septran.prove.dataflow import same_data
+from septran.prove.ordering import ordering
+from septran.prove.races import races
+from septran.prove.sets import Dim, Model, NotAffine, model
+
+RULES = ("bounds", "races", "coverage", "order", "data")
+ASSUMPTIONS = (
+    "leaves are functions of their operands and write only their outputs",
+    "layouts of staged tiles are bijections, and copies that widen a dtype are exact",
+    "differently named parameters are different memory (E134)",
+)
+_MOST = 5
+"""findings told per rule"""
+
+
+def prove(
+    program: Program,
+    reference: Program,
+    *,
+    dims: Sequence[Dim] = (),
+    shapes: dict[str, tuple[Expr, ...]] | None = None,
+    unordered: str = "",
+    assumptions: tuple[str, ...] = (),
+    within_s: float | None = None,
+) -> Certificate:
+    """Return the certificate of `program` against `reference`, the same logic bound without memories.
+
+    dims, shapes: symbolic sizes and the parameters' extents over them. unordered: why the rule `order` is
+    not asked, "" to ask it. assumptions: laws the
+    reference was made with. within_s: rules
+    that would start later than this many seconds are not asked.
+    """
+    start = time.perf_counter()
+    results: list[RuleResult] = []
+    mine: Model | None = None
+    theirs: Model | None = None
+    for rule in RULES:
+        why = unordered if rule == "order" else ""
+        if within_s is not None and time.perf_counter() - start > within_s:
+            why = why or f"the time for proofs ({within_s:g} s) is over"
+        if why:
+            results.append(RuleResult(rule=rule, state="not asked", why=why))
+            continue
+        begun = time.perf_counter()
+        try:
+            mine = mine or model(program, dims, shapes)
+            theirs = theirs or model(reference, dims, shapes)
+            checks: dict[str, Callable[[], Iterator[Finding]]] = {
+                "bounds": lambda m=mine: bounds(m),  # type: ignore[misc]
+                "races": lambda m=mine: races(m),  # type: ignore[misc]
+                "coverage": lambda m=mine: coverage(m),  # type: ignore[misc]
+                "order": lambda m=mine: ordering(m),  # type: ignore[misc]
+                "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
+            }
+            found = _first(checks[rule]())
+            state: State = "refused" if found else "proved"
+        except NotAffine as e:
+            found, state, why = (), "not asked", f"{e} is not affine"
+        results.append(
+            RuleResult(
+                rule=rule,
+                state=state,
+                findings=found,
+                seconds=time.perf_counter() - begun,
+                about=_about(rule, mine) if mine is not None else "",
+                why=why,
+            )
+        )
+    return Certificate(
+        name=program.name,
+        target=program.target,
+        arch=program.arch,
+        rules=tuple(results),
+        domain={d.name: (d.low, d.high) for d in dims},
+        shapes={name: tuple(to_text(e) for e in found) for name, found in (shapes or {}).items()},
+        program=print_program(program),
+        reference=print_program(reference),
+        assumptions=(*ASSUMPTIONS, *assumptions),
+        solver=_solver(),
+    )
+
+
+def _first(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+    return tuple(f for _, f in zip(range(_MOST), findings, strict=False))
+
+
+def _about(rule: str, m: Model) -> str:
+    match rule:
+        case "bounds":
+            return f"{sum(len(s.accesses) for s in m.statements)} regions"
+        case "coverage":
+            return ", ".join(p.buffer.name for p in m.program.params if "w" in p.privilege)
+        case "races":
+            loops = {id(s.loops[k]) for s in m.statements for k in s.parallel}
+            return f"{len(loops)} parallel loops"
+        case "order":
+            copies = sum(s.kind == "copy" for s in m.statements)
+            return f"{copies} copies"
+        case _:
+            return f"{sum(s.kind == 'leaf' for s in m.statements)} leaf calls"
+
+
+def _solver() -> str:
+    from importlib import metadata
+
+    return f"isl (islpy {metadata.version('islpy')})"

@@ -1,0 +1,314 @@
+"""A Program as integer sets and maps: what runs when, and which elements it touches.
+
+Every Copy, LeafCall, Sync, Post and Await becomes a Statement: its instances are the values of the loops
+around it (with each `When` as a constraint), its time is the usual interleaving of positions and loop
+variables, and each region it touches is a map from instances to buffer elements, ring slot included.
+Source: the polyhedral model (Feautrier 1991), decided by isl (Verdoolaege 2010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+from septran.errors import Span
+from septran.ir import nodes as ir
+from septran.ir.expr import Bin, Const, Expr, Var
+
+if TYPE_CHECKING:
+    import islpy as isl
+
+Kind = Literal["copy", "leaf", "sync", "post", "await"]
+
+
+class NotAffine(Exception):
+    """An expression multiplies or divides by something that is not a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A size that stays symbolic: every value from `low` to `high` is meant."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One operand of a statement: the region it reads or writes."""
+
+    operand: str
+    region: ir.Region
+    mode: Literal["r", "w"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement with the loops and conditions around it.
+
+    path: positions and loop variables from the outside in; the schedule. label: for people.
+    engine: who carries it out, where the Program says so: copies run on the engine "copy".
+    """
+
+    name: str
+    kind: Kind
+    stmt: ir.Stmt
+    loops: tuple[ir.For, ...]
+    guards: tuple[ir.When, ...]
+    path: tuple[int | str, ...]
+    accesses: tuple[Access, ...] = ()
+    label: str = ""
+    engine: str = "compute"
+
+    @property
+    def vars(self) -> tuple[str, ...]:
+        """The loop variables, outermost first."""
+        return tuple(f.var for f in self.loops)
+
+    @property
+    def span(self) -> Span | None:
+        """Where the user's file asks for it."""
+        return getattr(self.stmt, "span", None)
+
+    @property
+    def parallel(self) -> tuple[int, ...]:
+        """Positions of the parallel loops among `loops`."""
+        return tuple(k for k, f in enumerate(self.loops) if f.parallel)
+
+
+def affine(e: Expr) -> str:
+    """Return isl's text of an index expression.
+
+    Raises:
+        NotAffine: it is outside Presburger arithmetic.
+    """
+    match e:
+        case Const(value):
+            return f"({value})"
+        case Var(name):
+            return name
+        case Bin("+" | "-" as op, a, b):
+            return f"({affine(a)} {op} {affine(b)})"
+        case Bin("*", Const(v), other) | Bin("*", other, Const(v)):
+            return f"({v} * {affine(other)})"
+        case Bin("//", a, Const(v)) if v > 0:
+            return f"floor({affine(a)}/{v})"
+        case Bin("%", a, Const(v)) if v > 0:
+            return f"({affine(a)} mod {v})"
+        case Bin("min" | "max" as op, a, b):
+            return f"{op}({affine(a)}, {affine(b)})"
+    raise NotAffine(str(e))
+
+
+@dataclass(slots=True)
+class Model:
+    """A Program's statements and buffers. homes: buffer -> the loops inside which it is allocated."""
+
+    program: ir.Program
+    dims: tuple[Dim, ...]
+    statements: tuple[Statement, ...]
+    buffers: dict[str, ir.Buffer]
+    homes: dict[str, tuple[ir.For, ...]]
+    shapes: dict[str, tuple[Expr, ...]]
+    depth: int
+    _accesses: dict[tuple[str, int], isl.Map] = field(default_factory=dict)
+
+    def set(self, body: str) -> isl.Set:
+        """Return the isl set `{ body }` with the symbolic sizes as parameters."""
+        import islpy as isl
+
+        return isl.Set(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
+
+    def map(self, body: str) -> isl.Map:
+        """Return the isl map `{ body }` with the symbolic sizes as parameters."""
+        import islpy as isl
+
+        return isl.Map(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
+
+    @property
+    def sizes(self) -> str:
+        """The condition on the symbolic sizes, "" when there are none."""
+        return " and ".join(f"{d.low} <= {d.name} <= {d.high}" for d in self.dims)
+
+    def when(self, s: Statement) -> str:
+        """Return the condition under which an instance of `s` runs."""
+        conds = [self.sizes] if self.dims else []
+        conds += [f"0 <= {f.var} < {affine(f.extent)}" for f in s.loops]
+        conds += [f"{w.low} <= {affine(w.expr)} < {w.high}" for w in s.guards]
+        return " and ".join(conds) or "true"
+
+    def instances(self, s: Statement, extra: str = "") -> isl.Set:
+        """Return the instances of `s`, those that fulfil `extra` if given."""
+        more = f" and ({extra})" if extra else ""
+        return self.set(f"{s.name}[{', '.join(s.vars)}] : {self.when(s)}{more}")
+
+    def extents(self, buffer: ir.Buffer) -> tuple[str, ...]:
+        """Return the extents of a buffer as isl text; a parameter's may be symbolic."""
+        if buffer.name in self.shapes:
+            return tuple(affine(e) for e in self.shapes[buffer.name])
+        return tuple(str(n) for n in buffer.shape)
+
+    def box(self, name: str) -> isl.Set:
+        """Return all elements of parameter `name`."""
+        size = self.extents(self.buffers[name])
+        at = [f"x_{d}" for d in range(len(size))]
+        conds = [f"0 <= {x} < {n}" for x, n in zip(at, size, strict=True)]
+        conds += [self.sizes] if self.dims else []
+        return self.set(f"{name}_[{', '.join(['0', *at])}] : {' and '.join(conds) or 'true'}")
+
+    def touched(self, s: Statement, at: int) -> isl.Map:
+        """Return the elements of access number `at`: instance -> [slot, index..]."""
+        key = (s.name, at)
+        if key not in self._accesses:
+            self._accesses[key] = self._touched(s, s.accesses[at].region)
+        return self._accesses[key]
+
+    def _touched(self, s: Statement, region: ir.Region) -> isl.Map:
+        xs = [f"x_{d}" for d in range(region.rank)]
+        conds = [self.when(s)]
+        for x, offset, extent, step in zip(
+            xs, region.offset, region.extent, region.step, strict=True
+        ):
+            low = affine(offset)
+            conds.append(f"{low} <= {x} <= {low} + {step} * ({affine(extent)} - 1)")
+            if step != 1:
+                conds.append(f"({x} - {low}) mod {step} = 0")
+        head = f"{s.name}[{', '.join(s.vars)}]"
+        element = f"{region.buffer.name}_[{', '.join([slot(region), *xs])}]"
+        return self.map(f"{head} -> {element} : {' and '.join(conds)}")
+
+    def time(self, s: Statement, phase: int | None = None) -> str:
+        """Return the schedule of `s` as an isl tuple; phase: a last component of its own."""
+        items = [str(p) for p in s.path]
+        items += ["0"] * (self.depth - len(items))
+        return ", ".join(items if phase is None else [*items, str(phase)])
+
+    def schedule(self, s: Statement) -> isl.Map:
+        """Return instance -> time."""
+        return self.map(f"{s.name}[{', '.join(s.vars)}] -> [{self.time(s)}] : {self.when(s)}")
+
+    def pairs(self, a: Statement, b: Statement, relation: str = "true") -> isl.Map:
+        """Return instances of `a` -> instances of `b` under `relation` on variables y_k and z_k."""
+        ys = ", ".join(f"y_{k}" for k in range(len(a.loops)))
+        zs = ", ".join(f"z_{k}" for k in range(len(b.loops)))
+        return self.map(f"{a.name}[{ys}] -> {b.name}[{zs}] : {relation}")
+
+    def before(self, a: Statement, b: Statement) -> isl.Map:
+        """Return a -> b where a comes earlier within one iteration of every parallel loop they share."""
+        import islpy as isl
+
+        times = self.schedule(a)
+        later = isl.Map.lex_lt(times.range().get_space())
+        found = times.apply_range(later).apply_range(self.schedule(b).reverse())
+        return found.intersect(self.pairs(a, b, self._same_iteration(a, b)))
+
+    def _same_iteration(self, a: Statement, b: Statement) -> str:
+        equal = []
+        for k, (f, g) in enumerate(zip(a.loops, b.loops, strict=False)):
+            if f is not g:
+                break
+            if f.parallel:
+                equal.append(f"y_{k} = z_{k}")
+        return " and ".join(equal) or "true"
+
+
+def slot(region: ir.Region) -> str:
+    """Return the ring slot a region lies in as isl text."""
+    return "0" if region.version is None else affine(region.version)
+
+
+def union(maps: Iterable[isl.Map]) -> isl.Map | None:
+    """Return the union, None of nothing."""
+    found = list(maps)
+    return reduce(lambda a, b: a.union(b), found) if found else None
+
+
+def model(
+    program: ir.Program,
+    dims: Sequence[Dim] = (),
+    shapes: dict[str, tuple[Expr, ...]] | None = None,
+) -> Model:
+    """Return the model of a Program.
+
+    dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are.
+    """
+    build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
+    build.body(program.body, (), (), ())
+    return Model(
+        program=program,
+        dims=tuple(dims),
+        statements=tuple(build.statements),
+        buffers=build.buffers,
+        homes={**{p.buffer.name: () for p in program.params}, **build.homes},
+        shapes=dict(shapes or {}),
+        depth=max((len(s.path) for s in build.statements), default=1),
+    )
+
+
+@dataclass(slots=True)
+class _Builder:
+    buffers: dict[str, ir.Buffer]
+    homes: dict[str, tuple[ir.For, ...]] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+    calls: int = 0
+
+    def body(
+        self,
+        body: tuple[ir.Stmt, ...],
+        loops: tuple[ir.For, ...],
+        guards: tuple[ir.When, ...],
+        path: tuple[int | str, ...],
+    ) -> None:
+        for at, stmt in enumerate(body):
+            here = (*path, at)
+            match stmt:
+                case ir.Alloc():
+                    self.buffers[stmt.buffer.name] = stmt.buffer
+                    self.homes[stmt.buffer.name] = loops
+                case ir.For():
+                    self.body(stmt.body, (*loops, stmt), guards, (*here, stmt.var))
+                case ir.When():
+                    self.body(stmt.body, loops, (*guards, stmt), here)
+                case _:
+                    self.statements.append(self._statement(stmt, loops, guards, here))
+
+    def _statement(
+        self,
+        stmt: ir.Stmt,
+        loops: tuple[ir.For, ...],
+        guards: tuple[ir.When, ...],
+        path: tuple[int | str, ...],
+    ) -> Statement:
+        kind, accesses, label, engine = self._what(stmt)
+        return Statement(
+            name=f"S{len(self.statements)}",
+            kind=kind,
+            stmt=stmt,
+            loops=loops,
+            guards=guards,
+            path=path,
+            accesses=accesses,
+            label=label,
+            engine=engine,
+        )
+
+    def _what(self, stmt: ir.Stmt) -> tuple[Kind, tuple[Access, ...], str, str]:
+        match stmt:
+            case ir.Copy(dst=dst, src=src):
+                both = (Access("src", src, "r"), Access("dst", dst, "w"))
+                return "copy", both, f"copy {dst.buffer.name} <- {src.buffer.name}", "copy"
+            case ir.LeafCall():
+                touched = [Access(a.param, a.region, "r") for a in stmt.args if "r" in a.privilege]
+                touched += [Access(a.param, a.region, "w") for a in stmt.args if "w" in a.privilege]
+                self.calls += 1
+                return "leaf", tuple(touched), f"L{self.calls - 1}_{stmt.task}", "compute"
+            case ir.Post():
+                return "post", (), f"post {stmt.event}", stmt.engine
+            case ir.Await():
+                return "await", (), f"await {stmt.event}", stmt.engine
+            case ir.Sync():
+                return "sync", (), f"sync {stmt.scope}", ""
+        raise TypeError(stmt)

@@ -1,0 +1,133 @@
+"""`septran prove`: the rules of one kernel's hierarchy, at its sizes or for all sizes of some dims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from septran.errors import InputError, SeptranError
+from septran.ir.nodes import Program
+from septran.ir.text import parse_expr, parse_program
+from septran.plan.fit import Lowered
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
+from septran.plan.unmapped import Reference, unmapped
+from septran.prove import ASSUMPTIONS, Certificate, Dim, prove
+from septran.run import store
+
+LARGEST = 1 << 24
+"""the highest value of a symbolic size that a certificate speaks of"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A certificate, and the pass after which the first refused rule no longer holds ("" when all hold)."""
+
+    plan: Plan
+    certificate: Certificate
+    guilty: str = ""
+
+
+def prove_request(request: GenRequest, names: Sequence[str] = ()) -> Proof:
+    """Return the proof of a request's kernel; dims `names` stay symbolic.
+
+    Raises:
+        InputError: the user's mistakes, as in `resolve` and `lower_plan`; C110, no such dim.
+    """
+    plan = resolve(request)
+    return prove_lowered(plan, lower_plan(plan), names)
+
+
+def prove_lowered(
+    plan: Plan, lowered: Lowered, names: Sequence[str] = (), *, within_s: float | None = None
+) -> Proof:
+    """Return the proof of a lowered plan. within_s: see `septran.prove.prove`."""
+    what = symbolic(plan, names)
+    mapping = lowered.bound.mapping
+    passes = lower_symbolic(plan, mapping, what) if names else lowered.passes
+    reference = unmapped(plan, mapping, passes[0].program, what)
+    question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
+    domain = _domain(question, passes[-1].program)
+    certificate = question.ask(passes[-1].program, domain)
+    guilty = ""
+    if not certificate.holds:
+        guilty = next(
+            (p.name for p in passes if _refuses(question.ask(p.program, domain), certificate)), ""
+        )
+    return Proof(plan=plan, certificate=certificate, guilty=guilty)
+
+
+def _refuses(early: Certificate, last: Certificate) -> bool:
+    """Whether a rule that the last Program breaks is broken already."""
+    broken = {r.rule for r in last.rules if r.state == "refused"} - {"order"}
+    return any(r.rule in broken and r.state == "refused" for r in early.rules)
+
+
+def write_certificate(certificate: Certificate, path: Path) -> None:
+    """Write the septran.certificate/1 object."""
+    store.write_atomic(path, json.dumps(certificate.to_json(), indent=1) + "\n")
+
+
+def check_certificate(path: Path) -> Certificate:
+    """Return the certificate of `path` with every rule decided again from the Programs it carries.
+
+    Raises:
+        InputError: C160, it is no certificate.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        program, reference = parse_program(found["program"]), parse_program(found["reference"])
+        dims = [Dim(name, int(low), int(high)) for name, (low, high) in found["domain"].items()]
+        shapes = {
+            name: tuple(parse_expr(e) for e in extents) for name, extents in found["shapes"].items()
+        }
+        unordered = str(found["rules"]["order"].get("why", ""))
+        laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SeptranError) as e:
+        raise InputError.of(
+            "C160",
+            f"{path} is no certificate: {e}",
+            help="`septran prove --certificate FILE` writes one",
+        ) from e
+    return prove(
+        program, reference, dims=dims, shapes=shapes, unordered=unordered, assumptions=laws
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    plan: Plan
+    reference: Reference
+    what: Symbolic
+    within_s: float | None
+
+    def ask(self, program: Program, domain: Sequence[Dim]) -> Certificate:
+        return prove(
+            program,
+            self.reference.program,
+            dims=domain,
+            shapes=self.what.shapes,
+            unordered=self.plan.backend.copies_ordered_by,
+            assumptions=self.reference.assumptions,
+            within_s=self.within_s,
+        )
+
+
+def _domain(question: _Question, program: Program) -> tuple[Dim, ...]:
+    """Return the widest sizes for which regions fit their tiles.
+
+    A dim that one tile holds whole (the rows of a softmax) ends at the size its tile was made for.
+    """
+    from septran.prove.bounds import bounds
+    from septran.prove.sets import model
+
+    sizes = question.what.sizes
+    dims = [Dim(name, 1, size) for name, size in sizes.items()]
+    for at in range(len(dims)):
+        wider = [*dims]
+        wider[at] = replace(dims[at], high=LARGEST)
+        if next(bounds(model(program, wider, question.what.shapes)), None) is None:
+            dims = wider
+    return tuple(dims)

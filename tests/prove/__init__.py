@@ -1,0 +1,1 @@
+"""Proofs of the hierarchy: what they accept, and what they refuse."""

@@ -1,0 +1,45 @@
+"""`septran prove` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import septran as septran
+
+
+def test_prove_prints_each_rule(septran, tmp_path: Path):
+    done = septran("prove", "--op", "softmax", "--backend", "cpp")
+    assert done.code == 0, done.err
+    for rule in ("bounds", "races", "coverage", "order", "data"):
+        assert rule in done.out
+    assert "not proved: leaf bodies" in done.out
+
+
+def test_a_certificate_is_decided_again_from_its_programs(septran, tmp_path: Path):
+    file = tmp_path / "certificate.json"
+    done = septran(
+        "prove", "--op", "add", "--backend", "dsa_c", "--symbolic", "N", "--certificate", str(file)
+    )
+    assert done.code == 0, done.err
+    again = septran("prove", "--check", str(file), "--json")
+    assert again.code == 0, again.err
+    found = json.loads(again.out)
+    assert found["schema"] == "septran.certificate/1"
+    assert {r["state"] for r in found["rules"].values()} == {"proved"}
+
+    stored = json.loads(file.read_text())
+    lines = stored["program"].splitlines()
+    copies = [n for n, line in enumerate(lines) if line.strip().startswith("copy")]
+    del lines[copies[0]]
+    stored["program"] = "\n".join(lines) + "\n"  # every rule still says "proved" in the file
+    file.write_text(json.dumps(stored))
+    forged = septran("prove", "--check", str(file))
+    assert forged.code == 1 and "refused" in forged.out
+
+
+def test_what_is_no_certificate_is_the_users_mistake(septran, tmp_path: Path):
+    file = tmp_path / "other.json"
+    file.write_text("[1, 2]")
+    done = septran("prove", "--check", str(file))
+    assert done.code == 2 and "C160" in done.err
