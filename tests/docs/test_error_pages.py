@@ -10,7 +10,7 @@ import pytest
 from septran.cli.explain import pages, title
 from tests.packaging.sources import ROOT, files, relative
 
-CODE = re.compile(r"[CEKLMV]\d{3}")
+CODE = re.compile(r"[CEKLMPV]\d{3}")
 FOLDER = ROOT / "docs" / "errors"
 SECTIONS = ("What it means", "Example", "Fix")
 
