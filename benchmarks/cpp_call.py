@@ -24,21 +24,20 @@ def main() -> None:
     add = (P.prim("map", "Z", named={"x": "X", "y": "Y"}, expr="x + y"),)
     tensors = dict.fromkeys("ZXY", ((4, 4), "float32"))
     kernel = P.kernel_of(P.leaf_program(add, tensors, ("Z",)))
-    for mini in (True, False):
-        with tempfile.TemporaryDirectory() as folder:
-            built = build_module(kernel, Path(folder), mini=mini)
-            assert built.ok, built.log
-            call = load_module(built, kernel)
-            raw = call.__globals__["call"]
-            z, x, y = (torch.ones(4, 4) for _ in range(3))
-            addresses = [t.data_ptr() for t in (z, x, y)]
-            floor = best(lambda *a: None, z, x, y)
-            print(
-                f"{'mini' if mini else 'real'} pybind11, built in {built.seconds:.1f} s; 4x4 add: "
-                f"checked call {1e9 * (best(call, z, x, y) - floor):.0f} ns, "
-                f"tensors {1e9 * (best(raw, z, x, y) - floor):.0f} ns, "
-                f"addresses {1e9 * (best(raw, *addresses) - floor):.0f} ns"
-            )
+    with tempfile.TemporaryDirectory() as folder:
+        built = build_module(kernel, Path(folder))
+        assert built.ok, built.log
+        call = load_module(built, kernel)
+        raw = call.__globals__["call"]
+        z, x, y = (torch.ones(4, 4) for _ in range(3))
+        addresses = [t.data_ptr() for t in (z, x, y)]
+        floor = best(lambda *a: None, z, x, y)
+        print(
+            f"built in {built.seconds:.1f} s; 4x4 add: "
+            f"checked call {1e9 * (best(call, z, x, y) - floor):.0f} ns, "
+            f"tensors {1e9 * (best(raw, z, x, y) - floor):.0f} ns, "
+            f"addresses {1e9 * (best(raw, *addresses) - floor):.0f} ns"
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -351,8 +351,3 @@ def _after(headers: Mapping[str, str]) -> float | None:
             return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError):
         return None
-
-
-def with_deadline(limits: ClientLimits, seconds: float) -> ClientLimits:
-    """Return `limits` with a deadline of at most `seconds`."""
-    return replace(limits, deadline=min(limits.deadline, max(0.1, seconds)))

@@ -196,16 +196,6 @@ def suggestions(docs: DslDocs, *, words: frozenset[str], log: str, optimise: boo
     return "\n\n".join(parts)
 
 
-def error_rows(doc: Doc) -> tuple[tuple[str, ...], ...]:
-    """Return the cells of each row of the error table (first cell: the regex)."""
-    return tuple(
-        tuple(c.strip() for c in _CELL.split(line.strip().strip("|")))
-        for section in doc.sections
-        if "error" in section.title.lower()
-        for line in _table(section.text)[2:]
-    )
-
-
 def row_regex(cell: str) -> str:
     """Return the regex of an error row: the text between backticks, an escaped bar for a bar."""
     return cell.strip().strip("`").replace("\\|", "|")

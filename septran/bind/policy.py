@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from septran.bind.check_policy import check_policy
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
-from septran.bind.scope import Bound, Value
+from septran.bind.scope import Value
 from septran.errors import MappingError
 from septran.ir.nodes import DTYPE_BYTES, For, walk
 from septran.machine import Machine
@@ -318,8 +318,3 @@ def clean(mapping: ExplicitMapping) -> ExplicitMapping:
             for n, i in mapping.instances.items()
         },
     )
-
-
-def root_of(bound: Bound) -> str:
-    """Return the name of the tensor a bound view looks into."""
-    return bound.root

@@ -119,14 +119,3 @@ def parse(text: str, names: Iterable[str], span: Span | None = None) -> ast.expr
                 span,
             )
     return tree
-
-
-def used_names(text: str) -> frozenset[str]:
-    """Return the operand names an expression uses."""
-    tree = _parse(text)
-    called = {
-        n.func.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
-    }
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in called)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from septran.backends.base import Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.ir.nodes import Program
-from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, LeafSpec, leaf_specs
 from septran.trial.control import control_trouble
 from septran.trial.place import place_of
 from septran.verify.problem import Problem
@@ -25,11 +24,6 @@ def distinct_specs(program: Program) -> tuple[LeafSpec, ...]:
     for _, spec in leaf_specs(program):
         found.setdefault(spec.key, spec)
     return tuple(found.values())
-
-
-def sessions_of(backend: Backend, threads: int) -> Sessions:
-    """Return how this backend's kernels are run in a child when no GPU is used."""
-    return place_of(backend, "", "emulated", threads).sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +107,3 @@ def require_runnable(backend: Backend) -> None:
             f"kernels for {backend.name} cannot be run here: {state.detail}",
             help=state.install,
         )
-
-
-def emit_kernel(backend: Backend, program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the kernel of a lowered program with the given leaves by spec key."""
-    return backend.emit(program, leaves)

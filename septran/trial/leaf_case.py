@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from septran.ir.expr import Bin, Const, Expr, Var
@@ -255,8 +255,3 @@ def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     axis = prim.attr("axis")
     assert isinstance(axis, int)
     return x[axis]
-
-
-def with_target(case: LeafCase, program: Program) -> LeafCase:
-    """Return the case with its lowered program."""
-    return replace(case, program=program)

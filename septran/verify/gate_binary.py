@@ -23,7 +23,6 @@ _INSTRUCTIONS = re.compile(
     r"\t(syscall|sysenter|int\s+\$0x80|int3|rdtscp?|rdpmc|wrfsbase|wrgsbase|rdfsbase|rdgsbase"
     r"|vmcall|hlt|svc\s|hvc\s|smc\s|ptwrite)\b"
 )
-_FS_ACCESS = re.compile(r"%[fg]s:")
 
 
 def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:

@@ -454,8 +454,3 @@ def _first_line(log: str) -> str:
 
 def _names(params: Sequence[Any]) -> str:
     return ", ".join(f"{p.name}{list(p.shape)}:{p.dtype}" for p in params)
-
-
-def cases_json(verdict: Verdict) -> str:
-    """Return the per-case table as JSON lines."""
-    return "\n".join(json.dumps(asdict(c)) for c in verdict.cases)

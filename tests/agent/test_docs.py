@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.agent.docs import error_rows, load, parse, row_regex
+from septran.agent.docs import load, parse
 from septran.errors import ConfigError
 
 FRONT = """---
@@ -52,13 +52,6 @@ def test_malformed(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "f")
     assert caught.value.codes == ("C050",)
-
-
-def test_error_rows_with_bars() -> None:
-    doc = parse(
-        FRONT + "# T\n## Error table\n| e | c | f |\n|---|---|---|\n| `a\\|b` | c | f |\n", "f"
-    )
-    assert [row_regex(r[0]) for r in error_rows(doc)] == ["a|b"]
 
 
 def test_cpp_docs_load() -> None:

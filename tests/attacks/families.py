@@ -21,7 +21,7 @@ from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.trial.judge import sessions_of
+from septran.trial.place import place_of
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 
@@ -119,7 +119,7 @@ def make(
         kernel, files=tuple((n, text if n == kernel.main else t) for n, t in kernel.files)
     )
     backend = get(family.backend)
-    sessions = replace(sessions_of(backend, 2), call_timeout_s=10.0)
+    sessions = replace(place_of(backend, "", "emulated", 2).sessions, call_timeout_s=10.0)
     built = build(language, kernel, folder / "build")
     return Made(kernel, built, problem, sessions, backend.language, backend.where)
 

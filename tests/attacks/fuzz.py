@@ -27,7 +27,7 @@ from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.trial.judge import sessions_of
+from septran.trial.place import place_of
 from septran.verify.problem import Problem
 from septran.verify.verify import Request, verify
 from tests.attacks import families
@@ -176,7 +176,7 @@ def judge(
         where=backend.where,
         language=backend.language,
         seed=seed,
-        sessions=replace(sessions_of(backend, 2), call_timeout_s=20.0),
+        sessions=replace(place_of(backend, "", "emulated", 2).sessions, call_timeout_s=20.0),
         figures=backend.figures,
     )
     verdict = verify(kernel, built, problem, run_dir=folder, request=request)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran.agent.chat import estimate_tokens
-from septran.agent.docs import FILES, Block, Doc, error_rows, row_regex
+from septran.agent.docs import FILES, Block, Doc, row_regex
 from tests.dsl_docs.runner import docs_of, dsls, runner_of
 
 ALL = [(dsl, doc) for dsl in dsls() for doc in docs_of(dsl)]
@@ -104,6 +104,16 @@ def test_version_lock(dsl: str, doc: Doc) -> None:
                 f"{doc.file} was verified with {name} {version}, installed is {found}: "
                 "re-verify the docs, then change version and verified in the front matter"
             )
+
+
+def error_rows(doc: Doc) -> list[list[str]]:
+    """Return the cells of each row of the error table (first cell: the regex; a bar in it is escaped)."""
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        for section in doc.sections
+        if "error" in section.title.lower()
+        for line in [row for row in section.text.splitlines() if row.lstrip().startswith("|")][2:]
+    ]
 
 
 @pytest.mark.parametrize(

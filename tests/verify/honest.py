@@ -20,7 +20,7 @@ from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.trial.judge import sessions_of
+from septran.trial.place import place_of
 from septran.verify.problem import Problem
 from septran.verify.verify import Request, verify
 from tests.attacks import families
@@ -129,7 +129,7 @@ def judged(
     """Return the seeds with which the kernel was rejected, and why."""
     found = []
     for seed in range(seeds):
-        sessions = replace(sessions_of(backend, 2), budget_s=120.0)
+        sessions = replace(place_of(backend, "", "emulated", 2).sessions, budget_s=120.0)
         request = Request(
             where=backend.where, language=backend.language, seed=1000 + seed, sessions=sessions
         )

@@ -1,8 +1,7 @@
 """A built cpp kernel as a Python callable on torch CPU tensors, without copying.
 
-The module is the object that was judged and a little glue, with the mini pybind11 of runtime/ (a second; for
-trying) or with the real pybind11 (about eight seconds; for the kernel that is kept). Building it runs a compiler only;
-loading it puts generated machine code into this process, so load only what has been verified.
+The module is the object that was judged and a little glue (about eight seconds, for pybind11's templates). Building
+it runs a compiler only; loading it puts generated machine code into this process, so load only what has been verified.
 """
 
 from __future__ import annotations
@@ -23,29 +22,21 @@ from septran.kernel import Kernel
 _GLUE_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
 
 
-def build_module(kernel: Kernel, folder: Path, *, mini: bool = False) -> Built:
-    """Link the kernel's object, the one that was judged, and a Python module's glue into `folder/<name>.so`.
+def build_module(kernel: Kernel, folder: Path) -> Built:
+    """Link the kernel's object, the one that was judged, and a Python module's glue into `folder/<name>.so`."""
+    import pybind11
 
-    mini: with the small header instead of the installed pybind11.
-    """
     arch = kernel.arch or "native"
     compiler = cpp_compiler(arch)
     if compiler is None:
         return Built(ok=False, artifact=None, log="no C++ compiler on PATH")
-    if mini:
-        headers = runtime_folder() / "mini_pybind11"
-        version = (headers / "pybind11" / "pybind11.h").read_text(encoding="utf-8")
-    else:
-        import pybind11
-
-        headers, version = Path(pybind11.get_include()), pybind11.__version__
     name = _module_name(kernel)
-    includes = (f"-I{headers}", f"-I{sysconfig.get_paths()['include']}")
+    includes = (f"-I{pybind11.get_include()}", f"-I{sysconfig.get_paths()['include']}")
     glue = Glue(
         text=module_text(kernel),
         flags=(*_GLUE_FLAGS, *includes, f"-DSEPTRAN_PYBIND={name}"),
         output=f"{name}.so",
-        extra=version,
+        extra=pybind11.__version__,
     )
     return compile_hosted(
         kernel,

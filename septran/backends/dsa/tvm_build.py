@@ -28,17 +28,3 @@ def register(vendor: str = "vendor_lib") -> None:
         return create("\n".join(texts), "c", names, [])
 
     tvm.register_global_func(BUILD_FUNCTION, build, override=True)
-
-
-def build_c(func: Any, name: str, vendor: str = "vendor_lib") -> str:
-    """Return the C text of `func` as TVM builds it for `Target("ext_dev")`."""
-    import importlib
-
-    from tilelang import tvm
-
-    register(vendor)
-    # the package exports a function of the module's name, so the module is asked for by path
-    codegen_build = importlib.import_module("tvm.tirx.build").codegen_build
-    module = codegen_build(tvm.IRModule({name: func}), tvm.target.Target("ext_dev"))
-    text: str = module.inspect_source()
-    return text
