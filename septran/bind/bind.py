@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from septran.bind.check_mapping import check_mapping
 from septran.bind.lower import LeafSite, Lowering
-from septran.bind.policy import apply_policy, clean
+from septran.bind.policy import apply_policy
 from septran.bind.regions import check_regions
 from septran.bind.scope import Bound, Probe, Size, Value
 from septran.errors import MappingError, TaskLangError
@@ -85,17 +85,15 @@ def bind(
     everything = {**tasks, entry.name: entry} | {t.task.name: t.task for t in traces.found.values()}
     env = _environment(traced, args)
     if isinstance(mapping, Policy):
-        explicit = clean(
-            apply_policy(
-                mapping,
-                traces=traces,
-                tasks=everything,
-                entry=traced,
-                env=env,
-                machine=machine,
-                cores=cores,
-                accumulate=_accumulate(args),
-            )
+        explicit = apply_policy(
+            mapping,
+            traces=traces,
+            tasks=everything,
+            entry=traced,
+            env=env,
+            machine=machine,
+            cores=cores,
+            accumulate=_accumulate(args),
         )
     else:
         explicit = mapping

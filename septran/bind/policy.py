@@ -258,6 +258,7 @@ def _fill(
 ) -> Instance:
     """Return the instance with memories, leaf bindings and options."""
     mems: dict[str, str] = {}
+    strengths: dict[str, int] = {}
     bindings: dict[str, Binding] = {}
     for site in sites:
         rule = chosen[id(site)]
@@ -276,7 +277,7 @@ def _fill(
         if old is not None:
             wanted = {p: m for p, m in wanted.items() if old.mems.get(p) == m}
         bindings[site.task] = Binding(kernel=rule.kernel, mems=wanted)  # type: ignore[arg-type]
-        _locals(policy, site, mems)
+        _locals(policy, site, mems, strengths)
     options: dict[str, object] = dict(policy.options)
     ranked = sorted(sites, key=lambda s: max(PRIORITY.get(p.name, 1) for p in s.prims))
     for site in ranked:
@@ -289,8 +290,10 @@ def _fill(
     return replace(inst, mems=mems, leaf_task_bindings=bindings, options=options)
 
 
-def _locals(policy: Policy, site: LeafSite, mems: dict[str, str]) -> None:
-    """Give the site's local operands a memory by their strongest use."""
+def _locals(
+    policy: Policy, site: LeafSite, mems: dict[str, str], strengths: dict[str, int]
+) -> None:
+    """Give the site's local operands a memory by their strongest use, kept per tensor in `strengths`."""
     rank = {"gemm.out": 2, "gemm.in": 1, "default": 0}
     for param in site.local_args:
         root = site.args[param].root
@@ -302,19 +305,6 @@ def _locals(policy: Policy, site: LeafSite, mems: dict[str, str]) -> None:
                 elif param in prim.ins and use == "default":
                     use = "gemm.in"
         mem = policy.locals.get(use) or policy.locals.get("default", "REGISTER")
-        strength = rank[use]
-        held = mems.get(f"#{root}")
-        if held is None or int(held) <= strength:
+        if strengths.get(root, 0) <= rank[use]:
             mems[root] = mem
-            mems[f"#{root}"] = str(strength)
-
-
-def clean(mapping: ExplicitMapping) -> ExplicitMapping:
-    """Return the mapping without the bookkeeping of `apply_policy`."""
-    return replace(
-        mapping,
-        instances={
-            n: replace(i, mems={k: v for k, v in i.mems.items() if not k.startswith("#")})
-            for n, i in mapping.instances.items()
-        },
-    )
+            strengths[root] = rank[use]

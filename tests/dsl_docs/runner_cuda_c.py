@@ -75,7 +75,7 @@ def check(block: Block, folder: Path) -> Outcome:
     source.write_text(prepare(_program(block.code, case)), encoding="utf-8")
     flags = [f for f in EMULATION_FLAGS if f not in ("-shared", "-O2")]
     runtime = runtime_folder()
-    command = [compiler.path, "-O1", *flags, f"-I{runtime / 'emulation'}", f"-I{runtime}"]
+    command = [compiler.path, "-O1", *flags, f"-I{runtime.parent / 'emulator'}", f"-I{runtime}"]
     built = subprocess.run(
         [*command, str(source), "-o", str(program)],
         capture_output=True,
