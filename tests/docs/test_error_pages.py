@@ -49,3 +49,8 @@ def test_a_page_says_what_why_and_how_to_fix(code):
     assert len(text.splitlines()) < 60, "short"
     for section in re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]:
         assert section.strip(), "an empty section"
+
+
+def test_the_page_of_codes_lists_every_letter():
+    table = set(re.findall(r"^\| ([A-Z])\w+ \|", (ROOT / "docs/errors.md").read_text(), re.M))
+    assert table == {code[0] for code in pages()}

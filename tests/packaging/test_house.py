@@ -119,3 +119,19 @@ def test_no_machine_paths_or_left_overs():
         if marks.search(line)
     ]
     assert bad == []
+
+
+def test_hints_name_extras_that_exist():
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    pages = [*files(), ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        f"{path.name}: {extra}"
+        for path in pages
+        for extra in re.findall(r"septran\[(\w+)\]", path.read_text(encoding="utf-8"))
+        if extra not in extras
+    }
+    assert named == set()

@@ -25,7 +25,7 @@ SIMULATOR = HERE.parent / "tilesim"
 SIMULATOR_NAME = "septran_tilesim"
 LOWER_SECONDS = 120.0
 NVCC_SECONDS = 120.0
-INSTALL_TILELANG = 'pip install "septran[tilelang]"  (or: pip install "tilelang==0.1.15")'
+INSTALL_TILELANG = 'pip install "tilelang>=0.1.15,<0.2"'
 INSTALL_NVCC = 'pip install "septran[cuda]"  (or install the CUDA toolkit 12.8 or newer)'
 
 VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}

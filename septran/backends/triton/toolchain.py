@@ -22,7 +22,7 @@ from septran.kernel import Kernel
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"
 _COMPILE_SECONDS = 300.0
-_INSTALL = 'pip install "septran[triton]"  (or: pip install "triton==3.9.*")'
+_INSTALL = 'pip install "triton>=3.2"'
 EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest")
 """Files of interpreter/ that lie beside a kernel as septran_triton_<name>.py."""
 
