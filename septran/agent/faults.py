@@ -1,13 +1,15 @@
 """Our own few faults of a model call; everything a client or a server does ends in one of them.
 
-| kind      | what happened                                                    | what the loop does       |
-|-----------|------------------------------------------------------------------|--------------------------|
-| setup     | 401, 403, 404, 400 that is not about length, no key, no server   | stops the run (exit 3)   |
-| context   | the prompt (or max_tokens) is too long for the model             | trims and asks again     |
-| busy      | 429 or 5xx after all retries, or a Retry-After above the cap     | counts a failed attempt  |
-| network   | connection refused, reset or dropped after all retries           | counts a failed attempt  |
-| deadline  | the call took longer than its total deadline                     | counts a failed attempt  |
-| malformed | HTML, broken JSON, no choices, a body above the size limit       | counts a failed attempt  |
+| kind      | what happened                                                    | what the loop does            |
+|-----------|------------------------------------------------------------------|-------------------------------|
+| setup     | 401, 403, 404, 400 that is not about length, no key, no server   | stops the run (L502, exit 3)  |
+| context   | the prompt (or max_tokens) is too long for the model             | trims and asks again          |
+| busy      | 429 or 5xx after all retries, or a Retry-After above the cap     | stops the run when it happens |
+| network   | connection refused, reset or dropped after all retries           | to two calls in a row, or to  |
+| deadline  | the call took longer than its total deadline                     | the last call (L505, exit 3)  |
+| malformed | HTML, broken JSON, no choices, a body above the size limit       |                               |
+
+`on_unreachable: library` goes on with the library's leaf instead of stopping.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ FaultKind = Literal["setup", "context", "busy", "network", "deadline", "malforme
 CODES: dict[str, str] = {
     "setup": "L502",
     "context": "L503",
-    "busy": "L504",
+    "busy": "L505",
     "network": "L505",
-    "deadline": "L504",
-    "malformed": "L506",
+    "deadline": "L505",
+    "malformed": "L505",
 }
 
 
@@ -52,11 +54,12 @@ class Fault(Exception):
         helps = {
             "setup": "check base_url, model and the key's variable with `septran config`",
             "network": "is the server running? `curl " + where.rstrip("/") + "/models` must answer",
+            "malformed": "does base_url end in the API's root (mostly /v1)? A proxy or a login page may answer",
         }
         problem = EnvironmentProblem.of(
             CODES[self.kind],
             f"the model at {where} cannot be used: {self.message}",
-            help=helps.get(self.kind, "try again later, or use --writer library"),
+            help=helps.get(self.kind, "continue with --resume, or use --writer library"),
         )
         assert isinstance(problem, EnvironmentProblem)
         return problem

@@ -88,6 +88,8 @@ class SearchWriter:
         try:
             search = evolve if self._config.get("search", "kind") == "evolve" else best_of
             reason = search(session)
+            if session.silent is not None:
+                raise session.silent
         except Fault as fault:
             reason = self._unreachable(fault, session)
         finally:
@@ -99,9 +101,8 @@ class SearchWriter:
         return written
 
     def _unreachable(self, fault: Fault, session: Session) -> str:
-        """Say why the search ended, or raise when the model could not be used at all."""
-        never = self.ledger.usage.prompt_tokens == 0
-        if never and self._config.get("on_unreachable") == "fail":
+        """Say why the search ended, or raise when the model left nothing that could be used."""
+        if session.best is None and self._config.get("on_unreachable") == "fail":
             raise fault.as_problem(self._where("coder")) from fault
         return f"the model cannot be used: {fault.message}"
 

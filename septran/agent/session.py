@@ -19,6 +19,8 @@ from septran.kernel import Leaf, LeafSpec
 
 ChatOf = Callable[[str], RecordedChat]
 ModelOf = Callable[[str], str]
+_SILENCES = 2
+"""Calls in a row without a reply, each with its retries, after which the model counts as gone."""
 
 
 class Exhausted(Exception):
@@ -64,6 +66,9 @@ class Session:
         self._shown: dict[int, Shown] = {}
         self._lead: Attempt | None = None
         self._best: Attempt | None = None
+        self._silences = 0
+        self.silent: Fault | None = None
+        """why the last call gave no reply; None when it gave one"""
 
     @property
     def best(self) -> Attempt | None:
@@ -184,6 +189,11 @@ class Session:
         outcomes = self._together(role, requests)
         for request, outcome in zip(requests, outcomes, strict=True):
             self._count(role, request, outcome)
+        faults = [o for o in outcomes if isinstance(o, Fault) and o.kind != "context"]
+        self.silent = faults[-1] if len(faults) == len(outcomes) else None
+        self._silences = self._silences + 1 if self.silent is not None else 0
+        if self.silent is not None and self._silences == _SILENCES:
+            raise self.silent
         return outcomes
 
     def _together(self, role: str, requests: list[Request]) -> list[Reply | Fault]:

@@ -35,7 +35,7 @@ from tests.agent.leaves import (
     by_markers,
     fenced,
 )
-from tests.support.openai_double import Answer, ChatDouble, Raw, Status, Step
+from tests.support.openai_double import Answer, ChatDouble, Raw, Reset, Status, Step
 
 FAST = RIGHT.replace("Y(i, j) =", "/* fast */ Y(i, j) =")
 SLOW = RIGHT.replace("Y(i, j) =", "/* slow */ Y(i, j) =")
@@ -273,6 +273,54 @@ def test_an_unreachable_model_is_an_environment_problem(tmp_path: Path) -> None:
         run(double, tmp_path, model="fake-coder")
     assert caught.value.codes == ("L502",)
     assert caught.value.exit_code == 3
+
+
+HTML = b"<html><body>Sign in</body></html>"
+GONE: dict[str, list[Step]] = {
+    "502 with HTML": [Status(502, body=HTML.decode(), content_type="text/html")],
+    "200 with HTML": [Raw(HTML, "text/html")],
+    "429": [Status(429, retry_after=0.01)],
+    "429 for hours": [Status(429, retry_after=9999)],
+    "500": [Status(500)],
+    "dropped": [Reset()],
+    "dropped in the middle": [Answer(fenced(RIGHT), reset_after=2)],
+    "ended in the middle": [Answer(fenced(RIGHT), end_after=2)],
+    "no JSON": [Raw(b"{")],
+    "no choices": [Answer(choices=0)],
+    "dies after a useless reply": [Answer("I am sorry."), Reset()],
+}
+
+
+@pytest.mark.parametrize("attempts", [1, 6])
+@pytest.mark.parametrize("way", GONE)
+def test_a_model_that_does_not_answer_ends_the_run(tmp_path: Path, way: str, attempts: int) -> None:
+    script = GONE[way]
+    with (
+        ChatDouble(lambda body: script[min(len(double.requests), len(script)) - 1]) as double,
+        pytest.raises(EnvironmentProblem) as caught,
+    ):
+        budget = Budget(attempts=max(attempts, len(script)))
+        run(double, tmp_path, client={"retries": 0, "deadline_s": 5.0}, budget=budget)
+    assert caught.value.codes == ("L505",)
+    assert caught.value.exit_code == 3
+    assert len(double.requests) <= len(script) + 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/v1", "http://no.such.host.invalid/v1", "not a url", "ftp://x/v1"]
+)
+def test_an_address_without_a_model_ends_the_run(tmp_path: Path, url: str) -> None:
+    settings = config(None, base_url=url, model="m", client={"retries": 0})
+    with pytest.raises(EnvironmentProblem) as caught:
+        llm_writer(BACKEND, settings, tmp_path).write(RELU, FakeJudge(by_markers), Budget())
+    assert caught.value.exit_code == 3
+
+
+def test_one_lost_call_is_not_the_end(tmp_path: Path) -> None:
+    script: list[Step] = [Reset(), *answers(FAST)]
+    with ChatDouble(script) as double:
+        written, _, _ = run(double, tmp_path, client={"retries": 0, "deadline_s": 5.0})
+    assert written.verdict is not None and written.verdict.verified
 
 
 def test_model_auto_is_the_only_one_listed_and_is_recorded(tmp_path: Path) -> None:
