@@ -7,6 +7,7 @@
     |   +-- ConfigError         Cxxx, configs, assets, flags
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
+    +-- NothingSelected         nothing was asked for in the end (exit 5, as pytest says it)
     InternalError               a SepTran bug (exit 4); never raised for a user's mistake
 
 Every diagnostic has a code that `septran explain CODE` documents (docs/errors/CODE.md).
@@ -161,6 +162,12 @@ class NotCorrect(SeptranError):
     """A kernel ran and its results are wrong."""
 
     exit_code = 1
+
+
+class NothingSelected(SeptranError):
+    """A selection that leaves nothing to do; 0 would look like a verdict."""
+
+    exit_code = 5
 
 
 class InternalError(Exception):

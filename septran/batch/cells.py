@@ -77,6 +77,9 @@ class _Expansion:
         sources = list(self._sources())
         targets = [backends.get(name) for name in self._targets()]
         self._check_sizes(sources)
+        self._check_dtypes([(s, b) for s in sources for b in targets])
+        self._check_archs(targets)
+        self._check_rules()
         found: dict[str, Cell] = {}
         for source, backend in itertools.product(sources, targets):
             for arch, dims, dtype, writer in itertools.product(
@@ -87,16 +90,28 @@ class _Expansion:
             ):
                 cell = self._cell(source, backend, arch, dims, dtype, writer)
                 if not any(_excluded(cell, rule) for rule in batch.exclude):
-                    found.setdefault(cell.id, cell)
+                    self._add(found, cell)
         for number, entry in enumerate(batch.include):
             for cell in self._included(entry, number):
-                found.setdefault(cell.id, cell)
+                self._add(found, cell)
         if not found:
             raise ConfigError.of(
                 "C062", f"{batch.path.name}: no cell is left", batch.span(),
                 help="give ops (or tasks, logics) and backends, and check exclude",
             )  # fmt: skip
         return tuple(found.values())
+
+    def _add(self, found: dict[str, Cell], cell: Cell) -> None:
+        """Add a cell; raises ConfigError C068 when two files mean different operators by one name."""
+        other = found.setdefault(cell.id, cell)
+        if other.key != cell.key:
+            files = " and ".join(str(_file(c)) for c in (other, cell))
+            raise ConfigError.of(
+                "C068",
+                f"{files} both define operator {cell.op!r}, so cells cannot be told apart",
+                self._batch.span("logics"),
+                help="give one of them another name=, or run them in two batches",
+            )
 
     def _sources(self) -> Iterator[_Source]:
         names = [entry["name"] for entry in catalog.ops()] if self._batch.ops else []
@@ -150,6 +165,43 @@ class _Expansion:
                     self._batch.span("dims", number),
                 )  # fmt: skip
 
+    def _check_dtypes(self, pairs: Sequence[tuple[_Source, Backend]]) -> None:
+        """Raise ConfigError C061 for a type that no operator and target of this batch share."""
+        known = sorted({d for s, b in pairs for d in s.operator.dtypes if d in b.dtypes})
+        for number, word in enumerate(self._batch.dtypes):
+            if word not in ("default", "all") and word not in known:
+                raise ConfigError.of(
+                    "C061",
+                    f"dtypes: no operator and target of this batch have {word!r}{closest(word, known)}",
+                    self._batch.span("dtypes", number),
+                    help=f"they have {', '.join(known)}",
+                )
+
+    def _check_archs(self, targets: Sequence[Backend]) -> None:
+        known = sorted({arch for backend in targets for arch in backend.arches})
+        for number, word in enumerate(self._batch.archs):
+            if word not in ("default", "all") and not fnmatch.filter(known, word):
+                raise ConfigError.of(
+                    "C061",
+                    f"archs: no target of this batch has {word!r}{closest(word, known)}",
+                    self._batch.span("archs", number),
+                    help=f"they have {', '.join(known) or 'none to choose from'}",
+                )
+
+    def _check_rules(self) -> None:
+        """Raise ConfigError C061 for an `exclude` whose words name nothing: it would exclude nothing."""
+        known = {"op": [e["name"] for e in catalog.ops()], "backend": list(backends.names())}
+        for number, rule in enumerate(self._batch.exclude):
+            for name, names in known.items():
+                word = str(rule.get(name, "*"))
+                own = name == "op" and (self._batch.logics or self._batch.tasks)
+                if not own and not fnmatch.filter(names, word):
+                    raise ConfigError.of(
+                        "C061",
+                        f"exclude: {name} {word!r} names nothing{closest(word, names)}",
+                        self._batch.span("exclude", number),
+                    )
+
     def _dims(self, operator: Operator, wanted: Sequence[DimSet]) -> list[dict[str, int]]:
         found: list[dict[str, int]] = []
         for entry in wanted:
@@ -181,7 +233,14 @@ class _Expansion:
         arch = backends.resolve_arch(backend, entry.get("arch"))
         shared = [d for d in source.operator.dtypes if d in backend.dtypes]
         for sizes in self._dims(source.operator, (dims,)):
-            dtype = entry.get("dtype") or shared[0]
+            dtype = entry.get("dtype") or (shared[0] if shared else "")
+            if dtype not in shared:
+                raise ConfigError.of(
+                    "C061",
+                    f"include: {entry['op']} on {backend.name} has no dtype {dtype!r}{closest(dtype, shared)}",
+                    at,
+                    help=f"it has {', '.join(shared)}" if shared else "",
+                )
             yield self._cell(source, backend, arch, sizes, dtype, entry.get("writer", "library"))
 
     def _cell(
@@ -235,6 +294,11 @@ class _Expansion:
             model = [self._settings.base_url, self._settings.model] if models else []
             self._shas[known] = content_hash([self._ground, data, model])
         return self._shas[known]
+
+
+def _file(cell: Cell) -> object:
+    given = cell.request
+    return given.get("logic") or given.get("task_file") or f"the shipped {given.get('op')}"
 
 
 def _excluded(cell: Cell, rule: Mapping[str, Any]) -> bool:

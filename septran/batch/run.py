@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran.batch.cells import Cell, expand
-from septran.batch.choose import selector
+from septran.batch.choose import Choose, selector
 from septran.batch.file import Budget, load_batch
 from septran.batch.plan import Plan, job_of
 from septran.batch.pool import Outcome, run_jobs, slots
 from septran.batch.worker import head
-from septran.errors import ConfigError
+from septran.errors import ConfigError, NothingSelected
 from septran.run import store
 from septran.settings import Settings
 
@@ -92,12 +92,27 @@ def run_batch(request: BatchRequest, *, settings: Settings, watch: Watch) -> Bat
     """Run every cell that has no result yet and return the counts.
 
     Raises:
-        ConfigError: C06x, the file, the selection or the run to resume. EnvironmentProblem: V120, the
+        ConfigError: C06x, the file or the run to resume; C067, another process runs it. NothingSelected: C066,
+            no cell is left. EnvironmentProblem: V120, the
             executor's library is missing. KeyboardInterrupt: after saying how to go on.
     """
     execute = _executor(request.executor)
     plan = _plan(request, settings)
+    with plan.run.held():
+        return _run(request, plan, execute, settings=settings, watch=watch)
+
+
+def _run(
+    request: BatchRequest,
+    plan: Plan,
+    execute: Callable[..., Outcomes],
+    *,
+    settings: Settings,
+    watch: Watch,
+) -> BatchResult:
     plan.run.update(status="running", pid=os.getpid())
+    if request.resume is not None and request.last_failed:
+        _forget_failed(plan)
     watch.planned(plan)
     result = BatchResult(run=plan.run.dir)
     begun = time.monotonic()
@@ -165,7 +180,7 @@ def listed(
     else:
         assert file is not None
         cells = expand(load_batch(file), settings)
-    return tuple(cell.id for cell in cells if choose is None or choose(cell.id))
+    return tuple(c.id for c in _chosen(cells, choose, BatchRequest(select=select)))
 
 
 def results(run: store.Run) -> list[dict[str, Any]]:
@@ -185,8 +200,7 @@ def _plan(request: BatchRequest, settings: Settings) -> Plan:
         cells = expand(batch, settings)
         if request.last_failed:
             cells = _failed_last_time(batch.path, cells, settings)
-        if choose is not None:
-            cells = tuple(cell for cell in cells if choose(cell.id))
+        cells = _chosen(cells, choose, request)
         plan = Plan(
             run=_open(batch.path, batch.name, cells, request, settings),
             cells=cells,
@@ -197,10 +211,22 @@ def _plan(request: BatchRequest, settings: Settings) -> Plan:
         )
         _write_plan(plan, batch.path)
         return plan
-    if choose is not None:
-        cells = tuple(cell for cell in plan.cells if choose(cell.id))
-        plan = replace(plan, cells=cells)
-    return plan
+    return replace(plan, cells=_chosen(plan.cells, choose, request))
+
+
+def _chosen(
+    cells: tuple[Cell, ...], choose: Choose | None, request: BatchRequest
+) -> tuple[Cell, ...]:
+    """Return the cells that -k chooses; raises NothingSelected C066 when none is left."""
+    found = tuple(cell for cell in cells if choose is None or choose(cell.id))
+    if not found:
+        why = f"-k {request.select!r} selects none of {len(cells)} cells" if cells else ""
+        raise NothingSelected.of(
+            "C066",
+            why or "nothing failed last time",
+            help="`septran batch FILE --list` shows the cells",
+        )
+    return found
 
 
 def _open(
@@ -240,20 +266,21 @@ def _resumed(request: BatchRequest, settings: Settings) -> Plan:
             "C064", f"{request.resume!r} is not a batch run that was planned",
             help="`septran runs ls` lists the runs",
         )  # fmt: skip
-    cells = tuple(Cell(**cell) for cell in data["cells"])
-    if request.last_failed:
-        for cell in cells:
-            found = _finished(run, cell)
-            if found is not None and sort_of(found) in ("rejected", "failed"):
-                (run.dir / "cells" / f"{cell.key}.json").unlink()
     return Plan(
         run=run,
-        cells=cells,
+        cells=tuple(Cell(**cell) for cell in data["cells"]),
         budget=Budget(**data["budget"]),
         workers=request.workers or data["workers"],
         time=data["time"],
         require=request.require or tuple(data["require"]),
     )
+
+
+def _forget_failed(plan: Plan) -> None:
+    for cell in plan.cells:
+        found = _finished(plan.run, cell)
+        if found is not None and sort_of(found) in ("rejected", "failed"):
+            (plan.run.dir / "cells" / f"{cell.key}.json").unlink()
 
 
 def _failed_last_time(path: Path, cells: Sequence[Cell], settings: Settings) -> tuple[Cell, ...]:

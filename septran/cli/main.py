@@ -78,7 +78,7 @@ class Lazy(click.Group):
 @click.group(
     cls=Lazy,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 verified, 1 not correct, 2 your input, 3 environment, 4 SepTran bug.",
+    epilog="Exit codes: 0 verified, 1 not correct, 2 your input, 3 environment, 4 SepTran bug, 5 nothing selected.",
 )
 @click.version_option(__version__, message="septran %(version)s")
 @common

@@ -11,14 +11,17 @@ Nothing needed lives only in a database; a run directory alone can be shown, ver
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import re
 import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -37,16 +40,25 @@ _LIBRARIES = ("torch", "numpy", "tilelang", "triton", "pybind11", "openai")
 
 
 def write_atomic(path: Path, content: str | bytes) -> Path:
-    """Write `content` so that readers see the old file or the whole new one, also after a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write `content` so that readers see the old file or the whole new one, also after a crash.
+
+    A symbolic link stays and its target is written; a device or a pipe is written into, never replaced.
+    """
     data = content.encode() if isinstance(content, str) else content
+    path = path.resolve() if path.is_symlink() else path
+    mode = path.stat().st_mode if path.exists() else 0o644
+    if path.exists() and not stat.S_ISREG(mode):
+        with path.open("wb") as file:  # a folder raises here
+            file.write(data)
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(stat.S_IMODE(mode))
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -115,6 +127,23 @@ class Run:
     def update(self, **fields: object) -> None:
         """Set fields of run.json."""
         self.write_json("run.json", {**self.info(), **fields})
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the run to this process while the body runs; raises ConfigError C067 when another has it.
+
+        The lock is the system's: it ends with the process, however that ends.
+        """
+        with (self.dir / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError.of(
+                    "C067",
+                    f"run {self.id} is being run by another process (pid {self.info().get('pid', '?')})",
+                    help="wait for it, or end it",
+                ) from None
+            yield
 
     def finish(self, status: Status, *, exit_code: int, summary: Mapping[str, object]) -> None:
         """Close the run: status, exit code and the few figures a listing shows."""

@@ -63,7 +63,7 @@ def test_all_mistakes_at_once(tmp_path):
         ("ops: [gemm]\nbackends: [cuda_x]\n", "C061", "names nothing"),
         ("ops: [relu]\nbackends: [cpp]\ndims: [{Q: 3}]\n", "C061", "Q"),
         ("ops: [relu]\nbackends: [cpp]\nexclude: [{op: 'r*'}]\n", "C062", "no cell"),
-        ("ops: [cross_entropy]\nbackends: [cpp]\ndtypes: [float64]\n", "C062", "no cell"),
+        ("ops: [cross_entropy]\nbackends: [cpp]\ndtypes: [float64]\n", "C061", "'float64'"),
         ("include: [{op: gemmm, backend: cpp}]\n", "C061", "did you mean 'gemm'"),
     ],
 )

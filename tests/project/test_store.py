@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +150,25 @@ def test_a_killed_run_is_interrupted_and_whole(fresh_home):
     assert store.status(run) == "interrupted"
     assert len(json.loads((run.dir / "state.json").read_text())["pad"]) == 5000
     assert [e["n"] for e in run.events()] == list(range(len(run.events())))
+
+
+def test_a_device_and_a_link_are_written_through(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)  # dangling
+    store.write_atomic(link, "one")
+    assert link.is_symlink() and target.read_text() == "one"
+    target.chmod(0o600)
+    store.write_atomic(link, "two")
+    assert link.is_symlink() and target.read_text() == "two"
+    assert target.stat().st_mode & 0o777 == 0o600
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    store.write_atomic(pipe, "three")
+    reader.join(timeout=10)
+    assert read == ["three"] and pipe.is_fifo()
+    before = os.stat("/dev/null")
+    store.write_atomic(Path("/dev/null"), "gone")
+    assert os.stat("/dev/null").st_rdev == before.st_rdev
