@@ -169,6 +169,6 @@ def test_a_device_and_a_link_are_written_through(tmp_path):
     store.write_atomic(pipe, "three")
     reader.join(timeout=10)
     assert read == ["three"] and pipe.is_fifo()
-    before = os.stat("/dev/null")
+    before = Path("/dev/null").stat()
     store.write_atomic(Path("/dev/null"), "gone")
-    assert os.stat("/dev/null").st_rdev == before.st_rdev
+    assert Path("/dev/null").stat().st_rdev == before.st_rdev
