@@ -38,7 +38,8 @@ def _source(plan: Plan, request: GenRequest) -> str:
 def show(request: GenRequest, what: str, *, after: str | None, settings: Settings) -> str:
     """Return the text of one step.
 
-    what: task, program, passes, tir, kernel, leafspec or prompt. after: a pass's name, for program.
+    what: task, program, passes, tir, kernel, leafspec or prompt. after: a pass's name, for program (default: the
+    last, so that the program is what is printed) and tir (default: the last before leaves are chosen).
 
     Raises:
         ConfigError: C137 unknown pass or step.
@@ -49,7 +50,8 @@ def show(request: GenRequest, what: str, *, after: str | None, settings: Setting
     lowered = lower_plan(plan)
     match what:
         case "program":
-            return print_program(_program_after(plan, lowered, after))
+            last = after or _outcomes(plan, lowered)[-1].name
+            return print_program(_program_after(plan, lowered, last))
         case "passes":
             return "".join(
                 f"{p.name:20s} {'changed' if p.changed else 'unchanged':10s} {p.ms:6.1f} ms\n"

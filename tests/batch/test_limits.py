@@ -51,7 +51,7 @@ def _workers(home: Path) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             ours = str(home).encode() in (folder / "environ").read_bytes()
-            if ours and b"batch_worker" in (folder / "cmdline").read_bytes():
+            if ours and b"septran.batch.worker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except OSError:
             continue

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.triton.toolchain import RUNTIME, TARGETS, found, write_emulator
+from septran.backends.triton.toolchain import HERE, TARGETS, found, write_emulator
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -36,7 +36,14 @@ def _compile(folder: Path, arch: str) -> Outcome:
     out = folder / "out.json"
     env = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
     subprocess.run(
-        [sys.executable, str(RUNTIME / "compile_child.py"), str(folder), backend, name, str(out)],
+        [
+            sys.executable,
+            str(HERE / "child" / "compile_child.py"),
+            str(folder),
+            backend,
+            name,
+            str(out),
+        ],
         cwd=folder,
         env=env,
         check=True,

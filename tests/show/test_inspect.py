@@ -61,9 +61,9 @@ def test_a_mapping_with_everything_reads_back_equal():
 
 
 def load_text(text: str) -> ExplicitMapping:
-    from septran.mapping.load import _tune
+    from septran.mapping.tune import read_tune
 
-    found = parse_mapping(spanyaml.loads(text, tags={"!tune": _tune}))
+    found = parse_mapping(spanyaml.loads(text, tags={"!tune": read_tune}))
     assert isinstance(found, ExplicitMapping)
     return found
 
