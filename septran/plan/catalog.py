@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from septran import assets
 from septran.errors import ConfigError
+
+if TYPE_CHECKING:
+    from septran.tasklang.load import Logic
+    from septran.tasklang.operator import Operator
 
 OPS = Path(__file__).resolve().parent.parent / "ops"
 
@@ -88,12 +92,18 @@ def agents() -> list[dict[str, Any]]:
     ]
 
 
-def _operators() -> Iterator[tuple[Any, Path]]:
+@functools.cache
+def _operators() -> tuple[tuple[Operator, Path], ...]:
+    """The shipped operators with their files; the package's own files do not change while it runs."""
+    return tuple((o, path) for path in op_files() for o in shipped(path).operators.values())
+
+
+@functools.cache
+def shipped(path: Path) -> Logic:
+    """Return a shipped logic file, read once per process."""
     from septran.tasklang.load import load_logic
 
-    for path in op_files():
-        for operator in load_logic(path).operators.values():
-            yield operator, path
+    return load_logic(path)
 
 
 def _op(operator: Any, path: Path) -> dict[str, Any]:

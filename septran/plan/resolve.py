@@ -148,8 +148,7 @@ def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
             help="keep one operator in a file given with --logic",
         )
     assert request.op is not None
-    path = catalog.op_file(request.op)
-    logic = load_logic(path)
+    logic = catalog.shipped(catalog.op_file(request.op))
     return logic.operators[request.op], logic
 
 
