@@ -1,19 +1,21 @@
-"""Find the data SepTran is configured with: project > user > bundled, decided file by file.
+"""Find the data SepTran is configured with: project > user > packages > bundled, decided file by file.
 
-The five folders (agents, configs, dsl_docs, mappings, verify_templates) are plain data. A user's project
-and home folder mirror the same names; a file there hides the bundled file of the same path. Files
-under `configs/` merge instead (septran/settings.py).
+The five folders (agents, configs, dsl_docs, mappings, verify_templates) are plain data. A user's project, the home
+folder and each installed package that brings a target mirror the same names; a file there hides the bundled file of
+the same path. Files under `configs/` merge instead (septran/settings.py).
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
+import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from septran.errors import ConfigError, EnvironmentProblem
 
@@ -21,14 +23,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FOLDERS = ("agents", "configs", "dsl_docs", "mappings", "verify_templates")
-LayerName = Literal["project", "user", "bundled"]
+TARGETS = "septran.backends"
+"""The entry-point group of packages that bring a target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One root that mirrors the five folders."""
+    """One root that mirrors the five folders. name: project, user, bundled or a package's name."""
 
-    name: LayerName
+    name: str
     root: Path
 
 
@@ -37,7 +40,7 @@ class Asset:
     """A data file: `name` is its path below the root, e.g. "mappings/cpp.mapping.yaml"."""
 
     name: str
-    layer: LayerName
+    layer: str
     path: Path
 
     def read(self) -> str:
@@ -89,7 +92,20 @@ def layers(project: Path | None = None) -> tuple[Layer, ...]:
     """Return the layers, the strongest first; `project` defaults to the one around cwd."""
     root = project if project is not None else find_project()
     found = [Layer("project", root)] if root is not None else []
-    return (*found, Layer("user", home()), Layer("bundled", bundled()))
+    return (*found, Layer("user", home()), *_packages(), Layer("bundled", bundled()))
+
+
+def _packages() -> Iterator[Layer]:
+    """Yield the folder of each package that an entry point names as a target's; nothing is imported."""
+    seen = set()
+    for entry in metadata.entry_points(group=TARGETS):
+        package = entry.value.partition(":")[0].partition(".")[0]
+        if package in seen:
+            continue
+        seen.add(package)
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+            yield Layer(package, Path(folder))
 
 
 def find(name: str, *, among: Sequence[Layer] | None = None) -> Asset:
@@ -109,7 +125,7 @@ def find(name: str, *, among: Sequence[Layer] | None = None) -> Asset:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     raise ConfigError.of(
         "C001",
-        f"no file {name!r} in the project, the user's folder or the bundled data",
+        f"no file {name!r} in the project, the user's folder, a target's package or the bundled data",
         notes=[f"searched {layer.root} ({layer.name})" for layer in search],
         help=f"the nearest names are {', '.join(near)}" if near else "see `septran assets ls`",
     )

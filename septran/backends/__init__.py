@@ -1,11 +1,11 @@
-"""The backends: an explicit list, plus the entry-point group "septran.backends" for third parties."""
+"""The backends: an explicit list, plus the entry-point group `assets.TARGETS` for third parties."""
 
 from __future__ import annotations
 
 import importlib
 from importlib import metadata
 
-from septran import gpu
+from septran import assets, gpu
 from septran.backends.base import Availability, Backend, Built
 from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
@@ -24,12 +24,12 @@ BUILTIN = (
 HOST = "cpp"
 """The target that every machine has."""
 
-__all__ = ["BUILTIN", "HOST", "Availability", "Backend", "Built", "get", "names"]
+__all__ = ["BUILTIN", "HOST", "Availability", "Backend", "Built", "get", "missing", "names"]
 
 
 def _places() -> dict[str, str]:
     found = dict(BUILTIN)
-    for entry in metadata.entry_points(group="septran.backends"):
+    for entry in metadata.entry_points(group=assets.TARGETS):
         found.setdefault(entry.name, entry.value)
     return found
 
@@ -43,7 +43,7 @@ def get(name: str) -> Backend:
     """Return the manifest of backend `name`.
 
     Raises:
-        ConfigError: C130, no such backend; names the nearest.
+        ConfigError: C130, no such backend; names the nearest. C138, a package's target cannot be loaded.
     """
     places = _places()
     if name not in places:
@@ -53,9 +53,43 @@ def get(name: str) -> Backend:
             help=f"backends are {', '.join(places)}",
         )
     module, _, attribute = places[name].partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    assert isinstance(found, Backend)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as e:
+        if name in dict(BUILTIN):
+            raise
+        raise _broken(name, places[name], f"{type(e).__name__}: {e}") from e
+    if not isinstance(found, Backend):
+        raise _broken(name, places[name], f"it is a {type(found).__name__}, not a Backend")
+    if found.name != name:
+        raise _broken(name, places[name], f"its manifest calls itself {found.name!r}")
     return found
+
+
+def _broken(name: str, place: str, why: str) -> ConfigError:
+    found = ConfigError.of(
+        "C138",
+        f"target {name!r} ({place}) cannot be loaded: {why}",
+        help="mend or uninstall the package that brings it",
+    )
+    assert isinstance(found, ConfigError)
+    return found
+
+
+def missing(backend: Backend) -> tuple[str, ...]:
+    """Return the data files that a complete target brings and this one lacks."""
+    frame = f"agents/coder/frames/{backend.language}"
+    wanted = [f"configs/machines/{backend.machine(arch)}.yaml" for arch in backend.arches or ("",)]
+    if not assets.exists(f"mappings/{backend.name}.mapping.yaml"):
+        wanted += [
+            f"mappings/{'.'.join(filter(None, (backend.name, arch)))}.mapping.yaml"
+            for arch in backend.arches or ("",)
+        ]
+    loaders = [backend.loader, *([backend.device.loader] if backend.device is not None else [])]
+    wanted += [f"verify_templates/loaders/{loader}" for loader in loaders]
+    wanted += [f"dsl_docs/{backend.docs}/{f}.md" for f in ("api", "basic_docs", "suggestion")]
+    wanted += [f"configs/vllm_dsl_{backend.docs}_config.yaml", f"{frame}.j2", f"{frame}.yaml"]
+    return tuple(name for name in dict.fromkeys(wanted) if not assets.exists(name))
 
 
 def resolve_arch(backend: Backend, arch: str | None) -> str:

@@ -17,7 +17,7 @@ _NAMES = complete(lambda: [asset.name for asset in assets.listing()])
 
 @click.group("assets", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """List, compare and copy data files (project > user > bundled)."""
+    """List, compare and copy data files (project > user > packages > bundled)."""
 
 
 @command.command("ls")

@@ -47,10 +47,14 @@ def command(names: tuple[str, ...]) -> int:
 
 def _examine(name: str) -> dict[str, Any]:
     from septran import backends
+    from septran.errors import ConfigError
 
     try:
         backend = backends.get(name)
-    except ImportError as e:  # a third party's target whose own libraries are missing
+    except (ImportError, ConfigError) as e:
+        if isinstance(e, ConfigError) and e.codes != ("C138",):
+            raise
+        # a third party's target that is broken, or whose own libraries are missing
         broken = {"ok": False, "detail": f"cannot be loaded: {e}", "install": ""}
         return {"name": name, "title": name, "usable": False, "capabilities": {"emit": broken}}
     available = backend.available()

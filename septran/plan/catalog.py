@@ -53,7 +53,7 @@ def backends() -> list[dict[str, Any]]:
     for name in registry.names():
         try:
             backend = registry.get(name)
-        except ImportError:  # `septran doctor` says why
+        except (ImportError, ConfigError):  # `septran doctor` says why
             continue
         found.append(
             {

@@ -27,27 +27,30 @@ def gate(
 ) -> GateReport:
     """Return what the gate found in the leaves' sources and in the artifact; empty = admitted.
 
-    language: "python", any other name for a compiled language of the C family, "" for no gate.
+    language: whose words a leaf may use, "" for no gate. A kernel whose main file is Python is read; any other is
+        compiled, of the C family.
     device: the artifact is linked with a GPU's runtime, so its symbols say nothing about the kernel.
     """
     findings: list[Finding] = []
     skipped: list[str] = []
+    python = bool(language) and kernel.main.endswith(".py")
     for leaf in kernel.leaves:
         if leaf.writer == "library":
             continue  # ours, and tested; a model's leaf starts here
-        if language == "python":
-            findings += scan_python(leaf.source, name=leaf.name)
+        if python:
+            findings += scan_python(leaf.source, name=leaf.name, language=language)
         elif language:
             findings += scan_c_source(leaf.source, name=leaf.name)
-    if language == "python" and not kernel.leaves:
+    if python and not kernel.leaves:
         # a stored kernel or a bundle, whose leaves are not told from the rest: all of it is read
         for name, text in kernel.files:
-            findings += scan_python(text, name=name) if name.endswith(".py") else []
-    if device and language and language != "python":
+            if name.endswith(".py"):
+                findings += scan_python(text, name=name, language=language)
+    if device and language and not python:
         skipped.append(
             "compiled symbols: the GPU's runtime is linked in; leaves' sources were checked"
         )
-    elif language and language != "python":
+    elif language and not python:
         report = scan_shared_object(artifact, emulator=language if emulated else "")
         findings += report.findings
         skipped += report.not_checked

@@ -9,9 +9,13 @@ from septran import assets, spanyaml
 from septran.verify.gate_types import Finding
 
 
-def scan_python(source: str, *, name: str) -> list[Finding]:
-    """Return imports, names, attributes and statements that a leaf may not contain."""
-    rules = spanyaml.load(assets.find("configs/gate.yaml").path).value["python"]
+def scan_python(source: str, *, name: str, language: str = "python") -> list[Finding]:
+    """Return imports, names, attributes and statements that a leaf may not contain.
+
+    language: of the target; `configs/gates/<language>.yaml` says what it may hold besides (imports) and which
+    refused words it may use (allow).
+    """
+    rules = _rules(language)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -23,6 +27,17 @@ def scan_python(source: str, *, name: str) -> list[Finding]:
             line = getattr(node, "lineno", 0)
             found.append(Finding(kind=what[0], what=what[1], where=f"{name}:{line}"))
     return found
+
+
+def _rules(language: str) -> dict[str, Any]:
+    rules = spanyaml.load(assets.find("configs/gate.yaml").path).value["python"]
+    own = f"configs/gates/{language}.yaml"
+    if not assets.exists(own):
+        return dict(rules)
+    more = spanyaml.load(assets.find(own).path).value
+    allowed = more.get("allow", ())
+    found = {part: [word for word in words if word not in allowed] for part, words in rules.items()}
+    return {**found, "imports": [*rules["imports"], *more.get("imports", ())]}
 
 
 def _objection(node: ast.AST, rules: dict[str, Any]) -> tuple[str, str] | None:

@@ -184,6 +184,7 @@ def test_files_and_exit_codes_of_a_page(tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
