@@ -6,7 +6,7 @@ Each returns `slot(count)`: the seconds that `count` calls took. torch is import
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Slot = Callable[[int], float]
@@ -22,6 +22,26 @@ def cpu_slot(fn: Callable[..., Any], given: Mapping[str, Any]) -> Slot:
             for _ in range(count):
                 fn(**given)
             return time.perf_counter() - begun
+
+    return slot
+
+
+def rotating_slot(calls: Sequence[Callable[[], Any]], *, processor_time: bool = False) -> Slot:
+    """Return a slot that makes `calls` in turn. processor_time: of this thread, in place of wall clock."""
+    import torch
+
+    clock = time.thread_time if processor_time else time.perf_counter
+
+    def slot(count: int) -> float:
+        whole, rest = divmod(count, len(calls))
+        with torch.no_grad():
+            begun = clock()
+            for _ in range(whole):
+                for call in calls:
+                    call()
+            for call in calls[:rest]:
+                call()
+            return clock() - begun
 
     return slot
 

@@ -62,6 +62,7 @@ def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int
             "threads",
             "us",
             "x torch",
+            "x reused",
             "x compiled",
             "GFLOP/s",
             "GB/s",
@@ -101,6 +102,7 @@ def _row(figure: dict[str, Any]) -> list[str]:
             for value in (
                 figure["kernel_us"],
                 speed["torch_eager"],
+                figure["reused"],
                 speed["torch_compile"],
                 figure["gflops"],
                 figure["gbytes_per_s"],

@@ -52,6 +52,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
     if speed := _speed(result.get("speedup") or {}):
+        speed += _spread(result.get("timing") or {})
         limit = result.get("limit") or {}
         if limit.get("share") is not None:
             speed += f"; {100 * limit['share']:.0f} % of the machine's limit ({limit['by']})"
@@ -96,6 +97,18 @@ def _speed(speedup: Mapping[str, float | None]) -> str:
         if ratio is not None
     ]
     return ", ".join(known)
+
+
+def _spread(timing: Mapping[str, Any]) -> str:
+    """The interval, what was compared, and whether the machine was too busy for a figure."""
+    if not timing.get("pairs"):
+        return ""
+    words = [f"{timing['low']:.2f} to {timing['high']:.2f}"]
+    if timing.get("reused") and timing.get("call_s"):
+        words.append(f"outputs allocated; reused {timing['reused']:.2f} x")
+    if not timing.get("reliable", True):
+        words.append("not reliable: the machine is busy")
+    return f" ({'; '.join(words)})"
 
 
 def cycle_rows(cycles: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -183,10 +183,26 @@ static uint64_t changed_environment(void) {
   __asm__ volatile("fnstcw %0" : "=m"(x87));
   return ((now & 0x6000) || (x87 & 0x0C00) ? 1 : 0) | (now & 0x8040 ? 2 : 0);
 }
+/* All threads' blocks are overwritten as far as any thread's was used, so that resident memory does not depend on which
+ * thread happened to work. */
 static void take_back_heaps(void) {
+  size_t peak = 0;
+  for (uint64_t t = 0; t < plan[THREADS]; ++t) peak = heap[t].peak > peak ? heap[t].peak : peak;
   for (uint64_t t = 0; t < plan[THREADS]; ++t) {
-    if (heap[t].peak) memset(heap[t].base, POISON, heap[t].peak);
+    if (peak) memset(heap[t].base, POISON, peak);
     heap[t].used = heap[t].peak = 0;
+  }
+}
+static void take_back_scratch(void) {
+  for (int use = 0; use < USES; ++use) {
+    size_t peak = 0;
+    for (uint64_t t = 0; t < plan[THREADS]; ++t) peak = scratch[t][use].peak > peak ? scratch[t][use].peak : peak;
+    peak = up(peak, LINE);
+    for (uint64_t t = 0; t < plan[THREADS]; ++t) {
+      struct block *b = &scratch[t][use];
+      if (peak) memset(in_slot ? b->base : b->base + SCRATCH - peak, POISON, peak);
+      b->peak = 0;
+    }
   }
 }
 static void after_call(void) {
@@ -198,12 +214,7 @@ static void after_call(void) {
     overwrite_stack(plan[DEPTH] << 10);
   }
   control[ENVIRONMENT] = changed;
-  for (uint64_t t = 0; t < plan[THREADS]; ++t)
-    for (int use = 0; use < USES; ++use) {
-      struct block *b = &scratch[t][use];
-      if (b->peak) memset(b->base + SCRATCH - up(b->peak, LINE), POISON, up(b->peak, LINE));
-      b->peak = 0;
-    }
+  take_back_scratch();
   take_back_heaps();
 }
 
@@ -288,11 +299,7 @@ static void slot(void) {
       if (row(0, i)[KIND]) h = digest(place[0][i], row(0, i)[BYTES], h);
   }
   control[RECEIPT] = h;
-  for (uint64_t t = 0; t < plan[THREADS]; ++t)
-    for (int use = 0; use < USES; ++use) {
-      if (scratch[t][use].peak) memset(scratch[t][use].base, POISON, scratch[t][use].peak);
-      scratch[t][use].peak = 0;
-    }
+  take_back_scratch();
   take_back_heaps();
 }
 

@@ -91,3 +91,29 @@ def link_commands(compiler: str, kernel: str, entry: str, host: Path, output: st
         f"{quoted} {' '.join(_STATIC)} -Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
         f"host_kernel.o -o {output} -lm 2>/dev/null; rm -f host_kernel.o"
     )
+
+
+@functools.cache
+def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:
+    """Return a host with an entry that returns at once, linked into `cache` on first use."""
+    if host.path is None:
+        return None
+    kept = cache / f"null-{host.path.stem}"
+    if kept.is_file():
+        return kept
+    text = b"void st_entry(void *const *args) { (void)args; }\n"
+    try:
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            made = Path(folder) / "null"
+            unit = made.with_suffix(".o")
+            for step in (
+                ["-x", "c", "-O2", "-fno-pie", "-c", "-", "-o", str(unit)],
+                [*_STATIC, str(host.path), str(unit), "-o", str(made), "-lm"],
+            ):
+                subprocess.run(
+                    [compiler, *step], input=text, capture_output=True, timeout=120, check=True
+                )
+            made.replace(kept)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return kept

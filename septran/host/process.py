@@ -205,6 +205,14 @@ class HostProcess:
         """Return the processor seconds of all its threads so far, as the system counts them."""
         return time.clock_gettime(_clock_of(self._process.pid))
 
+    def queued_seconds(self) -> float:
+        """Return how long its first thread was ready to run and did not get a processor; 0 where nobody counts."""
+        try:
+            text = Path(f"/proc/{self.pid}/schedstat").read_text(encoding="ascii")
+        except OSError:
+            return 0.0
+        return int(text.split()[1]) * 1e-9
+
     def threads(self) -> int:
         """Return how many threads it has."""
         return int(self._status("Threads") or 1)

@@ -3,7 +3,7 @@ arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Q, K, V are [batch * heads
 
 import septran.tasklang as task
 from septran.domain import Domain
-from septran.reference import Reference, torch
+from septran.reference import F, Reference, torch
 
 MASKED = -1e30
 
@@ -136,6 +136,16 @@ def _magnitude(causal):
     return magnitude
 
 
+def _best(causal):
+    """torch's fused attention takes batch, head, row, column."""
+
+    def best(Q, K, V, scale):
+        q, k, v = (x.unsqueeze(1) for x in (Q, K, V))
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+    return best
+
+
 def _operator(name, causal):
     return task.Operator(
         name=name,
@@ -152,6 +162,7 @@ def _operator(name, causal):
             reduction=lambda d: d["S"],
             magnitude=_magnitude(causal),
             storage_roundings=1,
+            best=_best(causal),
         ),
         # a masked or underflowed weight times an infinite value has no agreed meaning
         domains={n: Domain(specials=False) for n in ("Q", "K", "V")},

@@ -54,6 +54,10 @@ def _rmsnorm(X, g):
     return X * torch.rsqrt((X * X).mean(-1, keepdim=True) + 1e-6) * g
 
 
+def _best_rmsnorm(X, g):
+    return lambda: F.rms_norm(X, (X.shape[-1],), g, 1e-6)
+
+
 DIMS = {"M": 128, "N": 1024}
 ODD = ({"M": 37, "N": 777}, {"M": 1, "N": 2}, {"M": 3, "N": 65})
 OPERATORS = (
@@ -76,7 +80,9 @@ OPERATORS = (
         outputs=("Y",),
         dims=DIMS,
         odd_dims=ODD,
-        reference=Reference(fn=_rmsnorm, kind="chain", reduction=lambda d: d["N"]),
+        reference=Reference(
+            fn=_rmsnorm, kind="chain", reduction=lambda d: d["N"], best=_best_rmsnorm
+        ),
         dtypes=("float32", "float16", "bfloat16", "float64"),
     ),
 )

@@ -61,6 +61,7 @@ def _figure(
 ) -> dict[str, Any]:
     timing = data.get("timing") or {}
     seconds = timing.get("kernel_s") or None
+    called = seconds and seconds + (timing.get("call_s") or 0.0)  # torch's side allocates, too
     plan = resolve(request)
     moved = bytes_of(plan)
     flops = work_of(data["op"], plan.dims)
@@ -86,8 +87,12 @@ def _figure(
         "torch_us": _rounded(timing.get("torch_s") and 1e6 * timing["torch_s"]),
         "speedup": {
             "torch_eager": (data.get("speedup") or {}).get("torch_eager"),
-            "torch_compile": _rounded(other / seconds) if other and seconds else None,
+            "torch_compile": _rounded(other / called) if other and called else None,
         },
+        "call_us": _rounded(timing.get("call_s") and 1e6 * timing["call_s"]),
+        "reused": _rounded(timing.get("reused")),
+        "reliable": timing.get("reliable"),
+        "baseline": timing.get("baseline"),
         "low": _rounded(timing.get("low")),
         "high": _rounded(timing.get("high")),
         "gflops": _rounded(gflops),

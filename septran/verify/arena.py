@@ -112,7 +112,7 @@ class Arena:
         import numpy as np
 
         for param, slot in zip(self._params, self.slots[placement], strict=True):
-            whole = self._bytes(slot)
+            whole = self.bytes_of(slot)
             if slot.file == "outputs":
                 # random bytes around the tensor show writes beside it; on a device, where nothing
                 # stops a read beside it, they are NaN
@@ -128,12 +128,13 @@ class Arena:
     def snapshot(self, placement: Placement) -> dict[str, bytes]:
         """Return output name -> its pages (slack included), as they are now; with guards also inputs."""
         return {
-            slot.name: self._bytes(slot).tobytes()
+            slot.name: self.bytes_of(slot).tobytes()
             for slot in self.slots[placement]
             if slot.file == "outputs"
         }
 
-    def _bytes(self, slot: Slot) -> Array:
+    def bytes_of(self, slot: Slot) -> Array:
+        """Return the slot's pages, as they are and writable by the parent alone."""
         import numpy as np
 
         return np.frombuffer(

@@ -1,17 +1,18 @@
 """How fast an accepted kernel is against torch, in the same seconds on the same machine.
 
-The kernel stays in its confined child; torch runs in the parent. Slots alternate, so that what else the
-machine does disturbs both alike. The figure compares the least disturbed fifth of the slots of each side
-(other load only ever adds time); the quartiles of the paired ratios are its spread.
+The kernel stays in its confined child; torch runs in the parent. Slots alternate (`pairs`). A kernel with a static host is timed there by the
+parent's clock on calls that are bound to judged results (`slots`); others in a Python child. torch's side is the fastest of the ways
+to write the operator in torch that are known (`Reference.fn`, `Reference.best`).
+
+What a user gets is the figure: `kernel(x)` allocates its output, as torch does, so what the call costs besides the kernel
+(`call_cost`) counts as the kernel's; `reused` is the same comparison with outputs that both sides write again and again.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,12 +22,15 @@ from septran.backends.base import Built
 from septran.gpu import Gpu
 from septran.kernel import Kernel
 from septran.reference import Remote
-from septran.stopwatch import cpu_slot, gpu_slot
+from septran.stopwatch import gpu_slot, rotating_slot
 from septran.verify import budget, judge
 from septran.verify.arena import Arena, tensor_bytes
+from septran.verify.call_cost import CallCost, call_cost
 from septran.verify.cases import Case, draw
+from septran.verify.pairs import Pairs, measure_pairs
 from septran.verify.problem import Problem
 from septran.verify.session import Pipe, Sessions, render, start_child, write_plan
+from septran.verify.slots import MOST, HostTimed, can_be_timed, torch_calls
 from septran.verify.verify import on_gpu_when_large
 
 if TYPE_CHECKING:
@@ -34,23 +38,32 @@ if TYPE_CHECKING:
 
 # calls on new inputs that a busy machine may disturb
 _FRESH = 12
-_TORCH_NAMES = {"float16": "float16", "bfloat16": "bfloat16", "float64": "float64"}
+# share of the wall time that a kernel may wait for a processor before its wall time says little
+_WAITED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds per call and torch / kernel, both of the least disturbed slots; quartiles of the pairs.
+    """Seconds per call, and torch / kernel with its 95 % interval.
 
-    ok: the outputs after the timed calls were right; else `why` says what happened.
+    ok: the outputs of timed calls were right; else `why` says what happened. kernel_s: the kernel alone, outputs
+    reused. call_s: what a call from Python adds, outputs allocated. speedup, low, high: torch_s / (kernel_s + call_s), the median of the
+    pairs. reused: the same without allocation on either side. baseline: how torch was called, "fn" or "best".
+    reliable: the interval is narrow. clock: "wall" or "processor".
     """
 
     ok: bool
     why: str = ""
     kernel_s: float = 0.0
+    call_s: float = 0.0
     torch_s: float = 0.0
     speedup: float = 0.0
     low: float = 0.0
     high: float = 0.0
+    reused: float = 0.0
+    reliable: bool = True
+    baseline: str = "fn"
+    clock: str = "wall"
     pairs: int = 0
     threads: int = 1
 
@@ -80,7 +93,7 @@ def time_kernel(
     with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
         timing = measure(
             kernel,
-            built.artifact,
+            built,
             problem,
             run_dir=Path(folder),
             settings=settings,
@@ -101,8 +114,9 @@ def compare_kernels(
 ) -> tuple[float, float] | None:
     """Return seconds per call of two verified kernels in alternating slots, each in its own child.
 
-    A win of `mine` is measured again in new children with the roles exchanged, and the less favourable
-    pair counts: one lucky run (where pages fell, what else ran) does not make a kernel faster.
+    Where the 95 % interval of their ratio holds 1, both are given the same seconds. A win of `mine` is measured
+    again in new children with the roles exchanged, and the less favourable pair counts: one lucky run (where
+    pages fell, what else ran) does not make a kernel faster.
     None when one of them stopped answering or gave wrong outputs while it was timed.
     """
     settings = sessions or Sessions()
@@ -124,23 +138,33 @@ def _compare(
     slot_s: float,
 ) -> tuple[float, float] | None:
     with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
-        first = _Timed(*one, problem, work=Path(folder) / "one", settings=settings)
-        second = _Timed(*two, problem, work=Path(folder) / "two", settings=settings)
-        with first, second:
-            try:
+        try:
+            first = _timed(*one, problem, Path(folder) / "one", settings)
+            second = _timed(*two, problem, Path(folder) / "two", settings)
+            with first, second:
                 first.wait_ready()
                 second.wait_ready()
-                found = _pairs(first.slot, second.slot, settings.threads, budget_s, slot_s)
-                if first.wrong(found.kernel_s) or second.wrong(found.torch_s):
+                found = measure_pairs(
+                    first.slot, second.slot, budget_s=budget_s, slot_s=slot_s, most=first.most
+                )
+                if first.wrong(found.first_s) or second.wrong(found.second_s):
                     return None
-            except (TimeoutError, OSError):
-                return None
-    return found.kernel_s, found.torch_s
+        except (TimeoutError, OSError):
+            return None
+    return settled(found)
+
+
+def settled(found: Pairs) -> tuple[float, float]:
+    """Return seconds of both; the same for both where the pairs do not say which is faster."""
+    ratio = found.ratio()
+    if not ratio.decided:
+        return found.second_s, found.second_s
+    return found.second_s / ratio.middle, found.second_s
 
 
 def measure(
     kernel: Kernel,
-    artifact: Path,
+    built: Built | Path,
     problem: Problem,
     *,
     run_dir: Path,
@@ -150,29 +174,77 @@ def measure(
 ) -> Timing:
     """Return the timing of a verified kernel against torch eager in the task's dtype.
 
-    Torch computes `problem.reference.fn` on tensors in the parameters' own dtypes.
+    built: as the build step left it, or an artifact for a Python child. Torch computes `problem.reference.fn` on
+    tensors in the parameters' own dtypes.
     """
     settings = settings or Sessions()
-    built = Built(ok=True, artifact=artifact)
-    timed = _Timed(kernel, built, problem, work=run_dir / "timing", settings=settings)
-    with timed:
-        try:
+    built = Built(ok=True, artifact=built) if isinstance(built, Path) else built
+    try:
+        with _timed(kernel, built, problem, run_dir / "timing", settings) as timed:
             timed.wait_ready()
+            by_processor = timed.by_processor_time
             if settings.gpu is not None:
-                torch_slot, threads = _gpu_slot(problem, timed.inputs, settings.gpu), 1
+                slots = {"fn": _gpu_slot(problem, timed.input_sets[0], settings.gpu)}
             else:
-                torch_slot = _torch_slot(problem, timed.inputs)
-                threads = _best_threads(torch_slot, settings.threads)
+                slots = _torch_slots(problem, timed.input_sets, processor_time=by_processor)
+            baseline, threads = _best(slots, settings, 1 if by_processor else settings.threads)
             with budget.threads(threads):
-                found = _pairs(timed.slot, torch_slot, settings.threads, budget_s, slot_s)
-            wrong = timed.wrong(found.kernel_s)
-        except (TimeoutError, OSError) as error:
-            return Timing(ok=False, why=f"the kernel stopped answering: {error}")
-    return Timing(ok=False, why=wrong) if wrong else found
+                cost = call_cost(kernel) if timed.native else CallCost(call=0.0, allocate=0.0)
+                found = measure_pairs(
+                    timed.slot, slots[baseline], budget_s=budget_s, slot_s=slot_s, most=timed.most
+                )
+            wrong = timed.wrong(found.first_s)
+    except (TimeoutError, OSError) as error:
+        return Timing(ok=False, why=f"the kernel stopped answering: {error}")
+    if wrong:
+        return Timing(ok=False, why=wrong)
+    ratio = found.ratio(first_more=cost.call + cost.allocate)
+    return Timing(
+        ok=True,
+        kernel_s=found.first_s,
+        call_s=cost.call + cost.allocate,
+        torch_s=found.second_s,
+        speedup=ratio.middle,
+        low=ratio.low,
+        high=ratio.high,
+        reused=found.ratio(first_more=cost.call, second_less=cost.allocate).middle,
+        reliable=ratio.reliable and (by_processor or timed.waited < _WAITED),
+        baseline=baseline,
+        clock="processor" if by_processor else "wall",
+        pairs=len(found.first),
+        threads=threads,
+    )
+
+
+def _timed(
+    kernel: Kernel, built: Built, problem: Problem, work: Path, settings: Sessions
+) -> _Hosted | _Timed:
+    if can_be_timed(built, kernel, problem, settings):
+        return _Hosted(kernel, built, problem, settings)
+    return _Timed(kernel, built, problem, work=work, settings=settings)
+
+
+class _Hosted(HostTimed):
+    """A kernel in its static host, with the interface of `_Timed`."""
+
+    most = MOST
+    native = True
+
+    def wait_ready(self) -> None:
+        """Do nothing: a host that could be started is ready."""
+
+    def wrong(self, per_call: float = 0.0) -> str:
+        """Return what is wrong with the timed calls, "" when nothing."""
+        return super().wrong()
 
 
 class _Timed:
-    """A verified kernel in its child, ready to be called many times on one input set."""
+    """A verified kernel in its Python child, ready to be called many times on one input set."""
+
+    most = 10_000
+    native = False
+    by_processor_time = False
+    waited = 0.0
 
     def __init__(
         self, kernel: Kernel, built: Built, problem: Problem, *, work: Path, settings: Sessions
@@ -208,6 +280,11 @@ class _Timed:
         for fd in self._ends:
             os.close(fd)
         self._arena.close()
+
+    @property
+    def input_sets(self) -> list[dict[str, Any]]:
+        """The one set of inputs that the timed calls read."""
+        return [self.inputs]
 
     def wait_ready(self) -> None:
         """Wait until the kernel is loaded; TimeoutError says why it is not."""
@@ -259,65 +336,31 @@ class _Timed:
         )
 
 
-def _pairs(
-    kernel_slot: Callable[[int], float],
-    torch_slot: Callable[[int], float],
-    threads: int,
-    budget_s: float,
-    slot_s: float,
-) -> Timing:
-    kernel_calls = _calls_per_slot(kernel_slot, slot_s)
-    torch_calls = _calls_per_slot(torch_slot, slot_s)
-    mine: list[float] = []
-    theirs: list[float] = []
-    start = time.perf_counter()
-    while len(mine) < 5 or (time.perf_counter() - start < budget_s and len(mine) < 101):
-        # the order inside a pair alternates too: whoever goes first finds the caches cold
-        if len(mine) % 2:
-            theirs.append(torch_slot(torch_calls) / torch_calls)
-        mine.append(kernel_slot(kernel_calls) / kernel_calls)
-        if len(theirs) < len(mine):
-            theirs.append(torch_slot(torch_calls) / torch_calls)
-        if len(mine) >= 3 and time.perf_counter() - start > 4 * budget_s:
-            break
-    ratios = sorted(t / m for t, m in zip(theirs, mine, strict=True))
-    quarter = len(ratios) // 4
-    return Timing(
-        ok=True,
-        kernel_s=_undisturbed(mine),
-        torch_s=_undisturbed(theirs),
-        speedup=_undisturbed(theirs) / _undisturbed(mine),
-        low=ratios[quarter],
-        high=ratios[-1 - quarter],
-        pairs=len(ratios),
-        threads=threads,
-    )
+def _torch_slots(
+    problem: Problem, sets: Sequence[dict[str, Any]], *, processor_time: bool
+) -> dict[str, Callable[[int], float]]:
+    """Return slots of torch on the CPU by the name of the way it is called."""
+    given = [_cpu_tensors(problem, inputs) | dict(problem.scalars) for inputs in sets]
+    fn, best = problem.reference.fn, problem.reference.best
+    if isinstance(fn, Remote):
+        return {"fn": fn.slot(given[0])}
+    calls = {"fn": torch_calls(fn, given)}
+    if best is not None:
+        calls["best"] = torch_calls(best, given, bound=True)
+    return {name: rotating_slot(c, processor_time=processor_time) for name, c in calls.items()}
 
 
-def _undisturbed(seconds: list[float]) -> float:
-    return statistics.median(sorted(seconds)[: max(1, len(seconds) // 5)])
-
-
-def _calls_per_slot(slot: Callable[[int], float], slot_s: float) -> int:
-    slot(1)  # first touch of memory, thread pools
-    once = min(slot(1), slot(2) / 2)
-    return max(1, min(10_000, int(slot_s / max(once, 1e-7))))
-
-
-def _torch_slot(problem: Problem, inputs: dict[str, Any]) -> Callable[[int], float]:
+def _cpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     given = {}
     for param in problem.inputs:
         array: np.ndarray[Any, Any] = inputs[param.name]
-        if array.dtype.kind in "iub":
-            given[param.name] = torch.from_numpy(array)
+        if array.dtype.name == "bfloat16":
+            given[param.name] = torch.from_numpy(array.view("int16")).view(torch.bfloat16)
         else:
-            dtype = getattr(torch, _TORCH_NAMES.get(param.dtype, "float32"))
-            given[param.name] = torch.from_numpy(array.astype("float64")).to(dtype)
-    given |= problem.scalars
-    fn = problem.reference.fn
-    return fn.slot(given) if isinstance(fn, Remote) else cpu_slot(fn, given)
+            given[param.name] = torch.from_numpy(array)
+    return given
 
 
 def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[int], float]:
@@ -349,14 +392,19 @@ def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _best_threads(torch_slot: Callable[[int], float], limit: int) -> int:
-    """Return the thread count, 1 or `limit`, at which torch is faster: the baseline is its best."""
-    best: dict[int, float] = {}
-    for count in {1, limit}:
-        with budget.threads(count):
-            torch_slot(1)
-            best[count] = min(torch_slot(1) for _ in range(5))
-    return min(best, key=lambda n: best[n])
+def _best(
+    slots: dict[str, Callable[[int], float]], settings: Sessions, limit: int
+) -> tuple[str, int]:
+    """Return the way of calling torch and the thread count, 1 or `limit`, that are fastest: the baseline is its best."""
+    if settings.gpu is not None:
+        return "fn", 1
+    best: dict[tuple[str, int], float] = {}
+    for name, slot in slots.items():
+        for count in {1, limit}:
+            with budget.threads(count):
+                slot(1)
+                best[name, count] = min(slot(1) for _ in range(5))
+    return min(best, key=lambda key: best[key])
 
 
 def _wrong(arena: Arena, problem: Problem, case: Case) -> str:

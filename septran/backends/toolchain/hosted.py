@@ -11,9 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from septran.backends.base import Built
-from septran.backends.toolchain.compilers import Compiler, cache_folder, host_features, keep
+from septran.backends.toolchain.compilers import (
+    Compiler,
+    cache_folder,
+    cpp_compiler,
+    host_features,
+    keep,
+)
 from septran.backends.toolchain.confined import plain, run_confined, toolchain_folders
-from septran.host.link import NAME, HostObject, host_object, link_commands, trusted_object
+from septran.host.link import (
+    NAME,
+    HostObject,
+    host_object,
+    link_commands,
+    null_program,
+    trusted_object,
+)
 from septran.kernel import Kernel
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -103,6 +116,16 @@ def compile_hosted(
         folder, outputs, shown, cached=False, log=log, seconds=done.seconds,
         not_checked=(*done.not_enforced, *missing),
     )  # fmt: skip
+
+
+def null_host() -> Path | None:
+    """Return a host whose kernel does nothing: what a slot costs without its calls; None where there is no host."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return None
+    cache = cache_folder() / "host"
+    host = host_object(compiler.path, cache, compiler.version + host_features())
+    return null_program(compiler.path, host, cache)
 
 
 def _reads(compiler: Compiler, glue: Glue | None) -> tuple[Path, ...]:
