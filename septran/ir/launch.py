@@ -11,8 +11,8 @@ Blocks are numbered row by row: the innermost loop of the grid runs fastest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from septran.errors import InternalError
 from septran.ir.expr import Const, Expr, const, make
@@ -71,7 +71,7 @@ def _steps(body: tuple[Stmt, ...]) -> tuple[Step, ...]:
     loose: list[Stmt] = []
 
     def flush() -> None:
-        if any(not isinstance(s, Alloc) for s in loose):
+        if any(not isinstance(s, Alloc | Sync) for s in loose):
             steps.append(Launch(grid=(), body=tuple(loose)))
         loose.clear()
 
@@ -87,7 +87,7 @@ def _steps(body: tuple[Stmt, ...]) -> tuple[Step, ...]:
             case For() if any(on_processors(s) for s in walk(stmt.body)):
                 flush()
                 steps.append(HostLoop(loop=stmt, steps=_steps(stmt.body)))
-            case Sync():
+            case Sync(scope="HOST"):
                 pass  # launches run in order
             case _:
                 loose.append(stmt)
@@ -155,3 +155,27 @@ def block_index(grid: tuple[For, ...], block: Expr) -> dict[str, Expr]:
         found[loop.var] = at if loop is live[0] else make("%", at, loop.extent)
         behind = behind * loop.extent
     return {loop.var: found[loop.var] for loop in grid}
+
+
+def map_kernels(
+    program: Program, change: Callable[[Launch, tuple[For, ...]], tuple[Stmt, ...]]
+) -> Program:
+    """Return `program` with each kernel's body replaced by change(launch, host loops around it)."""
+
+    def rebuilt(steps: tuple[Step, ...], around: tuple[For, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for step in steps:
+            match step:
+                case Launch():
+                    body = change(step, around)
+                    for loop in reversed(step.grid):
+                        body = (replace(loop, body=body),)
+                    out += body
+                case HostLoop():
+                    inner = rebuilt(step.steps, (*around, step.loop))
+                    out.append(replace(step.loop, body=inner))
+                case _:
+                    out.append(step)
+        return tuple(out)
+
+    return replace(program, body=rebuilt(launches(program), ()))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from septran.backends.cuda.hazards import Plan, Ring, is_async, plan
 from septran.backends.cuda.leaves import CUDA_TYPES, fragment_type, panels_type
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid
 from septran.backends.cuda.passes.wgmma import is_panels
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
-from septran.ir.expr import Const, Expr, bounds, free
+from septran.ir.access import regions
+from septran.ir.expr import Bin, Const, Expr, Var, bounds, free
+from septran.ir.launch import Launch, block_index
 from septran.ir.nodes import (
+    ASYNC,
+    BULK,
     DTYPE_BYTES,
+    THREAD,
     Alloc,
     Await,
     Buffer,
@@ -26,6 +31,7 @@ from septran.ir.nodes import (
     Region,
     Stmt,
     Sync,
+    When,
     walk,
 )
 
@@ -73,30 +79,22 @@ class KernelWriter(CStyle):
         self.ranges.update({v: (0, n - 1) for v, n in host.items()})
         self.shared = 0
         self.layout: list[str] = []
-        self.plan = Plan()
-        self.versions: dict[str, tuple[int, Expr | None]] = {}
         self.extents: dict[str, set[tuple[Expr, ...]]] = {}
         self.scope: set[str] = set(host)
         self.settled: set[str] = set()
         self.maps: dict[str, tuple[Buffer, tuple[int, ...]]] = {}
-        self.slots: list[str] = []
+        self.slots: dict[str, str] = {}
+        self.one_thread = False
         self.panels = False
 
     # ---- structure
-    def kernel(self, name: str, body: tuple[Stmt, ...], grid: tuple[For, ...], args: str) -> str:
-        """Return the text of a kernel whose block index runs over the loops `grid`."""
-        self.plan = plan(body, grid)
+    def kernel(self, name: str, launch: Launch, args: str) -> str:
+        """Return the text of a kernel."""
+        body = launch.body
         self.panels = any(isinstance(s, Alloc) and is_panels(s.buffer) for s in walk(body))
-        for stmt in walk(body):
-            if isinstance(stmt, For) and id(stmt) in self.plan.rings:
-                ring = self.plan.rings[id(stmt)]
-                from septran.ir.expr import Var
-
-                for buffer in ring.buffers:
-                    self.versions[buffer] = (ring.depth, Var(stmt.var) % ring.depth)
         self._collect_extents(body)
         self.depth = 1
-        self._block_index(grid)
+        self._block_index(launch)
         self.body(body)
         text = self.lines
         args += "".join(f", const __grid_constant__ st::TensorMap {m}" for m in self.maps)
@@ -106,49 +104,26 @@ class KernelWriter(CStyle):
         if self.layout:
             head += [
                 "    ST_DYNAMIC_SHARED(smem);",
-                *(f"    {t}" for t in (*self.layout, *self.slots)),
+                *(f"    {t}" for t in (*self.layout, *self.slots.values())),
             ]
         return "\n".join([*head, *text, "}"]) + "\n"
 
-    def _block_index(self, grid: tuple[For, ...]) -> None:
-        sizes = [bounds(g.extent, self.ranges)[1] for g in grid]
-        for position, loop in enumerate(grid):
-            inner = math.prod(sizes[position + 1 :])
-            text = "blockIdx.x" if inner == 1 else f"blockIdx.x / {inner}"
-            if position > 0:
-                text = f"{text} % {sizes[position]}"
-            if sizes[position] == 1:
-                text = "0"
-            self.line(f"const st::idx {identifier(loop.var)} = {text};")
-            self.ranges[loop.var] = (0, max(0, sizes[position] - 1))
+    def _block_index(self, launch: Launch) -> None:
+        block = Var("blockIdx.x")
+        self.ranges[block.name] = (0, launch.blocks - 1)
+        self.words[block.name] = block.name
+        index = block_index(launch.grid, block)
+        for loop, size in zip(launch.grid, launch.sizes, strict=True):
+            self.line(f"const st::idx {identifier(loop.var)} = {self.expr(index[loop.var])};")
+            self.ranges[loop.var] = (0, max(0, size - 1))
             self.scope.add(loop.var)
 
     def _collect_extents(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in walk(body):
-            regions: tuple[Region, ...] = ()
-            if isinstance(stmt, Copy):
-                regions = (stmt.dst, stmt.src)
-            if isinstance(stmt, LeafCall):
-                regions = tuple(a.region for a in stmt.args)
-            for r in regions:
-                if Grid.parse(r.buffer.layout):
-                    self.extents.setdefault(r.buffer.name, set()).add(r.extent)
-
-    def _barrier(self, stmt: Stmt) -> None:
-        if id(stmt) not in self.plan.barriers:
-            return
-        if id(stmt) in self.plan.waits:
-            self.line("st::cp_wait<0>();")
-            if self.panels:
-                self.line("st::fence_for_wgmma();")
-        self.line("__syncthreads();")
+        for r, _ in regions(*body):
+            if Grid.parse(r.buffer.layout):
+                self.extents.setdefault(r.buffer.name, set()).add(r.extent)
 
     # ---- statements
-    def statement(self, stmt: Stmt) -> None:
-        """Print one statement, a barrier before it where the plan says so."""
-        self._barrier(stmt)
-        super().statement(stmt)
-
     def alloc(self, stmt: Alloc) -> None:
         """Print a fragment, or reserve a shared tile."""
         buffer = stmt.buffer
@@ -164,7 +139,7 @@ class KernelWriter(CStyle):
             raise InternalError(
                 f"cuda_c: {buffer.name} cannot be allocated in {buffer.mem} in a kernel"
             )
-        count = self.versions.get(buffer.name, (buffer.versions, None))[0]
+        count = buffer.versions
         kind = CUDA_TYPES[buffer.dtype]
         shape = "][".join(map(str, shared_shape(buffer)))
         slots = f"[{count}]" if count > 1 else ""
@@ -212,22 +187,21 @@ class KernelWriter(CStyle):
         total: Expr = offset
         for o, s in zip(region.offset, self.buffer_strides(buffer), strict=True):
             total = total + o * s
-        version = region.version or self.versions.get(buffer.name, (1, None))[1]
-        if version is not None and buffer.mem == "SHARED":
-            total = version * (shared_bytes(buffer) // DTYPE_BYTES[buffer.dtype]) + total
+        if region.version is not None:
+            total = region.version * (shared_bytes(buffer) // DTYPE_BYTES[buffer.dtype]) + total
         name = identifier(buffer.name)
         return name if total == Const(0) else f"{name} + ({self.expr(total)})"
 
     def copy(self, stmt: Copy) -> None:
-        """Print a copy; asynchronous ones are committed as a group of their own."""
-        self._one_copy(stmt)
-        if is_async(stmt):
-            self.line("st::cp_commit();")
-
-    def _one_copy(self, stmt: Copy) -> None:
+        """Print a copy of all threads, or one that cp.async or a tensor copy carries out."""
         for region in (stmt.dst, stmt.src):
             self._settle(region)
         dst = self.operand(stmt.dst, writes=True)
+        if stmt.engine == BULK:
+            self.line(
+                f"st::copy_bulk({dst}, {self._tensor_map(stmt)}, landed, {self.braces(stmt.src.offset)});"
+            )
+            return
         if stmt.dst.rank != stmt.src.rank:
             raise InternalError(f"copy between ranks {stmt.dst.rank} and {stmt.src.rank}")
         tile = f"st::Tile<{', '.join(map(str, stmt.dst.tile))}>"
@@ -247,7 +221,7 @@ class KernelWriter(CStyle):
             )
             return
         src = self.operand(stmt.src, writes=False)
-        if is_async(stmt):
+        if stmt.engine == ASYNC:
             self.line(f"st::copy_async<{tile}>({dst}, {src});")
         else:
             self.line(f"st::copy({dst}, {src});")
@@ -262,90 +236,91 @@ class KernelWriter(CStyle):
         joint = ", " if sum(map(len, parts)) < 90 else ",\n" + self.indent_unit * (self.depth + 1)
         self.line(f"{stmt.symbol}({joint.join(parts)});")
 
+    # ---- loops and synchronisation
+    def body(self, statements: tuple[Stmt, ...]) -> None:
+        """Print statements; one thread issues tensor copies and waits for room for them."""
+        for bulk, group in itertools.groupby(statements, _is_bulk):
+            run = tuple(group)
+            if bulk and not self.one_thread:
+                self.one_thread = True
+                self.open("if (threadIdx.x == 0)")
+                self._bulk(run)
+                self.close()
+                self.one_thread = False
+            else:
+                super().body(run)
+
+    def _bulk(self, run: tuple[Stmt, ...]) -> None:
+        """Print tensor copies: first the wait, then what to expect, then the copies that bring it."""
+        copies = tuple(s for s in run if isinstance(s, Copy))
+        super().body(tuple(s for s in run if isinstance(s, When | Await)))
+        for post in (s for s in run if isinstance(s, Post)):
+            size = sum(shared_bytes(c.dst.buffer) for c in copies)
+            slots = self._slots(post.event, copies[0].dst.buffer.versions)
+            self.line(
+                f"st::Barrier* const landed = {slots}.expect({self.expr(post.slot)}, {size});"
+            )
+        super().body(copies)
+
+    def _slots(self, event: str, depth: int = 0) -> str:
+        """Return the object that holds the barriers of a ring of tensor copies."""
+        name = f"slots_{identifier(event.partition('.')[0])}"
+        if name not in self.slots:
+            self.shared = -(-self.shared // 8) * 8
+            self.slots[name] = f"st::Slots<{depth}> {name}(smem + {self.shared});"
+            self.shared += 16 * depth
+        return name
+
     def loop(self, stmt: For) -> None:
-        """Print a sequential loop, or the ring of a pipelined one."""
-        var = identifier(stmt.var)
-        self.ranges[stmt.var] = (0, max(0, bounds(stmt.extent, self.ranges)[1] - 1))
-        ring = self.plan.rings.get(id(stmt))
+        """Print a sequential loop."""
         settled = set(self.settled)
         self.scope.add(stmt.var)
-        if ring is not None and ring.bulk:
-            self._bulk_ring(stmt, ring)
-        elif ring is not None:
-            self._ring(stmt, ring)
-        else:
-            self.open(f"for (st::idx {var} = 0; {var} < {self.expr(stmt.extent)}; ++{var})")
-            self.body(stmt.body)
-            self.close()
+        ring = _prologue(stmt)
+        if ring is not None:
+            kind = "copies" if ring.engine == ASYNC else "tensor copies"
+            depth = ring.dst.buffer.versions
+            self.line(f"// {depth}-stage ring: {kind} run {depth - 1} iterations ahead.")
+            if ring.engine == ASYNC:
+                self.line("#pragma unroll")
+        self.begin(stmt, "st::idx")
+        self.body(stmt.body)
+        self.close()
         self.scope.discard(stmt.var)
         self.settled = settled
 
-    def _ring(self, stmt: For, ring: Ring) -> None:
-        var, extent, ahead = identifier(stmt.var), self.expr(stmt.extent), ring.depth - 1
-        for s in ring.rest:
-            if isinstance(s, Alloc) and s.buffer.name in ring.buffers:
-                self.alloc(s)
-        load = f"load_{var}"
-        self.line(f"// {ring.depth}-stage ring: copies run {ahead} iterations ahead.")
-        self.open(f"auto {load} = [&](const st::idx {var})")
-        for c in ring.copies:
-            self._one_copy(c)
-        self.close(";")
-        self.line("#pragma unroll")
-        self.open(f"for (st::idx s = 0; s < {ahead}; ++s)")
-        self.line(f"if (s < {extent}) {load}(s);")
-        self.line("st::cp_commit();")
-        self.close()
-        self.open(f"for (st::idx {var} = 0; {var} < {extent}; ++{var})")
-        self.line(f"st::cp_wait<{ring.depth - 2}>();  // slot {var} % {ring.depth} has landed ...")
-        if self.panels:
-            self.line("st::fence_for_wgmma();")
-        self.line(
-            "__syncthreads();  // ... for all threads, and the slot refilled next is no longer read"
-        )
-        self.line(f"if ({var} + {ahead} < {extent}) {load}({var} + {ahead});")
-        self.line("st::cp_commit();  // also when empty: cp_wait counts groups")
-        self.body(
-            tuple(
-                s for s in ring.rest if not (isinstance(s, Alloc) and s.buffer.name in ring.buffers)
-            )
-        )
-        self.close()
+    def when(self, stmt: When) -> None:
+        """Print a condition, without the sides that always hold; groups are committed in any case."""
+        low, high = bounds(stmt.expr, self.ranges)
+        e, tests = self.expr(stmt.expr), []
+        if low < stmt.low:
+            tests.append(f"{stmt.low} <= {e}")
+        if high >= stmt.high:
+            tests.append(f"{e} < {stmt.high}")
+        groups = [s for s in stmt.body if isinstance(s, Post) and s.engine == ASYNC]
+        copies = tuple(s for s in stmt.body if s not in groups)
+        if tests:
+            self.open(f"if ({' && '.join(tests)})")
+            self.body(copies)
+            self.close()
+        else:
+            self.body(copies)
+        if groups:
+            self.line("st::cp_commit();  // also when empty: cp_wait counts groups")
 
-    def _bulk_ring(self, stmt: For, ring: Ring) -> None:
-        var, extent, ahead = identifier(stmt.var), self.expr(stmt.extent), ring.depth - 1
-        for s in ring.rest:
-            if isinstance(s, Alloc) and s.buffer.name in ring.buffers:
-                self.alloc(s)
-        load, slots, slot = f"load_{var}", f"slots_{var}", f"{var} % {ring.depth}"
-        self.shared = -(-self.shared // 8) * 8
-        self.slots.append(f"st::Slots<{ring.depth}> {slots}(smem + {self.shared});")
-        self.shared += 16 * ring.depth
-        size = sum(shared_bytes(c.dst.buffer) for c in ring.copies)
-        self.line(f"// {ring.depth}-stage ring: tensor copies run {ahead} iterations ahead.")
-        self.open(f"auto {load} = [&](const st::idx {var})")
-        self.line(f"st::Barrier* const landed = {slots}.refill({slot}, {size});")
-        for c in ring.copies:
-            self.line(
-                f"st::copy_bulk({self.operand(c.dst, writes=True)}, {self._tensor_map(c)}, landed, "
-                f"{self.braces(c.src.offset)});"
-            )
-        self.close(";")
-        self.open("if (threadIdx.x == 0)")
-        self.open(f"for (st::idx s = 0; s < {ahead}; ++s)")
-        self.line(f"if (s < {extent}) {load}(s);")
-        self.close()
-        self.close()
-        self.open(f"for (st::idx {var} = 0; {var} < {extent}; ++{var})")
-        self.line(f"if (threadIdx.x == 0 && {var} + {ahead} < {extent}) {load}({var} + {ahead});")
-        self.line(f"{slots}.wait({slot});")
-        self.body(
-            tuple(
-                s for s in ring.rest if not (isinstance(s, Alloc) and s.buffer.name in ring.buffers)
-            )
-        )
-        self.line(f"{slots}.release({slot});")
-        self.close()
+    def synchronise(self, stmt: Sync | Post | Await) -> None:
+        """Print a barrier, a group of cp.async copies, or an event of a ring of tensor copies."""
+        if isinstance(stmt, Sync):
+            self.line("__syncthreads();")
+        elif isinstance(stmt, Post) and stmt.engine == ASYNC:
+            self.line("st::cp_commit();")
+        elif isinstance(stmt, Await) and stmt.engine == THREAD:
+            # of a ring's n groups that were committed so far the oldest has to be complete
+            self.line(f"st::cp_wait<{max(0, _slots(stmt.slot) - 2)}>();")
+            if self.panels:
+                self.line("st::fence_for_wgmma();")
+        else:
+            verb = "release" if isinstance(stmt, Post) else "reuse" if _is_bulk(stmt) else "wait"
+            self.line(f"{self._slots(stmt.event)}.{verb}({self.expr(stmt.slot)});")
 
     def _tensor_map(self, copy: Copy) -> str:
         """Return the name of the kernel argument that describes the source of a tensor copy."""
@@ -358,5 +333,26 @@ class KernelWriter(CStyle):
         self.maps[name] = (buffer, box)
         return name
 
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
-        """Print nothing: the barriers come from this backend's own hazard plan."""
+
+def _slots(slot: Expr) -> int:
+    """Return how many slots an event has, by the expression that picks one."""
+    return slot.b.value if isinstance(slot, Bin) and isinstance(slot.b, Const) else 1
+
+
+def _is_bulk(stmt: Stmt) -> bool:
+    """True for what the thread does that issues tensor copies."""
+    match stmt:
+        case Copy() | Post() | Await():
+            return stmt.engine == BULK
+        case When():
+            return all(isinstance(s, Await) and s.engine == BULK for s in stmt.body)
+    return False
+
+
+def _prologue(loop: For) -> Copy | None:
+    """Return a copy of the loop that fills a ring before it is used, None for other loops."""
+    inside = tuple(walk(loop.body))
+    if any(isinstance(s, LeafCall) for s in inside):
+        return None
+    copies = (s for s in inside if isinstance(s, Copy) and s.dst.buffer.versions > 1)
+    return next(copies, None)

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from septran.backends.cuda.kernel import RESERVED, SHARED_LIMITS, STATIC_LIMIT, KernelWriter
 from septran.backends.cuda.leaves import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier
-from septran.errors import InternalError, MappingError
-from septran.ir.expr import Const, bounds
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    walk,
-)
+from septran.errors import MappingError
+from septran.ir.access import regions, writes
+from septran.ir.expr import bounds
+from septran.ir.launch import HostLoop, Launch, Step, launches, workspaces
+from septran.ir.nodes import Alloc, Buffer, Program, Stmt, walk
 
 
 class HostWriter(CStyle):
@@ -34,26 +21,27 @@ class HostWriter(CStyle):
         self.kernels: list[str] = []
         self.shared_bytes = 0
         self.host_vars: dict[str, int] = {}
-        self.workspaces: list[Buffer] = []
+        self.written = writes(program.body)
 
     def text(self, entry: str) -> str:
         """Return kernels, launch function and entry."""
         self.depth = 1
-        self.body(self.program.body)
-        launches = "\n".join(self.lines)
+        steps = launches(self.program)
+        self.steps(steps)
+        host = "\n".join(self.lines)
         params = [
             f"    {self._pointer_type(p.buffer.name, p.buffer)} = "
             f"static_cast<{self._kind(p.buffer.name, p.buffer)}>(args[{i}]);"
             for i, p in enumerate(self.program.params)
         ]
         room = []
-        for b in self.workspaces:
+        for b in workspaces(steps):
             kind = CUDA_TYPES[b.dtype]
             room.append(f"    {kind}* {identifier(b.name)} = nullptr;")
             room.append(
                 f'    if (cudaMallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return "out of device memory";'
             )
-        free_ = [f"    cudaFreeAsync({identifier(b.name)}, stream);" for b in self.workspaces]
+        free_ = [f"    cudaFreeAsync({identifier(b.name)}, stream);" for b in workspaces(steps)]
         outputs = ", ".join(
             f"{{args[{i}], {p.buffer.nbytes}}}"
             for i, p in enumerate(self.program.params)
@@ -66,7 +54,7 @@ class HostWriter(CStyle):
                 f"static const char* {entry}_launch(void* const* args, cudaStream_t stream) {{",
                 *params,
                 *room,
-                launches,
+                host,
                 *free_,
                 "    const cudaError_t error = cudaGetLastError();",
                 "    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);",
@@ -90,76 +78,46 @@ class HostWriter(CStyle):
             ]
         )
 
-    def _written(self, name: str, body: tuple[Stmt, ...] | None = None) -> bool:
-        for s in walk(self.program.body if body is None else body):
-            if isinstance(s, Copy) and s.dst.buffer.name == name:
-                return True
-            if isinstance(s, LeafCall) and any(
-                a.region.buffer.name == name and "w" in a.privilege for a in s.args
-            ):
-                return True
-        return False
-
     def _kind(self, name: str, buffer: Buffer) -> str:
-        const = "" if self._written(name) else "const "
+        const = "" if name in self.written else "const "
         return f"{const}{CUDA_TYPES[buffer.dtype]}*"
 
     def _pointer_type(self, name: str, buffer: Buffer) -> str:
         return f"{self._kind(name, buffer)} const {identifier(name)}"
 
-    def statement(self, stmt: Stmt) -> None:
-        """Print one host statement: a kernel launch, a host loop, or a workspace."""
-        match stmt:
-            case For() if stmt.proc not in ("", "HOST"):
-                self._launch(stmt)
-            case Copy() | LeafCall():
-                self._launch(stmt)
-            case Alloc() if stmt.buffer.mem == "GLOBAL":
-                self.workspaces.append(stmt.buffer)
-            case For():
-                self.host_vars[stmt.var] = bounds(stmt.extent, self.ranges)[1]
-                self.loop(stmt)
-                del self.host_vars[stmt.var]
-            case _:
-                super().statement(stmt)
+    def steps(self, steps: tuple[Step, ...]) -> None:
+        """Print what the host does: launches and loops around them."""
+        for step in steps:
+            match step:
+                case Launch():
+                    self._launch(step)
+                case HostLoop():
+                    self.host_vars[step.loop.var] = bounds(step.loop.extent, self.ranges)[1]
+                    self.begin(step.loop)
+                    self.steps(step.steps)
+                    self.close()
+                    del self.host_vars[step.loop.var]
 
-    def alloc(self, stmt: Alloc) -> None:
-        """Refuse: HOST owns no shared memory or registers."""
-        raise InternalError(f"cuda_c: {stmt.buffer.name} in {stmt.buffer.mem} outside of any block")
-
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
-        """Print nothing: launches on one stream run in order."""
-
-    def _launch(self, stmt: Stmt) -> None:
-        grid, body = _grid_of(stmt)
+    def _launch(self, launch: Launch) -> None:
+        body = launch.body
         writer = KernelWriter(self.program, self.host_vars)
-        buffers: dict[str, Buffer] = {}
-        for s in walk(body):
-            regions: tuple[Region, ...] = ()
-            if isinstance(s, Copy):
-                regions = (s.dst, s.src)
-            if isinstance(s, LeafCall):
-                regions = tuple(a.region for a in s.args)
-            for r in regions:
-                if r.buffer.mem == "GLOBAL":
-                    buffers[r.buffer.name] = r.buffer
+        buffers = {r.buffer.name: r.buffer for r, _ in regions(*body) if r.buffer.mem == "GLOBAL"}
         declared = [self._argument(b, body) for b in buffers.values()]
         declared += [f"const st::idx {identifier(v)}" for v in self.host_vars]
         passed = [identifier(n) for n in (*buffers, *self.host_vars)]
         number = len(self.kernels) or ""
         name = f"{identifier(self.program.name)}_kernel{number}"
-        self.kernels.append(writer.kernel(name, body, grid, ", ".join(declared)))
+        self.kernels.append(writer.kernel(name, launch, ", ".join(declared)))
         for map_name, (buffer, box) in writer.maps.items():
             self._tensor_map(f"{map_name}{number}", buffer, box)
             passed.append(f"{map_name}{number}")
         self._check_shared(writer.shared, body)
-        blocks = math.prod(bounds(g.extent, self.ranges)[1] for g in grid)
         if writer.shared > STATIC_LIMIT:
             self.line(
                 f"cudaFuncSetAttribute({name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {writer.shared});"
             )
         self.line(
-            f"ST_LAUNCH({name}, dim3({blocks}), dim3(SEPTRAN_THREADS), {writer.shared}, stream, "
+            f"ST_LAUNCH({name}, dim3({launch.blocks}), dim3(SEPTRAN_THREADS), {writer.shared}, stream, "
             f"{', '.join(passed)});"
         )
         self.shared_bytes = max(self.shared_bytes, writer.shared)
@@ -174,7 +132,7 @@ class HostWriter(CStyle):
 
     def _argument(self, buffer: Buffer, body: tuple[Stmt, ...]) -> str:
         kind, name = CUDA_TYPES[buffer.dtype], identifier(buffer.name)
-        if self._written(buffer.name, body):
+        if buffer.name in writes(body):
             return f"{kind}* __restrict__ {name}"
         return f"const {kind}* __restrict__ {name}"
 
@@ -193,16 +151,3 @@ class HostWriter(CStyle):
             help="reduce pipeline or the block sizes; a row that the logic keeps whole has to fit, "
             "or the logic has to go over it in tiles",
         )
-
-
-def _grid_of(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """Return the perfectly nested block loops at the top of a statement, and what is inside."""
-    grid: list[For] = []
-    body: tuple[Stmt, ...] = (stmt,)
-    while len(body) == 1 and isinstance(body[0], For) and body[0].proc not in ("", "HOST"):
-        loop = body[0]
-        if grid and (loop.proc != grid[0].proc or not isinstance(loop.extent, Const)):
-            break
-        grid.append(loop)
-        body = loop.body
-    return tuple(grid), body

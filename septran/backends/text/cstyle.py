@@ -123,6 +123,8 @@ class CStyle:
         self.lines: list[str] = []
         self.depth = 0
         self.ranges: dict[str, tuple[int, int]] = {}
+        self.words: dict[str, str] = {}
+        """text of variables that the target has a word for"""
 
     # ---- text
     def line(self, text: str = "") -> None:
@@ -146,7 +148,7 @@ class CStyle:
             case Const(value):
                 return str(value) if value >= 0 or level == 0 else f"({value})"
             case Var(name):
-                return identifier(name)
+                return self.words.get(name) or identifier(name)
             case Bin(op, a, b) if op in ("min", "max"):
                 return f"st::{'least' if op == 'min' else 'most'}({self.expr(a)}, {self.expr(b)})"
             case Bin(op, a, b) if op in ("//", "%") and not self._non_negative(a):
@@ -218,19 +220,27 @@ class CStyle:
             case For():
                 self.loop(stmt)
             case When():
-                low, high = Const(stmt.low), Const(stmt.high)
-                e = self.expr(stmt.expr)
-                self.open(f"if ({self.expr(low)} <= {e} && {e} < {self.expr(high)})")
-                self.body(stmt.body)
-                self.close()
+                self.when(stmt)
             case Sync() | Post() | Await():
                 self.synchronise(stmt)
 
     def loop(self, stmt: For) -> None:
         """Print a sequential loop."""
+        self.begin(stmt)
+        self.body(stmt.body)
+        self.close()
+
+    def begin(self, stmt: For, index: str = "long") -> None:
+        """Print the head of a loop whose variable has the C type `index`."""
         var = identifier(stmt.var)
         self.ranges[stmt.var] = (0, max(0, bounds(stmt.extent, self.ranges)[1] - 1))
-        self.open(f"for (long {var} = 0; {var} < {self.expr(stmt.extent)}; ++{var})")
+        self.open(f"for ({index} {var} = 0; {var} < {self.expr(stmt.extent)}; ++{var})")
+
+    def when(self, stmt: When) -> None:
+        """Print a condition."""
+        low, high = Const(stmt.low), Const(stmt.high)
+        e = self.expr(stmt.expr)
+        self.open(f"if ({self.expr(low)} <= {e} && {e} < {self.expr(high)})")
         self.body(stmt.body)
         self.close()
 

@@ -33,17 +33,17 @@ class Mutant:
     where: str = ""
 
 
-RING_BARRIER = r"    __syncthreads\(\);  // \.\.\. for all[^\n]*\n"
+RING_BARRIER = r"(st::cp_wait<\d>\(\);\n)\s*__syncthreads\(\);\n"
 MUTANTS = {
-    "ring: barrier dropped": Mutant(GEMM, RING_BARRIER, ""),
+    "ring: barrier dropped": Mutant(GEMM, RING_BARRIER, r"\1"),
     "ring: barrier before the wait": Mutant(
-        GEMM, r"(st::cp_wait<\d>\(\);)[^\n]*\n\s*__syncthreads\(\);[^\n]*", r"__syncthreads(); \1"
+        GEMM, r"(st::cp_wait<\d>\(\);)\n\s*__syncthreads\(\);", r"__syncthreads(); \1"
     ),
     "ring: wait dropped": Mutant(GEMM, r"st::cp_wait<1>\(\);", ";"),
     "ring: waits for one group too few": Mutant(GEMM, r"cp_wait<1>", "cp_wait<2>"),
-    "ring: one stage too few": Mutant(GEMM, r"k0 % 3 \* 7232", "k0 % 2 * 7232"),
-    "ring: all stages in one slot": Mutant(GEMM, r"k0 % 3 \* 5120", "k0 % 1 * 5120"),
-    "ring: copies too far ahead": Mutant(GEMM, r"load_k0\(k0 \+ 2\)", "load_k0(k0 + 3)"),
+    "ring: one stage too few": Mutant(GEMM, r"\(k0 \+ 2\) % 3 \* 7232", "(k0 + 2) % 2 * 7232"),
+    "ring: all stages in one slot": Mutant(GEMM, r"\(k0 \+ 2\) % 3 \* 5120", "(k0 + 2) % 1 * 5120"),
+    "ring: copies too far ahead": Mutant(GEMM, r"\(k0 \+ 2\) \* 64\)", "(k0 + 3) * 64)"),
     "ring: commits only when it loads": Mutant(
         GEMM, r"\n\s*st::cp_commit\(\);  // also when empty[^\n]*", ""
     ),
@@ -59,7 +59,7 @@ MUTANTS = {
     ),
     "gemm: K tail runs to the end of the tile": Mutant(
         GEMM,
-        r"(\{72, 1\}\}, st::View<const __half, 2>\{A \+ [^{]*\{100, )st::least\(64, 344 - k0 \* 64\)",
+        r"(\{72, 1\}\}, st::View<const __half, 2>\{A \+ [^{]*\{100, )st::least\(64, 344 - \(k0 \+ 2\) \* 64\)",
         r"\g<1>64",
     ),
     "gemm: lanes of ldmatrix swapped": Mutant(
@@ -112,7 +112,7 @@ MUTANTS = {
         r"(st::copy_async<st::Tile<1, \d+, 40>>\(st::View<__half, 3>\{Q_s, [^\n]*\n)",
         "// \\1",
     ),
-    "attention: barrier dropped": Mutant(ATTENTION, RING_BARRIER, ""),
+    "attention: barrier dropped": Mutant(ATTENTION, r"\n\s*__syncthreads\(\);", ""),
     "conv: padding not zero": Mutant(
         CONV,
         r"in \? convert<T>\(x\.at\(at\)\) : from<T>\(0\.f\)",

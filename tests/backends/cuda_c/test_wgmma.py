@@ -285,19 +285,28 @@ MUTANTS = {
     "slot read before it landed": Mutant(r"\n\s*slots_k0\.wait\(k0 % 3\);", ""),
     "slot never released": Mutant(r"\n\s*slots_k0\.release\(k0 % 3\);", ""),
     "slot released before it is read": Mutant(
-        r"(\n\s*leaf_mma_\w+\(acc,[^;]*;)(\n\s*slots_k0\.release\(k0 % 3\);)", r"\2\1"
+        r"(\n\s*leaf_mma_\w+\(acc,[^;]*;)(\n\s*if \(k0 \+ 3 < 5\) \{\n\s*slots_k0\.release\(k0 % 3\);\n\s*\})",
+        r"\2\1",
     ),
     "other slot released": Mutant(r"release\(k0 % 3\)", "release((k0 + 1) % 3)"),
     "other slot read": Mutant(r"(leaf_mma_\w+\(acc,\s*[^;]*A_s \+ \()k0 % 3", r"\1(k0 + 1) % 3"),
-    "all slots are one": Mutant(r"(st::Panels<__half, 64, 128>\{B_s \+ \()k0 % 3", r"\1k0 % 1"),
-    "copies too far ahead": Mutant(r"load_k0\(k0 \+ 2\)", "load_k0(k0 + 3)"),
-    "last block skipped": Mutant(r"k0 < 5; \+\+k0", "k0 < 4; ++k0"),
-    "fewer bytes expected": Mutant(r"refill\(k0 % 3, 32768\)", "refill(k0 % 3, 16384)"),
-    "more bytes expected": Mutant(r"refill\(k0 % 3, 32768\)", "refill(k0 % 3, 32784)"),
-    "coordinates swapped": Mutant(
-        r"landed, \{k0 \* 64, i1 \* 128\}", "landed, {i1 * 128, k0 * 64}"
+    "all slots are one": Mutant(
+        r"(st::Panels<__half, 64, 128>\{B_s \+ \(\(k0 \+ 2\)) % 3", r"\1 % 1"
     ),
-    "coordinate shifted": Mutant(r"\{i0 \* 128, k0 \* 64\}", "{i0 * 128 + 1, k0 * 64}"),
+    "copies too far ahead": Mutant(r"\(k0 \+ 2\) \* 64\}", "(k0 + 3) * 64}"),
+    "last block skipped": Mutant(r"k0 < 5; \+\+k0", "k0 < 4; ++k0"),
+    "fewer bytes expected": Mutant(
+        r"expect\(\(k0 \+ 2\) % 3, 32768\)", "expect((k0 + 2) % 3, 16384)"
+    ),
+    "more bytes expected": Mutant(
+        r"expect\(\(k0 \+ 2\) % 3, 32768\)", "expect((k0 + 2) % 3, 32784)"
+    ),
+    "coordinates swapped": Mutant(
+        r"landed, \{\(k0 \+ 2\) \* 64, i1 \* 128\}", "landed, {i1 * 128, (k0 + 2) * 64}"
+    ),
+    "coordinate shifted": Mutant(
+        r"\{i0 \* 128, \(k0 \+ 2\) \* 64\}", "{i0 * 128 + 1, (k0 + 2) * 64}"
+    ),
     "two threads fill": Mutant(r"if \(threadIdx\.x == 0\) \{", "if (threadIdx.x < 2) {"),
     "box too small": Mutant(r"\{128, 64\}\)\) return", "{64, 64})) return"),
     "extents swapped": Mutant(r"A, \{256, 320\}", "A, {320, 256}"),

@@ -92,21 +92,20 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) attention_kernel(const __h
     leaf_zero_b844ac(l);
     leaf_lowest_1844be(m);
     st::copy_async<st::Tile<1, 128, 64>>(st::View<__half, 3>{Q_s, {1, 128, 64}, {9216, 72, 1}}, st::View<const __half, 3>{Q + (i0 * 16384 + i1 * 128 * 64), {1, 128, 64}, {16384, 64, 1}});
-    st::cp_commit();
     // 3-stage ring: copies run 2 iterations ahead.
-    auto load_k0 = [&](const st::idx k0) {
-        st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{K_s + (k0 % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{K + (i0 * 16384 + k0 * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
-        st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{V_s + (k0 % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{V + (i0 * 16384 + k0 * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
-    };
     #pragma unroll
-    for (st::idx s = 0; s < 2; ++s) {
-        if (s < 4) load_k0(s);
+    for (st::idx k0_first = 0; k0_first < 2; ++k0_first) {
+        st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{K_s + (k0_first % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{K + (i0 * 16384 + k0_first * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
+        st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{V_s + (k0_first % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{V + (i0 * 16384 + k0_first * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
         st::cp_commit();
     }
     for (st::idx k0 = 0; k0 < 4; ++k0) {
-        st::cp_wait<1>();  // slot k0 % 3 has landed ...
-        __syncthreads();  // ... for all threads, and the slot refilled next is no longer read
-        if (k0 + 2 < 4) load_k0(k0 + 2);
+        st::cp_wait<1>();
+        __syncthreads();
+        if (k0 + 2 < 4) {
+            st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{K_s + ((k0 + 2) % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{K + (i0 * 16384 + (k0 + 2) * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
+            st::copy_async<st::Tile<1, 64, 64>>(st::View<__half, 3>{V_s + ((k0 + 2) % 3 * 4608), {1, 64, 64}, {4608, 72, 1}}, st::View<const __half, 3>{V + (i0 * 16384 + (k0 + 2) * 64 * 64), {1, 64, 64}, {16384, 64, 1}});
+        }
         st::cp_commit();  // also when empty: cp_wait counts groups
         st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64> S;
         st::bound(S, 128, 64);

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) conv2d_kernel(const float*
     float* const X_s = reinterpret_cast<float*>(smem + 0);  // [1][6][30][36]
     float* const W_s = reinterpret_cast<float*>(smem + 25984);  // [2][1][1][32][68]
     const st::idx i0 = 0;
-    const st::idx i1 = blockIdx.x % 7;
+    const st::idx i1 = blockIdx.x;
     const st::idx i2 = 0;
     const st::idx i3 = 0;
     st::copy_padded<st::Tile<1, 6, 30, 32>, true>(st::View<float, 4>{X_s, {1, 6, 30, 32}, {6480, 1080, 36, 1}}, st::View<const float, 4>{X, {1, 28, 28, 32}, {25088, 896, 32, 1}}, {i0, i1 * 4 - 1, i2 * 28 - 1, 0}, {1, 1, 1, 1});
@@ -40,18 +40,17 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) conv2d_kernel(const float*
     for (st::idx k0 = 0; k0 < 3; ++k0) {
         __syncthreads();
         // 2-stage ring: copies run 1 iterations ahead.
-        auto load_k1 = [&](const st::idx k1) {
-            st::copy_async<st::Tile<1, 1, 32, 64>>(st::View<float, 4>{W_s + (k1 % 2 * 2176), {1, 1, 32, 64}, {2176, 2176, 68, 1}}, st::View<const float, 4>{W + (k0 * 6144 + k1 * 2048 + i3 * 64), {1, 1, 32, 64}, {6144, 2048, 64, 1}});
-        };
         #pragma unroll
-        for (st::idx s = 0; s < 1; ++s) {
-            if (s < 3) load_k1(s);
+        for (st::idx k1_first = 0; k1_first < 1; ++k1_first) {
+            st::copy_async<st::Tile<1, 1, 32, 64>>(st::View<float, 4>{W_s + (k1_first % 2 * 2176), {1, 1, 32, 64}, {2176, 2176, 68, 1}}, st::View<const float, 4>{W + (k0 * 6144 + k1_first * 2048 + i3 * 64), {1, 1, 32, 64}, {6144, 2048, 64, 1}});
             st::cp_commit();
         }
         for (st::idx k1 = 0; k1 < 3; ++k1) {
-            st::cp_wait<0>();  // slot k1 % 2 has landed ...
-            __syncthreads();  // ... for all threads, and the slot refilled next is no longer read
-            if (k1 + 1 < 3) load_k1(k1 + 1);
+            st::cp_wait<0>();
+            __syncthreads();
+            if (k1 + 1 < 3) {
+                st::copy_async<st::Tile<1, 1, 32, 64>>(st::View<float, 4>{W_s + ((k1 + 1) % 2 * 2176), {1, 1, 32, 64}, {2176, 2176, 68, 1}}, st::View<const float, 4>{W + (k0 * 6144 + (k1 + 1) * 2048 + i3 * 64), {1, 1, 32, 64}, {6144, 2048, 64, 1}});
+            }
             st::cp_commit();  // also when empty: cp_wait counts groups
             leaf_mma_5a7dfb(acc,
                 st::View<const float, 4>{X_s + (k0 * 1080 + k1 * 36), {1, 4, 28, 32}, {6480, 1080, 36, 1}},

@@ -35,19 +35,19 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) gemm_kernel(const __half* 
     st::bound(acc, 128, 128);
     leaf_zero_6ea622(acc);
     // 3-stage ring: copies run 2 iterations ahead.
-    auto load_k0 = [&](const st::idx k0) {
-        st::copy_async<st::Tile<128, 64>>(st::View<__half, 2>{A_s + (k0 % 3 * 9216), {128, 64}, {72, 1}}, st::View<const __half, 2>{A + (i0 * 128 * 512 + k0 * 64), {128, 64}, {512, 1}});
-        st::copy_async<st::Tile<64, 128>>(st::View<__half, 2>{B_s + (k0 % 3 * 8704), {64, 128}, {136, 1}}, st::View<const __half, 2>{B + (k0 * 64 * 512 + i1 * 128), {64, 128}, {512, 1}});
-    };
     #pragma unroll
-    for (st::idx s = 0; s < 2; ++s) {
-        if (s < 8) load_k0(s);
+    for (st::idx k0_first = 0; k0_first < 2; ++k0_first) {
+        st::copy_async<st::Tile<128, 64>>(st::View<__half, 2>{A_s + (k0_first % 3 * 9216), {128, 64}, {72, 1}}, st::View<const __half, 2>{A + (i0 * 128 * 512 + k0_first * 64), {128, 64}, {512, 1}});
+        st::copy_async<st::Tile<64, 128>>(st::View<__half, 2>{B_s + (k0_first % 3 * 8704), {64, 128}, {136, 1}}, st::View<const __half, 2>{B + (k0_first * 64 * 512 + i1 * 128), {64, 128}, {512, 1}});
         st::cp_commit();
     }
     for (st::idx k0 = 0; k0 < 8; ++k0) {
-        st::cp_wait<1>();  // slot k0 % 3 has landed ...
-        __syncthreads();  // ... for all threads, and the slot refilled next is no longer read
-        if (k0 + 2 < 8) load_k0(k0 + 2);
+        st::cp_wait<1>();
+        __syncthreads();
+        if (k0 + 2 < 8) {
+            st::copy_async<st::Tile<128, 64>>(st::View<__half, 2>{A_s + ((k0 + 2) % 3 * 9216), {128, 64}, {72, 1}}, st::View<const __half, 2>{A + (i0 * 128 * 512 + (k0 + 2) * 64), {128, 64}, {512, 1}});
+            st::copy_async<st::Tile<64, 128>>(st::View<__half, 2>{B_s + ((k0 + 2) % 3 * 8704), {64, 128}, {136, 1}}, st::View<const __half, 2>{B + ((k0 + 2) * 64 * 512 + i1 * 128), {64, 128}, {512, 1}});
+        }
         st::cp_commit();  // also when empty: cp_wait counts groups
         leaf_mma_a03d61(acc,
             st::View<const __half, 2>{A_s + (k0 % 3 * 9216), {128, 64}, {72, 1}},

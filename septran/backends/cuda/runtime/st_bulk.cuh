@@ -108,7 +108,7 @@ template <int DEPTH> struct Slots {
   static_assert(DEPTH <= 32, "one bit per slot");
   static constexpr int bytes = 2 * DEPTH * sizeof(Barrier);
   Barrier *full, *empty;
-  uint landed = 0, released = ~0u;
+  uint landed = 0, released = 0;
   /// All threads of the block; ends with a barrier.
   ST_DEVICE explicit Slots(void* shared) : full(static_cast<Barrier*>(shared)), empty(full + DEPTH) {
     if (threadIdx.x == 0) {
@@ -117,10 +117,13 @@ template <int DEPTH> struct Slots {
     }
     __syncthreads();
   }
-  /// Thread 0: the barrier to copy `bytes` under, once nobody reads the slot any more.
-  ST_DEVICE Barrier* refill(int slot, int bytes) {
+  /// Thread 0: wait until nobody reads the slot any more.
+  ST_DEVICE void reuse(int slot) {
     barrier_wait(empty + slot, released >> slot & 1);
     released ^= 1u << slot;
+  }
+  /// Thread 0: the barrier to copy `bytes` into the slot under.
+  ST_DEVICE Barrier* expect(int slot, int bytes) {
     barrier_expect(full + slot, bytes);
     return full + slot;
   }

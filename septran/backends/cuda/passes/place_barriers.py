@@ -1,0 +1,265 @@
+"""Pass `place_barriers`: as few `__syncthreads()` and waits for cp.async as keep a block's threads in order.
+
+All threads run every statement, each a part that nobody knows. Two statements that touch the same tile (or
+a tensor that the kernel writes), one of them writing, need a barrier between them; a copy in flight needs
+to be committed, waited for, and then a barrier. Fragments are private to their threads and need nothing.
+
+The pass runs the block's control flow without data (`_Trace`), every loop as often as its pattern takes to
+repeat, and puts a barrier where the first conflict is met: between the two statements, outside of all
+loops that it does not have to be inside of. Then it takes away each barrier without which no conflict is
+met, so none is redundant by this measure. Tiles are taken whole, their versions apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from septran.backends.cuda.passes.plan_rings import BARRIER
+from septran.errors import InternalError
+from septran.ir.access import regions, touches, writes
+from septran.ir.expr import Const, evaluate, free
+from septran.ir.iterate import iterations, needed
+from septran.ir.launch import Launch, map_kernels
+from septran.ir.nodes import (
+    ASYNC,
+    BULK,
+    THREAD,
+    THREADS,
+    Alloc,
+    Await,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    When,
+    walk,
+)
+
+Path = tuple[int, ...]
+"""Where a statement is: its place in each body from the kernel's down to its own."""
+Tile = tuple[str, int]
+"""A buffer and its version."""
+
+COPIED = "copied"
+"""Event of copies that no ring waits for."""
+_PAIR = (
+    Post(event=COPIED, slot=Const(0), engine=ASYNC),
+    Await(event=COPIED, slot=Const(0), engine=THREAD),
+)
+
+
+def place_barriers(program: Program) -> Program:
+    """Return `program` with the barriers and waits of its kernels instead of the Syncs that it has."""
+
+    def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
+        body = _without_syncs(launch.body)
+        blocks = [*_blocks(body, (*around, *launch.grid))]
+        return _with(body, _placed(body, blocks), ())
+
+    return map_kernels(program, kernel)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fix:
+    """What is put before the statement at `path`: a barrier, or first a wait for all copies in flight."""
+
+    path: Path
+    copies: bool = False
+
+
+class _Conflict(Exception):
+    """The statement at `path` would run beside one that is not over; copies: that one is a copy in flight."""
+
+    def __init__(self, path: Path, copies: bool) -> None:
+        super().__init__(path)
+        self.fix = Fix(path, copies)
+
+
+def _placed(body: tuple[Stmt, ...], blocks: list[dict[str, int]]) -> frozenset[Fix]:
+    fixes: list[Fix] = []
+    while (fix := _conflict(body, blocks, frozenset(fixes))) is not None:
+        if fix in fixes:
+            raise InternalError(f"no barrier orders the statement at {fix.path}")
+        fixes.append(fix)
+    kept = frozenset(fixes)
+    for fix in fixes:
+        rest = kept - {fix}
+        for less in (rest, rest | {Fix(fix.path)}):
+            if len(less) <= len(kept) and _conflict(body, blocks, less) is None:
+                kept = less
+                break
+    return kept
+
+
+def _conflict(
+    body: tuple[Stmt, ...], blocks: list[dict[str, int]], fixes: frozenset[Fix]
+) -> Fix | None:
+    """Return what the first conflict needs that is met with `fixes` in place."""
+    written = writes(body)
+    for env in blocks:
+        try:
+            _Trace(fixes, written, _period(body)).body(body, (), env, ())
+        except _Conflict as found:
+            return found.fix
+    return None
+
+
+def _period(body: tuple[Stmt, ...]) -> int:
+    """Return after how many turns of a loop the versions in use repeat."""
+    return math.lcm(*(r.buffer.versions for r, _ in regions(*body)))
+
+
+def _blocks(body: tuple[Stmt, ...], loops: tuple[For, ...]) -> Iterator[dict[str, int]]:
+    """Yield the blocks that differ in how often their loops run."""
+    used = frozenset[str]().union(*(free(s.extent) for s in walk(body) if isinstance(s, For)))
+    outer = tuple((s.var, s.extent) for s in loops)
+    yield from iterations(needed(outer, used & {s.var for s in loops}))
+
+
+Turns = tuple[tuple[Path, int], ...]
+"""The loops around a statement, by path, and their turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    tile: Tile
+    write: bool
+    engine: str
+    path: Path
+    turns: Turns
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The control flow of one block. Touches since the last barrier, and copies in flight."""
+
+    fixes: frozenset[Fix]
+    written: frozenset[str]
+    period: int
+    touched: list[_Touch] = field(default_factory=list)
+    flying: list[_Touch] = field(default_factory=list)
+    posted: dict[tuple[str, int], tuple[_Touch, ...]] = field(default_factory=dict)
+    seen_by_bulk: frozenset[_Touch] = frozenset()
+    """What the thread that issues tensor copies knows to be over."""
+
+    def body(
+        self, body: tuple[Stmt, ...], path: Path, env: Mapping[str, int], turns: Turns
+    ) -> None:
+        for at, stmt in enumerate(body):
+            here = (*path, at)
+            if Fix(here, copies=True) in self.fixes:
+                self.flying = [t for t in self.flying if t.engine != ASYNC]
+                self.touched = []
+            if Fix(here) in self.fixes:
+                self.touched = []
+            self.statement(stmt, here, env, turns)
+
+    def statement(self, stmt: Stmt, path: Path, env: Mapping[str, int], turns: Turns) -> None:
+        match stmt:
+            case For():
+                for turn in self._turns(stmt, evaluate(stmt.extent, env)):
+                    inner = {**env, stmt.var: turn}
+                    self.body(stmt.body, path, inner, (*turns, (path, turn)))
+            case When():
+                if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
+                    self.body(stmt.body, path, env, turns)
+            case Copy() | LeafCall():
+                now = [*self._touches(stmt, path, env, turns)]
+                for touch in now:
+                    self._check(touch)
+                later = self.flying if stmt.engine in (ASYNC, BULK) else self.touched
+                later += now
+            case Post():
+                self._post(stmt, evaluate(stmt.slot, env))
+            case Await():
+                self._await(stmt, evaluate(stmt.slot, env), path, turns)
+            case Sync():
+                self.touched = []
+            case Alloc():
+                pass
+
+    def _turns(self, loop: For, extent: int) -> Iterator[int]:
+        """Yield enough turns to meet every conflict: the first and the last, with no slot skipped."""
+        most = self.period + 1
+        turn = 0
+        while turn < extent:
+            if turn == most:
+                turn += max(0, extent - turn - most) // self.period * self.period
+            yield turn
+            turn += 1
+
+    def _touches(
+        self, stmt: Copy | LeafCall, path: Path, env: Mapping[str, int], turns: Turns
+    ) -> Iterator[_Touch]:
+        for region, how in touches(stmt):
+            buffer = region.buffer
+            if buffer.mem != "REGISTER" and buffer.name in self.written:
+                yield _Touch(_tile(region, env), "w" in how, stmt.engine, path, turns)
+
+    def _check(self, now: _Touch) -> None:
+        bulk = now.engine == BULK
+        for old in (*self.touched, *self.flying):
+            meets = old.tile == now.tile and (old.write or now.write)
+            if meets and not (bulk and old in self.seen_by_bulk):
+                copies = old in self.flying
+                raise _Conflict(self._between(old, now, copies), copies)
+
+    def _between(self, old: _Touch, now: _Touch, copies: bool) -> Path:
+        """Return the outermost place after `old` and before `now` that has no fix yet."""
+        level = 1 + next(
+            (i for i, (a, b) in enumerate(zip(old.path, now.path, strict=False)) if a != b), 0
+        )
+        for (loop, a), (other, b) in zip(old.turns, now.turns, strict=False):
+            if loop != other:
+                break
+            if a != b:
+                level = len(loop) + 1
+                break
+        for end in range(level, len(now.path)):
+            if Fix(now.path[:end], copies) not in self.fixes:
+                return now.path[:end]
+        return now.path
+
+    def _post(self, stmt: Post, slot: int) -> None:
+        covered = self.touched if stmt.engine == THREADS else self.flying
+        self.posted[stmt.event, slot] = tuple(t for t in covered if t.engine == stmt.engine)
+
+    def _await(self, stmt: Await, slot: int, path: Path, turns: Turns) -> None:
+        covered = frozenset(self.posted.pop((stmt.event, slot), ()))
+        if stmt.engine == BULK:
+            self.seen_by_bulk = covered
+            return
+        landed = [t for t in self.flying if t in covered]
+        self.flying = [t for t in self.flying if t not in covered]
+        if stmt.engine == THREAD:  # a thread knows of its own part of the copies only
+            self.touched += [_Touch(t.tile, t.write, THREADS, path, turns) for t in landed]
+
+
+def _tile(region: Region, env: Mapping[str, int]) -> Tile:
+    return region.buffer.name, 0 if region.version is None else evaluate(region.version, env)
+
+
+def _without_syncs(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return tuple(
+        replace(s, body=_without_syncs(s.body)) if isinstance(s, For | When) else s
+        for s in body
+        if not isinstance(s, Sync)
+    )
+
+
+def _with(body: tuple[Stmt, ...], fixes: frozenset[Fix], path: Path) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for at, stmt in enumerate(body):
+        here = (*path, at)
+        copies, barrier = Fix(here, copies=True) in fixes, Fix(here) in fixes
+        out += (*_PAIR, BARRIER) if copies else (BARRIER,) if barrier else ()
+        if isinstance(stmt, For | When):
+            stmt = replace(stmt, body=_with(stmt.body, fixes, here))
+        out.append(stmt)
+    return tuple(out)

@@ -1,0 +1,229 @@
+"""Pass `plan_rings`: who runs each statement of a block, and n-buffered rings of copies.
+
+All threads of a block run leaves and plain copies; copies from global to shared memory are given to
+cp.async (ASYNC). A loop that the mapping asks to pipeline issues them n - 1 iterations ahead:
+
+    for k < K pipeline=n: alloc S; copy S <- G[k]; f(S)
+
+    alloc S (n versions)
+    for p < n-1: when p < K: copy S@p <- G[p]; post full[p]           by ASYNC
+    for k < K:
+        await full[k % n]                                             each thread's own part
+        sync BLOCK                                                    ... and everybody else's
+        when k+n-1 < K: copy S@(k+n-1)%n <- G[k+n-1]; post full[..]   by ASYNC
+        f(S@k%n)
+
+The barrier also says that nobody reads the slot any more that is filled next. Where tensor copies (TMA)
+can fill all tiles of a ring, one thread issues them (BULK), and events say both things:
+
+    for k < K:
+        when k+n-1 < K: when k >= 1: await empty[(k+n-1) % n];  copy ..; post full[..]   by BULK
+        await full[k % n];  f(S@k%n);  when k+n < K: post empty[k % n]                   by THREADS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from septran.backends.cuda.passes.wgmma import bulk_copy
+from septran.ir.access import map_regions, regions, substituted, writes
+from septran.ir.expr import Const, Expr, Var, evaluate, free, make, minimum
+from septran.ir.iterate import iterations, needed
+from septran.ir.launch import Launch, map_kernels
+from septran.ir.nodes import (
+    ASYNC,
+    BULK,
+    THREAD,
+    THREADS,
+    Alloc,
+    Await,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Post,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    When,
+)
+
+UNBOUNDED = 1 << 30
+"""Upper limit of a `When` that only has a lower one."""
+BARRIER = Sync(scope="BLOCK", engines=())
+"""Of all threads; waits for no copy."""
+
+
+def plan_rings(program: Program) -> Program:
+    """Return `program` with an engine for every statement of its kernels, and their rings."""
+
+    def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
+        loops = {s.var: s for s in (*around, *launch.grid)}
+        return _body(launch.body, loops, writes(launch.body))
+
+    return map_kernels(program, kernel)
+
+
+def is_async(copy: Copy) -> bool:
+    """True for a copy that cp.async may carry out: global to shared, no padding."""
+    return (
+        copy.dst.buffer.mem == "SHARED" and copy.src.buffer.mem == "GLOBAL" and not copy.src.guard
+    )
+
+
+def _body(
+    body: tuple[Stmt, ...], around: Mapping[str, For], written: frozenset[str]
+) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case Copy():
+                out.append(replace(stmt, engine=ASYNC if is_async(stmt) else THREADS))
+            case LeafCall():
+                out.append(replace(stmt, engine=THREADS))
+            case For():
+                loops = {**around, stmt.var: stmt}
+                inner = replace(stmt, body=_body(stmt.body, loops, written))
+                ahead = ring_copies(stmt, written)
+                depth = min(stmt.pipeline, _longest(stmt, around))
+                if ahead and all(bulk_copy(c, loops) for c in ahead):
+                    out += _Ring(inner, ahead, depth).bulk()
+                elif ahead and depth > 1:  # in a single turn there is nothing to run ahead of
+                    out += _Ring(inner, ahead, depth).counted()
+                else:
+                    out.append(inner)
+            case When():
+                out.append(replace(stmt, body=_body(stmt.body, around, written)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
+
+
+def _longest(loop: For, around: Mapping[str, For]) -> int:
+    """Return the most turns that a loop takes in any block."""
+    loops = needed(tuple((s.var, s.extent) for s in around.values()), free(loop.extent))
+    return max(evaluate(loop.extent, env) for env in iterations(loops))
+
+
+def ring_copies(loop: For, written: frozenset[str]) -> tuple[Copy, ...]:
+    """Return the copies of a loop that may run ahead: alone in filling a tile of the loop's own."""
+    if loop.pipeline < 2:
+        return ()
+    own = {
+        s.buffer.name
+        for s in loop.body
+        if isinstance(s, Alloc) and s.buffer.mem == "SHARED" and s.buffer.versions == 1
+    }
+    writers: dict[str, int] = {}
+    for region, how in regions(*loop.body):
+        writers[region.buffer.name] = writers.get(region.buffer.name, 0) + ("w" in how)
+    return tuple(
+        s
+        for s in loop.body
+        if isinstance(s, Copy)
+        and s.dst.buffer.name in own
+        and writers[s.dst.buffer.name] == 1
+        and is_async(s)
+        and s.src.buffer.name not in written
+    )
+
+
+class _Ring:
+    """A loop and what of it runs ahead."""
+
+    def __init__(self, loop: For, ahead: tuple[Copy, ...], depth: int) -> None:
+        self.loop, self.at, self.extent, self.depth = loop, Var(loop.var), loop.extent, depth
+        self.first = f"{loop.var}_first"
+        self.full, self.empty = f"{loop.var}.full", f"{loop.var}.empty"
+        names = {c.dst.buffer.name for c in ahead}
+        self.buffers = {
+            c.dst.buffer.name: replace(c.dst.buffer, versions=self.depth) for c in ahead
+        }
+        self.copies = tuple(
+            s for s in loop.body if isinstance(s, Copy) and s.dst.buffer.name in names
+        )
+        self.rest = tuple(
+            map_regions(s, self._reading)
+            for s in loop.body
+            if s not in self.copies
+            and not (isinstance(s, Alloc) and s.buffer.name in names)
+            and not isinstance(s, Sync)
+        )
+        self.allocs = tuple(Alloc(buffer=b, span=loop.span) for b in self.buffers.values())
+
+    def _slot(self, at: Expr) -> Expr:
+        return make("%", at, self.depth)
+
+    def _reading(self, region: Region) -> Region:
+        return self._version(region, self._slot(self.at))
+
+    def _version(self, region: Region, slot: Expr) -> Region:
+        new: Buffer | None = self.buffers.get(region.buffer.name)
+        return region if new is None else replace(region, buffer=new, version=slot)
+
+    def _fill(self, at: Expr, engine: str) -> tuple[Stmt, ...]:
+        """Return the copies of iteration `at` and the event that says that they have landed."""
+        slot = self._slot(at)
+        moved = [substituted(c, {self.loop.var: at}) for c in self.copies]
+        copies = [map_regions(c, lambda r: self._version(r, slot)) for c in moved]
+        issued = [replace(c, engine=engine) for c in copies if isinstance(c, Copy)]
+        return (*issued, Post(event=self.full, slot=slot, engine=engine))
+
+    def _in_loop(self, at: Expr, body: tuple[Stmt, ...]) -> When:
+        """Return `body` where iteration `at` exists."""
+        if isinstance(self.extent, Const):
+            return When(expr=at, low=0, high=self.extent.value, body=body)
+        return When(expr=self.extent - at, low=1, high=UNBOUNDED, body=body)
+
+    def counted(self) -> list[Stmt]:
+        """Return the ring of cp.async copies: the slots' events are counted groups, so all are posted."""
+        p, ahead = Var(self.first), self.at + (self.depth - 1)
+        prologue = self._fill(p, ASYNC)
+        if not isinstance(self.extent, Const):
+            prologue = (self._in_loop(p, prologue),)
+        return [
+            *self.allocs,
+            For(var=self.first, extent=Const(self.depth - 1), body=prologue, span=self.loop.span),
+            replace(
+                self.loop,
+                pipeline=0,
+                body=(
+                    Await(event=self.full, slot=self._slot(self.at), engine=THREAD),
+                    BARRIER,
+                    self._in_loop(ahead, self._fill(ahead, ASYNC)),
+                    *self.rest,
+                ),
+            ),
+        ]
+
+    def bulk(self) -> list[Stmt]:
+        """Return the ring of tensor copies."""
+        p, ahead = Var(self.first), self.at + (self.depth - 1)
+        refill, freed = self._fill(ahead, BULK), tuple[Stmt, ...]()
+        if self.extent != Const(self.depth):  # else no slot is filled twice
+            taken = Await(event=self.empty, slot=self._slot(ahead), engine=BULK)
+            given = Post(event=self.empty, slot=self._slot(self.at), engine=THREADS)
+            refill = (When(expr=self.at, low=1, high=UNBOUNDED, body=(taken,)), *refill)
+            freed = (self._in_loop(self.at + self.depth, (given,)),)
+        prologue = For(
+            var=self.first,
+            extent=minimum(self.extent, self.depth - 1),
+            body=self._fill(p, BULK),
+            span=self.loop.span,
+        )
+        return [
+            *self.allocs,
+            *((prologue,) if self.depth > 1 else ()),
+            replace(
+                self.loop,
+                pipeline=0,
+                body=(
+                    self._in_loop(ahead, refill),
+                    Await(event=self.full, slot=self._slot(self.at), engine=THREADS),
+                    *self.rest,
+                    *freed,
+                ),
+            ),
+        ]
