@@ -29,7 +29,7 @@ from septran.cli.request import FILE
 @click.option(
     "--require",
     multiple=True,
-    type=click.Choice(["compile", "device"]),
+    type=click.Choice(["compile", "device", "proved"]),
     help="What must have happened; otherwise exit 3.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print the cells and stop.")

@@ -51,6 +51,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("culprit", f"{culprit['kind']} {culprit['name']}: {culprit['why']}"))
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
+    found.extend(_proof(result))
     if speed := _speed(result.get("speedup") or {}):
         speed += _spread(result.get("timing") or {})
         limit = result.get("limit") or {}
@@ -68,6 +69,18 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         times = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
         found.append(("seconds", times))
     found.extend((name, str(result[name])) for name in ("kernel", "run") if result.get(name))
+    return found
+
+
+def _proof(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is proven of the hierarchy, refusals first."""
+    proof = result.get("proof")
+    if not proof:
+        return []
+    found = [("unproven", f"{rule}: {why}") for rule, why in proof["refused"].items()]
+    if result.get("proved"):
+        found.append(("proved", ", ".join(result["proved"])))
+    found.extend(("not proved", f"{rule}: {why}") for rule, why in proof["not_asked"].items())
     return found
 
 

@@ -35,7 +35,7 @@ from septran.cli.request import FILE, build, kernel_options
 @click.option(
     "--require",
     multiple=True,
-    type=click.Choice(["compile", "device"]),
+    type=click.Choice(["compile", "device", "proved"]),
     help="What must have happened; otherwise exit 3.",
 )
 @click.option(

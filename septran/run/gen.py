@@ -26,6 +26,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.run import store
 from septran.run.leaves import ChosenLeaves, choose
+from septran.run.prove import prove_and_keep, unproven
 from septran.run.roofline import share_of
 from septran.settings import Settings
 from septran.trial.culprit import find_culprit
@@ -129,6 +130,9 @@ def _gen(
     if request.stop_after in ("parse", "bind", "lower"):
         return _stop(run, data, request.stop_after, clock)
     problem = problem_of(plan, lowered.program, plan.dims)
+    start = time.perf_counter()
+    data |= prove_and_keep(plan, lowered, run)
+    clock.lap("prove", start)
     start = time.perf_counter()
     threads = settings.threads or cores()
     chosen = choose(
@@ -298,8 +302,11 @@ def _finish(
     if timing is not None:
         data["timing"] = timing.to_json()
     code = exit_code(verdict, request.require)
-    data["exit_code"] = code
     data |= _no_device(judged, code)
+    if code == 0 and "proved" in request.require and (missing := unproven(data)):
+        code = 1 if data["proof"]["refused"] else 3
+        data["reason"] = missing
+    data["exit_code"] = code
     run.write_json("result.json", data)
     run.finish(
         "finished",

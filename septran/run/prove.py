@@ -1,11 +1,12 @@
-"""`septran prove`: the rules of one kernel's hierarchy, at its sizes or for all sizes of some dims."""
+"""Proofs in `gen` and `septran prove`: the rules of one kernel's hierarchy, at its sizes or for all sizes of some dims."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from septran.errors import InputError, SeptranError
 from septran.ir.nodes import Program
@@ -14,7 +15,7 @@ from septran.plan.fit import Lowered
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
-from septran.prove import ASSUMPTIONS, Certificate, Dim, prove
+from septran.prove import ASSUMPTIONS, RULES, Certificate, Dim, prove
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -63,6 +64,44 @@ def _refuses(early: Certificate, last: Certificate) -> bool:
     """Whether a rule that the last Program breaks is broken already."""
     broken = {r.rule for r in last.rules if r.state == "refused"} - {"order"}
     return any(r.rule in broken and r.state == "refused" for r in early.rules)
+
+
+WITHIN_S = 2.0
+"""seconds of proofs that every `gen` affords"""
+
+
+def prove_and_keep(plan: Plan, lowered: Lowered, run: store.Run) -> dict[str, Any]:
+    """Return the part of the septran.gen/1 object that says what is proven; the certificate goes to the run.
+
+    proved: rules that hold. proof: seconds, and the rules that are refused or were not asked, with reasons.
+    """
+    certificate = prove_lowered(plan, lowered, within_s=WITHIN_S).certificate
+    run.write("certificate.json", json.dumps(certificate.to_json(), indent=1) + "\n")
+    refused = {r.rule: str(r.findings[0]) for r in certificate.rules if r.state == "refused"}
+    not_asked = {r.rule: r.why for r in certificate.rules if r.state == "not asked"}
+    return {
+        "proved": list(certificate.proved),
+        "proof": {
+            "seconds": round(certificate.seconds, 3),
+            "refused": refused,
+            "not_asked": not_asked,
+        },
+    }
+
+
+def unproven(data: Mapping[str, Any]) -> str:
+    """Return why a result does not fulfil `--require proved`, "" when it does.
+
+    A rule that its target answers for (TileLang, Triton and the NPU compiler order copies) is not missing.
+    """
+    proof = data["proof"]
+    for rule, finding in proof["refused"].items():
+        return f"[V115] the rule {rule} is refused: {finding}"
+    missing = [rule for rule in RULES if rule not in data["proved"] and rule != "order"]
+    late = {r: w for r, w in proof["not_asked"].items() if r in missing or "orders" not in w}
+    for rule, why in late.items():
+        return f"[V115] the rule {rule} was not decided: {why}"
+    return ""
 
 
 def write_certificate(certificate: Certificate, path: Path) -> None:

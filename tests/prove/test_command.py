@@ -43,3 +43,22 @@ def test_what_is_no_certificate_is_the_users_mistake(septran, tmp_path: Path):
     file.write_text("[1, 2]")
     done = septran("prove", "--check", str(file))
     assert done.code == 2 and "C160" in done.err
+
+
+def test_gen_says_what_is_proven(septran, tmp_path: Path):
+    done = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
+    assert done.code == 0, done.err
+    found = done.json
+    assert found["proved"] == ["bounds", "races", "coverage", "order", "data"]
+    assert found["proof"]["refused"] == {} and found["proof"]["not_asked"] == {}
+    assert json.loads((Path(found["run"]) / "certificate.json").read_text())["program"]
+
+
+def test_a_missing_proof_fails_only_who_requires_it(septran, monkeypatch):
+    from septran.run import prove
+
+    monkeypatch.setattr(prove, "WITHIN_S", -1.0)
+    done = septran("gen", "--op", "add", "--backend", "dsa_c", "--json")
+    assert done.code == 0 and done.json["proved"] == []
+    asked = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
+    assert asked.code == 3 and "V115" in asked.json["reason"]
