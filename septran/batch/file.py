@@ -36,7 +36,7 @@ _KEYS = (
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
-_REQUIRE = ("compile", "device")
+_REQUIRE = ("compile", "device", "proved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,7 @@ def _refuses(early: Certificate, last: Certificate) -> bool:
     return any(r.rule in broken and r.state == "refused" for r in early.rules)
 
 
+MISSING = "V115"
 WITHIN_S = 2.0
 """seconds of proofs that every `gen` affords"""
 
@@ -96,11 +97,11 @@ def unproven(data: Mapping[str, Any]) -> str:
     """
     proof = data["proof"]
     for rule, finding in proof["refused"].items():
-        return f"[V115] the rule {rule} is refused: {finding}"
+        return f"[{MISSING}] the rule {rule} is refused: {finding}"
     missing = [rule for rule in RULES if rule not in data["proved"] and rule != "order"]
     late = {r: w for r, w in proof["not_asked"].items() if r in missing or "orders" not in w}
     for rule, why in late.items():
-        return f"[V115] the rule {rule} was not decided: {why}"
+        return f"[{MISSING}] the rule {rule} was not decided: {why}"
     return ""
 
 
