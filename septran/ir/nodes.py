@@ -5,13 +5,14 @@ A Program is a tree of frozen statements. Semantics are sequential, except where
 by `Sync`, `Post` and `Await` alone. The interpreter in `septran.passes.interpret` runs exactly that and
 starts every buffer as NaN.
 
-Engines are names that a target's passes give. Four have a fixed meaning:
+Engines are names that a target's passes give. Five have a fixed meaning:
 
     ""        the processor itself: in order.
     THREADS   all threads of the processor together, sharing a statement's work in a way that nobody
               knows: two such statements are ordered by a Sync only, unless the memory is private.
     ASYNC     copies in flight (cp.async): they land in any order; a Post takes all that were issued.
     BULK      copies that a barrier object counts (TMA): a Post takes those since the last Post.
+    ALL       all queues of the processor: a leaf that gives out commands of its own.
 
 An Await by THREADS is seen by every thread; an Await by THREAD only tells each thread of its own part of
 the copies, which a Sync then makes known to all. Every other engine is an in-order queue.
@@ -30,7 +31,7 @@ from septran.errors import Span
 from septran.ir.expr import Const, Expr
 
 Privilege = Literal["r", "w", "rw"]
-THREADS, THREAD, ASYNC, BULK = "THREADS", "THREAD", "ASYNC", "BULK"
+THREADS, THREAD, ASYNC, BULK, ALL = "THREADS", "THREAD", "ASYNC", "BULK", "ALL"
 """Engines with a fixed meaning (see above)."""
 CORE_ID, CORE_NUM = "core_id", "core_num"
 """Free variables of a distributed Program: this core's number and how many cores there are."""
@@ -64,7 +65,8 @@ class Buffer:
     layout: "row" (row-major, the default) or a named layout a leaf asks for, e.g. "panel_m:14"
         ([ceil(m/14)][k][14], zero padded) or "panel_n:32" ([ceil(n/32)][k][32], zero padded).
     versions: number of copies of the buffer for n-buffering; a Region picks one by `version`.
-    offset: byte offset inside its memory per processor, once `place_buffers` has run.
+    offset, size: first byte inside its memory per processor, and bytes of one version as stored, once
+        `place_buffers` has run.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Buffer:
     layout: str = "row"
     versions: int = 1
     offset: int | None = None
+    size: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -175,7 +178,10 @@ class LeafArg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alloc:
-    """Bring a buffer to life for the rest of the enclosing body; contents undefined (NaN)."""
+    """Bring a buffer to life for the rest of the enclosing body; contents undefined (NaN).
+
+    Met again on the same processor it is the same memory, which may still be in use.
+    """
 
     buffer: Buffer
     span: Span | None = field(default=None, compare=False)

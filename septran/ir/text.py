@@ -48,7 +48,7 @@ def buffer_text(b: Buffer) -> str:
     if b.versions != 1:
         text += f" x{b.versions}"
     if b.offset is not None:
-        text += f" @{b.offset}"
+        text += f" @{b.offset}" + (f"+{b.size}" if b.size is not None else "")
     return text
 
 
@@ -169,14 +169,16 @@ def parse_expr(text: str) -> Expr:
     return visit(ast.parse(text.strip(), mode="eval").body)
 
 
-_BUFFER = re.compile(r"(\w+): (\w+) (\w+)\[([\d, ]*)\](?: layout=(\S+))?(?: x(\d+))?(?: @(\d+))?$")
+_BUFFER = re.compile(
+    r"(\w+): (\w+) (\w+)\[([\d, ]*)\](?: layout=(\S+))?(?: x(\d+))?(?: @(\d+)(?:\+(\d+))?)?$"
+)
 
 
 def _parse_buffer(text: str) -> Buffer:
     m = _BUFFER.match(text)
     if m is None:
         raise ValueError(f"not a buffer: {text!r}")
-    name, mem, dtype, shape, layout, versions, offset = m.groups()
+    name, mem, dtype, shape, layout, versions, offset, size = m.groups()
     return Buffer(
         name=name,
         shape=tuple(int(n) for n in shape.split(",") if n.strip()),
@@ -185,6 +187,7 @@ def _parse_buffer(text: str) -> Buffer:
         layout=layout or "row",
         versions=int(versions or 1),
         offset=None if offset is None else int(offset),
+        size=None if size is None else int(size),
     )
 
 

@@ -1,17 +1,29 @@
-"""Run a Program on torch tensors, literally: buffers start as NaN, copies land at Sync.
+"""Run a Program on torch tensors, literally: buffers start as NaN, and nothing is ordered that need not be.
 
-The proof instrument for passes: a dropped copy reads NaN, a missing Sync reads stale data.
+The proof instrument for passes, from bind to the Program that is printed. Statements run in the order of the
+text, which is one of the orders a machine may take; `septran.passes.happens_before` checks beside it that every other order
+gives the same result: two accesses to the same bytes, one of them a write, have to be ordered by an event, a Sync, a queue
+or the end of a processor loop. Dropping a needed Sync, Post or Await is a Hazard, whatever the numbers are.
+
+A buffer that is placed (`offset`) shares its bytes with others: writing one undefines them, and touching one is
+ordered with touching the other. A distributed Program (CORE_ID) runs once per core, and only `Sync GRID` orders cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from septran.ir.access import is_distributed, regions
 from septran.ir.expr import Expr, evaluate
 from septran.ir.nodes import (
+    CORE_ID,
+    CORE_NUM,
+    THREADS,
     Alloc,
     Await,
+    Buffer,
     Copy,
     For,
     LeafCall,
@@ -22,36 +34,37 @@ from septran.ir.nodes import (
     Sync,
     When,
 )
+from septran.passes.happens_before import PRIVATE, Hazard, Memory, Processor, Touch, learn
 
 if TYPE_CHECKING:
     import torch
 
-
-class Hazard(Exception):
-    """The Program broke a rule only execution shows (double post, wait without post)."""
+__all__ = ["Hazard", "check_order", "interpret"]
+GRID = "GRID"
+"""Scope of a Sync of all cores."""
+Env = dict[str, int]
 
 
 def interpret(
-    program: Program, args: Mapping[str, Any], *, copies: Literal["late", "early"] = "late"
+    program: Program, args: Mapping[str, Any], *, cores: int = 2, fresh: bool = False
 ) -> None:
     """Run `program` in place on torch CPU tensors by parameter name.
 
-    copies: "late" = a copy reads and writes at the next Sync or matching Await; "early" = at once.
-        A correct Program gives the same result both ways.
+    cores: how many run a distributed Program. fresh: an Alloc met again is new memory, as it may be before
+        a target decides where buffers are; the default takes it as the same memory.
 
     Raises:
-        Hazard: an event is awaited that was never posted, posted twice, or left over.
+        Hazard: two accesses are not ordered, or events do not balance.
     """
-    machine = _Run(dict(args), late=copies == "late")
     for p in program.params:
         if "r" not in p.privilege:
-            _poison(machine.buffers[p.buffer.name])
-    machine.body(program.body, {})
-    if machine.pending:
-        raise Hazard(f"{len(machine.pending)} copies never waited for at the end of the kernel")
-    if machine.posted:
-        left = ", ".join(f"{name}[{slot}]" for name, slot in machine.posted)
-        raise Hazard(f"events left posted at the end of the kernel: {left}")
+            _poison(args[p.buffer.name])
+    _Run(program, dict(args), fresh=fresh).program(cores)
+
+
+def check_order(program: Program, *, cores: int = 2, fresh: bool = False) -> None:
+    """Raise Hazard as `interpret` does; no values are computed."""
+    _Run(program, None, fresh=fresh).program(cores)
 
 
 def _poison(t: torch.Tensor) -> None:
@@ -61,70 +74,191 @@ def _poison(t: torch.Tensor) -> None:
         t.fill_(77)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a buffer is: the processor that owns it, and its values (versions first; None = not computed)."""
+
+    owner: int
+    values: Any
+
+
+Places = dict[str, _Place]
+
+
 class _Run:
-    """State of one run."""
+    """State of one run. args: None when only the order is asked for."""
 
-    def __init__(self, buffers: dict[str, Any], *, late: bool) -> None:
-        self.buffers = buffers
-        self.late = late
-        self.pending: list[tuple[Any, Any]] = []
-        self.posted: dict[tuple[str, int], list[tuple[Any, Any]]] = {}
-        """event and slot -> the copies issued before it was posted; they land when it is awaited."""
+    def __init__(self, program: Program, args: dict[str, Any] | None, *, fresh: bool) -> None:
+        self.args = args
+        self.fresh = fresh
+        self.count = 0
+        self.memory = Memory()
+        self.root = Processor(0)
+        self.placed: dict[tuple[object, ...], list[tuple[Buffer, Any]]] = {}
+        self.distributed = is_distributed(program)
+        self.source = program
+        self.shared: Places = {
+            p.buffer.name: _Place(0, None if args is None else args[p.buffer.name])
+            for p in program.params
+        }
 
-    def body(self, body: tuple[Stmt, ...], env: dict[str, int]) -> None:
+    def program(self, cores: int) -> None:
+        """Run the whole Program, on `cores` cores when it is distributed."""
+        if not self.distributed:
+            for _ in self.body(self.source.body, {}, self.root, dict(self.shared)):
+                raise Hazard("a Sync of all cores in a Program that is not distributed")
+            self.root.finish()
+            return
+        each = [self.fork() for _ in range(cores)]
+        running = [
+            self.body(self.source.body, {CORE_ID: i, CORE_NUM: cores}, each[i], dict(self.shared))
+            for i in range(cores)
+        ]
+        while True:
+            waiting = [next(r, "ended") is None for r in running]
+            if not any(waiting):
+                break
+            if not all(waiting):
+                raise Hazard("a core ends while another waits for all cores")
+            self.meet(each)
+        for p in each:
+            self.root.join(p)
+
+    def meet(self, each: list[Processor]) -> None:
+        """All cores have arrived, with all their engines: each knows everything."""
+        known: dict[Any, int] = {}
+        for p in each:
+            p.sync(None)
+            learn(known, p.own)
+        for p in each:
+            learn(p.own, known)
+            p.sync(())
+
+    def fork(self, of: Processor | None = None) -> Processor:
+        self.count += 1
+        return (of or self.root).fork(self.count)
+
+    def body(
+        self, body: tuple[Stmt, ...], env: Env, p: Processor, places: Places
+    ) -> Iterator[None]:
+        """Run statements; yields where all cores have to arrive."""
         for stmt in body:
-            self.stmt(stmt, env)
+            match stmt:
+                case Alloc():
+                    self.alloc(stmt.buffer, p, places)
+                case Copy() | LeafCall():
+                    self.issue(stmt, env, p, places)
+                case Sync(scope="GRID"):
+                    yield
+                case Sync():
+                    p.sync(stmt.engines)
+                case Post():
+                    p.post(stmt.event, evaluate(stmt.slot, env), stmt.engine)
+                case Await():
+                    p.wait(stmt.event, evaluate(stmt.slot, env), stmt.engine)
+                case For():
+                    yield from self.loop(stmt, env, p, places)
+                case When():
+                    if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
+                        yield from self.body(stmt.body, env, p, places)
 
-    def stmt(self, stmt: Stmt, env: dict[str, int]) -> None:
-        match stmt:
-            case Alloc():
-                self.alloc(stmt)
-            case Copy():
-                dst, src = self.view(stmt.dst, env), self.padded(stmt.src, env)
-                self.pending.append((dst, src))
-                if not self.late:
-                    self.land(self.pending)
-            case Sync():
-                for copies in self.posted.values():
-                    self.land(copies)
-                self.land(self.pending)
-            case LeafCall():
-                self.leaf(stmt, env)
-            case For():
-                for i in range(evaluate(stmt.extent, env)):
-                    self.body(stmt.body, {**env, stmt.var: i})
-            case When():
-                if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
-                    self.body(stmt.body, env)
-            case Post():
-                key = (stmt.event, evaluate(stmt.slot, env))
-                if key in self.posted:
-                    raise Hazard(f"{key[0]}[{key[1]}] is posted twice without an await")
-                self.posted[key] = self.pending if stmt.engine == "copy" else []
-                if stmt.engine == "copy":
-                    self.pending = []
-            case Await():
-                key = (stmt.event, evaluate(stmt.slot, env))
-                if key not in self.posted:
-                    raise Hazard(f"await {key[0]}[{key[1]}] without a post")
-                self.land(self.posted.pop(key))
+    def loop(self, loop: For, env: Env, p: Processor, places: Places) -> Iterator[None]:
+        apart = loop.proc not in ("", "HOST") and not self.distributed
+        ended = []
+        for i in range(evaluate(loop.extent, env)):
+            runs = self.fork(p) if apart else p
+            # a processor's own buffers end with it; a loop's keep their memory for the next iteration
+            yield from self.body(
+                loop.body, {**env, loop.var: i}, runs, dict(places) if apart else places
+            )
+            if apart:
+                ended.append(runs)
+        for runs in ended:
+            p.join(runs)
 
-    def alloc(self, stmt: Alloc) -> None:
+    # -- memory --------------------------------------------------------------------------------
+
+    def alloc(self, b: Buffer, p: Processor, places: Places) -> None:
+        if b.mem == "GLOBAL" and self.distributed:
+            if b.name not in self.shared:
+                self.shared[b.name] = _Place(0, self.values(b))
+            places[b.name] = self.shared[b.name]
+            return
+        owner = p.number
+        if self.fresh:
+            self.count += 1
+            owner = self.count
+        place = places[b.name] = _Place(owner, self.values(b))
+        if b.offset is not None:
+            row = self.placed.setdefault((owner, b.mem), [])
+            row[:] = [(x, t) for x, t in row if x.name != b.name] + [(b, place.values)]
+
+    def values(self, b: Buffer) -> Any:
+        if self.args is None:
+            return None
         import torch
 
-        b = stmt.buffer
-        shape = (b.versions, *b.shape)
-        made = torch.empty(shape, dtype=getattr(torch, b.dtype))
+        made = torch.empty((b.versions, *b.shape), dtype=getattr(torch, b.dtype))
         _poison(made)
-        self.buffers[b.name] = made if b.versions > 1 else made[0]
+        return made if b.versions > 1 else made[0]
 
-    def land(self, copies: list[tuple[Any, Any]]) -> None:
-        for dst, src in copies:
-            dst.copy_((src() if callable(src) else src).reshape(dst.shape))
-        copies.clear()
+    def overwritten(self, b: Buffer, owner: int) -> None:
+        """Undefine other buffers on the bytes of `b`."""
+        for other, values in self.placed.get((owner, b.mem), ()):
+            if other.name != b.name and values is not None and _meet(b, other):
+                _poison(values)
 
-    def view(self, r: Region, env: dict[str, int]) -> Any:
-        t = self.buffers[r.buffer.name]
+    def touch(self, r: Region, env: Env, places: Places, *, write: bool) -> Touch:
+        b = r.buffer
+        box = tuple(
+            (evaluate(o, env), evaluate(e, env), s)
+            for o, e, s in zip(r.offset, r.extent, r.step, strict=True)
+        )
+        version = 0 if r.version is None else evaluate(r.version, env)
+        owner = places[b.name].owner
+        low = high = 0
+        if b.offset is not None:
+            size = b.size or b.nbytes
+            low = b.offset + version * size
+            high = low + size
+        place = (owner, b.mem) if b.offset is not None else (owner, b.mem, b.name)
+        return Touch(place, b.name, version, box, low, high, write, b.mem == PRIVATE)
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def issue(self, stmt: Copy | LeafCall, env: Env, p: Processor, places: Places) -> None:
+        what = _name(stmt)
+        touches = [
+            self.touch(r, env, places, write=write)
+            for r, how in regions(stmt)
+            for write in (False, True)
+            if ("w" if write else "r") in how
+        ]
+        started = {
+            private: p.start(stmt.engine, private=private)
+            for private in {t.private and stmt.engine == THREADS for t in touches}
+        }
+        for t in touches:
+            self.memory.check(t, started[t.private and stmt.engine == THREADS], what)
+        known: dict[Any, int] = {}
+        for clock in started.values():
+            learn(known, clock)
+        moment = p.run(stmt.engine, known)
+        for t in touches:
+            self.memory.add(t, known, moment, what)
+        if self.args is None:
+            return
+        for r, how in regions(stmt):
+            if "w" in how and r.buffer.offset is not None:
+                self.overwritten(r.buffer, places[r.buffer.name].owner)
+        if isinstance(stmt, Copy):
+            dst = self.view(stmt.dst, env, places)
+            dst.copy_(self.padded(stmt.src, env, places).reshape(dst.shape))
+        else:
+            self.leaf(stmt, env, places)
+
+    def view(self, r: Region, env: Env, places: Places) -> Any:
+        t = places[r.buffer.name].values
         if r.buffer.versions > 1:
             t = t[0 if r.version is None else evaluate(r.version, env)]
         slices = []
@@ -133,36 +267,45 @@ class _Run:
             slices.append(slice(start, start + (count - 1) * s + 1, s))
         return t[tuple(slices)]
 
-    def padded(self, r: Region, env: dict[str, int]) -> Any:
-        """Return the region's values when asked for; positions outside a guarded buffer read as 0."""
+    def padded(self, r: Region, env: Env, places: Places) -> Any:
+        """Return the region's values; positions outside a guarded buffer read as 0."""
         if not r.guard:
-            return self.view(r, env)
-        t = self.buffers[r.buffer.name]
-        starts = [evaluate(o, env) for o in r.offset]
-        counts = [evaluate(e, env) for e in r.extent]
+            return self.view(r, env, places)
+        import torch
 
-        def read() -> Any:
-            import torch
+        t = places[r.buffer.name].values
+        index = []
+        inside = torch.ones((1,) * t.ndim, dtype=torch.bool)
+        for d, (o, e, s) in enumerate(zip(r.offset, r.extent, r.step, strict=True)):
+            count = evaluate(e, env)
+            at = torch.arange(count) * s + evaluate(o, env)
+            shape = [1] * t.ndim
+            shape[d] = count
+            index.append(at.clamp(0, t.shape[d] - 1).reshape(shape))
+            inside = inside & ((at >= 0) & (at < t.shape[d])).reshape(shape)
+        return torch.where(inside, t[tuple(index)], torch.zeros((), dtype=t.dtype))
 
-            index = []
-            inside = torch.ones((1,) * t.ndim, dtype=torch.bool)
-            for d, (o, n, s) in enumerate(zip(starts, counts, r.step, strict=True)):
-                at = torch.arange(n) * s + o
-                good = (at >= 0) & (at < t.shape[d])
-                shape = [1] * t.ndim
-                shape[d] = n
-                index.append(at.clamp(0, t.shape[d] - 1).reshape(shape))
-                inside = inside & good.reshape(shape)
-            return torch.where(inside, t[tuple(index)], torch.zeros((), dtype=t.dtype))
-
-        return read
-
-    def leaf(self, call: LeafCall, env: dict[str, int]) -> None:
+    def leaf(self, call: LeafCall, env: Env, places: Places) -> None:
         from septran.tasklang.oracle import apply_primitive
 
-        names: dict[str, Any] = {a.param: self.view(a.region, env) for a in call.args}
+        names: dict[str, Any] = {a.param: self.view(a.region, env, places) for a in call.args}
         for name, value in call.scalars:
             names[name] = evaluate(value, env) if isinstance(value, Expr) else value
         for prim in call.prims:
             attrs = dict(prim.attrs) | {k: names[v] for k, v in prim.named}
             apply_primitive(prim.name, names[prim.out], tuple(names[n] for n in prim.ins), attrs)
+
+
+def _meet(a: Buffer, b: Buffer) -> bool:
+    first = [x.offset or 0 for x in (a, b)]
+    last = [f + (x.size or x.nbytes) * x.versions for f, x in zip(first, (a, b), strict=True)]
+    return first[0] < last[1] and first[1] < last[0]
+
+
+def _name(stmt: Copy | LeafCall) -> str:
+    what = (
+        f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}"
+        if isinstance(stmt, Copy)
+        else f"leaf {stmt.task}"
+    )
+    return f"{what} on {stmt.engine}" if stmt.engine else what

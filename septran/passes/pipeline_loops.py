@@ -13,7 +13,7 @@ A loop `for k < K pipeline=n: alloc S; copy S <- G[k]; leaf(S)` becomes
         leaf(S@k%n)
         when k + n < K: post empty[k % n]
 
-Engines are "copy" and "compute". Every post is awaited exactly once, so binary events suffice and no
+Copies that run ahead are on the engine "copy"; the rest is the processor's own. Every post is awaited exactly once, so binary events suffice and no
 event is left over. Deeper pipelines overlap more until memory bandwidth binds. The construction is
 that of multistage software pipelining (Lam 1988) with the initiation fixed by the copy.
 """
@@ -37,7 +37,6 @@ from septran.ir.nodes import (
     Program,
     Region,
     Stmt,
-    Sync,
     When,
 )
 
@@ -48,8 +47,7 @@ UNBOUNDED = 1 << 30
 def pipeline_loops(program: Program) -> Program:
     """Return `program` with every `For(pipeline=n)` that stages copies n-buffered; others unchanged.
 
-    A loop with pipeline = 1 keeps its copies where they are. Syncs directly inside a pipelined loop
-    are replaced by the events.
+    A loop with pipeline = 1 keeps its copies where they are.
 
     Raises:
         MappingError: M041, pipeline below 1.
@@ -116,6 +114,7 @@ def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:
                     _at(c.dst, loop.var, at), buffer=buffers[c.dst.buffer.name], version=slot
                 ),
                 src=_at(c.src, loop.var, at),
+                engine="copy",
                 span=c.span,
             )
             for c in staged
@@ -133,19 +132,17 @@ def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:
     rest = tuple(
         _versioned(s, buffers, make("%", k, n))
         for s in loop.body
-        if s not in staged
-        and not isinstance(s, Sync)
-        and not (isinstance(s, Alloc) and s.buffer.name in buffers)
+        if s not in staged and not (isinstance(s, Alloc) and s.buffer.name in buffers)
     )
     steady: tuple[Stmt, ...] = (
         When(expr=extent - ahead, low=1, high=UNBOUNDED, body=(refill, *issue(ahead))),
-        Await(event=full, slot=make("%", k, n), engine="compute"),
+        Await(event=full, slot=make("%", k, n), engine=""),
         *rest,
         When(
             expr=extent - k,
             low=n + 1,
             high=UNBOUNDED,
-            body=(Post(event=empty, slot=make("%", k, n), engine="compute"),),
+            body=(Post(event=empty, slot=make("%", k, n), engine=""),),
         ),
     )
     return [

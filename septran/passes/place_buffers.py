@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from septran.errors import MappingError, Span
-from septran.ir.access import touches
+from septran.ir.access import map_regions, touches
 from septran.ir.nodes import (
     Alloc,
     Buffer,
     Copy,
     For,
-    LeafArg,
     LeafCall,
     Program,
     Region,
@@ -73,7 +72,8 @@ def place_buffers(
         if placed is None:
             raise _too_small(mine, bank, nbytes)
         offsets.update(placed)
-    return with_offsets(program, offsets)
+    sizes = {life.buffer.name: nbytes(life.buffer) for life in alive}
+    return with_offsets(program, offsets, sizes)
 
 
 def lifetimes(program: Program) -> tuple[Life, ...]:
@@ -169,11 +169,11 @@ def _too_small(alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]) -
     return error
 
 
-def with_offsets(program: Program, offsets: Mapping[str, int]) -> Program:
-    """Return `program` with the buffers named in `offsets` placed."""
+def with_offsets(program: Program, offsets: Mapping[str, int], sizes: Mapping[str, int]) -> Program:
+    """Return `program` with the buffers named in `offsets` placed; sizes: bytes of one version as stored."""
 
     def buffer(b: Buffer) -> Buffer:
-        return replace(b, offset=offsets[b.name]) if b.name in offsets else b
+        return replace(b, offset=offsets[b.name], size=sizes[b.name]) if b.name in offsets else b
 
     def region(r: Region) -> Region:
         return replace(r, buffer=buffer(r.buffer))
@@ -182,18 +182,8 @@ def with_offsets(program: Program, offsets: Mapping[str, int]) -> Program:
         match stmt:
             case Alloc():
                 return replace(stmt, buffer=buffer(stmt.buffer))
-            case Copy():
-                return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-            case LeafCall():
-                return replace(
-                    stmt,
-                    args=tuple(
-                        LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
-                        for a in stmt.args
-                    ),
-                )
             case For() | When():
                 return replace(stmt, body=tuple(one(s) for s in stmt.body))
-        return stmt
+        return map_regions(stmt, region)
 
     return replace(program, body=tuple(one(s) for s in program.body))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran.accuracy import load_policy
-from septran.ir.nodes import Await, Program, Sync, walk
+from septran.ir.nodes import Program
 from septran.kernel import Leaf
 from septran.passes.interpret import Hazard, interpret
+from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
 from septran.plan.resolve import Plan
 from septran.tasklang.oracle import run_oracle
@@ -96,9 +97,13 @@ def find_culprit(
         alone = leaf_judge.alone(leaf)
         if alone is not None and not alone.verified:
             return Culprit(kind="leaf", name=f"{leaf.spec.task} ({leaf.name})", why=alone.message)
-    for outcome in lowered.passes:
+    finish: list[PassRun] = []
+    plan.backend.finished(lowered.program, leaves, after=finish.append)
+    for outcome in (*lowered.passes, *finish):
         try:
-            fault = trial.fault(_run_program(outcome.program, trial))
+            # only the last pass has said where every buffer is, and when it is free again
+            fresh = outcome is not finish[-1]
+            fault = trial.fault(_run_program(outcome.program, trial, fresh=fresh))
         except Hazard as e:
             return Culprit(kind="pass", name=outcome.name, why=str(e))
         if fault:
@@ -151,9 +156,7 @@ def _run_logic(plan: Plan, trial: _Trial) -> tuple[Any, ...]:
     return tuple(held[p.name] for p in trial.problem.outputs)
 
 
-def _run_program(program: Program, trial: _Trial) -> tuple[Any, ...]:
+def _run_program(program: Program, trial: _Trial, *, fresh: bool) -> tuple[Any, ...]:
     held = _blank(trial)
-    synced = any(isinstance(s, Sync | Await) for s in walk(program.body))
-    # before the pass that inserts waits there is nothing for a late copy to land at
-    interpret(program, held, copies="late" if synced else "early")
+    interpret(program, held, fresh=fresh)
     return tuple(held[p.name] for p in trial.problem.outputs)

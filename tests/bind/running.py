@@ -57,11 +57,12 @@ def bound(
 
 
 def outcomes(found: BoundKernel, backend: Backend) -> Iterator[tuple[str, Program]]:
-    """Yield (name, Program) of bind and of every pass; each is spec-checked."""
+    """Yield (name, Program) of bind and of every pass up to printing; each is spec-checked."""
     check_program(found.program)
     yield "bind", found.program
     seen: list[PassRun] = []
-    lower(found.program, backend.passes, after=seen.append)
+    lowered = lower(found.program, backend.passes, after=seen.append)
+    backend.finished(lowered, {}, after=seen.append)
     yield from ((run.name, run.program) for run in seen)
 
 

@@ -38,7 +38,7 @@ def test_an_invariant_load_leaves_the_loop():
           | rw Y = C[(k * 4):+4]
           | r X = A_s[0:+4]
         """)
-    assert same(run(after, "early"), run(program(READ), "early"))
+    assert same(run(after), run(program(READ)))
 
 
 def test_an_accumulator_is_loaded_before_and_stored_after():
@@ -52,14 +52,14 @@ def test_an_accumulator_is_loaded_before_and_stored_after():
           | r X = A[(k * 4):+4]
         copy C[0:+4] <- C_s[0:+4]
         """)
-    assert same(run(after, "early"), run(program(ACCUMULATE), "early"))
+    assert same(run(after), run(program(ACCUMULATE)))
 
 
 def test_out_of_two_loops():
     nested = "for j in 2\n" + "".join(f"  {line}\n" for line in READ.strip().splitlines())
     after = hoist_copies(program(nested))
     assert body_text(after).startswith("alloc A_s")
-    assert same(run(after, "early"), run(program(nested), "early"))
+    assert same(run(after), run(program(nested)))
 
 
 STAYS = {
@@ -84,7 +84,7 @@ STAYS = {
 def test_what_stays_in_the_loop(why):
     before = program(STAYS[why])
     assert hoist_copies(before) == before
-    run(before, "early")
+    run(before)
 
 
 def test_a_too_early_hoist_shows():
@@ -94,7 +94,7 @@ def test_a_too_early_hoist_shows():
         "  alloc A_s: SHARED float32[4]\n  copy A_s[0:+4] <- C[0:+4]\n", ""
     )
     # iteration 0 changes C[0:4], iteration 1 must see that
-    assert not same(run(program(moved), "early"), run(program(before), "early"))
+    assert not same(run(program(moved)), run(program(before)))
 
 
 def test_hoisting_a_moving_load_is_refused_by_the_spec():

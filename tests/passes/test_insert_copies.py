@@ -53,7 +53,7 @@ def test_a_ragged_tile_is_staged_at_its_full_size():
     assert "alloc A_s: SHARED float32[5]" in body_text(after)
     assert "copy A_s[0:+min(5, (12 - (i0 * 5)))<=5] <- A[" in body_text(after)
     plain = program(BEFORE.replace("(i0 * 4):+4", ragged).replace(" -> SHARED", ""))
-    assert same(run(after, "early"), run(plain))
+    assert same(run(after), run(plain))
 
 
 def test_fresh_names_avoid_taken_ones():
@@ -86,7 +86,7 @@ def test_a_padded_window_needs_a_memory():
         insert_copies(program(body))
     assert caught.value.codes == ("M015",)
     staged = insert_copies(program(body.replace("guard", "guard -> GLOBAL")))
-    assert run(staged, "early")[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert run(staged)[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("dropped", ["copy A_s", "copy C_s", "copy C["])
@@ -95,8 +95,8 @@ def test_a_dropped_copy_shows(dropped):
     good = insert_copies(program(BEFORE))
     bad = program("\n".join(line for line in _lines(good) if not line.strip().startswith(dropped)))
     assert sum(isinstance(s, Copy) for s in bad.body[0].body) == 2
-    assert same(run(good, "early"), run(program(BEFORE.replace(" -> SHARED", ""))))
-    assert not same(run(bad, "early"), run(good, "early"))
+    assert same(run(good), run(program(BEFORE.replace(" -> SHARED", ""))))
+    assert not same(run(bad), run(good))
 
 
 def _lines(p):

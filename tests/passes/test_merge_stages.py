@@ -39,7 +39,7 @@ copy C[0:+12] <- C_s[0:+12]
 def test_a_second_stage_of_one_region_goes():
     after = merge_stages(program(BEFORE))
     assert body_text(after) == text(AFTER)
-    assert same(run(after, "early"), run(program(BEFORE), "early"))
+    assert same(run(after), run(program(BEFORE)))
 
 
 def test_two_readers_share_one_load():
@@ -60,7 +60,7 @@ def test_two_readers_share_one_load():
     after = merge_stages(program(before))
     assert body_text(after).count("copy ") == 1
     assert "A_s_2" not in body_text(after)
-    assert same(run(after, "early"), run(program(before), "early"))
+    assert same(run(after), run(program(before)))
 
 
 UNTOUCHED = {
@@ -86,7 +86,7 @@ def test_what_is_not_the_same_is_left(why):
     before = program(UNTOUCHED[why])
     assert "C_s_2" in body_text(merge_stages(before))
     if why.startswith("a write"):
-        assert same(run(merge_stages(before), "early"), run(before, "early"))
+        assert same(run(merge_stages(before)), run(before))
 
 
 def test_a_store_someone_reads_stays():
@@ -98,7 +98,7 @@ def test_a_store_someone_reads_stays():
     )
     after = merge_stages(before)
     assert body_text(after).count("copy C[0:+12] <- C_s[0:+12]") == 2
-    assert same(run(after, "early"), run(before, "early"))
+    assert same(run(after), run(before))
 
 
 def test_a_wrong_merge_shows():
@@ -106,4 +106,4 @@ def test_a_wrong_merge_shows():
     before = UNTOUCHED["a write in between"]
     wrong = before.replace("copy C_s_2[0:+12] <- C[0:+12]\n", "").replace("C_s_2", "C_s")
     wrong = wrong.replace("alloc C_s: SHARED float32[12]\nleaf g", "leaf g")
-    assert not same(run(program(wrong), "early"), run(program(before), "early"))
+    assert not same(run(program(wrong)), run(program(before)))

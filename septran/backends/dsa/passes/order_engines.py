@@ -17,6 +17,7 @@ from septran.errors import InternalError
 from septran.ir.access import substituted
 from septran.ir.expr import Expr, Var, const, make
 from septran.ir.nodes import (
+    ALL,
     CORE_ID,
     CORE_NUM,
     Alloc,
@@ -39,13 +40,13 @@ _BIG = 1 << 30
 
 
 def engine(stmt: Copy | LeafCall) -> str:
-    """Return the queue that runs `stmt`; "" for a leaf written as a C function (the core itself)."""
+    """Return the queue that runs `stmt`; ALL for a leaf written as a C function."""
     if isinstance(stmt, Copy):
         if stmt.dst.buffer.mem == "GLOBAL":
             return "STORE"
         return "LOAD" if stmt.src.buffer.mem == "GLOBAL" else "VEC"
     if not stmt.task.startswith("dsa."):
-        return ""
+        return ALL
     return "MMA" if stmt.task == "dsa.mma" else "VEC"
 
 
@@ -177,19 +178,19 @@ def order_engines(program: Program, nbytes: Callable[[Buffer], int], events: int
 
 
 def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
-    """Turn the "copy"/"compute" events of pipelined loops into events between real queues."""
+    """Turn the events of pipelined loops into events between real queues."""
     consumers: dict[str, list[str]] = {}
 
     def collect(stmts: tuple[Stmt, ...]) -> None:
         for stmt in stmts:
             if isinstance(stmt, For):
-                waits = [s for s in stmt.body if isinstance(s, Await) and s.engine == "compute"]
+                waits = [s for s in stmt.body if isinstance(s, Await) and not s.engine]
                 if waits:
                     queues = {
                         engine(s)
                         for s in walk(stmt.body)
                         if isinstance(s, Copy | LeafCall)
-                        and engine(s) not in ("", "LOAD")
+                        and engine(s) not in (ALL, "LOAD")
                         and any(r.buffer.versions > 1 for r in _regions(s))
                     }
                     for wait in waits:
@@ -244,7 +245,7 @@ def _regions(stmt: Copy | LeafCall) -> tuple[Region, ...]:
 
 
 def _is_barrier(stmt: Stmt) -> bool:
-    return isinstance(stmt, Sync) or (isinstance(stmt, LeafCall) and engine(stmt) == "")
+    return isinstance(stmt, Sync) or (isinstance(stmt, LeafCall) and engine(stmt) == ALL)
 
 
 @dataclass(slots=True)
@@ -254,7 +255,7 @@ class _Orderer:
     position: int = 0
 
     def accesses(self, stmt: Copy | LeafCall) -> Touched:
-        queue = engine(stmt) or "VEC"
+        queue = engine(stmt).replace(ALL, "VEC")
         found = set()
         if isinstance(stmt, Copy):
             rows = [(stmt.dst, True), (stmt.src, False)]
@@ -337,7 +338,7 @@ class _Orderer:
         out: list[Stmt] = []
         for number, stmt in enumerate(stmts):
             out.extend(before.get(number, ()))
-            if isinstance(stmt, LeafCall) and engine(stmt) == "":
+            if isinstance(stmt, LeafCall) and engine(stmt) == ALL:
                 out.extend((Sync(scope="CORE"), stmt, Sync(scope="CORE")))
             else:
                 out.append(stmt)
