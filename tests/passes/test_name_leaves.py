@@ -8,7 +8,7 @@ import pytest
 
 from septran import backends
 from septran.errors import InternalError
-from septran.ir.nodes import INLINE, leaf_calls
+from septran.ir.nodes import ALL, INLINE, leaf_calls
 from septran.ir.text import parse_program, print_program
 from septran.kernel import Leaf, leaf_specs
 from septran.passes.name_leaves import name_leaves
@@ -54,7 +54,7 @@ def test_a_function_of_the_user_stays_a_call_beside_operations():
     called = [c for c in leaf_calls(finished) if c.symbol]
     assert called and {c.symbol for c in called} == {first.symbol}
     assert {c.args[-1].param for c in called} == {"scratch"}
-    assert {c.engine for c in called} == {""}
+    assert {c.engine for c in called} == {ALL}
 
 
 def test_a_leaf_that_nobody_has_is_told():
