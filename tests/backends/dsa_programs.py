@@ -16,7 +16,6 @@ from septran.ir.nodes import (
     Program,
     Region,
     Stmt,
-    Sync,
 )
 
 
@@ -92,7 +91,6 @@ def gemm(
         Copy(dst=at, src=ab),
         Alloc(buffer=bs),
         Copy(dst=bt, src=bb),
-        Sync(scope="CORE"),
         call(
             "mma",
             (Prim(name="gemm_acc", out="C", ins=("A", "B"), attrs=attrs),),
@@ -104,7 +102,6 @@ def gemm(
         call("zero", (Prim(name="fill", out="C", attrs=(("value", 0.0),)),), {"C": (acc, "w")}),
         For(var="kk", extent=cdiv(k, tk), body=inner, pipeline=pipeline),
         Copy(dst=cb, src=acc),
-        Sync(scope="CORE"),
     )
     inner_loop = For(var="j", extent=cdiv(n, tn), body=body, proc="CORE", parallel=True)
     outer = For(var="i", extent=cdiv(m, tm), body=(inner_loop,), proc="CORE", parallel=True)
