@@ -88,7 +88,7 @@ def test_a_dropped_wait_is_seen_by_the_interpreter() -> None:
         return tuple(out)
 
     broken = replace(program, body=strip(program.body))
-    with pytest.raises(Hazard, match="posted twice"):
+    with pytest.raises(Hazard, match="leaf mma reads A_s while copy A_s <- A on copy writes A_s"):
         run(broken)
 
 

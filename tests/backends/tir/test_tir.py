@@ -41,7 +41,7 @@ def test_round_trip(op: str, backend: str) -> None:
 
 def test_the_seeds_calls_are_there() -> None:
     text = check(tir.to_prim_func(gemm(pipeline=3)))
-    for call in ("dsa.dma_copy", "dsa.mma", "dsa.sync", "dsa.fill"):
+    for call in ("dsa.dma_copy", "dsa.mma", "dsa.fill"):
         assert f'"{call}"' in text
     assert '"septran.pipeline": 3' in text
     assert 'A_s = T.alloc_buffer((32, 32), scope="shared")' in text
