@@ -15,9 +15,7 @@ from septran.ir.access import map_regions, touches
 from septran.ir.nodes import (
     Alloc,
     Buffer,
-    Copy,
     For,
-    LeafCall,
     Program,
     Region,
     Stmt,
