@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,88 @@ def violations(path: Path, text: str | None = None) -> list[str]:
         if other is not None and other != name and DEPTH[other] <= DEPTH[name]:
             found.append(f"{relative(path)}:{each.line} {name} imports {each.module}")
     return found
+
+
+# rooms inside backends/: prefix -> the modules of SepTran that it may import (a prefix of their names)
+_FAMILIES = ("cpp", "cuda", "tilelang", "npuir", "triton", "dsa")
+_BELOW = tuple(
+    f"septran.{name}"
+    for depth, names in enumerate(LAYERS)
+    for name in names
+    if depth > DEPTH["backends"]
+)
+_ALONE = ("emulator", "simulator", "interpreter", "child")
+ROOMS: dict[str, tuple[str, ...]] = {
+    "backends/text/": (
+        "septran.backends.text", "septran.ir", "septran.errors", "septran.tasklang.mapexpr",
+    ),
+    "backends/toolchain/": (
+        "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
+        "septran.gpu", "septran.ir", "septran.errors", "septran.assets",
+    ),
+    "backends/tilesim/": (),
+    **{f"backends/{family}/{room}/": () for family in _FAMILIES for room in _ALONE},
+    **{
+        f"backends/{family}/": (
+            f"septran.backends.{family}", "septran.backends.base", "septran.backends.text",
+            "septran.backends.toolchain", "septran.backends.tilesim", *_BELOW,
+        )
+        for family in _FAMILIES
+    },
+}  # fmt: skip
+"""The first prefix that fits a file decides. Simulators and what runs in children import nothing of SepTran."""
+OUTSIDE = ("septran.backends.base", "septran.backends.toolchain")
+"""What everything outside backends/ may import of it, besides what `septran.backends` has itself."""
+
+
+def room_violations(path: Path, text: str | None = None) -> list[str]:
+    place = path.relative_to(PACKAGE).as_posix()
+    room = next((prefix for prefix in ROOMS if place.startswith(prefix)), None)
+    found = []
+    for each in imports(path, text):
+        if not _is(each.module, "septran"):
+            continue
+        if room is not None:
+            fine = any(_is(each.module, allowed) for allowed in ROOMS[room])
+        elif place.startswith("backends/"):
+            fine = True
+        else:
+            inside = any(_is(each.module, name) for name in _modules())
+            fine = not inside or any(_is(each.module, name) for name in OUTSIDE)
+        if not fine and each.module not in ("septran", "septran.backends"):
+            found.append(f"{place}:{each.line} imports {each.module}")
+    return found
+
+
+@functools.cache
+def _modules() -> frozenset[str]:
+    """Return the dotted names of all modules below septran/backends."""
+    names = (p.relative_to(PACKAGE.parent).with_suffix("").parts for p in files())
+    return frozenset(
+        ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        for parts in names
+        if parts[1] == "backends" and len(parts) > 2 and parts[2] != "__init__"
+    )
+
+
+def test_rooms_import_what_they_may():
+    assert sorted({v for path in files() for v in room_violations(path)}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("backends/cpp/x.py", "from septran.backends.cuda.emit import emit"),
+        ("backends/text/x.py", "from septran.backends.base import Backend"),
+        ("backends/toolchain/x.py", "def f():\n    import septran.backends.cpp.toolchain"),
+        ("backends/tilesim/x.py", "from septran.errors import InternalError"),
+        ("backends/triton/interpreter/x.py", "import septran.kernel"),
+        ("run/x.py", "from septran.backends.cpp.backend import CPP"),
+        ("verify/x.py", "from septran.backends import text"),
+    ],
+)
+def test_a_wrong_room_is_found(path, text):
+    assert room_violations(PACKAGE / path, text)
 
 
 def test_every_module_has_a_layer():
