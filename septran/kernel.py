@@ -73,7 +73,6 @@ class Leaf:
     writer: str
     name: str
     source: str
-    includes: tuple[str, ...] = ()
     inline: bool = False
 
     @property

@@ -1,19 +1,19 @@
 """The generated frame around the hole that a model fills, and the way back from a reply to a leaf.
 
-Frames are data: agents/coder/frames/<language>.j2 renders the text around the hole and
-agents/coder/frames/<language>.yaml says what a body may not hold. The signature is always generated,
-so a reply can decide nothing but the body.
+Frames are data: agents/coder/frames/<language>.j2 renders the text around the hole. The signature is always
+generated, so a reply can decide nothing but the body, and the gate (septran.leafgate) prints what is compiled.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from septran import assets, spanyaml
 from septran.agent.contract import broadcast_indices
 from septran.backends.base import Backend
 from septran.kernel import Leaf, LeafSpec
+from septran.leafgate import Refusal, printed
 
 HOLE = "@@BODY@@"
 
@@ -26,11 +26,14 @@ class Frame:
     language: str
     braces: bool
     indent: str
-    forbidden: tuple[tuple[str, str], ...]
     tags: tuple[str, ...]
     kind: str
     plain: str
     """the same function with nothing but the hole: for a reply that brings its own loops"""
+    spec: LeafSpec
+    signature: str
+    subset: str
+    """what a body may say: configs/gate/<subset>.yaml"""
 
     @property
     def shown(self) -> str:
@@ -38,13 +41,31 @@ class Frame:
         mark = "// YOUR CODE" if self.braces else "# YOUR CODE"
         return self.text.replace(HOLE, mark)
 
+    def around(self, body: str) -> str:
+        """Return the text around the hole that `body` is meant for."""
+        return self.plain if self.kind == "loops" and brings_loops(body) else self.text
+
     def fill(self, body: str) -> str:
         """Return the frame with `body` in the hole, indented."""
-        text = self.text
-        if self.kind == "loops" and brings_loops(body):
-            return self.plain.replace(HOLE, body.strip("\n"))
         lines = [self.indent + line if line.strip() else "" for line in body.splitlines()]
-        return text.replace(self.indent + HOLE, "\n".join(lines))
+        text = self.around(body)
+        hole = next(line for line in text.splitlines() if HOLE in line)
+        return text.replace(hole, hole.replace(self.indent + HOLE, HOLE)).replace(
+            HOLE, "\n".join(lines)
+        )
+
+    def leaf(self, body: str, *, writer: str, name: str) -> Leaf:
+        """Return the leaf with `body`, as the gate prints it.
+
+        Raises:
+            Refusal: with the line in `body`.
+        """
+        leaf = Leaf(spec=self.spec, writer=writer, name=name, source=self.fill(body))
+        above = self.around(body).partition(HOLE)[0].count("\n")
+        try:
+            return printed(leaf, signature=self.signature, subset=self.subset)
+        except Refusal as why:
+            raise Refusal(max(1, why.line - above), why.what, why.instead) from None
 
 
 def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
@@ -65,10 +86,12 @@ def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
         language=backend.language,
         braces=bool(rules["braces"]),
         indent=line[: line.index(HOLE)],
-        forbidden=tuple((r["pattern"], r["why"]) for r in rules["forbidden"]),
         tags=tuple(rules["tags"]),
         kind="loops" if loops else "body",
         plain=plain,
+        spec=spec,
+        signature=backend.signature(spec),
+        subset=backend.subset or backend.language,
     )
 
 
@@ -129,47 +152,20 @@ def brings_loops(body: str) -> bool:
 
 
 def assemble(frame: Frame, body: str, spec: LeafSpec, writer: str, name: str) -> Leaf:
-    """Return the leaf whose source is the frame around `body`."""
-    return Leaf(spec=spec, writer=writer, name=name, source=frame.fill(body))
+    """Return the leaf whose source is the frame around `body`, as the gate prints it.
+
+    Raises:
+        Refusal: when `body` is not part of the language's subset (`body_problem` says so, too).
+    """
+    return replace(frame, spec=spec).leaf(body, writer=writer, name=name)
 
 
 def body_problem(frame: Frame, body: str) -> str:
-    """Return why `body` cannot go into the frame, "" when it can.
-
-    Only what would let a reply leave its hole or is pointless to compile is looked for here; whether a
-    leaf is harmless and right is decided by the verifier alone.
-    """
-    if len(body) > 60_000:
-        return f"the body has {len(body)} characters; 60000 are allowed"
-    bare = strip_comments(body, braces=frame.braces)
-    for pattern, why in frame.forbidden:
-        found = re.search(pattern, bare, re.MULTILINE)
-        if found:
-            return f"{found[0].strip()!r} is not allowed in a leaf: {why}"
-    if frame.braces:
-        return _unbalanced(bare)
-    return _python_problem(frame, body)
-
-
-def _unbalanced(bare: str) -> str:
-    depth = 0
-    for char in bare:
-        depth += {"{": 1, "}": -1}.get(char, 0)
-        if depth < 0:
-            return "a closing brace ends the function; return the body only"
-    return "a brace is not closed; the code looks cut" if depth else ""
-
-
-def _python_problem(frame: Frame, body: str) -> str:
-    import ast
-
+    """Return why `body` cannot go into the frame, "" when it can: what a writer is told."""
     try:
-        tree = ast.parse(frame.fill(body))
-        empty = ast.parse(frame.fill("pass"))
-    except SyntaxError as e:
-        return f"Python syntax: {e.msg} (line {e.lineno} of the frame)"
-    if [type(n) for n in tree.body] != [type(n) for n in empty.body]:
-        return "the code leaves the function; return the body only"
+        frame.leaf(body, writer="", name="")
+    except Refusal as why:
+        return f"not a leaf of this target: line {why.line} of the body: {why.sentence}"
     return ""
 
 

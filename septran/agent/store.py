@@ -62,7 +62,6 @@ class LeafStore:
             "name": leaf.name,
             "model": model,
             "source": leaf.source,
-            "includes": list(leaf.includes),
             "verdict": asdict(verdict),
         }
         text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -133,7 +132,6 @@ class LeafStore:
             writer=value["writer"],
             name=value["name"],
             source=value["source"],
-            includes=tuple(value["includes"]),
         )
         verdict = LeafVerdict(**value["verdict"])
         return Stored(leaf=leaf, verdict=verdict, model=value["model"], object=name)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from septran.backends.base import Backend
 from septran.errors import MappingError
-from septran.ir.nodes import LeafCall, Program
+from septran.ir.nodes import Program
 from septran.kernel import Leaf, LeafSpec, leaf_specs
+from septran.leafgate import Refusal, printed
 from septran.mapping.schema import ExplicitMapping, LeafKernelFile
 
 
@@ -25,13 +26,15 @@ def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping)
             continue
         file = mapping.leaf_kernels.get(call.impl)
         found[spec.key] = (
-            _from_file(file, call, spec, mapping) if file else library_leaf(backend.library, spec)
+            _from_file(file, backend, spec, mapping)
+            if file
+            else library_leaf(backend.library, spec)
         )
     return found
 
 
 def _from_file(
-    file: LeafKernelFile, call: LeafCall, spec: LeafSpec, mapping: ExplicitMapping
+    file: LeafKernelFile, backend: Backend, spec: LeafSpec, mapping: ExplicitMapping
 ) -> Leaf:
     path = Path(mapping.file).parent / file.source
     if not path.is_file():
@@ -41,9 +44,25 @@ def _from_file(
         raise MappingError.of(
             "M053", f"leaf kernel {file.name}: {path} does not define {file.symbol!r}", file.span
         )
-    return Leaf(
-        spec=spec,
-        writer="file",
-        name=file.name,
-        source=text.replace(file.symbol, spec.symbol),
+    source = text.replace(file.symbol, spec.symbol)
+    leaf = Leaf(spec=spec, writer="file", name=file.name, source=source)
+    try:
+        return admitted(leaf, backend)
+    except Refusal as why:
+        raise MappingError.of(
+            "M053",
+            f"leaf kernel {file.name}: {path}:{why.line}: {why.what}",
+            file.span,
+            help=why.instead,
+        ) from None
+
+
+def admitted(leaf: Leaf, backend: Backend) -> Leaf:
+    """Return a leaf that somebody else wrote as the gate prints it: the only text that is compiled.
+
+    Raises:
+        Refusal: it is not part of the target's subset.
+    """
+    return printed(
+        leaf, signature=backend.signature(leaf.spec), subset=backend.subset or backend.language
     )

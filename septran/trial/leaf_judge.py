@@ -16,6 +16,7 @@ from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.passes.run import lower
 from septran.trial.judge import Judged, judge_kernel
 from septran.trial.leaf_case import LeafCase, leaf_cases
+from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
 from septran.verify.verdict import Level, Status, Verdict
@@ -63,6 +64,9 @@ class LeafJudge:
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
         folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
+        refused = scan_leaf(leaf) if leaf.writer != "library" else ()
+        if refused:
+            return LeafVerdict(level="rejected", status="rejected", message=str(refused[0]))
         try:
             for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
                 verdict = self._alone(leaf, case, folder / f"alone{number}")

@@ -1,17 +1,19 @@
 """Static gate: what a compiled kernel may call, and what a Python kernel may say.
 
-The sandbox and the bytes decide; the gate refuses early and by name what has no place in a kernel.
-Compiled code is judged by its artefact, because source scanners are fooled by the preprocessor.
+The sandbox and the bytes decide; the gate refuses early and by name what has no place in a kernel. A leaf that
+somebody else wrote is compiled as septran.leafgate printed it; here that is checked once more. Compiled code is
+judged by its artefact, too.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from septran.kernel import Kernel
+from septran import backends
+from septran.kernel import Kernel, Leaf
+from septran.leafgate import Refusal, printed
 from septran.verify.gate_binary import scan_shared_object
 from septran.verify.gate_python import scan_python
-from septran.verify.gate_source import scan_c_source
 from septran.verify.gate_types import Finding, GateReport
 
 __all__ = ["Finding", "GateReport", "gate"]
@@ -34,13 +36,10 @@ def gate(
     findings: list[Finding] = []
     skipped: list[str] = []
     python = bool(language) and kernel.main.endswith(".py")
-    for leaf in kernel.leaves:
-        if leaf.writer == "library":
-            continue  # ours, and tested; a model's leaf starts here
-        if python:
-            findings += scan_python(leaf.source, name=leaf.name, language=language)
-        elif language:
-            findings += scan_c_source(leaf.source, name=leaf.name)
+    if language:
+        findings += [
+            f for leaf in kernel.leaves if leaf.writer != "library" for f in scan_leaf(leaf)
+        ]
     if python and not kernel.leaves:
         # a stored kernel or a bundle, whose leaves are not told from the rest: all of it is read
         for name, text in kernel.files:
@@ -55,3 +54,21 @@ def gate(
         findings += report.findings
         skipped += report.not_checked
     return GateReport(findings=tuple(findings), not_checked=tuple(skipped))
+
+
+def scan_leaf(leaf: Leaf) -> tuple[Finding, ...]:
+    """Return why a leaf's text is not what the gate prints from it, () when it is."""
+    backend = backends.get(leaf.spec.backend)
+    try:
+        again = printed(
+            leaf,
+            signature=backend.signature(leaf.spec),
+            subset=backend.subset or backend.language,
+        )
+    except Refusal as why:
+        return (Finding(kind="subset", what=why.sentence, where=f"{leaf.name}:{why.line}"),)
+    if again.source != leaf.source:
+        return (
+            Finding(kind="subset", what="is not the text that the gate prints", where=leaf.name),
+        )
+    return ()

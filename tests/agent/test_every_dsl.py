@@ -10,10 +10,9 @@ from septran.agent.config import load
 from septran.agent.frame import body_problem, make_frame
 from septran.agent.prompt import render_prompt
 from septran.kernel import LeafSpec
+from septran.leafgate import printed
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.judge import distinct_specs
-from septran.verify.gate_python import scan_python
-from septran.verify.gate_source import scan_c_source
 
 
 def spec_of(name: str, op: str) -> LeafSpec:
@@ -26,10 +25,10 @@ def test_frame(name: str) -> None:
     frame = make_frame(spec_of(name, "relu"), backend, "body")
     body = ";" if frame.braces else "pass"
     assert body_problem(frame, body) == ""
-    source = frame.fill(body)
-    assert backend.signature(spec_of(name, "relu")).rstrip() in source
-    found = scan_c_source(source, name="x") if frame.braces else scan_python(source, name="x")
-    assert found == []
+    leaf = frame.leaf(body, writer="llm", name="x")
+    assert leaf.source.startswith(backend.signature(spec_of(name, "relu")).rstrip())
+    again = printed(leaf, signature=frame.signature, subset=frame.subset)
+    assert again == leaf
 
 
 @pytest.mark.parametrize("name", backends.names())

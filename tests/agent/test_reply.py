@@ -52,15 +52,15 @@ def test_the_body_is_found(text: str) -> None:
         ("```cpp\n```", "no code block"),
         ("```cpp\n// only a comment\n```", "empty"),
         ("```python\nprint('PASS')\n```", "tagged 'python'"),
-        ("```cpp\n}\nvoid evil() {\n```", "closing brace"),
+        ("```cpp\n}\nvoid evil() {\n```", "leaves the function"),
         ("```cpp\nfor (;;) {\n```", "not closed"),
-        ('```cpp\n#include "/etc/passwd"\n```', "not allowed"),
-        ("```cpp\n#define float int\n```", "not allowed"),
-        ('```cpp\nasm volatile("nop");\n```', "not allowed"),
-        ('```cpp\nsystem("id");\n```', "not allowed"),
-        ("```cpp\nfloat* p = new float[9];\n```", "not allowed"),
-        ('```cpp\nprintf("PASS");\n```', "not allowed"),
-        ('```cpp\nint x __attribute__((section(".init_array")));\n```', "not allowed"),
+        ('```cpp\n#include "/etc/passwd"\n```', "outside a comment"),
+        ("```cpp\n#define float int\n```", "headers and macros are generated"),
+        ('```cpp\nasm volatile("nop");\n```', "without text"),
+        ("```cpp\nsystem(7);\n```", "system is neither declared"),
+        ("```cpp\nfloat* p = new float[9];\n```", "use a local array"),
+        ("```cpp\nprintf(X);\n```", "printf is neither declared"),
+        ("```cpp\nint x __attribute__((constructor));\n```", "expected ;"),
         (f"```cpp\nstatic void {RELU.symbol}(int a) {{ for (;;) {{\n```", "no complete body"),
         ("```cpp\n" + "x = 1;\n" * 20_000 + "```", "characters"),
         ("<think>\n```cpp\nY(0, 0) = 1;\n```", "no code block"),
@@ -78,8 +78,8 @@ def test_forbidden_words_in_comments_and_strings_are_harmless() -> None:
 
 
 def test_typographic_quotes_and_invisible_characters() -> None:
-    text = "```cpp\nY(0, 0)\u200b = \u2018a\u2019 \u2212 1;\n```"
-    assert extract_body(text, FRAME, RELU).body == "Y(0, 0) = 'a' - 1;\n"
+    text = "```cpp\nY(0, 0)\u200b = 1 \u2212 1;  // \u2018a\u2019\n```"
+    assert extract_body(text, FRAME, RELU).body == "Y(0, 0) = 1 - 1;  // 'a'\n"
 
 
 def test_loops_frame_takes_the_hole_out_of_a_repeated_frame() -> None:

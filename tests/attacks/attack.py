@@ -6,10 +6,11 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from septran.backends import get
 from septran.backends.base import Built
 from septran.errors import EnvironmentProblem
-from septran.kernel import Leaf, LeafSpec
-from septran.verify.gate import gate
+from septran.leafgate import Refusal, printed
+from septran.verify.gate import gate, scan_leaf
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
 from tests.attacks import families
@@ -106,10 +107,13 @@ def _try(attack: Attack, folder: Path) -> Outcome:
         except EnvironmentProblem as error:
             raise AssertionError(f"{attack.name}: {error}") from error
         kernel, built, problem, sessions, gated, where = made
-    static = ""
-    if built.ok and built.artifact is not None:
+    static = leaf_refusal(attack)
+    if not static and built.ok and built.artifact is not None:
         report = gate(
-            _with_leaf(kernel, attack), built.artifact, language=gated, emulated=where == "emulated"
+            replace(kernel, leaves=()),
+            built.artifact,
+            language=gated,
+            emulated=where == "emulated",
         )
         static = str(report.findings[0]) if report.findings else ""
     verdict = verify(
@@ -123,11 +127,14 @@ def _try(attack: Attack, folder: Path) -> Outcome:
     return Outcome(dynamic="" if verdict.passed else f"{verdict.code}", static=static)
 
 
-def _with_leaf(kernel, attack: Attack):
-    spec = LeafSpec(task="mma", backend="cpp", arch="", proc="", params=(), scalars=(), prims=())
-    # the includes of the test's prelude are the wrapper's, not the leaf's
-    source = attack.body if attack.language == "python" else f"{attack.before}\n{attack.body}\n"
-    if attack.honest and attack.language != "python":
-        return kernel  # a control's text is emitted, or stands for it
-    leaf = Leaf(spec=spec, writer="llm", name=attack.name, source=source)
-    return replace(kernel, leaves=(leaf,))
+def leaf_refusal(attack: Attack) -> str:
+    """Return why the gate refuses the attack's text as a leaf, "" when it does not or the text is no leaf."""
+    leaf = families.foreign_leaf(attack.language, attack.body, attack.before)
+    if leaf is None:
+        return ""
+    backend = get(leaf.spec.backend)
+    try:
+        made = printed(leaf, signature=backend.signature(leaf.spec), subset=backend.subset)
+    except Refusal as why:
+        return f"{why} (subset)"
+    return "; ".join(map(str, scan_leaf(made)))

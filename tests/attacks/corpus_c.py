@@ -419,11 +419,10 @@ CONTROLS = (
     ),
     Attack(
         "C07",
-        "packs an operand on the heap",
-        f"{AB}{C} float* P = (float*)std::malloc(53*29*4); for (int k = 0; k < 53; k++) for (int j = 0; j < 29; j++)"
+        "packs an operand in a local array",
+        f"{AB}{C} float P[29*53]; for (int k = 0; k < 53; k++) for (int j = 0; j < 29; j++)"
         " P[j*53+k] = B[k*29+j]; for (int i = 0; i < 37; i++) for (int j = 0; j < 29; j++) { float s = 0;"
-        " for (int k = 0; k < 53; k++) s += A[i*53+k]*P[j*53+k]; C[i*29+j] = s; } std::free(P);",
-        before="#include <cstdlib>",
+        " for (int k = 0; k < 53; k++) s += A[i*53+k]*P[j*53+k]; C[i*29+j] = s; }",
         honest=True,
     ),
     Attack(

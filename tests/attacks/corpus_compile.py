@@ -120,10 +120,4 @@ ALL = (
         static_only=True,
     ),
     comp("K41", "the emitted kernel", honest=True),
-    comp(
-        "K42",
-        "a helper function beside the leaf",
-        "[[maybe_unused]] static inline float twice(float x) { return x + x; }",
-        honest=True,
-    ),
 )

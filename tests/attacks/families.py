@@ -17,7 +17,8 @@ from septran.backends.base import Built
 from septran.backends.cuda import toolchain as cuda_build
 from septran.backends.tilelang import toolchain as tilelang_build
 from septran.backends.triton import toolchain as triton_toolchain
-from septran.kernel import Kernel
+from septran.ir.nodes import Prim
+from septran.kernel import Kernel, Leaf, LeafParam, LeafSpec
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -60,6 +61,66 @@ FAMILIES = {
     "npuir": Family("tilelang_npuir", "@T.macro\n", "T.vadd(t1, acc, t1)"),
     "dsa": Family("dsa_c", "static void kernel(void *opaque) {", "vendor_lib_sync();"),
 }
+
+
+# the frame of the hand-written C++ entries: what stands for a leaf's parameters there
+ENTRY = (
+    "float* C = (float*)args[0]; ",
+    "const float* A = (const float*)args[1]; const float* B = (const float*)args[2]; ",
+    "float* C = (float*)args[0];",
+    "const float* A = (const float*)args[1];",
+    "const float* B = (const float*)args[2];",
+)
+GEMM = LeafSpec(
+    task="mma",
+    backend="cpp",
+    arch="",
+    proc="CORE",
+    params=tuple(
+        LeafParam(
+            name=name,
+            shape=shape,
+            dtype="float32",
+            mem="GLOBAL",
+            layout="row",
+            privilege=privilege,  # type: ignore[arg-type]
+            ragged=(False, False),
+            step=(1, 1),
+        )
+        for name, shape, privilege in (
+            ("C", (37, 29), "w"),
+            ("A", (37, 53), "r"),
+            ("B", (53, 29), "r"),
+        )
+    ),
+    scalars=(),
+    prims=(Prim(name="gemm", out="C", ins=("A", "B")),),
+)
+
+
+def foreign_leaf(language: str, body: str, before: str) -> Leaf | None:
+    """Return the leaf that an attack's texts stand for, as a writer could give it; None when they are none."""
+    if language == "python" or not (body or before):
+        return None
+    if language == "cpp":
+        for text in ENTRY:
+            body = body.replace(text, "")
+        source, spec = f"{get('cpp').signature(GEMM)} {{\n{body}\n}}\n", GEMM
+    else:
+        family = FAMILIES[language]
+        leaves = emitted(language)[0].leaves
+        known = [leaf for leaf in leaves if family.step and family.step in leaf.source]
+        spec = (known or leaves)[-1].spec
+        if known:
+            source = known[0].source.replace(
+                family.step, body.replace("HONEST", family.step) or family.step
+            )
+        elif language == "dsa":
+            source = f"{get('dsa_c').signature(spec)} {{\n{body}\n}}\n"
+        else:
+            source = leaves[-1].source
+    text = f"{before}\n{source}" if before else source
+    return Leaf(spec=spec, writer="llm", name="attack", source=text)
 
 
 class Made(NamedTuple):

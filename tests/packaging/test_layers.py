@@ -22,7 +22,7 @@ LAYERS = (
     ("backends",),
     ("passes", "prove"),
     ("bind",),
-    ("tasklang", "mapping"),
+    ("tasklang", "mapping", "leafgate"),
     ("kernel", "machine"),
     ("ir",),
     ("reference",),

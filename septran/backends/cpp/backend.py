@@ -66,6 +66,7 @@ CPP = Backend(
     name="cpp",
     title="C++20 with OpenMP on the CPU",
     language="cpp",
+    subset="cpp",
     suffix=".cpp",
     arches=ARCHES,
     machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",

@@ -40,7 +40,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     leaf_text = "\n".join(
         f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in leaves.values()
     )
-    parts = [_banner(program), _prelude(leaf_text + hierarchy, tuple(leaves.values()))]
+    parts = [_banner(program), _prelude(leaf_text + hierarchy)]
     parts.append("// ---- leaves\n\n" + leaf_text)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
     parts.append(_python_module([p.buffer.name for p in program.params], entry))
@@ -86,7 +86,7 @@ def _banner(program: Program) -> str:
     )
 
 
-def _prelude(text: str, leaves: tuple[Leaf, ...]) -> str:
+def _prelude(text: str) -> str:
     parts = list(_ALWAYS)
     if "gemm<" in text:
         parts.append("gemm")
@@ -99,8 +99,6 @@ def _prelude(text: str, leaves: tuple[Leaf, ...]) -> str:
         includes.update(dict.fromkeys(re.findall(r"^#include <.*>$", source, re.MULTILINE)))
         body = re.sub(r"^#include <.*>\n", "", source, flags=re.MULTILINE).strip()
         bodies.append(f"// ---- runtime: {part}\n{body}\n")
-    for leaf in leaves:
-        includes.update((f"#include <{name}>", None) for name in leaf.includes)
     return "\n".join([*sorted(includes), "", *bodies])
 
 

@@ -321,7 +321,7 @@ class _RowLoop:
 
     def _once_float(self, name: str) -> str:
         text = self._once(name)
-        return f"__builtin_convertvector({text}, F)" if self._is_int(name) else text
+        return f"convert<F>({text})" if self._is_int(name) else text
 
     def _value_once(self, name: str) -> Value:
         text = self._once(name)
@@ -389,14 +389,14 @@ class _RowLoop:
             leaf.line("#pragma GCC unroll 4")
             leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; ++{u}, {q} += L)")
             for address in next_rows:
-                leaf.line(f"__builtin_prefetch({address} + {q});")
+                leaf.line(f"prefetch({address} + {q});")
             self._step(loop, q, None, {k: f"{v}[{u}]" for k, v in reductions.items()})
             leaf.close()
             leaf.close()
         else:
             leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
             for address in next_rows:
-                leaf.line(f"__builtin_prefetch({address} + {j});")
+                leaf.line(f"prefetch({address} + {j});")
             self._step(loop, j, None, {})
             leaf.close()
         rest = leaf.fresh("rest")
@@ -433,7 +433,7 @@ class _RowLoop:
             return Value(i=values[name]) if self._is_int(name) else Value(f=values[name])
 
         def as_float(v: Value) -> str:
-            return v.f or f"__builtin_convertvector({v.i}, F)"
+            return v.f or f"convert<F>({v.i})"
 
         for row in loop:
             prim = row.prim

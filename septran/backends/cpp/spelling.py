@@ -53,7 +53,7 @@ class MapExpression(CExpression):
 
     def from_integer(self, text: str) -> str:
         """Return a conversion lane by lane."""
-        return f"__builtin_convertvector({text}, F)"
+        return f"convert<F>({text})"
 
     def non_zero(self, value: Value) -> str:
         """Return a comparison in the compute type."""

@@ -52,6 +52,7 @@ CUDA_C = Backend(
     name="cuda_c",
     title="CUDA C++ on NVIDIA GPUs",
     language="cuda",
+    subset="cuda",
     suffix=".cu",
     arches=ARCHES,
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",

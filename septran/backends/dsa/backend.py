@@ -101,6 +101,7 @@ DSA_C = Backend(
     name="dsa_c",
     title="C over a scratchpad machine's vendor library",
     language="c",
+    subset="c",
     suffix=".c",
     arches=_arches(),
     machine=machine_name,

@@ -137,6 +137,7 @@ TILELANG_NPUIR = Backend(
     name="tilelang_npuir",
     title="TileLang for Ascend NPU IR",
     language="python",
+    subset="npuir",
     suffix=".py",
     arches=("910b",),
     machine=lambda arch: f"tilelang_npuir.{arch}",

@@ -23,6 +23,7 @@ BACKEND = Backend(
     name="tilelang_hip",
     title="TileLang for AMD GPUs",
     language="python",
+    subset="tilelang",
     suffix=".py",
     arches=("gfx942",),
     machine=_machine,

@@ -24,6 +24,7 @@ BACKEND = Backend(
     name="tilelang_cuda",
     title="TileLang for NVIDIA GPUs",
     language="python",
+    subset="tilelang",
     suffix=".py",
     arches=("sm_90a", "sm_80"),
     machine=_machine,

@@ -24,6 +24,7 @@ TRITON_HIP = Backend(
     name="triton_hip",
     title="Triton for AMD GPUs",
     language="python",
+    subset="triton",
     suffix=".py",
     arches=("gfx942",),
     machine=_machine,

@@ -24,6 +24,7 @@ TRITON_CUDA = Backend(
     name="triton_cuda",
     title="Triton for NVIDIA GPUs",
     language="python",
+    subset="triton",
     suffix=".py",
     arches=("sm_90", "sm_80"),
     machine=_machine,

@@ -53,8 +53,8 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         const long n__ = Y.n[1];
         long j__ = 0;
         for (; j__ + L <= n__; j__ += L) {
-            __builtin_prefetch(X_row + X.s[0] + j__);
-            __builtin_prefetch(Y_row + Y.s[0] + j__);
+            prefetch(X_row + X.s[0] + j__);
+            prefetch(Y_row + Y.s[0] + j__);
             const F Y_v = load<F>(Y_row + j__);
             const F Y_v_ = (Y_v / s_1);
             store(Y_row + j__, Y_v_);

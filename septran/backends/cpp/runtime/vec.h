@@ -39,6 +39,12 @@ template <class V> ST_INLINE V iota() {
     return v;
 }
 
+// Lane by lane to vector V with as many lanes.
+template <class V, class W> ST_INLINE V convert(W x) { return __builtin_convertvector(x, V); }
+
+// Asks for the cache line of an address soon to be read; never faults.
+ST_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
 // Integers wider than a lane saturate: comparing with a position inside a tile stays exact.
 template <class L, class T> ST_INLINE L to_lane(T x) {
     if constexpr (std::is_same_v<L, int32_t> && std::is_same_v<T, int64_t>)

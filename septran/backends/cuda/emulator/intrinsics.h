@@ -4,6 +4,10 @@
 #include <type_traits>
 #include "async_copy.h"
 
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+
 #define CUEMU_TEXT_(x) #x
 #define CUEMU_TEXT(x) CUEMU_TEXT_(x)
 #define CUEMU_HERE(n) n " at " __FILE__ ":" CUEMU_TEXT(__LINE__)

@@ -120,6 +120,16 @@ static inline vl_tile vl_matrix(vl_view v) {
   return (vl_tile){v.space, v.addr, v.n[r - 2], v.n[r - 1], v.s[r - 2], v.dtype};
 }
 
+/* rows x cols of a tile, from (row, col) on; every call refuses the tile when that leaves the given one. */
+static inline vl_tile vl_part(vl_tile t, int32_t row, int32_t col, int32_t rows, int32_t cols) {
+  static const uint8_t bytes[] = {4, 2, 2, 8, 1, 1, 1, 4, 8};
+  const int inside = row >= 0 && col >= 0 && rows >= 0 && cols >= 0 && rows <= t.rows - row && cols <= t.cols - col;
+  t.addr += inside ? (uint64_t)(row * t.ld + col) * bytes[t.dtype] : 0;
+  t.rows = inside ? rows : 0;
+  t.cols = cols;
+  return t;
+}
+
 /* A rows x cols float32 tile inside a leaf's scratch, `bytes` (a multiple of 64) from its start. */
 static inline vl_tile vl_temp(vl_view scratch, uint64_t bytes, int32_t rows, int32_t cols) {
   return (vl_tile){scratch.space, scratch.addr + bytes, rows, cols, (cols + 15) / 16 * 16, VL_F32};

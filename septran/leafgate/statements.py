@@ -1,0 +1,358 @@
+"""Statements and declarations of the C-family subset; bodies are always printed in braces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from septran.leafgate import names as n
+from septran.leafgate.expressions import INSTEAD, Expressions
+from septran.leafgate.layout import Tree, Word
+from septran.leafgate.names import Language, Scopes
+from septran.leafgate.tokens import Token
+
+_LOOPS = ("for", "while", "do")
+_REFUSED = frozenset(INSTEAD) - {"auto", "static", "->", "::", "->*", ".*", "char"}
+
+
+class Statements(Expressions):
+    """A leaf's body. threads: the contract lets it start threads."""
+
+    def __init__(
+        self, tokens: Sequence[Token], language: Language, scopes: Scopes, *, threads: bool
+    ) -> None:
+        """As `Expressions`."""
+        super().__init__(tokens, language, scopes)
+        self.threads = threads
+
+    def block(self) -> Tree:
+        """Take `{ .. }` with a scope of its own."""
+        tree: list[Tree] = [self.eat("{")]
+        self.scopes.enter()
+        while self.now.text != "}" and self.now.kind != "end":
+            tree.append(self.statement())
+        self.scopes.leave()
+        tree.append(self.eat("}"))
+        return tree
+
+    def statement(self) -> Tree:
+        """Take one statement."""
+        self.enter()
+        try:
+            return self._statement()
+        finally:
+            self.leave()
+
+    def _statement(self) -> Tree:
+        token = self.now
+        if token.kind == "pragma":
+            return self._pragma()
+        match token.text:
+            case "{":
+                return self.block()
+            case ";":
+                return self.word("<")
+            case "if":
+                return self._if()
+            case "for":
+                return self._for()
+            case "while":
+                return [self.word(), self._condition(), self._body()]
+            case "do":
+                return [
+                    self.word(),
+                    self._body(),
+                    self.eat("while"),
+                    self._condition(),
+                    self.eat(";", "<"),
+                ]
+            case "break" | "continue":
+                return [self.word(), self.eat(";", "<")]
+            case "return":
+                return self._return()
+            case "using":
+                return self._using()
+            case _ if token.text in self.language.arrays:
+                return self._array_macro()
+            case _ if token.text in _REFUSED and token.kind == "name":
+                self.refuse()
+        if token.kind == "name" and self.peek().text == ":" and not self.scopes.own(token.text):
+            self.refuse(f"the label {token.text}", "use a loop and break")
+        if self.starts_declaration():
+            return self.declaration()
+        if self.kind_here() in (n.TYPE, n.TYPE_TEMPLATE) or (token.text in n.SCALARS):
+            self.refuse(f"a statement that begins with the type {token.text} and declares nothing")
+        return [self.expression(), self.eat(";", "<")]
+
+    def starts_declaration(self) -> bool:
+        """Return whether a declaration stands here."""
+        token = self.now
+        words = ("static", "constexpr", "const", "auto", *self.language.storage)
+        if token.text in words or (token.text == "[" and self.peek().text == "["):
+            return True
+        return self.starts_type()
+
+    # ---- control
+    def _pragma(self) -> Tree:
+        token = self.now
+        text = token.text.removeprefix("#").strip()
+        words = text.removeprefix("pragma").strip()
+        if not text.startswith("pragma "):
+            self.refuse(
+                f"{token.text[:40]}",
+                "headers and macros are generated; a leaf has #pragma before loops",
+            )
+        if self.language.threads.fullmatch(words) and not self.threads:
+            self.refuse(
+                f"#pragma {words[:40]}", "this leaf is called by one thread of many and starts none"
+            )
+        if not self.language.pragmas.fullmatch(words) and not self.language.threads.fullmatch(
+            words
+        ):
+            self.refuse(
+                f"#pragma {words[:40]}",
+                f"known: {self.language.pragmas.pattern.replace('|', ', ')}",
+            )
+        self.next()
+        if self.now.text not in _LOOPS and self.now.kind != "pragma":
+            self.refuse("a pragma that stands before no loop")
+        return [Word(f"#pragma {words}", token.line), self._statement()]
+
+    def _body(self) -> Tree:
+        """Take what a loop or an if governs; braces are added where there are none."""
+        if self.now.text == "{":
+            return self.block()
+        if self.starts_declaration() or self.now.text == "using":
+            self.refuse("a declaration as a loop's body")
+        self.scopes.enter()
+        tree: Tree = [Word("{", 0), self.statement(), Word("}", 0)]
+        self.scopes.leave()
+        return tree
+
+    def _condition(self) -> Tree:
+        open_ = self.eat("(", ">")
+        if self.starts_declaration():
+            self.refuse("a declaration in a condition", "declare before the statement")
+        return [open_, self.expression(), self.eat(")", "<")]
+
+    def _if(self) -> Tree:
+        tree: list[Tree] = [self.word()]
+        if self.now.text == "constexpr" and not self.language.plain_c:
+            tree.append(self.word())
+        tree += [self._condition(), self._body()]
+        if self.now.text == "else":
+            tree.append(self.word())
+            tree.append(self.statement() if self.now.text == "if" else self._body())
+        return tree
+
+    def _for(self) -> Tree:
+        self.scopes.enter()
+        tree: list[Tree] = [self.word(), self.eat("(", ">")]
+        if self.starts_declaration():
+            tree.append(self.declaration(loop=True))
+        else:
+            tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
+        if self.tokens[self.at - 1].text != ":":
+            tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
+            tree.append(self.expression() if self.now.text != ")" else [])
+        else:
+            tree.append(self.assignment().tree)
+        tree += [self.eat(")", "<"), self._body()]
+        self.scopes.leave()
+        return tree
+
+    def _return(self) -> Tree:
+        word = self.word()
+        if self.now.text == ";":
+            return [word, self.eat(";", "<")]
+        if not self.lambdas:
+            self.refuse("a leaf returns no value", "store it")
+        return [word, self.expression(), self.eat(";", "<")]
+
+    # ---- declarations
+    def _using(self) -> Tree:
+        word = self.next()
+        if self.language.plain_c:
+            self.refuse("using is C++", "name the type", word)
+        if self.now.text == "namespace":
+            self.next()
+            if self.now.text not in self.language.namespaces or self.peek().text != ";":
+                self.refuse(f"using namespace {self.now.text}", "only `using namespace st;`")
+            line = self.next().line
+            self.next()
+            self.scopes.using = True  # names are printed with their st:: instead
+            return Word("", line, "-")
+        name = self._new_name()
+        tree: Tree = [
+            Word("using", word.line),
+            name,
+            self.eat("="),
+            self.type(),
+            self.eat(";", "<"),
+        ]
+        self.scopes.declare(name.text, n.TYPE)
+        return tree
+
+    def _new_name(self, style: str = " ") -> Word:
+        token = self.now
+        if token.kind != "name":
+            self.refuse(f"expected a name before {token.text[:30]!r}")
+        why = n.objection(token.text)
+        if why:
+            self.refuse(f"the name {token.text}: {why}", "choose another")
+        return self.word(style)
+
+    def _array_macro(self) -> Tree:
+        tree: list[Tree] = [self.word(), self.eat("(", "-"), self.type(), self.eat(",", "<")]
+        name = self._new_name()
+        self.scopes.declare(name.text, n.VARIABLE)
+        tree += [
+            name,
+            self.eat(",", "<"),
+            self.assignment().tree,
+            self.eat(")", "<"),
+            self.eat(";", "<"),
+        ]
+        return tree
+
+    def _attribute(self) -> Tree:
+        line = self.now.line
+        text = "".join(self.next().text for _ in range(5))
+        if text != "[[maybe_unused]]":
+            self.refuse("an attribute", "only [[maybe_unused]]")
+        return Word(text, line)
+
+    def declaration(self, *, loop: bool = False) -> Tree:
+        """Take a declaration with its `;`, or in a `for` the head of a loop over a range with its `:`."""
+        tree: list[Tree] = []
+        seen: list[str] = []
+        start = self.now
+        while True:
+            if self.now.text == "[" and self.peek().text == "[":
+                tree.append(self._attribute())
+            elif self.now.text in ("static", "constexpr", *self.language.storage):
+                seen.append(self.now.text)
+                tree.append(self.word())
+            else:
+                break
+        if "static" in seen and "constexpr" not in seen and not self._const_in_c(seen):
+            self.refuse(
+                "static without constexpr keeps a value between calls",
+                "write static constexpr, or no static",
+                start,
+            )
+        if len(set(seen)) != len(seen) or (self.language.plain_c and "constexpr" in seen):
+            self.refuse(token=start)
+        guessed = self._holds_auto()
+        tree.append(self.type(auto=True))
+        while True:
+            tree.append(self._declarator(guessed, loop))
+            if loop and self.now.text == ":":
+                tree.append(self.eat(":"))
+                return tree
+            if self.now.text != ",":
+                break
+            tree.append(self.eat(",", "<"))
+        tree.append(self.eat(";", "<"))
+        return tree
+
+    def _const_in_c(self, seen: list[str]) -> bool:
+        return self.language.plain_c and seen == ["static"] and self.now.text == "const"
+
+    def _holds_auto(self) -> bool:
+        ahead = 0
+        while self.peek(ahead).text == "const":
+            ahead += 1
+        return self.peek(ahead).text == "auto"
+
+    def _declarator(self, guessed: bool, loop: bool) -> Tree:
+        tree: list[Tree] = []
+        if self.now.text == "(":
+            self.refuse("a declaration with parentheses", "initialise with `= value`")
+        pointer = self.now.text in ("*", "&")
+        if pointer:
+            tree.append(self.pointer())
+        if self.now.text == "[" and guessed:
+            self.refuse("a structured binding", "name each value")
+        name = self._new_name(
+            "<" if pointer and self.tokens[self.at - 1].text in ("*", "&") else " "
+        )
+        tree.append(name)
+        # a lambda is no value: it cannot be copied, returned or called by itself
+        is_lambda = guessed and not pointer and self.now.text == "=" and self.peek().text == "["
+        self.scopes.declare(name.text, n.LAMBDA if is_lambda else n.VARIABLE)
+        while self.now.text == "[":
+            tree.append(self.eat("[", "-"))
+            if self.now.text != "]":
+                tree.append(self.conditional().tree)
+            tree.append(self.eat("]", "<"))
+        if self.now.text == "=":
+            tree.append(self.word())
+            if is_lambda:
+                tree.append(self.lambda_())
+            elif self.now.text == "{":
+                tree.append(self.braced())
+            else:
+                tree.append(self.assignment().tree)
+        elif self.now.text == "{" and not self.language.plain_c:
+            tree.append(self.braced("-"))
+        elif self.now.text == "(":
+            self.refuse("a declaration with parentheses", "initialise with `= value`")
+        elif guessed and not (loop and self.now.text == ":"):
+            self.refuse("auto without a value")
+        return tree
+
+    def pointer(self) -> Tree:
+        """Take `*` or `&` of a declaration, one level."""
+        if self.language.plain_c:
+            self.refuse("a pointer", "views and tiles carry addresses")
+        tree: list[Tree] = [self.word("<")]
+        if self.now.text in ("*", "&"):
+            self.refuse("a pointer to a pointer", "one * at most")
+        while self.now.text in ("const", "__restrict__", "__restrict"):
+            tree.append(self.word())
+        return tree
+
+    # ---- lambdas
+    def lambda_(self) -> Tree:
+        """Take `[&](..) -> T { .. }`."""
+        self.enter()
+        open_ = self.next()
+        capture = "" if self.now.text == "]" else self.next().text
+        if capture not in ("", "&", "=") or self.now.text != "]":
+            self.refuse(f"the capture {capture}", "write [&], [=] or []")
+        self.next()
+        tree: list[Tree] = [Word(f"[{capture}]", open_.line, ">")]
+        self.scopes.enter()
+        if self.now.text == "<":
+            self.refuse("template parameters", "use auto parameters")
+        tree.append(self.eat("(", ">"))
+        while self.now.text != ")":
+            tree.append(self._parameter())
+            if self.now.text != ",":
+                break
+            tree.append(self.eat(",", "<"))
+        tree.append(self.eat(")", "<"))
+        if self.now.text == "->":
+            tree += [self.word(), self.type()]
+        if self.now.text != "{":
+            self.refuse()
+        self.lambdas += 1
+        tree.append(self.block())
+        self.lambdas -= 1
+        self.scopes.leave()
+        self.leave()
+        return tree
+
+    def _parameter(self) -> Tree:
+        tree: list[Tree] = []
+        if self.now.text == "[" and self.peek().text == "[":
+            tree.append(self._attribute())
+        tree.append(self.type(auto=True))
+        pointer = self.now.text in ("*", "&")
+        if pointer:
+            tree.append(self.pointer())
+        if self.now.kind == "name":
+            name = self._new_name("<" if self.tokens[self.at - 1].text in ("*", "&") else " ")
+            self.scopes.declare(name.text, n.VARIABLE)
+            tree.append(name)
+        return tree
