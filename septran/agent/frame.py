@@ -33,7 +33,7 @@ class Frame:
     spec: LeafSpec
     signature: str
     subset: str
-    """what a body may say: configs/gate/<subset>.yaml"""
+    """what a body may say: configs/leaves/<subset>.yaml"""
 
     @property
     def shown(self) -> str:

@@ -89,6 +89,7 @@ def missing(backend: Backend) -> tuple[str, ...]:
     wanted += [f"verify_templates/loaders/{loader}" for loader in loaders]
     wanted += [f"dsl_docs/{backend.docs}/{f}.md" for f in ("api", "basic_docs", "suggestion")]
     wanted += [f"configs/vllm_dsl_{backend.docs}_config.yaml", f"{frame}.j2", f"{frame}.yaml"]
+    wanted.append(f"configs/leaves/{backend.subset or backend.language}.yaml")
     return tuple(name for name in dict.fromkeys(wanted) if not assets.exists(name))
 
 

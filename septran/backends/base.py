@@ -71,7 +71,7 @@ class Backend:
     name: also the mapping file's stem (`mappings/<name>.mapping.yaml` or `<name>.<arch>.mapping.yaml`).
     arches: known arch names; the first is the default. () = no arch.
     language: fence tag and docs word ("cpp", "cuda", "python", "c").
-    subset: what a leaf that somebody else wrote may say: configs/gate/<subset>.yaml; "" = as `language`.
+    subset: what a leaf that somebody else wrote may say: configs/leaves/<subset>.yaml; "" = as `language`.
     suffix: of the main file (".cpp").
     passes: names and functions run after bind, in order. They end where leaves are asked for.
     finish: those run after leaves are chosen and `name_leaves` has written them into the Program. They end

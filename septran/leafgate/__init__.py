@@ -1,7 +1,7 @@
 """The gate for text that somebody else wrote: parse it, allow what is listed, print it from what was parsed.
 
 Only printed text is compiled or lowered, so nothing that was not understood reaches a compiler. The rules are
-data in configs/gate/; docs/leaf-language.md is the subset for people and models.
+data in configs/leaves/; docs/leaf-language.md is the subset for people and models.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from septran.leafgate.pyleaf import print_python_leaf
 def printed(leaf: Leaf, *, signature: str, subset: str) -> Leaf:
     """Return the leaf with the text that is printed from its parsed source; printing twice changes nothing.
 
-    signature: as the backend generates it. subset: names configs/gate/<subset>.yaml.
+    signature: as the backend generates it. subset: names configs/leaves/<subset>.yaml.
 
     Raises:
         Refusal: what is not part of the subset. ConfigError C001: there is no such subset.

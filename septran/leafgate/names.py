@@ -1,4 +1,4 @@
-"""What a leaf may name: the runtime's names with their kinds (configs/gate/), and the leaf's own scopes."""
+"""What a leaf may name: the runtime's names with their kinds (configs/leaves/), and the leaf's own scopes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Language:
 @functools.cache
 def language(name: str) -> Language:
     """Return the subset of "cpp", "cuda" or "c". Raises FileNotFoundError-like AssetError for others."""
-    value = spanyaml.load(assets.find(f"configs/gate/{name}.yaml").path).value
+    value = spanyaml.load(assets.find(f"configs/leaves/{name}.yaml").path).value
     kinds: dict[str, str] = {}
     for key, kind in _LISTS.items():
         kinds.update(dict.fromkeys(str(value.get(key) or "").split(), kind))
@@ -86,7 +86,7 @@ def language(name: str) -> Language:
 @functools.cache
 def macros() -> frozenset[str]:
     """Return the macros without a leading _ that the compilers' headers define: no name of a leaf."""
-    value = spanyaml.load(assets.find("configs/gate/macros.yaml").path).value
+    value = spanyaml.load(assets.find("configs/leaves/macros.yaml").path).value
     return frozenset(str(value["names"]).split())
 
 

@@ -59,12 +59,14 @@ class Dsl:
     texts: frozenset[str]
     """what a string may say: names of dtypes and modes."""
     returns: bool
+    elements: bool
+    """`...` in an index and `@` are part of the language."""
 
 
 @functools.cache
 def dsl(name: str) -> Dsl:
-    """Return the subset "triton", "tilelang" or "npuir" of configs/gate/."""
-    value = spanyaml.load(assets.find(f"configs/gate/{name}.yaml").path).value
+    """Return the subset "triton", "tilelang" or "npuir" of configs/leaves/."""
+    value = spanyaml.load(assets.find(f"configs/leaves/{name}.yaml").path).value
 
     def listed(key: str) -> frozenset[str]:
         return frozenset(str(value.get(key) or "").split())
@@ -80,6 +82,7 @@ def dsl(name: str) -> Dsl:
         loops=listed("loops"),
         texts=listed("texts"),
         returns=bool(value.get("returns")),
+        elements=bool(value.get("elements")),
     )
 
 
@@ -172,7 +175,8 @@ class Checker:
 
     def _visit(self, node: ast.AST, depth: int, *, callee: bool = False) -> None:
         kind = type(node)
-        if not isinstance(node, _NODES) or isinstance(node, _NEVER):
+        matmul = isinstance(node, ast.MatMult) and self.rules.elements
+        if not isinstance(node, _NODES) or (isinstance(node, _NEVER) and not matmul):
             self.no(node, f"{kind.__name__} is not part of a leaf", _INSTEAD.get(kind.__name__, ""))
         if depth > MAX_DEPTH:
             self.no(node, f"more than {MAX_DEPTH} levels of nesting", "use statements and names")
@@ -208,7 +212,9 @@ class Checker:
         value = node.value
         if isinstance(value, str) and value not in self.rules.texts:
             self.no(node, f"the text {value[:20]!r}", "only names of dtypes and modes")
-        if not isinstance(value, str | int | float | bool | None):
+        if not isinstance(value, str | int | float | bool | None) and not (
+            value is ... and self.rules.elements
+        ):
             self.no(node, f"a constant of type {type(value).__name__}")
         if isinstance(value, int) and abs(value) >= 2**63:
             self.no(node, "a number beyond 64 bits")

@@ -1,4 +1,4 @@
-"""The lists of configs/gate/ are true: each name exists in the runtime with its kind; each macro list is whole."""
+"""The lists of configs/leaves/ are true: each name exists in the runtime with its kind; each macro list is whole."""
 
 from __future__ import annotations
 
