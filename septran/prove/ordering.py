@@ -1,8 +1,9 @@
 """Rule `order`: what touches the same elements is ordered by a Sync, or by posts and awaits.
 
-A copy runs on its own from where it is issued, so every conflict that a copy takes part in needs a Sync in
-between, or a chain of posts and awaits from the one engine to the other. Leaves on memory that several
-threads share are no different. The events' own protocol is part of the rule: every await has one post.
+What names an engine runs on its own from where it is issued, so every conflict that it takes part in needs a Sync in
+between, or a chain of posts and awaits from the one engine to the other. The events' own protocol is part of
+the rule: every await has one post. What a target's passes add once leaves are chosen is not looked at here:
+`septran.passes.interpret.check_order` decides it for given sizes.
 """
 
 from __future__ import annotations
@@ -22,38 +23,27 @@ if TYPE_CHECKING:
     import islpy as isl
 
 
-def ordering(model: Model, *, private: tuple[str, ...] = ("REGISTER",)) -> Iterator[Finding]:
-    """Yield what breaks the rule (P040, P041).
-
-    private: memories that one thread of execution owns. Where the Program has events, leaves run in order on
-    an engine's queue; else they run on several threads, and two of them conflict on shared memory as well.
-    """
+def ordering(model: Model) -> Iterator[Finding]:
+    """Yield what breaks the rule (P040, P041)."""
     events = _Events(model)
-    leaves_too = not any(s.kind in ("post", "await") for s in model.statements)
     yield from events.protocol()
     for first in model.statements:
         for second in model.statements:
-            if _asked(first, second, leaves_too):
-                yield from _pair(model, events, first, second, private)
+            if _asked(first, second):
+                yield from _pair(model, events, first, second)
 
 
-def _asked(first: Statement, second: Statement, leaves_too: bool) -> bool:
-    kinds = (first.kind, second.kind)
-    if any(k not in ("copy", "leaf") for k in kinds):
-        return False
-    return "copy" in kinds or leaves_too
+def _asked(first: Statement, second: Statement) -> bool:
+    both = all(s.kind in ("copy", "leaf") for s in (first, second))
+    return both and first.engine != second.engine  # a queue, and a processor, keep their order
 
 
-def _pair(
-    model: Model, events: _Events, first: Statement, second: Statement, private: tuple[str, ...]
-) -> Iterator[Finding]:
+def _pair(model: Model, events: _Events, first: Statement, second: Statement) -> Iterator[Finding]:
     for at, a in enumerate(first.accesses):
         for other, b in enumerate(second.accesses):
             name = a.region.buffer.name
             if name != b.region.buffer.name or "w" not in (a.mode, b.mode):
                 continue
-            if first.kind == "leaf" and a.region.buffer.mem in private:
-                continue  # the leaf is over before anything later of its thread starts
             meet = model.touched(first, at).apply_range(model.touched(second, other).reverse())
             meet = meet.intersect(events.before(first, second))
             meet = _one_life(model, first, second, name, meet)

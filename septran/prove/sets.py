@@ -50,7 +50,7 @@ class Statement:
     """One statement with the loops and conditions around it.
 
     path: positions and loop variables from the outside in; the schedule. label: for people.
-    engine: who carries it out, where the Program says so: copies run on the engine "copy".
+    engine: who carries it out; "" = the processor, in the order of the text.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Statement:
     path: tuple[int | str, ...]
     accesses: tuple[Access, ...] = ()
     label: str = ""
-    engine: str = "compute"
+    engine: str = ""
 
     @property
     def vars(self) -> tuple[str, ...]:
@@ -299,12 +299,12 @@ class _Builder:
         match stmt:
             case ir.Copy(dst=dst, src=src):
                 both = (Access("src", src, "r"), Access("dst", dst, "w"))
-                return "copy", both, f"copy {dst.buffer.name} <- {src.buffer.name}", "copy"
+                return "copy", both, f"copy {dst.buffer.name} <- {src.buffer.name}", stmt.engine
             case ir.LeafCall():
                 touched = [Access(a.param, a.region, "r") for a in stmt.args if "r" in a.privilege]
                 touched += [Access(a.param, a.region, "w") for a in stmt.args if "w" in a.privilege]
                 self.calls += 1
-                return "leaf", tuple(touched), f"L{self.calls - 1}_{stmt.task}", "compute"
+                return "leaf", tuple(touched), f"L{self.calls - 1}_{stmt.task}", stmt.engine
             case ir.Post():
                 return "post", (), f"post {stmt.event}", stmt.engine
             case ir.Await():
