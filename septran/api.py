@@ -20,7 +20,7 @@ from septran.plan.specialize import Signature, Specialized, entry_task, signatur
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.tree import Task
 from septran.trial.judge import judge_kernel
-from septran.trial.place import device_for
+from septran.trial.place import device_for, place_of
 from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -104,11 +104,10 @@ class CompiledKernel:
         found = self.specialized(*values)
         with tempfile.TemporaryDirectory(prefix="septran-") as folder:
             judged = judge_kernel(
-                self.backend,
+                place_of(self.backend, self.arch, "auto", cores()),
                 found.kernel,
                 found.problem,
                 work=work or Path(folder),
-                threads=cores(),
             )
         self.verdicts[found.kernel.sha] = judged.verdict
         return judged.verdict

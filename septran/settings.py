@@ -32,9 +32,10 @@ SCHEMA: Schema = {
     "threads": Key(
         kind="int", env="SEPTRAN_THREADS", minimum=1, about="kernel threads; default: cores"
     ),
-    "compile_timeout_s": Key(kind="float", default=300.0, minimum=1),
-    "run_timeout_s": Key(kind="float", default=120.0, minimum=1, about="wall time of a child"),
-    "memory_mib": Key(kind="int", default=4096, minimum=256, about="address space of a child"),
+    "run_timeout_s": Key(
+        kind="float", minimum=1, about="wall time of one call of a kernel; default: the target's"
+    ),
+    "memory_mib": Key(kind="int", minimum=256, about="memory of its child; default: the target's"),
     "keep_runs": Key(kind="int", default=200, minimum=1, about="what `runs prune` keeps"),
 }
 
@@ -72,9 +73,8 @@ class Settings:
     search: str
     seed: int | None
     threads: int | None
-    compile_timeout_s: float
-    run_timeout_s: float
-    memory_mib: int
+    run_timeout_s: float | None
+    memory_mib: int | None
     keep_runs: int
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 

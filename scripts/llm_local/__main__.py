@@ -30,6 +30,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.judge import distinct_specs
 from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import place_of
 
 EASY = ("relu", "add", "mul", "silu", "tanh")
 HARD = ("softmax", "layernorm")
@@ -89,12 +90,11 @@ def measure(op: str, frame: str, options: argparse.Namespace, work: Path) -> Row
         assert leaf is not None
         floor[each.key] = leaf
     problem = problem_of(plan, program, plan.dims)
+    place = place_of(plan.backend, plan.arch, "auto", 1)
     first = good = calls = tokens = 0
     start = time.monotonic()
     for seed in range(options.seeds):
-        judge = LeafJudge(
-            plan.backend, program, problem, floor, work=work / f"{op}{seed}", threads=1
-        )
+        judge = LeafJudge(place, program, problem, floor, work=work / f"{op}{seed}")
         written = one(spec, judge, configured(options.base_url, options.model, seed, frame), work / f"{op}{seed}-record", plan.backend, options.attempts)  # fmt: skip
         first += bool(written.history and written.history[0].verdict.verified)
         good += written.leaf.writer == "llm"

@@ -11,13 +11,13 @@ from typing import Any
 from septran.backends import get as get_backend
 from septran.errors import InputError
 from septran.kernel import Kernel
-from septran.plan.cores import cores
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
 from septran.run.gen import SCHEMA, GenResult, exit_code, stored_kernel, verdict_fields
 from septran.settings import Settings
 from septran.trial.judge import judge_kernel
+from septran.trial.place import place_in
 from septran.verify.evidence import Bundle, export_bundle, read_bundle
 from septran.verify.verdict import Verdict
 
@@ -73,11 +73,10 @@ def verify_bundle(
     )
     progress(f"signed by {bundle.key[:16]}; verifying {kernel.main} in {run.dir}")
     judged = judge_kernel(
-        get_backend(kernel.backend),
+        place_in(settings, get_backend(kernel.backend), kernel.arch),
         kernel,
         problem,
         work=run.dir / "verify",
-        threads=settings.threads or cores(),
         seed=settings.seed,
     )
     code = exit_code(judged.verdict, recheck.require)

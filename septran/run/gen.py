@@ -20,7 +20,6 @@ from septran.ir.text import print_program
 from septran.kernel import Kernel, Leaf, content_hash
 from septran.mapping.schema import Policy
 from septran.passes.run import PassRun
-from septran.plan.cores import cores
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
@@ -31,7 +30,7 @@ from septran.run.roofline import share_of
 from septran.settings import Settings
 from septran.trial.culprit import find_culprit
 from septran.trial.judge import Judged, build_only, judge_kernel
-from septran.trial.place import device_for
+from septran.trial.place import device_for, place_in
 from septran.verify.timing import Timing, time_kernel
 from septran.verify.verdict import Status, Verdict
 
@@ -134,16 +133,15 @@ def _gen(
     data |= prove_and_keep(plan, lowered, run)
     clock.lap("prove", start)
     start = time.perf_counter()
-    threads = settings.threads or cores()
+    place = place_in(settings, plan.backend, plan.arch, request.where)
     chosen = choose(
         request,
-        plan.backend,
+        place,
         lowered.program,
         lowered.bound.mapping,
         problem,
         folder=run.dir,
         settings=settings,
-        threads=threads,
         progress=progress,
     )
     clock.lap("leaves", start)
@@ -156,9 +154,7 @@ def _gen(
         return _stop(run, data, "emitted", clock)
     if request.stop_after == "compile":
         progress(f"building {kernel.main}")
-        built = build_only(
-            plan.backend, kernel, folder=run.dir / "build", threads=threads, where=request.where
-        )
+        built = build_only(place, kernel, folder=run.dir / "build")
         if built.ok:  # else the verdict says what the compiler did not like
             clock.seconds["compile"] = round(built.seconds, 3)
             data |= {"build": dict(built.facts), "not_checked": list(built.not_checked)}
@@ -166,14 +162,7 @@ def _gen(
     progress(f"building and verifying {kernel.main}")
     start = time.perf_counter()
     judged = judge_kernel(
-        plan.backend,
-        kernel,
-        problem,
-        work=run.dir / "verify",
-        threads=threads,
-        seed=request.seed,
-        admission=True,
-        where=request.where,
+        place, kernel, problem, work=run.dir / "verify", seed=request.seed, admission=True
     )
     total = time.perf_counter() - start
     clock.seconds["compile"] = round(judged.built.seconds, 3)
@@ -187,9 +176,8 @@ def _gen(
             chosen.leaves,
             problem,
             judged.verdict,
+            place,
             work=run.dir / "culprit",
-            threads=threads,
-            where=request.where,
         )
         data["culprit"] = {"kind": culprit.kind, "name": culprit.name, "why": culprit.why}
     timing = None
@@ -197,12 +185,12 @@ def _gen(
         progress("timing against torch")
         start = time.perf_counter()
         timing = time_kernel(
-            judged.kernel, judged.built, problem, threads=threads, sessions=judged.sessions
+            judged.kernel, judged.built, problem, threads=place.threads, sessions=place.sessions
         )
         clock.lap("time", start)
     seconds = timing.kernel_s if timing is not None and timing.ok else None
     if judged.verdict.passed:
-        share = share_of(plan, seconds, where=judged.verdict.where, threads=threads)
+        share = share_of(plan, seconds, where=judged.verdict.where, threads=place.threads)
         data |= {"limit_share": share.share, "limit": share.to_json()}
     return _finish(run, data, judged, timing, request, clock)
 
@@ -397,13 +385,11 @@ def verify_again(
     number = len([p for p in run.dir.glob("verify*") if p.is_dir()])
     start = time.perf_counter()
     judged = judge_kernel(
-        get_backend(kernel.backend),
+        place_in(settings, plan.backend, kernel.arch, where),
         kernel,
         problem,
         work=run.dir / f"verify{number + 1}",
-        threads=settings.threads or cores(),
         seed=settings.seed,
-        where=where,
     )
     data.pop("cycles", None)
     data |= verdict_fields(judged.verdict)

@@ -20,6 +20,7 @@ from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest
 from septran.settings import Settings
 from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import Place
 from septran.verify.problem import Problem
 
 Progress = Callable[[str], None]
@@ -36,14 +37,13 @@ class ChosenLeaves:
 
 def choose(
     request: GenRequest,
-    backend: Backend,
+    place: Place,
     program: Program,
     mapping: ExplicitMapping,
     problem: Problem,
     *,
     folder: Path,
     settings: Settings,
-    threads: int,
     progress: Progress,
 ) -> ChosenLeaves:
     """Return the leaves the request's writer delivers; the floor is always there.
@@ -53,6 +53,7 @@ def choose(
     Raises:
         ConfigError: C135 unknown writer. EnvironmentProblem: L5xx, the model cannot be used.
     """
+    backend = place.backend
     floor = library_leaves(backend, program, mapping)
     kind, _, detail = request.writer.partition(":")
     if kind == "library":
@@ -76,15 +77,7 @@ def choose(
     usage = Usage()
     for number, (key, spec) in enumerate(asked.items(), 1):
         progress(f"leaf {number}/{len(asked)}: {spec.task}")
-        judge = LeafJudge(
-            backend,
-            program,
-            problem,
-            leaves,
-            work=folder / "leaves" / key,
-            threads=threads,
-            where=request.where,
-        )
+        judge = LeafJudge(place, program, problem, leaves, work=folder / "leaves" / key)
         result = writer.write(spec, judge, budget)
         written.append(result)
         usage = usage + result.usage

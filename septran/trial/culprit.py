@@ -21,6 +21,7 @@ from septran.plan.fit import Lowered
 from septran.plan.resolve import Plan
 from septran.tasklang.oracle import run_oracle
 from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import Place
 from septran.verify import judge
 from septran.verify.budget import Expected, tensors
 from septran.verify.cases import Case, draw
@@ -76,10 +77,9 @@ def find_culprit(
     leaves: Mapping[str, Leaf],
     problem: Problem,
     verdict: Verdict,
+    place: Place,
     *,
     work: Path,
-    threads: int,
-    where: str = "auto",
 ) -> Culprit:
     """Return what makes a kernel of this plan wrong. verdict: on that kernel."""
     trial = _trial(problem, verdict)
@@ -90,9 +90,7 @@ def find_culprit(
             name=plan.operator.entry.name,
             why=f"the logic itself, run on torch tensors, and the reference disagree: {fault}",
         )
-    leaf_judge = LeafJudge(
-        plan.backend, lowered.program, problem, leaves, work=work, threads=threads, where=where
-    )
+    leaf_judge = LeafJudge(place, lowered.program, problem, leaves, work=work)
     for leaf in leaves.values():
         alone = leaf_judge.alone(leaf)
         if alone is not None and not alone.verified:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from septran.backends.base import Backend, Built, Capability
-from septran.errors import EnvironmentProblem
+from septran.backends.base import Built
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, LeafSpec, leaf_specs
 from septran.trial.control import control_trouble
-from septran.trial.place import place_of
+from septran.trial.place import Place
 from septran.verify.problem import Problem
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
@@ -37,28 +36,24 @@ class Judged:
 
 
 def judge_kernel(
-    backend: Backend,
+    place: Place,
     kernel: Kernel,
     problem: Problem,
     *,
     work: Path,
-    threads: int,
     seed: int | None = None,
     admission: bool = False,
-    where: str = "auto",
 ) -> Judged:
-    """Build `kernel` in `work`/build, verify it, leave the evidence in `work`.
+    """Build `kernel` in `work`/build, verify it at `place`, leave the evidence in `work`.
 
-    where: auto (on a GPU when one here fits), device or emulated.
     admission: also try trivial answers on the task (docs/verification.md, Admission).
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
             compiler did not even start. V113, `device` is asked for and there is none that fits.
     """
-    place = place_of(backend, kernel.arch, where, threads)
-    if place.where != "device":
-        require_runnable(backend)
+    place.require()
+    backend = place.backend
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
     built = place.build(kernel, folder)
@@ -81,29 +76,12 @@ def judge_kernel(
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
 
-def build_only(
-    backend: Backend, kernel: Kernel, *, folder: Path, threads: int, where: str = "auto"
-) -> Built:
+def build_only(place: Place, kernel: Kernel, *, folder: Path) -> Built:
     """Build `kernel` in `folder` and run nothing of it.
 
     Raises:
         EnvironmentProblem: V110, V113, V214 as `judge_kernel`.
     """
-    place = place_of(backend, kernel.arch, where, threads)
-    if place.where != "device":
-        require_runnable(backend)
+    place.require()
     folder.mkdir(parents=True, exist_ok=True)
     return place.build(kernel, folder)
-
-
-def require_runnable(backend: Backend) -> None:
-    """Raise EnvironmentProblem V110 when a kernel of this backend cannot be run here in any way."""
-    known = backend.available()
-    needed: Capability = "compile" if backend.where == "native" else "emulate"
-    state = known.get(needed)
-    if state is not None and not state.ok:
-        raise EnvironmentProblem.of(
-            "V110",
-            f"kernels for {backend.name} cannot be run here: {state.detail}",
-            help=state.install,
-        )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from septran.agent.writer import LeafVerdict
 from septran.agent.writer import Status as LeafStatus
-from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.passes.run import lower
 from septran.trial.judge import Judged, judge_kernel
 from septran.trial.leaf_case import LeafCase, leaf_cases
+from septran.trial.place import Place
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
@@ -41,23 +41,20 @@ class LeafJudge:
 
     def __init__(
         self,
-        backend: Backend,
+        place: Place,
         program: Program,
         problem: Problem,
         leaves: Mapping[str, Leaf],
         *,
         work: Path,
-        threads: int,
-        where: str = "auto",
     ) -> None:
-        """`work`: folder for builds and evidence. where: auto, device or emulated."""
-        self._where = where
-        self._backend = backend
+        """`place`: where kernels run. `work`: folder for builds and evidence."""
+        self._place = place
+        self._backend = place.backend
         self._program = program
         self._problem = problem
         self._leaves = dict(leaves)
         self._work = work
-        self._threads = threads
         self._count = itertools.count(1)
         self._baseline: Judged | None = None
 
@@ -99,12 +96,10 @@ class LeafJudge:
         )
         kernel = self._backend.emit(program, {spec.key: renamed})
         return judge_kernel(
-            self._backend,
+            self._place,
             kernel,
             case.problem,
             work=folder,
-            threads=self._threads,
-            where=self._where,
         ).verdict
 
     def _kernel(self, leaf: Leaf | None) -> Kernel:
@@ -115,12 +110,10 @@ class LeafJudge:
 
     def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
         mine = judge_kernel(
-            self._backend,
+            self._place,
             self._kernel(leaf),
             self._problem,
             work=folder,
-            threads=self._threads,
-            where=self._where,
         )
         found = leaf_verdict(mine.verdict, "in the kernel")
         counted = int(mine.verdict.cycles.get("total", 0))
@@ -128,12 +121,10 @@ class LeafJudge:
             return found
         if self._baseline is None:
             self._baseline = judge_kernel(
-                self._backend,
+                self._place,
                 self._kernel(None),
                 self._problem,
                 work=self._work / "baseline",
-                threads=self._threads,
-                where=self._where,
             )
         if not self._baseline.verdict.passed:
             return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from septran import gpu
-from septran.backends.base import Backend, Built
+from septran.backends.base import Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
+from septran.plan.cores import cores
+from septran.settings import Settings
 from septran.verify.sandbox import MIB
 from septran.verify.session import Sessions
 from septran.verify.verdict import Where
@@ -22,36 +24,87 @@ _GUARD = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """How kernels are built and what their child needs. build: kernel + empty folder -> Built."""
+    """Where the kernels of one target run: found once, handed down to all who build, run or time them.
 
+    arch: of the target, "" when it has none. threads: of a kernel. where: native, emulated or device. build: kernel
+    + empty folder -> Built. sessions: what the child needs. trouble: why nothing can be run here.
+    """
+
+    backend: Backend
+    arch: str
+    threads: int
     where: Where
     build: Callable[[Kernel, Path], Built]
     sessions: Sessions
+    trouble: EnvironmentProblem | None = None
+
+    def require(self) -> None:
+        """Raise EnvironmentProblem V110 or V113 when kernels cannot be run here in the way that was asked for."""
+        if self.trouble is not None:
+            raise self.trouble
+
+
+def place_in(settings: Settings, backend: Backend, arch: str, wanted: str = "auto") -> Place:
+    """Return `place_of` with the settings' threads, time of a call and memory."""
+    found = place_of(backend, arch, wanted, settings.threads or cores())
+    sessions = found.sessions
+    if settings.run_timeout_s is not None:
+        sessions = replace(sessions, call_timeout_s=settings.run_timeout_s)
+    if settings.memory_mib is not None:
+        sessions = replace(sessions, memory_bytes=settings.memory_mib * MIB)
+    return replace(found, sessions=sessions)
 
 
 def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
     """Return where kernels of `backend` for `arch` run. wanted: auto takes a GPU when one fits.
 
-    Raises:
-        EnvironmentProblem: V113, `device` is wanted and there is none that fits.
+    Never raises: what is in the way is the place's `trouble`, told when a kernel is to be built.
     """
     found = device_for(backend, arch) if wanted != "emulated" else None
     if isinstance(found, gpu.Gpu) and backend.device is not None:
         return Place(
+            backend=backend,
+            arch=arch,
+            threads=threads,
             where="device",
             build=backend.device.build,
             sessions=_device_sessions(backend, found, threads),
         )
+    trouble = _not_runnable(backend)
     if wanted == "device" and backend.where != "native":
         assert isinstance(found, gpu.Missing)
-        raise EnvironmentProblem.of(
+        trouble = _problem(
             "V113",
             f"no device for {backend.name}{f' {arch}' if arch else ''} here: {found.detail}",
-            help=found.install,
+            found.install,
         )
     settings = dict(backend.session)
     sessions = Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
-    return Place(where=backend.where, build=backend.build, sessions=sessions)
+    return Place(
+        backend=backend,
+        arch=arch,
+        threads=threads,
+        where=backend.where,
+        build=backend.build,
+        sessions=sessions,
+        trouble=trouble,
+    )
+
+
+def _not_runnable(backend: Backend) -> EnvironmentProblem | None:
+    needed: Capability = "compile" if backend.where == "native" else "emulate"
+    state = backend.available().get(needed)
+    if state is None or state.ok:
+        return None
+    return _problem(
+        "V110", f"kernels for {backend.name} cannot be run here: {state.detail}", state.install
+    )
+
+
+def _problem(code: str, message: str, install: str) -> EnvironmentProblem:
+    found = EnvironmentProblem.of(code, message, help=install)
+    assert isinstance(found, EnvironmentProblem)
+    return found
 
 
 def device_for(backend: Backend, arch: str) -> gpu.Gpu | gpu.Missing:

@@ -38,7 +38,7 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
                 status=Status.TIMEOUT,
                 code="V206",
                 message=f"the kernel {what} in time{place}",
-                hint="an endless loop, a deadlock, or far too slow",
+                hint="an endless loop, a deadlock, or far too slow; run_timeout_s allows longer calls",
             )
         case "crash":
             return replace(base, code="V205", message=_crash_text(transcript, place), hint=_CRASH)

@@ -57,7 +57,7 @@ def test_verify_again_on_the_device(tmp_path: Path, device_cuda_c: Backend) -> N
 @pytest.mark.parametrize("name", GPU_BACKENDS)
 def test_no_gpu_is_said_by_every_backend(name: str, empty_slot: None) -> None:
     with pytest.raises(EnvironmentProblem) as error:
-        place_of(get(name), get(name).arches[0], "device", 1)
+        place_of(get(name), get(name).arches[0], "device", 1).require()
     assert error.value.codes == ("V113",) and error.value.exit_code == 3
     assert "no NVIDIA GPU here" in str(error.value) and "plug one in" in str(error.value)
     assert place_of(get(name), get(name).arches[0], "auto", 1).where == "emulated"
@@ -73,7 +73,7 @@ def test_require_device_names_the_missing_piece(tmp_path: Path, empty_slot: None
 
 def test_another_architecture_is_not_run(plugged_in: gpu.Gpu) -> None:
     with pytest.raises(EnvironmentProblem) as error:
-        place_of(get("cuda_c"), "sm_80", "device", 1)
+        place_of(get("cuda_c"), "sm_80", "device", 1).require()
     assert "does not run sm_80" in str(error.value) and "--arch sm_90a" in str(error.value)
     assert place_of(get("cuda_c"), "sm_80", "auto", 1).where == "emulated"
     assert backends.resolve_arch(get("cuda_c"), None) == "sm_90a"
@@ -87,7 +87,7 @@ def test_torch_without_a_gpu_runtime_is_named(plugged_in: gpu.Gpu) -> None:
         pytest.skip("this torch has CUDA")
     for name in ("triton_cuda", "tilelang_cuda"):
         with pytest.raises(EnvironmentProblem) as error:
-            place_of(get(name), get(name).arches[0], "device", 1)
+            place_of(get(name), get(name).arches[0], "device", 1).require()
         assert "has no GPU runtime" in str(error.value) and "pytorch.org" in str(error.value)
 
 

@@ -17,6 +17,7 @@ from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.gen import exit_code
 from septran.trial import control
 from septran.trial.judge import judge_kernel
+from septran.trial.place import place_of
 from septran.verify.problem import Problem
 from septran.verify.verdict import Level, Status, Verdict
 
@@ -43,7 +44,9 @@ def judged(folder: Path, backend: Backend, *, change: tuple[str, str] | None = N
         source = kernel.source.replace(*change, 1)
         files = tuple((n, source if n == kernel.main else t) for n, t in kernel.files)
         kernel = replace(kernel, files=files)
-    return judge_kernel(backend, kernel, problem, work=folder, threads=1).verdict
+    return judge_kernel(
+        place_of(backend, kernel.arch, "auto", 1), kernel, problem, work=folder
+    ).verdict
 
 
 def test_a_compiler_that_refuses_everything_is_the_environment(tmp_path: Path) -> None:

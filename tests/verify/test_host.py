@@ -16,6 +16,7 @@ from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.judge import judge_kernel
+from septran.trial.place import place_of
 from septran.verify import hosted
 from septran.verify.arena import Arena
 from septran.verify.session import Sessions
@@ -31,7 +32,9 @@ def test_the_library_is_judged_in_it(tmp_path: Path) -> None:
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
     kernel = plan.backend.emit(lowered.program, leaves)
     problem = problem_of(plan, lowered.program, plan.dims)
-    judged = judge_kernel(get("cpp"), kernel, problem, work=tmp_path, threads=2)
+    judged = judge_kernel(
+        place_of(get("cpp"), kernel.arch, "auto", 2), kernel, problem, work=tmp_path
+    )
     assert judged.verdict.level is Level.ACCURATE
     assert "static host" in judged.verdict.enforced
     assert judged.verdict.not_checked == ()

@@ -13,6 +13,7 @@ from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import place_of
 
 LEAVES = {
     "one product": ("vendor_lib_mma(vl_matrix(C), vl_matrix(A), vl_matrix(B), 0);", False),
@@ -38,12 +39,11 @@ def test_cycles_decide(name: str, tmp_path: Path) -> None:
     spec = next(s for _, s in leaf_specs(lowered.program) if s.task == "mma")
     source = f"{signature(spec)} {{\n  {body}\n  (void)scratch;\n}}\n"
     judge = LeafJudge(
-        DSA_C,
+        place_of(DSA_C, "", "auto", 1),
         lowered.program,
         problem_of(plan, lowered.program, plan.dims),
         leaves,
         work=tmp_path,
-        threads=1,
     )
     found = judge.check(Leaf(spec=spec, writer="llm", name=name, source=source))
     assert found.verified, found.message
