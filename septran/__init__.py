@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from septran.api import compile, jit
     from septran.errors import (
+        ArgumentError,
         ConfigError,
         Diagnostic,
         EnvironmentProblem,
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 _HOME = {
     "compile": "septran.api",
     "jit": "septran.api",
+    "ArgumentError": "septran.errors",
     "ConfigError": "septran.errors",
     "Diagnostic": "septran.errors",
     "EnvironmentProblem": "septran.errors",
@@ -40,6 +42,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ArgumentError",
     "ConfigError",
     "Diagnostic",
     "EnvironmentProblem",
@@ -53,14 +56,17 @@ __all__ = [
     "__version__",
     "compile",
     "jit",
+    "ops",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'septran' has no attribute {name!r}")
     import importlib
 
+    if name == "ops":
+        return importlib.import_module("septran.ops")
+    if name not in _HOME:
+        raise AttributeError(f"module 'septran' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

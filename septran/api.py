@@ -2,179 +2,62 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend
-from septran.errors import EnvironmentProblem, InputError, MappingError, NotCorrect
-from septran.gpu import Missing
-from septran.machine import load_machine
+from septran.call.kernel import CompiledKernel
+from septran.errors import ArgumentError, InputError, MappingError
 from septran.mapping.load import load_mapping
-from septran.mapping.schema import ExplicitMapping, Policy
-from septran.plan.cores import cores
+from septran.mapping.schema import ExplicitMapping
+from septran.plan import catalog
 from septran.plan.resolve import for_backend, load_target_mapping
-from septran.plan.specialize import Signature, Specialized, entry_task, signature, specialize
-from septran.tasklang.load import Logic, load_logic
+from septran.plan.specialize import entry_task
+from septran.tasklang.load import load_logic
 from septran.tasklang.tree import Task
-from septran.trial.judge import judge_kernel
-from septran.trial.place import device_for, place_of
-from septran.verify.verdict import Verdict
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["CompiledKernel", "compile", "jit"]
 
 
-class CompiledKernel:
-    """A logic and a mapping, specialised to shapes and dtypes at the first call with them.
-
-    `kernel(a, b)` takes the parameters that are not write-only, in the entry task's order, allocates the
-    others and returns them (one tensor, or a tuple). With all parameters given, the outputs are written
-    in place and nothing is returned.
-    """
-
-    def __init__(
-        self,
-        logic: Logic,
-        entry: Task,
-        mapping: ExplicitMapping | Policy,
-        backend: Backend,
-        arch: str,
-        *,
-        verify: bool,
-    ) -> None:
-        """Use `septran.compile`."""
-        self.logic = logic
-        self.entry = entry
-        self.mapping = mapping
-        self.backend = backend
-        self.arch = arch
-        self._verify = verify
-        self._machine = load_machine(backend.machine(arch))
-        self._ready: dict[object, tuple[Callable[..., None], Signature, tuple[int, ...]]] = {}
-        self._special: dict[object, Specialized] = {}
-        self.verdicts: dict[str, Verdict] = {}
-
-    def __call__(self, *values: Any) -> Any:
-        """Run the kernel.
-
-        Raises:
-            InputError: C140 values that do not fit. EnvironmentProblem: V111, the target is not here.
-            NotCorrect: V2xx, the kernel failed verification. TaskLangError, MappingError.
-        """
-        key = _key(values)
-        ready = self._ready.get(key)
-        if ready is None:
-            ready = self._ready[key] = self._prepare(values)
-        run, meant, order = ready
-        if not meant.outputs:
-            run(*(values[i] for i in order))
-            return None
-        made = [_empty(meant, name, values) for name in meant.outputs]
-        everything = (*values, *made)
-        run(*(everything[i] for i in order))
-        return made[0] if len(made) == 1 else tuple(made)
-
-    def specialized(self, *values: Any) -> Specialized:
-        """Return program, kernel source and problem for tensors like `values`; nothing is built or run."""
-        key = _key(values)
-        if key not in self._special:
-            meant = signature(self.entry, values)
-            self._special[key] = specialize(
-                self.logic,
-                self.entry,
-                self.mapping,
-                self.backend,
-                self.arch,
-                self._machine,
-                meant.given,
-            )
-        return self._special[key]
-
-    def source(self, *values: Any) -> str:
-        """Return the kernel's source for tensors like `values`."""
-        return self.specialized(*values).kernel.source
-
-    def verify(self, *values: Any, work: Path | None = None) -> Verdict:
-        """Return the verdict on the kernel for tensors like `values` (emulated where there is no device)."""
-        found = self.specialized(*values)
-        with tempfile.TemporaryDirectory(prefix="septran-") as folder:
-            judged = judge_kernel(
-                place_of(self.backend, self.arch, "auto", cores()),
-                found.kernel,
-                found.problem,
-                work=work or Path(folder),
-            )
-        self.verdicts[found.kernel.sha] = judged.verdict
-        return judged.verdict
-
-    def _prepare(
-        self, values: tuple[Any, ...]
-    ) -> tuple[Callable[..., None], Signature, tuple[int, ...]]:
-        meant = signature(self.entry, values)
-        found = self.specialized(*values)
-        missing = device_for(self.backend, self.arch) if self.backend.device else None
-        if self.backend.load is None or isinstance(missing, Missing):
-            why = f": {missing.detail}" if isinstance(missing, Missing) else ""
-            raise EnvironmentProblem.of(
-                "V111",
-                f"a {self.backend.name} kernel cannot be called from this process{why}",
-                help="read kernel.source(...), check it with kernel.verify(...), or run "
-                f"`septran gen --backend {self.backend.name}`",
-            )
-        if self._verify:
-            verdict = self.verify(*values)
-            if not verdict.passed:
-                raise NotCorrect.of(verdict.code or "V202", verdict.message, help=verdict.hint)
-        names = [p for p in self.entry.params if p in meant.given and p not in meant.outputs]
-        at = {n: i for i, n in enumerate((*names, *meant.outputs))}
-        order = tuple(at[p.name] for p in found.kernel.params)
-        folder = Path(tempfile.mkdtemp(prefix="septran-module-"))
-        return self.backend.load(found.kernel, folder), meant, order
-
-
-def _key(values: tuple[Any, ...]) -> object:
-    return tuple((v.shape, v.dtype) if hasattr(v, "shape") else v for v in values)
-
-
-def _empty(meant: Signature, name: str, values: tuple[Any, ...]) -> torch.Tensor:
-    import torch
-
-    kind: Any = meant.given[name]
-    device = next((v.device for v in values if isinstance(v, torch.Tensor)), "cpu")
-    return torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device=device)
-
-
 def compile(
-    logic_file: str | Path,
+    logic_file: str | Path | None = None,
     mapping_file: str | Path | None = None,
     target: str | None = None,
     *,
+    op: str | None = None,
     arch: str | None = None,
     entry: str | None = None,
     verify: bool = True,
+    backward: Callable[..., Any] | None = None,
 ) -> CompiledKernel:
-    """Return the kernel of a logic file under a mapping file, or under a target's policy.
+    """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
-    At least one of `mapping_file` and `target` is given. target: a backend's name ("cpp"); without it
-    the mapping's `target:`, else what its processors imply. entry: the task to start with, when the
-    file leaves a choice. verify: check each specialisation against torch before it is used.
+    op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
+    At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");
+    without it the mapping's `target:`, else what its processors imply. entry: the task to start with,
+    when the file leaves a choice. verify: check each specialisation against torch before it is used.
+    backward: called with the gradient of each output and the inputs, in order; returns the inputs'
+    gradients (or None). Without it, inputs that require gradients are refused.
 
     Raises:
         TaskLangError, MappingError: mistakes in the files. InputError: C141 neither mapping nor target.
-        ConfigError: C130, C131 unknown target or arch.
+        ArgumentError: C140 not exactly one of logic_file and op.
+        ConfigError: C044 unknown operator, C130, C131 unknown target or arch.
     """
+    if (logic_file is None) == (op is None):
+        raise ArgumentError.of(
+            "C140", "give a logic file or op=, one of them", help='septran.compile(op="softmax")'
+        )
+    if op is not None and mapping_file is None and target is None:
+        target = backends.HOST
     if mapping_file is None and target is None:
         raise InputError.of(
             "C141",
             "neither mapping_file nor target is given",
             help=f"targets are {', '.join(backends.names())}",
         )
-    logic = load_logic(Path(logic_file))
+    logic = load_logic(catalog.op_file(op) if op is not None else Path(str(logic_file)))
     given = load_mapping(Path(mapping_file)) if mapping_file is not None else None
     name = target or (given.target if given is not None else None)
     if name is None:
@@ -183,8 +66,23 @@ def compile(
     backend = backends.get(name)
     chosen = backends.resolve_arch(backend, arch or (given.arch if given is not None else None))
     mapping = for_backend(given, backend) if given else load_target_mapping(backend, chosen, None)
-    task = entry_task(logic, mapping if given is not None else None, entry)
-    return CompiledKernel(logic, task, mapping, backend, chosen, verify=verify)
+    if op is not None and entry is None:
+        task = logic.operators[op].entry
+    else:
+        task = entry_task(logic, mapping if given is not None else None, entry)
+    asked = {
+        "logic_file": None if logic_file is None else str(Path(logic_file).absolute()),
+        "mapping_file": None if mapping_file is None else str(Path(mapping_file).absolute()),
+        "target": target,
+        "op": op,
+        "arch": arch,
+        "entry": entry,
+        "verify": verify,
+        "backward": backward,
+    }
+    return CompiledKernel(
+        logic, task, mapping, backend, chosen, verify=verify, asked=asked, backward=backward
+    )
 
 
 def infer_target(mapping: ExplicitMapping) -> str:

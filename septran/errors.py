@@ -4,6 +4,7 @@
     +-- InputError              the user's logic, mapping, config or flags (exit 2)
     |   +-- TaskLangError       E1xx, logic files
     |   +-- MappingError        Mxxx, mapping files
+    |   +-- ArgumentError       C140, the values of a call; a TypeError, too
     |   +-- ConfigError         Cxxx, configs, assets, flags
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
@@ -138,6 +139,10 @@ class SeptranError(Exception):
 
 class InputError(SeptranError):
     """The user's own files or flags."""
+
+
+class ArgumentError(InputError, TypeError):
+    """A call whose values do not fit the kernel; Python code that expects a TypeError sees one."""
 
 
 class TaskLangError(InputError):

@@ -6,7 +6,6 @@ from that same object. All names of it but the entry become local, its allocatio
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import platform
 import re
@@ -17,6 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from septran.intact import intact, seal
 
 _HERE = Path(__file__).resolve().parent
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fno-pie", "-Wall")
@@ -39,7 +40,6 @@ class HostObject:
     missing: str = ""
 
 
-@functools.cache
 def host_object(compiler: str, cache: Path, machine_features: str) -> HostObject:
     """Return the host's object for this machine, compiled into `cache` on first use.
 
@@ -62,7 +62,7 @@ def trusted_object(
     for part in (compiler, *flags, extra):
         digest.update(part.encode() + b"\0")
     kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}.o"
-    if kept.is_file():
+    if intact(kept):
         return HostObject(path=kept)
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -76,6 +76,7 @@ def trusted_object(
                 why = done.stderr.strip().splitlines() or ["no output"]
                 return HostObject(path=None, missing=f"it does not compile here: {why[-1][:200]}")
             made.replace(kept)
+            seal(kept)
     except (OSError, subprocess.SubprocessError) as error:
         return HostObject(path=None, missing=str(error)[:200])
     return HostObject(path=kept)

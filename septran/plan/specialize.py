@@ -133,8 +133,11 @@ def specialize(
     arch: str,
     machine: Machine,
     given: Mapping[str, ArgType | int | float],
+    dims: Mapping[str, int] | None = None,
 ) -> Specialized:
     """Return the lowered program, the kernel with library leaves, and what it is verified against.
+
+    dims: the dims of the file's own operator, when the entry is one's.
 
     Raises:
         TaskLangError, MappingError: the user's mistakes.
@@ -148,7 +151,7 @@ def specialize(
         bound=bound,
         program=program,
         kernel=kernel,
-        problem=_problem(logic, entry, program, given, _tunables(bound)),
+        problem=_problem(logic, entry, program, given, _tunables(bound), dims or {}),
     )
 
 
@@ -158,15 +161,17 @@ def _problem(
     program: Program,
     given: Mapping[str, ArgType | int | float],
     tunables: Mapping[str, int],
+    dims: Mapping[str, int],
 ) -> Problem:
     """Return the problem: the operator's own reference when the file has one, else the oracle."""
     scalars = {p: v for p, v in given.items() if not isinstance(v, ArgType)}
     for operator in logic.operators.values():
-        if operator.entry is entry:
+        if operator.entry is entry and dims.keys() == operator.dims.keys():
             return Problem(
-                name=entry.name,
+                name=operator.name,
                 params=kernel_params(program),
                 reference=operator.reference,
+                dims=dict(dims),
                 scalars=scalars,
                 domains=dict(operator.domains),
             )

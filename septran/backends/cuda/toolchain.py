@@ -16,6 +16,7 @@ from septran.backends.cuda.prepare import prepare
 from septran.backends.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
 from septran.backends.toolchain.compilers import nvcc as nvcc
 from septran.backends.toolchain.confined import plain, run
+from septran.intact import intact, seal
 from septran.kernel import Kernel
 
 EMULATOR = Path(__file__).resolve().parent / "emulator"
@@ -113,7 +114,7 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
     cubin, notes = folder / "kernel.cubin", kept.with_suffix(".txt")
     shown = " ".join(["nvcc", *flags, kernel.main, "-o", cubin.name])
     refused: tuple[str, ...]
-    if notes.is_file() and kept.with_suffix(".cubin").is_file():
+    if notes.is_file() and intact(kept.with_suffix(".cubin")):
         shutil.copyfile(kept.with_suffix(".cubin"), cubin)
         log, seconds, refused = notes.read_text(encoding="utf-8"), 0.0, ()
     else:
@@ -175,6 +176,7 @@ def _keep(kept: Path, cubin: Path, log: str) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(cubin, kept.with_suffix(".cubin"))
         kept.with_suffix(".txt").write_text(log, encoding="utf-8")
+        seal(kept.with_suffix(".cubin"))
 
 
 def resource_usage(log: str) -> tuple[tuple[str, object], ...]:

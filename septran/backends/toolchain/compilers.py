@@ -15,6 +15,7 @@ from pathlib import Path
 
 from septran.backends.base import Built
 from septran.backends.toolchain.confined import Run, plain, probe, run
+from septran.intact import intact, seal
 
 FLAGS = (
     "-std=c++20",
@@ -123,7 +124,7 @@ def host_features() -> str:
 def cache_folder() -> Path:
     """Return $SEPTRAN_HOME/cache (default ~/.septran/cache)."""
     home = os.environ.get("SEPTRAN_HOME")
-    return (Path(home) if home else Path.home() / ".septran") / "cache"
+    return (Path(home).absolute() if home else Path.home() / ".septran") / "cache"
 
 
 def compile_shared(
@@ -153,7 +154,7 @@ def compile_shared(
         digest.update(part.encode() + b"\0")
     kept = cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
     shown = " ".join([Path(compiler.path).name, *flags, main, "-o", output])
-    if kept.is_file():
+    if intact(kept):
         target.unlink(missing_ok=True)
         shutil.copyfile(kept, target)
         return Built(ok=True, artifact=target, command=shown, facts=(("cached", True),))
@@ -181,5 +182,6 @@ def keep(target: Path, kept: Path) -> None:
             part.write(target.read_bytes())
         Path(part.name).chmod(target.stat().st_mode & 0o777)
         Path(part.name).replace(kept)
+        seal(kept)
     except OSError:
         return

@@ -27,6 +27,7 @@ from septran.host.link import (
     null_program,
     trusted_object,
 )
+from septran.intact import intact
 from septran.kernel import Kernel
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -91,7 +92,7 @@ def compile_hosted(
     kept = [cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.{name}" for name in outputs]
     shown = " ".join([Path(compiler.path).name, *flags, kernel.main, "-o", outputs[1]])
     missing = (f"static host: {host.missing}",) if host.missing else ()
-    if all(path.is_file() for path in kept):
+    if all(intact(path) for path in kept):
         for name, path in zip(outputs, kept, strict=True):
             (folder / name).unlink(missing_ok=True)
             shutil.copy(path, folder / name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from septran.errors import InputError
+from septran.errors import ArgumentError
 from septran.kernel import Kernel
 
 
@@ -30,7 +30,7 @@ def checked(
             f"and t{at}.is_{device}"
         )
 
-    def explain(*tensors: Any) -> InputError:
+    def explain(*tensors: Any) -> ArgumentError:
         return _explain(kernel, tensors, device)
 
     scope["explain"] = explain
@@ -50,7 +50,7 @@ def checked(
     return made
 
 
-def _explain(kernel: Kernel, tensors: tuple[Any, ...], device: str) -> InputError:
+def _explain(kernel: Kernel, tensors: tuple[Any, ...], device: str) -> ArgumentError:
     import torch
 
     wanted = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in kernel.params)
@@ -71,6 +71,6 @@ def _explain(kernel: Kernel, tensors: tuple[Any, ...], device: str) -> InputErro
             if not tensor.is_contiguous():
                 found = f"{param.name} is not contiguous: strides {list(tensor.stride())}"
                 break
-    error = InputError.of("K001", found, notes=(f"the kernel was made for {wanted}",))
-    assert isinstance(error, InputError)
+    error = ArgumentError.of("K001", found, notes=(f"the kernel was made for {wanted}",))
+    assert isinstance(error, ArgumentError)
     return error

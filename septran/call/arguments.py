@@ -1,0 +1,184 @@
+"""Meet the values of a call with an operator's parameters: dims, dtype, outputs.
+
+    bound = bind(operator, (x,), {})        # softmax: Y is the output, M and N are read off x
+
+Nothing here computes; torch is imported late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from septran.errors import ArgumentError, closest
+from septran.tasklang.operator import Operator, evaluate_dim
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A call that fits. tensors: what was given, by parameter.
+
+    outputs: parameters the kernel writes and the caller did not give. shape: of everything, for a pointwise
+    operator that is called with another rank than its own; None = as the operator says. numpy: whether results are wanted as arrays.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    outputs: tuple[str, ...]
+    scalars: Mapping[str, float]
+    dims: Mapping[str, int]
+    dtype: str
+    shape: tuple[int, ...] | None = None
+    numpy: bool = False
+
+
+def bind(
+    operator: Operator,
+    read: Sequence[str],
+    values: Sequence[Any],
+    named: Mapping[str, Any],
+) -> Bound:
+    """Return what a call of `operator` means.
+
+    read: the tensor parameters that the kernel reads, in order. values: those in order, or all tensors in
+    order with the outputs given. named: the same by parameter name, and scalars.
+
+    Raises:
+        ArgumentError: C140, values that do not fit; it is a TypeError, too.
+    """
+    import torch
+
+    given = _by_name(operator, read, values, named)
+    scalars = {n: _scalar(operator, n, given.pop(n)) for n in operator.scalars if n in given}
+    arrays = [n for n, v in given.items() if not isinstance(v, torch.Tensor)]
+    tensors = {n: _tensor(operator, n, v) for n, v in given.items()}
+    missing = [n for n in read if n not in tensors]
+    if missing:
+        raise wrong(operator, f"{missing[0]} is not given", read)
+    flat = _pointwise(operator) and {tuple(t.shape) for t in tensors.values()}
+    shape = None
+    if flat and len(flat) == 1:
+        shape = next(iter(flat))
+    shapes = {n: tuple(t.shape) if shape is None else (t.numel(),) for n, t in tensors.items()}
+    dims = _dims(operator, shapes, read)
+    return Bound(
+        tensors=tensors,
+        outputs=tuple(n for n in operator.outputs if n not in tensors),
+        scalars=scalars,
+        dims=dims,
+        dtype=_dtype(operator, tensors, read),
+        shape=shape,
+        numpy=len(arrays) == len(given),
+    )
+
+
+def _by_name(
+    operator: Operator, read: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    every = tuple(operator.types())
+    names = every if len(values) == len(every) > len(read) else tuple(read)
+    if len(values) > len(names):
+        raise wrong(operator, f"{len(values)} values are given", read)
+    found = dict(zip(names, values, strict=False))
+    for name, value in named.items():
+        known = (*every, *operator.scalars)
+        if name not in known:
+            raise wrong(operator, f"it has no parameter {name!r}{closest(name, known)}", read)
+        if name in found:
+            raise wrong(operator, f"{name} is given twice", read)
+        found[name] = value
+    return found
+
+
+def _scalar(operator: Operator, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong(operator, f"{name} is a {type(value).__name__}, not a number")
+    return float(value)
+
+
+def _tensor(operator: Operator, name: str, value: Any) -> torch.Tensor:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_complex() or value.is_quantized:
+            raise wrong(operator, f"{name} is a {value.layout} tensor of {value.dtype}")
+        return value
+    if type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
+        try:
+            return torch.from_numpy(value)
+        except (TypeError, ValueError) as e:
+            raise wrong(operator, f"{name}: {e}") from None
+    raise wrong(operator, f"{name} is a {type(value).__name__}, not a torch tensor")
+
+
+def _pointwise(operator: Operator) -> bool:
+    """Whether all tensors are the same flat array, so that any shape will do."""
+    return len({t.dims for t in operator.types().values()}) == 1 and all(
+        len(t.dims) == 1 for t in operator.types().values()
+    )
+
+
+def _dims(
+    operator: Operator, shapes: Mapping[str, tuple[int, ...]], read: Sequence[str]
+) -> dict[str, int]:
+    """Return each dim, read off the shapes; every shape is then checked against all dims."""
+    found: dict[str, int] = {}
+    source: dict[str, str] = {}
+    types = operator.types()
+    for name in (*read, *(n for n in shapes if n not in read)):
+        shape, texts = shapes[name], types[name].dims
+        if len(shape) != len(texts):
+            raise wrong(
+                operator,
+                f"{name} has {len(shape)} dims {list(shape)}, not {' x '.join(texts)}",
+                read,
+            )
+        for text, size in zip(texts, shape, strict=True):
+            if text in operator.dims and found.setdefault(text, size) != size:
+                raise wrong(
+                    operator,
+                    f"{name} says {text} = {size}, {source[text]} says {text} = {found[text]}",
+                    read,
+                )
+            source.setdefault(text, name)
+    unknown = [d for d in operator.dims if d not in found]
+    if unknown:
+        raise wrong(operator, f"dim {unknown[0]} follows from no tensor that is given", read)
+    for name, shape in shapes.items():
+        wanted = tuple(evaluate_dim(text, found) for text in types[name].dims)
+        if shape != wanted:
+            raise wrong(operator, f"{name} is {list(shape)}, not {list(wanted)}", read)
+    return found
+
+
+def _dtype(operator: Operator, tensors: Mapping[str, torch.Tensor], read: Sequence[str]) -> str:
+    """Return the operator's dtype T, which all tensors of type T share; fixed types are checked."""
+    types, found = operator.types(), ""
+    first = ""
+    for name in (*read, *(n for n in tensors if n not in read)):
+        dtype = str(tensors[name].dtype).removeprefix("torch.")
+        wanted = types[name].dtype
+        if wanted != "T" and dtype != wanted:
+            raise wrong(operator, f"{name} is {dtype}, not {wanted}", read)
+        if wanted == "T" and found and dtype != found:
+            raise wrong(operator, f"{name} is {dtype}, {first} is {found}", read)
+        if wanted == "T" and not found:
+            found, first = dtype, name
+    if found and found not in operator.dtypes:
+        raise wrong(operator, f"{first} is {found}; it has {', '.join(operator.dtypes)}", read)
+    return found or operator.dtypes[0]
+
+
+def wrong(operator: Operator, what: str, read: Sequence[str] = ()) -> ArgumentError:
+    """Return the error C140 of a call of `operator`."""
+    types = operator.types()
+    names = read or [n for n in types if n not in operator.outputs]
+    call = ", ".join(f"{n}[{' '.join(types[n].dims)}]" for n in names)
+    given = f"; {', '.join(operator.outputs)} may be given by name"
+    scalars = "".join(f", {n}={v!r} by default" for n, v in operator.scalars.items())
+    return ArgumentError.of(
+        "C140", f"{operator.name}: {what}", help=f"call it as kernel({call}){given}{scalars}"
+    )

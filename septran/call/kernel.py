@@ -1,0 +1,383 @@
+"""A kernel as a Python object: `kernel(a, b)` specialises, verifies, builds and runs."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.backends.base import Backend
+from septran.bind import ArgType
+from septran.call.arguments import Bound, bind, wrong
+from septran.call.kept import passed_before, remember_passed, verdict_key
+from septran.call.library import register
+from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
+from septran.gpu import Missing
+from septran.machine import load_machine
+from septran.mapping.schema import ExplicitMapping, Policy
+from septran.plan.cores import cores
+from septran.plan.specialize import Signature, Specialized, signature, specialize
+from septran.tasklang.check import check_logic
+from septran.tasklang.load import Logic
+from septran.tasklang.operator import Operator, evaluate_dim
+from septran.tasklang.tree import Task
+from septran.trial.judge import judge_kernel
+from septran.trial.place import device_for, place_of
+from septran.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+_NUMBERS = itertools.count()
+
+
+class CompiledKernel:
+    """A logic and a mapping, specialised to shapes and dtypes at the first call with them.
+
+    `kernel(a, b)` takes the parameters that the kernel reads, in the entry task's order or by name,
+    allocates the others and returns them (one tensor, or a tuple). With all parameters given, or with
+    outputs given by name, these are written in place; a call that leaves nothing to allocate returns None.
+
+    With an operator (a shipped one, or the file's own) its shapes, types and scalars are used: sizes are
+    read off the inputs, pointwise operators take any shape, scalars have defaults, numpy arrays are
+    taken and returned, strided inputs are copied (a warning says so once), and the kernel is an
+    operator of torch: torch.compile(fullgraph=True) keeps it.
+    """
+
+    def __init__(
+        self,
+        logic: Logic,
+        entry: Task,
+        mapping: ExplicitMapping | Policy,
+        backend: Backend,
+        arch: str,
+        *,
+        verify: bool,
+        asked: Mapping[str, Any] | None = None,
+        backward: Callable[..., Any] | None = None,
+    ) -> None:
+        """Use `septran.compile`."""
+        self.logic = logic
+        self.entry = entry
+        self.mapping = mapping
+        self.backend = backend
+        self.arch = arch
+        self.operator = next((o for o in logic.operators.values() if o.entry is entry), None)
+        self._verify = verify
+        self._asked = dict(asked or {})
+        self._machine = load_machine(backend.machine(arch))
+        self._ready: dict[object, tuple[Callable[..., None], Signature, tuple[int, ...]]] = {}
+        self._special: dict[object, Specialized] = {}
+        self._lock = threading.RLock()
+        self._calls: dict[object, tuple[Callable[..., None], tuple[str, ...]]] = {}
+        self._told: set[str] = set()
+        self._backward = backward
+        self._read: tuple[str, ...] = ()
+        self._registered: Callable[..., Any] | None = None
+        self.verdicts: dict[str, Verdict] = {}
+        if self.operator is not None:
+            self._read = read_parameters(self.operator)
+            if not set(self.operator.outputs) & set(self._read):
+                self._registered = register(
+                    self.operator,
+                    self._read,
+                    self._fresh,
+                    unique=f"{logic.path} {backend.name} {arch} {next(_NUMBERS)}",
+                    backward=backward,
+                )
+
+    def __repr__(self) -> str:
+        name = self.operator.name if self.operator is not None else self.entry.name
+        target = f"{self.backend.name}.{self.arch}" if self.arch else self.backend.name
+        return f"<septran kernel {name} for {target}, {len(self._ready) + len(self._calls)} specialised>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the call of `compile`; the files are read again where it arrives."""
+        if not self._asked:
+            raise TypeError("a kernel that was not made by septran.compile cannot be pickled")
+        return _compile_again, (self._asked,)
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """Run the kernel.
+
+        Raises:
+            ArgumentError: C140 values that do not fit (a TypeError, too). InputError: C142 gradients are
+                wanted and there is no backward. EnvironmentProblem: V111, the target is not here.
+            NotCorrect: V2xx, the kernel failed verification. TaskLangError, MappingError.
+        """
+        if self.operator is None:
+            if named:
+                raise ArgumentError.of(
+                    "C140",
+                    f"{self.entry.name} has no operator, so values have no names: {', '.join(named)}",
+                    help="add a task.Operator to the logic file, or give the values in order",
+                )
+            return self._run_plain(values)
+        import torch
+
+        if torch.compiler.is_compiling() and self._registered is not None:
+            return self._registered(*values, *(named[n] for n in self._read[len(values) :]))
+        bound = bind(self.operator, self._read, values, named)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in bound.tensors.values()):
+            return self._with_gradient(bound)
+        return self._run(bound)
+
+    def _with_gradient(self, bound: Bound) -> Any:
+        if self._backward is None or self._registered is None:
+            raise InputError.of(
+                "C142",
+                f"{self.entry.name}: an input requires a gradient, and this kernel has no backward",
+                help="septran.compile(..., backward=fn), or call it under torch.no_grad()",
+            )
+        found = self._registered(*(bound.tensors[n] for n in self._read))
+        return found if bound.shape is None else found.reshape(bound.shape)
+
+    def _fresh(self, *tensors: Any) -> Any:
+        """Run on tensors in order, as torch's operator; results are new."""
+        assert self.operator is not None
+        import torch
+
+        with torch.no_grad():
+            return self._run(bind(self.operator, self._read, tensors, {}))
+
+    def _run(self, bound: Bound) -> Any:
+        assert self.operator is not None
+        import torch
+
+        held = {n: self._whole(n, t.detach()) for n, t in bound.tensors.items()}
+        if bound.shape is not None:
+            held = {n: t.view(-1) for n, t in held.items()}
+        like = next(iter(held.values()))
+        for name in bound.outputs:
+            kind = self.operator.types()[name].dtype
+            dtype = getattr(torch, bound.dtype if kind == "T" else kind)
+            shape = [evaluate_dim(d, bound.dims) for d in self.operator.types()[name].dims]
+            held[name] = torch.empty(shape, dtype=dtype, device=like.device)
+        if any(n == 0 for n in bound.dims.values()):
+            self._empty(bound, held)
+        else:
+            run, order = self._prepared(bound, held)
+            run(*(held[n] for n in order))
+        for name in self.operator.outputs:
+            given = bound.tensors.get(name)
+            if given is not None and not given.is_contiguous():
+                given.detach().copy_(held[name].view(given.shape))
+        made = [held[n] for n in bound.outputs]
+        if bound.shape is not None:
+            made = [t.reshape(bound.shape) for t in made]
+        results = [t.numpy() for t in made] if bound.numpy else made
+        if not results:
+            return None
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Return `tensor` in row-major order; the first copy is said."""
+        if tensor.is_contiguous():
+            return tensor
+        if name not in self._told:
+            self._told.add(name)
+            warnings.warn(
+                f"{self.entry.name}: {name} is strided and is copied at each call",
+                stacklevel=4,
+            )
+        return tensor.contiguous()
+
+    def _empty(self, bound: Bound, held: dict[str, torch.Tensor]) -> None:
+        """Do without a kernel where a size is 0; sums over nothing are what torch says they are."""
+        assert self.operator is not None
+        wanted = [held[n] for n in self.operator.outputs]
+        if all(t.numel() == 0 for t in wanted):
+            return
+        scalars = {**self.operator.scalar_values(bound.dims), **bound.scalars}
+        given = {n: held[n] for n in self._read}
+        try:
+            found = self.operator.reference.fn(**given, **scalars)
+        except (RuntimeError, IndexError) as e:
+            raise wrong(self.operator, f"a size is 0, and torch says: {e}", self._read) from None
+        for target, value in zip(
+            wanted, found if isinstance(found, tuple) else (found,), strict=True
+        ):
+            target.copy_(value)
+
+    def _prepared(
+        self, bound: Bound, held: Mapping[str, torch.Tensor]
+    ) -> tuple[Callable[..., None], tuple[str, ...]]:
+        assert self.operator is not None
+        dims, scalars = tuple(bound.dims.items()), tuple(bound.scalars.items())
+        key = (dims, scalars, bound.dtype)
+        found = self._calls.get(key)
+        if found is None:
+            with self._lock, said_after(1.0, f"septran: building and verifying {self!r}"):
+                found = self._calls.get(key)
+                if found is None:
+                    found = self._calls[key] = self._made(bound)
+        return found
+
+    def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
+        special = self._specialized(bound)
+        self._accepted(special)
+        names = tuple(p.name for p in special.kernel.params)
+        return self._loaded(special), names
+
+    def specialized(self, *values: Any, **named: Any) -> Specialized:
+        """Return program, kernel source and problem for tensors like `values`; nothing is built or run."""
+        if self.operator is not None:
+            return self._specialized(bind(self.operator, self._read, values, named))
+        key = _key(values)
+        if key not in self._special:
+            meant = signature(self.entry, values)
+            self._special[key] = self._specialize(meant.given)
+        return self._special[key]
+
+    def _specialized(self, bound: Bound) -> Specialized:
+        assert self.operator is not None
+        given: dict[str, ArgType | int | float] = {}
+        types = self.operator.types()
+        for param in types:
+            dtype = bound.dtype if types[param].dtype == "T" else types[param].dtype
+            given[param] = ArgType(shape=self.operator.shape(param, bound.dims), dtype=dtype)
+        given |= {**self.operator.scalar_values(bound.dims), **bound.scalars}
+        ordered = {p: given[p] for p in self.entry.params}
+        if bound.dtype not in self.backend.dtypes:
+            have = ", ".join(self.backend.dtypes)
+            raise wrong(self.operator, f"{self.backend.name} has no {bound.dtype}, only {have}")
+        key = (tuple(bound.dims.items()), tuple(bound.scalars.items()), bound.dtype)
+        if key not in self._special:
+            self._special[key] = self._specialize(ordered, bound.dims)
+        return self._special[key]
+
+    def _specialize(
+        self, given: Mapping[str, ArgType | int | float], dims: Mapping[str, int] | None = None
+    ) -> Specialized:
+        return specialize(
+            self.logic,
+            self.entry,
+            self.mapping,
+            self.backend,
+            self.arch,
+            self._machine,
+            given,
+            dims,
+        )
+
+    def source(self, *values: Any, **named: Any) -> str:
+        """Return the kernel's source for tensors like `values`."""
+        return self.specialized(*values, **named).kernel.source
+
+    def verify(self, *values: Any, work: Path | None = None, **named: Any) -> Verdict:
+        """Return the verdict on the kernel for tensors like `values` (emulated where there is no device)."""
+        return self._judged(self.specialized(*values, **named), work)
+
+    def _judged(self, found: Specialized, work: Path | None = None) -> Verdict:
+        with tempfile.TemporaryDirectory(prefix="septran-") as folder:
+            judged = judge_kernel(
+                place_of(self.backend, self.arch, "auto", cores()),
+                found.kernel,
+                found.problem,
+                work=work or Path(folder),
+            )
+        self.verdicts[found.kernel.sha] = judged.verdict
+        return judged.verdict
+
+    def _accepted(self, found: Specialized) -> None:
+        """Raise unless the target is here and the kernel is right, now or in an earlier process."""
+        missing = device_for(self.backend, self.arch) if self.backend.device else None
+        if self.backend.load is None or isinstance(missing, Missing):
+            why = f": {missing.detail}" if isinstance(missing, Missing) else ""
+            raise EnvironmentProblem.of(
+                "V111",
+                f"a {self.backend.name} kernel cannot be called from this process{why}",
+                help="read kernel.source(...), check it with kernel.verify(...), or run "
+                f"`septran gen --backend {self.backend.name}`",
+            )
+        if not self._verify:
+            return
+        key = verdict_key(found.kernel, found.problem, self.logic.sha)
+        if self.operator is not None and passed_before(key):
+            return
+        verdict = self._judged(found)
+        if not verdict.passed:
+            raise NotCorrect.of(verdict.code or "V202", verdict.message, help=verdict.hint)
+        remember_passed(key)
+
+    def _loaded(self, found: Specialized) -> Callable[..., None]:
+        assert self.backend.load is not None
+        folder = Path(tempfile.mkdtemp(prefix="septran-module-"))
+        try:
+            return self.backend.load(found.kernel, folder)
+        finally:
+            # what is mapped into this process stays mapped
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run_plain(self, values: tuple[Any, ...]) -> Any:
+        """Run a logic without an operator: outputs follow from the entry task's partitions."""
+        key = _key(values)
+        ready = self._ready.get(key)
+        if ready is None:
+            with self._lock, said_after(1.0, f"septran: building and verifying {self!r}"):
+                ready = self._ready.get(key) or self._prepare(values)
+                self._ready[key] = ready
+        run, meant, order = ready
+        if not meant.outputs:
+            run(*(values[i] for i in order))
+            return None
+        made = [_empty(meant, name, values) for name in meant.outputs]
+        everything = (*values, *made)
+        run(*(everything[i] for i in order))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _prepare(
+        self, values: tuple[Any, ...]
+    ) -> tuple[Callable[..., None], Signature, tuple[int, ...]]:
+        meant = signature(self.entry, values)
+        found = self.specialized(*values)
+        self._accepted(found)
+        names = [p for p in self.entry.params if p in meant.given and p not in meant.outputs]
+        at = {n: i for i, n in enumerate((*names, *meant.outputs))}
+        order = tuple(at[p.name] for p in found.kernel.params)
+        return self._loaded(found), meant, order
+
+
+def read_parameters(operator: Operator) -> tuple[str, ...]:
+    """Return the tensor parameters that the operator's entry reads, in its order."""
+    ranks = {p: len(t.dims) for p, t in operator.types().items()}
+    traces = check_logic(operator.entry, ranks)
+    granted = traces.privileges_of(traces.get(operator.entry, ranks))
+    return tuple(p for p in operator.types() if granted.get(p) != "w")
+
+
+@contextmanager
+def said_after(seconds: float, text: str) -> Iterator[None]:
+    """Say `text` on stderr when the body takes longer than `seconds`."""
+    timer = threading.Timer(seconds, lambda: sys.stderr.write(f"{text} ...\n"))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _compile_again(asked: Mapping[str, Any]) -> CompiledKernel:
+    import septran
+
+    return septran.compile(**asked)
+
+
+def _key(values: tuple[Any, ...]) -> object:
+    return tuple((v.shape, v.dtype) if hasattr(v, "shape") else v for v in values)
+
+
+def _empty(meant: Signature, name: str, values: tuple[Any, ...]) -> torch.Tensor:
+    import torch
+
+    kind: Any = meant.given[name]
+    device = next((v.device for v in values if isinstance(v, torch.Tensor)), "cpu")
+    return torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device=device)
