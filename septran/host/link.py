@@ -6,6 +6,7 @@ from that same object. All names of it but the entry become local, its allocatio
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import platform
 import re
