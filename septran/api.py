@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,19 @@ def compile(
         "backward": backward,
     }
     return CompiledKernel(
-        logic, task, mapping, backend, chosen, verify=verify, asked=asked, backward=backward
+        logic,
+        task,
+        mapping,
+        backend,
+        chosen,
+        verify=verify,
+        again=(_again, (asked,)),
+        backward=backward,
     )
+
+
+def _again(asked: Mapping[str, Any]) -> CompiledKernel:
+    return compile(**asked)
 
 
 def infer_target(mapping: ExplicitMapping) -> str:

@@ -9,9 +9,9 @@ import contextlib
 import json
 import os
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
-import septran
 from septran.backends.toolchain.compilers import cache_folder, host_features
 from septran.kernel import Kernel, content_hash
 from septran.verify.problem import Problem
@@ -23,7 +23,7 @@ def verdict_key(kernel: Kernel, problem: Problem, meaning: str) -> str:
     meaning: the content hash of the file that the reference is from.
     """
     asked = [list(map(repr, problem.params)), dict(problem.dims), dict(problem.scalars), meaning]
-    return content_hash([kernel.sha, asked, septran.__version__, host_features()])
+    return content_hash([kernel.sha, asked, metadata.version("septran"), host_features()])
 
 
 def passed_before(key: str) -> bool:

@@ -60,7 +60,7 @@ class CompiledKernel:
         arch: str,
         *,
         verify: bool,
-        asked: Mapping[str, Any] | None = None,
+        again: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
         backward: Callable[..., Any] | None = None,
     ) -> None:
         """Use `septran.compile`."""
@@ -71,7 +71,7 @@ class CompiledKernel:
         self.arch = arch
         self.operator = next((o for o in logic.operators.values() if o.entry is entry), None)
         self._verify = verify
-        self._asked = dict(asked or {})
+        self._again = again
         self._machine = load_machine(backend.machine(arch))
         self._ready: dict[object, tuple[Callable[..., None], Signature, tuple[int, ...]]] = {}
         self._special: dict[object, Specialized] = {}
@@ -100,9 +100,9 @@ class CompiledKernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the call of `compile`; the files are read again where it arrives."""
-        if not self._asked:
+        if self._again is None:
             raise TypeError("a kernel that was not made by septran.compile cannot be pickled")
-        return _compile_again, (self._asked,)
+        return self._again
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Run the kernel.
@@ -363,12 +363,6 @@ def said_after(seconds: float, text: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _compile_again(asked: Mapping[str, Any]) -> CompiledKernel:
-    import septran
-
-    return septran.compile(**asked)
 
 
 def _key(values: tuple[Any, ...]) -> object:
