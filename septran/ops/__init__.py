@@ -5,10 +5,8 @@ Each is compiled for the shapes and types of its first call, verified, and kept;
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(name)
     import septran

@@ -96,7 +96,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "backends/toolchain/": (
         "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
-        "septran.gpu", "septran.ir", "septran.errors", "septran.assets",
+        "septran.gpu", "septran.ir", "septran.errors", "septran.assets", "septran.intact",
     ),
     "backends/tilesim/": (),
     **{f"backends/{family}/{room}/": () for family in _FAMILIES for room in _ALONE},
