@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 _HOME = {
     "compile": "septran.api",
     "jit": "septran.api",
+    "ops": "septran.ops",
     "ArgumentError": "septran.errors",
     "ConfigError": "septran.errors",
     "Diagnostic": "septran.errors",
@@ -63,11 +64,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name == "ops":
-        return importlib.import_module("septran.ops")
     if name not in _HOME:
         raise AttributeError(f"module 'septran' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    home = importlib.import_module(_HOME[name])
+    return home if name == "ops" else getattr(home, name)
 
 
 def __dir__() -> list[str]:
