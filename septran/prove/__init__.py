@@ -8,7 +8,7 @@ trusted and tested.
 """
 
 from septran.prove.certificate import Certificate, Finding, RuleResult
-from septran.prove.prove import ASSUMPTIONS, RULES, prove
+from septran.prove.prove import ASSUMPTIONS, RULES, Finished, prove
 from septran.prove.sets import Dim, NotAffine
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Certificate",
     "Dim",
     "Finding",
+    "Finished",
     "NotAffine",
     "RuleResult",
     "prove",

@@ -74,7 +74,7 @@ class Certificate:
     """The rules decided for one Program.
 
     domain: symbolic size -> its lowest and highest value. shapes: parameter -> its extents over them.
-    program, reference: texts of both. solver: name and version of what decided.
+    program, finished, reference: texts of the three. cores: range of a core's number in `finished`. solver: name and version of what decided.
     """
 
     name: str
@@ -84,6 +84,8 @@ class Certificate:
     domain: Mapping[str, tuple[int, int]]
     shapes: Mapping[str, tuple[str, ...]]
     program: str
+    finished: str
+    cores: Mapping[str, tuple[int, int]]
     reference: str
     assumptions: tuple[str, ...]
     solver: str
@@ -121,5 +123,7 @@ class Certificate:
             "assumptions": list(self.assumptions),
             "solver": self.solver,
             "program": self.program,
+            "finished": self.finished,
+            "cores": {k: list(v) for k, v in self.cores.items()},
             "reference": self.reference,
         }

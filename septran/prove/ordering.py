@@ -1,9 +1,12 @@
 """Rule `order`: what touches the same elements is ordered by a Sync, or by posts and awaits.
 
-What names an engine runs on its own from where it is issued, so every conflict that it takes part in needs a Sync in
-between, or a chain of posts and awaits from the one engine to the other. The events' own protocol is part of
-the rule: every await has one post. What a target's passes add once leaves are chosen is not looked at here:
-`septran.passes.interpret.check_order` decides it for given sizes.
+Who is ordered with whom follows the engines of `septran.ir.nodes`: an in-order queue orders its own statements;
+all threads together order nothing but memory that each of them owns; a copy in flight is over where its Post
+is awaited. Everything else that conflicts needs a Sync in between, or a chain of posts and awaits. The
+events' own protocol is part of the rule: every await has one post, and every post one await.
+
+It is asked of a finished Program, whose passes have named the engines and placed what orders them. Storage is
+used again when an allocation repeats, and buffers that lie in the same bytes are one.
 """
 
 from __future__ import annotations
@@ -14,67 +17,106 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from septran.ir.nodes import Await, Post
+from septran.ir.nodes import ASYNC, BULK, THREAD, THREADS, Await, Buffer, Post, Sync
 from septran.prove.certificate import Finding
-from septran.prove.sets import Model, Statement, affine, union
+from septran.prove.sets import Access, Model, Statement, affine, union
 from septran.prove.witness import describe, finding
 
 if TYPE_CHECKING:
     import islpy as isl
 
+_IN_FLIGHT = (ASYNC, BULK)
+_PRIVATE = ("REGISTER",)
+"""Memories that one thread of execution owns."""
+_HOPS = 3
+"""Posts and awaits in a row that a chain may have; more are not looked for (sound, not complete)."""
+
 
 def ordering(model: Model) -> Iterator[Finding]:
-    """Yield what breaks the rule (P040, P041)."""
+    """Yield what breaks the rule: P040 two accesses that nothing orders, P041 an event without a partner."""
     events = _Events(model)
     yield from events.protocol()
-    for first in model.statements:
-        for second in model.statements:
-            if _asked(first, second):
+    work = [s for s in model.statements if s.kind in ("copy", "leaf")]
+    for first in work:
+        for second in work:
+            if not _in_order(first, second):
                 yield from _pair(model, events, first, second)
+    for s in work:
+        yield from _at_the_end(model, events, s)
 
 
-def _asked(first: Statement, second: Statement) -> bool:
-    both = all(s.kind in ("copy", "leaf") for s in (first, second))
-    return both and first.engine != second.engine  # a queue, and a processor, keep their order
+def _at_the_end(model: Model, events: _Events, s: Statement) -> Iterator[Finding]:
+    """Yield results that an engine may still be writing when the kernel is over."""
+    results = {p.buffer.name for p in model.program.params if "w" in p.privilege}
+    writes = any(a.mode == "w" and a.region.buffer.name in results for a in s.accesses)
+    if not writes or s.engine in ("", THREADS):
+        return
+    left = model.instances(s)
+    for known in events.over(s):
+        left = left.subtract(known.domain())
+    if not left.is_empty():
+        text = f"{describe(s)} may not be over when the kernel ends"
+        yield finding(model, "P040", text, left, s)
+
+
+def _in_order(first: Statement, second: Statement) -> bool:
+    """Whether one in-order queue runs both."""
+    return first.engine == second.engine and first.engine not in (THREADS, *_IN_FLIGHT)
 
 
 def _pair(model: Model, events: _Events, first: Statement, second: Statement) -> Iterator[Finding]:
     for at, a in enumerate(first.accesses):
         for other, b in enumerate(second.accesses):
-            name = a.region.buffer.name
-            if name != b.region.buffer.name or "w" not in (a.mode, b.mode):
+            if "w" not in (a.mode, b.mode):
                 continue
-            meet = model.touched(first, at).apply_range(model.touched(second, other).reverse())
+            if (
+                first.engine not in _IN_FLIGHT
+                and a.region.buffer.mem in _PRIVATE
+                and (first.engine == THREADS)
+            ):
+                continue  # each thread is through with its own part before it goes on
+            meet = _meet(model, first, at, second, other)
+            if meet is None:
+                continue
             meet = meet.intersect(events.before(first, second))
-            meet = _one_life(model, first, second, name, meet)
             if meet.is_empty():
                 continue
             safe = events.ordered(first, second)
             left = meet if safe is None else meet.subtract(safe)
             if not left.is_empty():
-                text = (
-                    f"{describe(first)} {_does(a.mode)} {name}, then {describe(second)} "
-                    f"{_does(b.mode)} it, with nothing in between that orders them"
-                )
-                yield finding(model, "P040", text, left, first, second)
+                yield finding(model, "P040", _unordered(first, a, second, b), left, first, second)
+
+
+def _unordered(first: Statement, a: Access, second: Statement, b: Access) -> str:
+    mine, theirs = a.region.buffer.name, b.region.buffer.name
+    it = "it" if mine == theirs else f"{theirs}, which lies in the same bytes"
+    return (
+        f"{describe(first)} {_does(a.mode)} {mine}, then {describe(second)} {_does(b.mode)} {it}, "
+        "with nothing in between that orders them"
+    )
 
 
 def _does(mode: str) -> str:
     return "writes" if mode == "w" else "reads"
 
 
-def _one_life(
-    model: Model, first: Statement, second: Statement, name: str, meet: isl.Map
-) -> isl.Map:
-    """Drop conflicts of a ring across repetitions of its allocation.
+def _meet(model: Model, first: Statement, at: int, second: Statement, other: int) -> isl.Map | None:
+    """Return the instances that touch the same elements, or buffers placed in the same bytes; None: never."""
+    mine, theirs = first.accesses[at].region.buffer, second.accesses[other].region.buffer
+    if mine.name == theirs.name:
+        return model.touched(first, at).apply_range(model.touched(second, other).reverse())
+    if not _same_bytes(mine, theirs):
+        return None
+    both = model.pairs(first, second)
+    return both.intersect_domain(model.instances(first)).intersect_range(model.instances(second))
 
-    An ordinary buffer's storage is used again when its loop comes round. A ring that is allocated inside a
-    loop is taken as fresh each time: the target orders repetitions itself, after its own placement.
-    """
-    if model.buffers[name].versions == 1:
-        return meet
-    same = " and ".join(f"y_{k} = z_{k}" for k in range(len(model.homes[name])))
-    return meet.intersect(model.pairs(first, second, same or "true"))
+
+def _same_bytes(a: Buffer, b: Buffer) -> bool:
+    if a.mem != b.mem or a.offset is None or b.offset is None:
+        return False
+    return (
+        a.offset < b.offset + b.versions * b.nbytes and b.offset < a.offset + a.versions * a.nbytes
+    )
 
 
 @dataclass(slots=True)
@@ -85,12 +127,15 @@ class _Events:
     _before: dict[tuple[str, str], isl.Map] = field(default_factory=dict)
     _matched: dict[tuple[str, str], isl.Map] = field(default_factory=dict)
     _ordered: dict[tuple[str, str], isl.Map | None] = field(default_factory=dict)
+    _known: dict[str, list[tuple[Statement, isl.Map]]] = field(default_factory=dict)
     _posts: tuple[Statement, ...] = ()
     _awaits: tuple[Statement, ...] = ()
+    _syncs: tuple[Statement, ...] = ()
 
     def __post_init__(self) -> None:
         self._posts = tuple(s for s in self.model.statements if s.kind == "post")
         self._awaits = tuple(s for s in self.model.statements if s.kind == "await")
+        self._syncs = tuple(s for s in self.model.statements if s.kind == "sync")
         for event in sorted({_event(s) for s in (*self._posts, *self._awaits)}):
             self._match(event)
 
@@ -112,7 +157,7 @@ class _Events:
             last = times.lexmax()
             for p, r in earlier:
                 back = last.apply_range(self.model.schedule(p).reverse())
-                self._matched[(p.name, w.name)] = r.reverse().intersect(back).reverse().coalesce()
+                self._matched[p.name, w.name] = r.reverse().intersect(back).reverse().coalesce()
 
     def _same_slot(self, p: Statement, w: Statement) -> isl.Map:
         assert isinstance(p.stmt, Post) and isinstance(w.stmt, Await)
@@ -144,37 +189,77 @@ class _Events:
                     yield finding(self.model, "P041", text, m.domain(), p)
 
     def ordered(self, a: Statement, b: Statement) -> isl.Map | None:
-        """Return a -> b where a is over before b starts, by a Sync or a chain of at most two events."""
+        """Return a -> b where a is over before b starts; None: nowhere."""
         key = (a.name, b.name)
         if key not in self._ordered:
             self._ordered[key] = union(self._chains(a, b))
         return self._ordered[key]
 
     def _chains(self, a: Statement, b: Statement) -> Iterator[isl.Map]:
-        for w, known in self._signals(a):
-            if w.engine == b.engine:
-                yield known.apply_range(self.before(w, b))
-            for w2, further in self._signals(w):
-                if w2.engine == b.engine:
-                    yield known.apply_range(further).apply_range(self.before(w2, b))
-        for s in self.model.statements:
-            if s.kind == "sync" and _arrives(s, a) and _arrives(s, b):
+        for s in self._syncs:
+            if _covers(s, a) and _arrives(s, b):
                 yield self.before(a, s).apply_range(self.before(s, b))
+        reached = self._signals(a)
+        for _ in range(_HOPS):
+            further: list[tuple[Statement, isl.Map]] = []
+            for w, known in reached:
+                yield from self._from(w, known, b)
+                for w2, next_ in self._signals(w):
+                    step = known.apply_range(next_)
+                    if not step.is_empty():
+                        further.append((w2, step))
+            reached = further
 
-    def _signals(self, a: Statement) -> Iterator[tuple[Statement, isl.Map]]:
-        """Yield (await, a -> the await's instances that know a is over)."""
-        for p in self._posts:
-            if p.engine != a.engine:
-                continue
-            for w in self._awaits:
-                m = self._matched.get((p.name, w.name))
-                if m is not None and not m.is_empty():
-                    yield w, self.before(a, p).apply_range(m)
+    def over(self, a: Statement) -> Iterator[isl.Map]:
+        """Yield a -> what the processor itself does once it knows that `a` is over."""
+        for s in self._syncs:
+            if _covers(s, a):
+                yield self.before(a, s)
+        yield from (known for w, known in self._signals(a) if w.engine in ("", THREADS))
+
+    def _from(self, w: Statement, known: isl.Map, b: Statement) -> Iterator[isl.Map]:
+        """Yield a -> b for those `b` that start after an await that knows of `a`."""
+        if w.engine == b.engine or (w.engine == THREADS and b.engine in (THREADS, *_IN_FLIGHT)):
+            yield known.apply_range(self.before(w, b))
+        elif w.engine == THREAD:  # each thread knows of its own part; a Sync makes it known to all
+            for s in self._syncs:
+                if _arrives(s, w) and _arrives(s, b):
+                    yield known.apply_range(self.before(w, s)).apply_range(self.before(s, b))
+
+    def _signals(self, a: Statement) -> list[tuple[Statement, isl.Map]]:
+        """Return (await, a -> the await's instances that know that `a` is over)."""
+        if a.name not in self._known:
+            found = []
+            for p in self._posts:
+                if p.engine == a.engine:
+                    for w in self._awaits:
+                        m = self._matched.get((p.name, w.name))
+                        if m is not None and not m.is_empty():
+                            found.append((w, self._posted(a, p).apply_range(m)))
+            self._known[a.name] = found
+        return self._known[a.name]
+
+    def _posted(self, a: Statement, p: Statement) -> isl.Map:
+        """Return a -> posts that stand for it: all later ones, of a counting object only the next."""
+        later = self.before(a, p)
+        if a.engine != BULK:
+            return later
+        rivals = [q for q in self._posts if q.engine == BULK]
+        times = union(self.before(a, q).apply_range(self.model.schedule(q)) for q in rivals)
+        assert times is not None
+        return later.intersect(times.lexmin().apply_range(self.model.schedule(p).reverse()))
 
 
 def _event(s: Statement) -> str:
     assert isinstance(s.stmt, Post | Await)
     return s.stmt.event
+
+
+def _covers(sync: Statement, s: Statement) -> bool:
+    """Whether everything that `s` did is over at `sync`."""
+    assert isinstance(sync.stmt, Sync)
+    waited = sync.stmt.engines is None or s.engine in sync.stmt.engines or s.engine == THREADS
+    return waited and _arrives(sync, s)
 
 
 def _arrives(sync: Statement, s: Statement) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from septran.ir.expr import Expr, to_text
-from septran.ir.nodes import Program
+from septran.ir.nodes import Program, walk
 from septran.ir.text import print_program
 from septran.prove.bounds import bounds
 from septran.prove.certificate import Certificate, Finding, RuleResult, State
@@ -26,19 +27,29 @@ _MOST = 5
 """findings told per rule"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The Program that is printed, as one core runs it; dims: its free variables (the core's number)."""
+
+    program: Program
+    dims: tuple[Dim, ...] = ()
+
+
 def prove(
     program: Program,
     reference: Program,
     *,
     dims: Sequence[Dim] = (),
     shapes: dict[str, tuple[Expr, ...]] | None = None,
+    finished: Finished | None = None,
     unordered: str = "",
     assumptions: tuple[str, ...] = (),
     within_s: float | None = None,
 ) -> Certificate:
     """Return the certificate of `program` against `reference`, the same logic bound without memories.
 
-    dims, shapes: symbolic sizes and the parameters' extents over them. unordered: why the rule `order` is
+    dims, shapes: symbolic sizes and the parameters' extents over them. finished: what is printed of `program`, of
+    which the rule `order` is asked. unordered: why it is
     not asked, "" to ask it. assumptions: laws the
     reference was made with. within_s: rules
     that would start later than this many seconds are not asked.
@@ -48,7 +59,9 @@ def prove(
     mine: Model | None = None
     theirs: Model | None = None
     for rule in RULES:
-        why = unordered if rule == "order" else ""
+        why = ""
+        if rule == "order" and finished is None:
+            why = unordered or "it is asked of a finished Program"
         if within_s is not None and time.perf_counter() - start > within_s:
             why = why or f"the time for proofs ({within_s:g} s) is over"
         if why:
@@ -62,7 +75,7 @@ def prove(
                 "bounds": lambda m=mine: bounds(m),  # type: ignore[misc]
                 "races": lambda m=mine: races(m),  # type: ignore[misc]
                 "coverage": lambda m=mine: coverage(m),  # type: ignore[misc]
-                "order": lambda m=mine: ordering(m),  # type: ignore[misc]
+                "order": lambda f=finished: ordering(model(f.program, f.dims)),  # type: ignore[misc]
                 "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
             }
             found = _first(checks[rule]())
@@ -75,7 +88,7 @@ def prove(
                 state=state,
                 findings=found,
                 seconds=time.perf_counter() - begun,
-                about=_about(rule, mine) if mine is not None else "",
+                about=_about(rule, mine, finished) if mine is not None else "",
                 why=why,
             )
         )
@@ -86,6 +99,8 @@ def prove(
         rules=tuple(results),
         domain={d.name: (d.low, d.high) for d in dims},
         shapes={name: tuple(to_text(e) for e in found) for name, found in (shapes or {}).items()},
+        finished="" if finished is None else print_program(finished.program),
+        cores={} if finished is None else {d.name: (d.low, d.high) for d in finished.dims},
         program=print_program(program),
         reference=print_program(reference),
         assumptions=(*ASSUMPTIONS, *assumptions),
@@ -97,7 +112,7 @@ def _first(findings: Iterator[Finding]) -> tuple[Finding, ...]:
     return tuple(f for _, f in zip(range(_MOST), findings, strict=False))
 
 
-def _about(rule: str, m: Model) -> str:
+def _about(rule: str, m: Model, finished: Finished | None) -> str:
     match rule:
         case "bounds":
             return f"{sum(len(s.accesses) for s in m.statements)} regions"
@@ -106,11 +121,15 @@ def _about(rule: str, m: Model) -> str:
         case "races":
             loops = {id(s.loops[k]) for s in m.statements for k in s.parallel}
             return f"{len(loops)} parallel loops"
-        case "order":
-            copies = sum(s.kind == "copy" for s in m.statements)
-            return f"{copies} copies"
+        case "order" if finished is not None:
+            return _ordered_by(finished.program)
         case _:
             return f"{sum(s.kind == 'leaf' for s in m.statements)} leaf calls"
+
+
+def _ordered_by(program: Program) -> str:
+    kinds = [type(s).__name__.lower() for s in walk(program.body)]
+    return ", ".join(f"{kinds.count(k)} {k}s" for k in ("sync", "post", "await"))
 
 
 def _solver() -> str:

@@ -50,7 +50,7 @@ class Statement:
     """One statement with the loops and conditions around it.
 
     path: positions and loop variables from the outside in; the schedule. label: for people.
-    engine: who carries it out; "" = the processor, in the order of the text.
+    engine: who carries it out (see `septran.ir.nodes`).
     """
 
     name: str
@@ -105,7 +105,10 @@ def affine(e: Expr) -> str:
 
 @dataclass(slots=True)
 class Model:
-    """A Program's statements and buffers. homes: buffer -> the loops inside which it is allocated."""
+    """A Program's statements and buffers.
+
+    homes: buffer -> the loops inside which it is allocated. shapes: parameter -> extents, where symbolic.
+    """
 
     program: ir.Program
     dims: tuple[Dim, ...]
@@ -299,12 +302,22 @@ class _Builder:
         match stmt:
             case ir.Copy(dst=dst, src=src):
                 both = (Access("src", src, "r"), Access("dst", dst, "w"))
-                return "copy", both, f"copy {dst.buffer.name} <- {src.buffer.name}", stmt.engine
+                return (
+                    "copy",
+                    both,
+                    f"copy {dst.buffer.name} <- {src.buffer.name}",
+                    stmt.engine,
+                )
             case ir.LeafCall():
                 touched = [Access(a.param, a.region, "r") for a in stmt.args if "r" in a.privilege]
                 touched += [Access(a.param, a.region, "w") for a in stmt.args if "w" in a.privilege]
                 self.calls += 1
-                return "leaf", tuple(touched), f"L{self.calls - 1}_{stmt.task}", stmt.engine
+                return (
+                    "leaf",
+                    tuple(touched),
+                    f"L{self.calls - 1}_{stmt.task}",
+                    stmt.engine,
+                )
             case ir.Post():
                 return "post", (), f"post {stmt.event}", stmt.engine
             case ir.Await():

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import InputError, SeptranError
-from septran.ir.nodes import Program
+from septran.ir.access import substituted
+from septran.ir.expr import Const, free
+from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
 from septran.ir.text import parse_expr, parse_program
 from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
-from septran.prove import ASSUMPTIONS, RULES, Certificate, Dim, prove
+from septran.prove import ASSUMPTIONS, RULES, Certificate, Dim, Finished, prove
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -51,7 +54,8 @@ def prove_lowered(
     reference = unmapped(plan, mapping, passes[0].program, what)
     question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
     domain = _domain(question, passes[-1].program)
-    certificate = question.ask(passes[-1].program, domain)
+    finished = None if names or plan.backend.copies_ordered_by else finish(plan, lowered)
+    certificate = question.ask(passes[-1].program, domain, finished)
     guilty = ""
     if not certificate.holds:
         guilty = next(
@@ -105,6 +109,44 @@ def unproven(data: Mapping[str, Any]) -> str:
     return ""
 
 
+_SIZES = "the passes that order copies need sizes"
+
+
+def finish(plan: Plan, lowered: Lowered) -> Finished:
+    """Return what is printed of a lowered plan, with the library's leaves."""
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    program = plan.backend.finished(lowered.program, leaves)
+    return distributed(program, int(plan.machine.limits.get("cores", 1)))
+
+
+def distributed(program: Program, cores: int) -> Finished:
+    """Return a finished Program as one of `cores` cores runs it, and that core's number as a dim.
+
+    A processor loop that was turned into this core's share is sequential there. A Program without such loops
+    comes back as it is.
+    """
+    used = False
+
+    def one(stmt: Stmt) -> Stmt:
+        nonlocal used
+        new = substituted(stmt, {CORE_NUM: Const(cores)})
+        shared = new != stmt
+        used = used or shared
+        match new:
+            case For():
+                share = CORE_ID in free(new.extent)
+                body = tuple(one(s) for s in new.body)
+                return replace(new, body=body, parallel=new.parallel and not share)
+            case When():
+                return replace(new, body=tuple(one(s) for s in new.body))
+        return new
+
+    body = tuple(one(s) for s in program.body)
+    if not used:
+        return Finished(program=program)
+    return Finished(program=replace(program, body=body), dims=(Dim(CORE_ID, 0, cores - 1),))
+
+
 def write_certificate(certificate: Certificate, path: Path) -> None:
     """Write the septran.certificate/1 object."""
     store.write_atomic(path, json.dumps(certificate.to_json(), indent=1) + "\n")
@@ -124,6 +166,12 @@ def check_certificate(path: Path) -> Certificate:
             name: tuple(parse_expr(e) for e in extents) for name, extents in found["shapes"].items()
         }
         unordered = str(found["rules"]["order"].get("why", ""))
+        finished = None
+        if found["finished"]:
+            finished = Finished(
+                program=parse_program(found["finished"]),
+                dims=tuple(Dim(n, int(a), int(b)) for n, (a, b) in found["cores"].items()),
+            )
         laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SeptranError) as e:
         raise InputError.of(
@@ -132,7 +180,13 @@ def check_certificate(path: Path) -> Certificate:
             help="`septran prove --certificate FILE` writes one",
         ) from e
     return prove(
-        program, reference, dims=dims, shapes=shapes, unordered=unordered, assumptions=laws
+        program,
+        reference,
+        dims=dims,
+        shapes=shapes,
+        finished=finished,
+        unordered=unordered,
+        assumptions=laws,
     )
 
 
@@ -143,13 +197,16 @@ class _Question:
     what: Symbolic
     within_s: float | None
 
-    def ask(self, program: Program, domain: Sequence[Dim]) -> Certificate:
+    def ask(
+        self, program: Program, domain: Sequence[Dim], finished: Finished | None = None
+    ) -> Certificate:
         return prove(
             program,
             self.reference.program,
             dims=domain,
             shapes=self.what.shapes,
-            unordered=self.plan.backend.copies_ordered_by,
+            finished=finished,
+            unordered=self.plan.backend.copies_ordered_by or (_SIZES if self.what.sizes else ""),
             assumptions=self.reference.assumptions,
             within_s=self.within_s,
         )

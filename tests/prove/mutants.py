@@ -14,20 +14,25 @@ Edit = Callable[[ir.Stmt, tuple[ir.For, ...]], Iterator[tuple[str, Body]]]
 """statement, loops around it -> (name of the fault, what stands in its place)"""
 
 
-def mutants(program: ir.Program) -> Iterator[tuple[str, ir.Program]]:
-    """Yield every single fault that the edits below can plant, one at a time."""
-    yield from ((name, replace(program, body=body)) for name, body in _bodies(program.body, ()))
+def mutants(
+    program: ir.Program, edits: tuple[Edit, ...] | None = None
+) -> Iterator[tuple[str, ir.Program]]:
+    """Yield each single fault that `edits` (default: those of data and loops) can plant, in the text's order."""
+    for name, body in _bodies(program.body, (), edits or EDITS):
+        yield name, replace(program, body=body)
 
 
-def _bodies(body: Body, loops: tuple[ir.For, ...]) -> Iterator[tuple[str, Body]]:
+def _bodies(
+    body: Body, loops: tuple[ir.For, ...], edits: tuple[Edit, ...]
+) -> Iterator[tuple[str, Body]]:
     for at, stmt in enumerate(body):
         before, after = body[:at], body[at + 1 :]
-        for edit in EDITS:
+        for edit in edits:
             for name, put in edit(stmt, loops):
                 yield f"{name}: {_who(stmt)}", (*before, *put, *after)
         if isinstance(stmt, ir.For | ir.When):
             inner = (*loops, stmt) if isinstance(stmt, ir.For) else loops
-            for name, new in _bodies(stmt.body, inner):
+            for name, new in _bodies(stmt.body, inner, edits):
                 yield name, (*before, replace(stmt, body=new), *after)
 
 
@@ -45,7 +50,12 @@ def _who(stmt: ir.Stmt) -> str:
 
 
 def drop(stmt: ir.Stmt, loops: tuple[ir.For, ...]) -> Iterator[tuple[str, Body]]:
-    if isinstance(stmt, ir.Copy | ir.LeafCall | ir.Sync | ir.Post | ir.Await):
+    if isinstance(stmt, ir.Copy | ir.LeafCall):
+        yield "dropped", ()
+
+
+def unordered(stmt: ir.Stmt, loops: tuple[ir.For, ...]) -> Iterator[tuple[str, Body]]:
+    if isinstance(stmt, ir.Sync | ir.Post | ir.Await):
         yield "dropped", ()
 
 

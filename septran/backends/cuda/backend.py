@@ -58,7 +58,6 @@ CUDA_C = Backend(
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
     passes=(*staging_passes(), ("place_fragments", place_fragments)),
     finish=(("plan_rings", plan_rings), ("place_barriers", place_barriers)),
-    copies_ordered_by="place_barriers orders copies once leaves are chosen",
     library=library_leaf,
     signature=signature,
     print_kernel=emit,

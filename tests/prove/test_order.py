@@ -1,0 +1,99 @@
+"""The rule `order` on the Programs that are printed: no Sync, Post or Await is missing, and none is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from septran import backends
+from septran.errors import SeptranError
+from septran.ir import nodes as ir
+from septran.ir.text import parse_program
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.prove.ordering import ordering
+from septran.prove.sets import Dim, model
+from septran.run.prove import finish
+from tests.backends.operators import all_operators
+from tests.prove.mutants import mutants, unordered
+
+ORDERED = [
+    (name, arch)
+    for name in dict(backends.BUILTIN)
+    if not backends.get(name).copies_ordered_by
+    for arch in backends.get(name).arches or (None,)
+]
+"""Targets whose Programs order copies themselves."""
+
+
+def request_of(op: str, target: str, arch: str | None, **dims: int) -> Plan:
+    return resolve(GenRequest(op=op, backend=target, arch=arch, dims=dims))
+
+
+def told(program: ir.Program, dims: tuple[Dim, ...] = ()) -> list[str]:
+    return [str(f) for f in ordering(model(program, dims))]
+
+
+def survivors(plan: Plan) -> Iterator[str]:
+    """Yield synchronisation that can be dropped without a finding although it runs at these sizes."""
+    core = finish(plan, lower_plan(plan))
+    assert told(core.program, core.dims) == []
+    m = model(core.program, core.dims)
+    asked = [s for s in m.statements if s.kind in ("sync", "post", "await")]
+    planted = mutants(core.program, (unordered,))
+    for statement, (name, mutant) in zip(asked, planted, strict=True):
+        runs = not m.instances(statement).is_empty()
+        if runs and not told(mutant, core.dims):
+            yield name
+
+
+@pytest.mark.parametrize(("target", "arch"), ORDERED)
+@pytest.mark.parametrize("op", ["gemm", "softmax"])
+def test_each_sync_post_and_await_is_needed(op: str, target: str, arch: str | None):
+    assert list(survivors(request_of(op, target, arch))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "arch"), ORDERED)
+@pytest.mark.parametrize("op", sorted(all_operators()))
+def test_each_one_of_every_operator_is_needed(op: str, target: str, arch: str | None):
+    operator = all_operators()[op][0]
+    for dims in ({}, *operator.odd_dims):
+        try:
+            plan = request_of(op, target, arch, **dims)
+            lower_plan(plan)
+        except SeptranError as e:
+            assert e.exit_code == 2, e
+            continue
+        assert list(survivors(plan)) == []
+
+
+def test_a_kernel_may_not_end_before_its_results_have_landed():
+    plan = request_of("add", "dsa_c", None)
+    core = finish(plan, lower_plan(plan))
+    body = tuple(s for s in core.program.body if not isinstance(s, ir.Sync))
+    (text, *_) = told(replace(core.program, body=body), core.dims)
+    assert "P040" in text and "may not be over when the kernel ends" in text
+
+
+RING = """program p target=dsa_c arch=generic machine=dsa_c
+options {}
+param w C: GLOBAL float32[4, 8]
+param r A: GLOBAL float32[4, 8]
+  alloc T: SHARED float32[4, 8] @0
+  alloc U: SHARED float32[4, 8] @%d
+  copy T[0:+4, 0:+8] <- A[0:+4, 0:+8] on LOAD
+  post full [0] LOAD
+  await full [0] STORE
+  copy C[0:+4, 0:+8] <- T[0:+4, 0:+8] on STORE
+  copy U[0:+4, 0:+8] <- A[0:+4, 0:+8] on LOAD
+  sync GRID
+"""
+
+
+@pytest.mark.parametrize(("offset", "hazard"), [(128, False), (64, True)])
+def test_buffers_in_the_same_bytes_are_one(offset: int, hazard: bool):
+    found = told(parse_program(RING % offset))
+    assert bool(found) == hazard
+    assert not hazard or "in the same bytes" in found[0]
