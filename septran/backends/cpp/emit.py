@@ -9,6 +9,7 @@ from pathlib import Path
 from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier, strides
 from septran.errors import InternalError
 from septran.ir.expr import Const, Expr
+from septran.ir.launch import Launch, nest
 from septran.ir.nodes import (
     DTYPE_BYTES,
     Alloc,
@@ -196,12 +197,10 @@ class CppWriter(CStyle):
     # ---- loops
     def loop(self, stmt: For) -> None:
         """Print a loop; independent CORE iterations become one OpenMP region."""
-        nest = self._parallel_nest(stmt)
-        count = 1
-        for level in nest:
-            assert isinstance(level.extent, Const)
-            count *= level.extent.value
-        if not nest or count <= 1 or self.region != "host":
+        core = stmt.parallel and stmt.proc == "CORE" and isinstance(stmt.extent, Const)
+        grid, inner = nest(stmt) if core and self.region == "host" else ((), ())
+        count = Launch(grid=grid, body=inner).blocks
+        if count <= 1:
             super().loop(stmt)
             return
         threads = self.program.option("threads")
@@ -210,17 +209,17 @@ class CppWriter(CStyle):
         self.open("")
         mark, saved = len(self.lines), (self.region, self.top, self.peak)
         self.region, self.top, self.peak = "core", 0, 0
-        collapse = f" collapse({len(nest)})" if len(nest) > 1 else ""
-        self.line(f"#pragma omp for{collapse} schedule({self._schedule(nest[-1], count)})")
-        for level in nest:
+        collapse = f" collapse({len(grid)})" if len(grid) > 1 else ""
+        self.line(f"#pragma omp for{collapse} schedule({self._schedule(grid[-1], count)})")
+        for level in grid:
             var = identifier(level.var)
             self.ranges[level.var] = (0, int(self.expr(level.extent)) - 1)
             head = f"for (long {var} = 0; {var} < {self.expr(level.extent)}; ++{var})"
-            if level is nest[-1]:
+            if level is grid[-1]:
                 self.open(head)
             else:
                 self.line(head)
-        self.body(nest[-1].body)
+        self.body(grid[-1].body)
         self.close()
         if self.peak:
             line = f"char* const core = st::scratch<1>({self.peak});"
@@ -239,22 +238,6 @@ class CppWriter(CStyle):
             for prim in s.prims
         )
         return "dynamic" if heavy and count <= 4096 else "static"
-
-    @staticmethod
-    def _parallel_nest(stmt: For) -> list[For]:
-        nest: list[For] = []
-        level: Stmt = stmt
-        while (
-            isinstance(level, For)
-            and level.parallel
-            and level.proc == "CORE"
-            and isinstance(level.extent, Const)
-        ):
-            nest.append(level)
-            if len(level.body) != 1:
-                break
-            level = level.body[0]
-        return nest
 
     # ---- work
     def _view(self, region: Region, *, const: bool) -> str:

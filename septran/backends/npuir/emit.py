@@ -21,6 +21,7 @@ from septran.backends.text.names import Names
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.errors import EnvironmentProblem, InternalError, MappingError
 from septran.ir.expr import Const, Expr, Var, bounds, substitute
+from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
 from septran.kernel import Kernel, KernelParam, Leaf
 
@@ -322,7 +323,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         kernel.buffers[buffer.name] = names.fresh(safe_name(buffer.name))
         shape = str(tuple(buffer.shape))
         params.append(f'{kernel.buffers[buffer.name]}: T.Tensor({shape}, "{buffer.dtype}")')
-    grid, body = _grid(program)
+    launch = _only_launch(program)
     sources, hoisted = [], {}
     called = _called(program, kernel)
     for symbol, leaf in leaves.items():
@@ -336,7 +337,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
             kernel.top.append(f"{name} = {s.call}")
             kernel.take("UB", _scratch_bytes(s.call))
     kernel.scratches = hoisted
-    text = _assemble(kernel, params, grid, body, sources)
+    text = _assemble(kernel, params, launch, sources)
     return Kernel(
         name=program.name,
         backend=program.target,
@@ -385,49 +386,31 @@ def _scratch_bytes(call: str) -> int:
     return nbytes([int(n) for n in match.group(1).split(",")], match.group(2))
 
 
-def _grid(program: Program) -> tuple[list[tuple[str, int]], tuple[Stmt, ...]]:
-    """Return the block loops (name, extent) and the body of one block."""
-    body = program.body
-    loops: list[tuple[str, int]] = []
-    while True:
-        inner = [s for s in body if not isinstance(s, Sync)]
-        first = inner[0] if len(inner) == 1 else None
-        if not isinstance(first, For) or first.proc in ("", "HOST"):
-            break
-        assert isinstance(first.extent, Const)
-        loops.append((first.var, first.extent.value))
-        body = first.body
-    if any(isinstance(s, For) and s.proc not in ("", "HOST") for s in walk(body)):
-        raise unavailable(program, "more than one launch")
-    if any(isinstance(s, Alloc) and s.buffer.mem == "GLOBAL" for s in walk(body)):
+def _only_launch(program: Program) -> Launch:
+    """Return the Program's one kernel."""
+    steps = launches(program)
+    if workspaces(steps):
         raise unavailable(program, "a temporary in GLOBAL")
-    return loops, body
+    match steps:
+        case (Launch() as launch,) if not any(map(on_processors, walk(launch.body))):
+            return launch
+    raise unavailable(program, "more than one launch")
 
 
-def _assemble(
-    kernel: _Kernel,
-    params: list[str],
-    grid: list[tuple[str, int]],
-    body: tuple[Stmt, ...],
-    sources: list[str],
-) -> str:
+def _assemble(kernel: _Kernel, params: list[str], launch: Launch, sources: list[str]) -> str:
     program, out = kernel.program, Lines()
-    total = 1
-    for _, n in grid:
-        total *= n
-    cid = kernel.names.fresh("cid")
-    behind, decode = 1, []
-    for at, (var, n) in reversed(list(enumerate(grid))):
+    cid, decode = kernel.names.fresh("cid"), []
+    index = block_index(launch.grid, Var(cid))
+    for loop, n in reversed([*zip(launch.grid, launch.sizes, strict=True)]):
+        var, at = loop.var, index[loop.var]
         kernel.ranges[var] = (0, n - 1)
-        if n == 1:
-            kernel.constants[var] = Const(0)
+        if isinstance(at, Const):
+            kernel.constants[var] = at
             continue
         name = kernel.names.fresh(var)
         kernel.constants[var] = Var(name)
-        text = cid if behind == 1 else f"{cid} // {behind}"
-        decode.append(f"{name} = {text} % {n}" if at else f"{name} = {text}")
-        behind *= n
-    kernel.body(body)
+        decode.append(f"{name} = {index_text(at)}")
+    kernel.body(launch.body)
     mode = {"vector": "Expert", "cube": "Expert", "developer": "Developer"}[kernel.roles.form]
     out.add(
         f'"""{program.name} for {program.target} {program.arch}, emitted by SepTran ({mode} form)."""'
@@ -445,7 +428,7 @@ def _assemble(
     out.add("@T.prim_func")
     with out.block(f"def entry({', '.join(params)}):"):
         scope = ', T.Scope("Cube")' if kernel.roles.form == "cube" else ""
-        with out.block(f"with T.Kernel({total}, is_npu=True) as ({cid}, _){scope}:"):
+        with out.block(f"with T.Kernel({launch.blocks}, is_npu=True) as ({cid}, _){scope}:"):
             for line in (*kernel.top, *decode):
                 out.add(line)
             for line in kernel.lines.text:

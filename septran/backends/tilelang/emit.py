@@ -12,7 +12,8 @@ from septran.backends.tilelang.leaves import PRELUDE
 from septran.backends.tilelang.limits import check_limits
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, Shapes, shapes_of, threads_of
 from septran.errors import InternalError
-from septran.ir.expr import Const, Expr, bounds
+from septran.ir.expr import Const, Expr, Var, bounds
+from septran.ir.launch import Launch, block_index, launches
 from septran.ir.nodes import (
     DTYPE_BYTES,
     Alloc,
@@ -136,33 +137,16 @@ class _Writer:
                 lines.add(f'{safe_name(p.buffer.name)}: T.Tensor(({shape}), "{p.buffer.dtype}"),')
         lines.add("):")
         lines.depth += 1
-        for part in self.kernels(program.body):
-            self.kernel(part)
+        for step in launches(program):
+            if not isinstance(step, Launch):
+                raise InternalError("TileLang kernels have no host loops and no workspaces")
+            self.kernel(step)
         return str(lines)
 
-    def kernels(self, body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
-        """Split the host body into kernels: each BLOCK loop is one, other statements share one."""
-        parts: list[tuple[Stmt, ...]] = []
-        loose: list[Stmt] = []
-        for stmt in body:
-            if isinstance(stmt, Sync):
-                continue
-            if isinstance(stmt, For) and stmt.proc:
-                if loose:
-                    parts.append(tuple(loose))
-                    loose = []
-                parts.append((stmt,))
-            else:
-                loose.append(stmt)
-        return parts + ([tuple(loose)] if loose else [])
-
-    def kernel(self, body: tuple[Stmt, ...]) -> None:
-        grid: list[For] = []
-        while len(body) == 1 and isinstance(body[0], For) and body[0].proc:
-            grid.append(body[0])
-            body = body[0].body
+    def kernel(self, launch: Launch) -> None:
+        grid, body = launch.grid, launch.body
         threads = threads_of(self.program)
-        extents, names, decode = grid_of(grid)
+        extents, names, decode = grid_of(launch)
         target = names[0] if len(names) == 1 else f"({', '.join(names)})"
         head = f"with T.Kernel({', '.join(extents)}, threads={threads}) as {target}:"
         ranges = loop_ranges(self.program.body)
@@ -244,34 +228,16 @@ def is_async_copyable(loop: For) -> bool:
     )
 
 
-def grid_of(grid: list[For]) -> tuple[list[str], list[str], list[str]]:
+def grid_of(launch: Launch) -> tuple[list[str], list[str], list[str]]:
     """Return T.Kernel's extents and index names (innermost loop first) and lines that decode them.
 
     The GPU has three grid dims, of which only the first may exceed 65535; more loops are folded.
     """
+    grid, sizes = launch.grid, launch.sizes
     if not grid:
         return ["1"], ["bx"], []
-    fits = len(grid) <= 3 and all(
-        isinstance(g.extent, Const) and g.extent.value <= GRID_LIMIT_YZ for g in grid[:-1]
-    )
-    if fits:
-        inner_first = grid[::-1]
-        return (
-            [index_text(g.extent) for g in inner_first],
-            [safe_name(g.var) for g in inner_first],
-            [],
-        )
-    total = 1
-    decode = []
-    for g in reversed(grid):
-        if not isinstance(g.extent, Const):
-            raise InternalError("a grid loop has no static extent")
-        at = "bx" if total == 1 else f"bx // {total}"
-        last = g is grid[0]
-        decode.append(
-            f"{safe_name(g.var)} = {at}"
-            if last
-            else f"{safe_name(g.var)} = {at} % {g.extent.value}"
-        )
-        total *= g.extent.value
-    return [str(total)], ["bx"], decode
+    if len(grid) <= 3 and all(n <= GRID_LIMIT_YZ for n in sizes[:-1]):
+        return [str(n) for n in sizes[::-1]], [safe_name(g.var) for g in grid[::-1]], []
+    index = block_index(grid, Var("bx"))
+    decode = [f"{safe_name(g.var)} = {index_text(index[g.var])}" for g in reversed(grid)]
+    return [str(launch.blocks)], ["bx"], decode

@@ -10,7 +10,8 @@ from septran.backends.triton.kernel import KernelText, loads_and_stores
 from septran.backends.triton.prelude import used
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
 from septran.errors import InternalError
-from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, Sync, walk
+from septran.ir.launch import HostLoop, Launch, Step, launches
+from septran.ir.nodes import Alloc, Buffer, For, Program, walk
 from septran.kernel import Kernel, KernelParam, Leaf
 
 MAIN = "kernel.py"
@@ -30,34 +31,20 @@ class _File:
     buffers: dict[str, str] = field(default_factory=dict)
     workspaces: bool = False
 
-    def host_body(self, body: tuple[Stmt, ...], indent: int, loops: dict[str, str]) -> None:
-        """Emit host statements: workspaces, sequential loops, and launches of what remains."""
+    def steps(self, steps: tuple[Step, ...], indent: int, loops: dict[str, str]) -> None:
+        """Emit what the host does: workspaces, sequential loops and launches."""
         pad = "    " * indent
-        pending: list[Stmt] = []
-        for stmt in body:
-            match stmt:
-                case Alloc(buffer=buffer) if buffer.mem == "GLOBAL":
-                    self._flush(pending, indent, loops)
-                    self._workspace(buffer, pad)
-                case For(proc=proc) if proc not in ("", "HOST"):
-                    self._flush(pending, indent, loops)
-                    self._launch(stmt, (stmt,), indent, loops)
-                case For() if _has_launch(stmt):
-                    self._flush(pending, indent, loops)
-                    var = self.names.fresh(stmt.var)
-                    extent = index_text(stmt.extent, loops)
+        for step in steps:
+            match step:
+                case Alloc():
+                    self._workspace(step.buffer, pad)
+                case Launch():
+                    self._launch(step, indent, loops)
+                case HostLoop(loop=loop):
+                    var = self.names.fresh(loop.var)
+                    extent = index_text(loop.extent, loops)
                     self.host.append(f"{pad}for {var} in range({extent}):")
-                    self.host_body(stmt.body, indent + 1, {**loops, stmt.var: var})
-                case Sync():
-                    continue  # launches are ordered by the stream
-                case _:
-                    pending.append(stmt)
-        self._flush(pending, indent, loops)
-
-    def _flush(self, pending: list[Stmt], indent: int, loops: dict[str, str]) -> None:
-        if any(not isinstance(s, Alloc) for s in pending):
-            self._launch(None, tuple(pending), indent, loops)
-        pending.clear()
+                    self.steps(step.steps, indent + 1, {**loops, loop.var: var})
 
     def _workspace(self, buffer: Buffer, pad: str) -> None:
         self.workspaces = True
@@ -69,9 +56,8 @@ class _File:
             f"{pad}{name} = torch.empty({shape}, dtype=torch.{buffer.dtype}, device={first}.device)"
         )
 
-    def _launch(
-        self, grid: For | None, body: tuple[Stmt, ...], indent: int, loops: dict[str, str]
-    ) -> None:
+    def _launch(self, launch: Launch, indent: int, loops: dict[str, str]) -> None:
+        body = launch.body
         number = len(self.kernels)
         suffix = "" if number == 0 else f"_{number + 1}"
         name = self.names.fresh(f"{self.program.name}_kernel{suffix}")
@@ -85,7 +71,7 @@ class _File:
             host_vars=tuple(loops),
             dirty=used_buffers,
         )
-        text, programs = kernel.render(grid, body)
+        text, programs = kernel.render(launch)
         self.kernels.append(text)
         stages = max((s.pipeline for s in walk(body) if isinstance(s, For)), default=0)
         options = f"num_warps={self.warps}"
@@ -102,10 +88,6 @@ class _File:
         self.launches.append(f"    ({name}, {{{', '.join(types)}}}, {chosen}}}),")
 
 
-def _has_launch(stmt: For) -> bool:
-    return any(isinstance(s, For) and s.proc not in ("", "HOST") for s in walk(stmt.body))
-
-
 def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Kernel:
     """Return the Triton kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
@@ -119,7 +101,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Ker
     file = _File(program=program, leaves=leaves, warps=warps)
     for param in program.params:
         file.buffers[param.buffer.name] = file.names.fresh(param.buffer.name)
-    file.host_body(program.body, 1, {})
+    file.steps(launches(program), 1, {})
     functions = [leaf.source.strip() + "\n" for leaf in leaves.values()]
     code = "\n\n".join([*functions, *file.kernels])
     described = ", ".join(

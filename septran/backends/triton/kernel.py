@@ -13,7 +13,8 @@ from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
 from septran.errors import InternalError, MappingError, Span
 from septran.ir.access import regions, touches
-from septran.ir.expr import Const, Expr, substitute
+from septran.ir.expr import Const, Expr, Var, substitute
+from septran.ir.launch import Launch, block_index
 from septran.ir.nodes import (
     Alloc,
     Await,
@@ -76,23 +77,16 @@ class KernelText:
         """Return the kernel's argument name for a host loop variable."""
         return self.vars[var]
 
-    def render(self, grid: For | None, body: tuple[Stmt, ...]) -> tuple[str, int]:
+    def render(self, launch: Launch) -> tuple[str, int]:
         """Return (source of the kernel, number of programs)."""
-        self._survey(body)
+        self._survey(launch.body)
         args = ", ".join([*self.text.pointers.values(), *(self.vars[v] for v in self.host_vars)])
-        loops: list[For] = []
-        while grid is not None:
-            loops.append(grid)
-            body = grid.body
-            inner = [s for s in body if not isinstance(s, Sync)]
-            first = inner[0] if len(inner) == 1 else None
-            grid = first if isinstance(first, For) and first.proc == loops[0].proc else None
-        programs = self._grid(loops, body)
-        self._body(body, 1)
+        self._grid(launch)
+        self._body(launch.body, 1)
         if not self.lines:
             self.lines.append("    pass")
         head = ["@triton.jit", f"def {self.name}({args}):"]
-        return "\n".join([*head, *self.lines]) + "\n", programs
+        return "\n".join([*head, *self.lines]) + "\n", launch.blocks
 
     # -- analysis ---------------------------------------------------------------------------
 
@@ -159,39 +153,24 @@ class KernelText:
             extent=tuple(substitute(e, self.constants) for e in region.extent),
         )
 
-    def _grid(self, loops: list[For], body: tuple[Stmt, ...]) -> int:
-        sizes = []
-        for loop in loops:
-            if not isinstance(loop.extent, Const):
-                raise InternalError(f"grid extent of {loop.var} is not constant: {loop.extent}")
-            sizes.append(loop.extent.value)
-        live = [(loop, n) for loop, n in zip(loops, sizes, strict=True) if n != 1]
-        self.constants.update(
-            {lo.var: Const(0) for lo, n in zip(loops, sizes, strict=True) if n == 1}
-        )
+    def _grid(self, launch: Launch) -> None:
+        live = [(g, n) for g, n in zip(launch.grid, launch.sizes, strict=True) if n != 1]
+        block = "tl.program_id(0)" if len(live) == 1 else "pid"
+        if len(live) > 1:
+            self._emit(1, "pid = tl.program_id(0)")
+        index = block_index(launch.grid, Var("pid"))
+        self.constants.update({v: e for v, e in index.items() if isinstance(e, Const)})
         for loop, _ in live:
             self.vars[loop.var] = self.names.fresh(loop.var)
-        if len(live) == 1:
-            self._emit(1, f"{self.vars[live[0][0].var]} = tl.program_id(0)")
-        elif live:
-            self._emit(1, "pid = tl.program_id(0)")
-            behind = 1
-            for at, (loop, n) in reversed(list(enumerate(live))):
-                text = "pid" if behind == 1 else f"pid // {behind}"
-                if at:
-                    text = f"{text} % {n}"
-                self._emit(1, f"{self.vars[loop.var]} = {text}")
-                behind *= n
+        for loop, _ in reversed(live):
+            at = index_text(index[loop.var], {"pid": block})
+            self._emit(1, f"{self.vars[loop.var]} = {at}")
         group = self.program.option("swizzle")
         if isinstance(group, int) and group > 1 and len(live) >= 2:
             (a, n), (b, m) = live[-2:]
-            if shares_operands(a.var, b.var, body):
+            if shares_operands(a.var, b.var, launch.body):
                 i, j = self.vars[a.var], self.vars[b.var]
                 self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
-        total = 1
-        for n in sizes:
-            total *= n
-        return total
 
     def _body(self, body: tuple[Stmt, ...], indent: int) -> None:
         self.text.scopes.append({})
