@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from septran.ir.nodes import LeafCall, Prim, Privilege, Program, leaf_calls
+from septran.ir.nodes import LeafCall, Prim, Privilege, Program, Region, leaf_calls
 
 
 def content_hash(value: object) -> str:
@@ -22,6 +22,7 @@ class LeafParam:
 
     shape: static upper bounds of the run-time extents. squeeze-able size-1 dims are kept.
     ragged: per dim, True when the run-time extent can be smaller than the bound.
+    step: distance of neighbours per dim, in positions of the buffer; of the last dim in elements.
     guarded: reads outside yield 0 (padding was applied by the copy; plain memory for the leaf).
     """
 
@@ -126,6 +127,13 @@ class Kernel:
         return replace(self, files=tuple(files.items()))
 
 
+def _steps(region: Region) -> tuple[int, ...]:
+    """Return the steps of a region; in its last dim those in memory, which decide how it is loaded."""
+    if not region.step or region.tile[-1] == 1:
+        return region.step
+    return (*region.step[:-1], region.step[-1] * region.buffer.steps[-1])
+
+
 def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
     """Return the LeafSpec of a call: static tiles, memories, privileges and meaning."""
     from septran.ir.expr import Const, Expr
@@ -146,7 +154,7 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
                 layout=region.buffer.layout,
                 privilege=arg.privilege,
                 ragged=ragged,
-                step=region.step,
+                step=_steps(region),
             )
         )
     scalars = tuple(

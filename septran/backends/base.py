@@ -103,6 +103,8 @@ class Backend:
     finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     subset: str = ""
+    views: bool = False
+    """whether tensors may be read and written in another layout (task.reshape, permute, slice, halo fill)"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
     session: tuple[tuple[str, object], ...] = ()

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from septran.bind.check_mapping import check_mapping
+from septran.bind.layout import Bound
 from septran.bind.lower import LeafSite, Lowering
 from septran.bind.policy import apply_policy
 from septran.bind.regions import check_regions
-from septran.bind.scope import Bound, Probe, Size, Value
+from septran.bind.scope import Probe, Size, Value
 from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Buffer, Param, Program, Region

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from septran.bind.scope import Bound, Probe, Scope, Size, Value, loop_var
+from septran.bind.complete import check_complete, check_walked
+from septran.bind.layout import Bound
+from septran.bind.scope import Probe, Scope, Size, Value, loop_var
 from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
 from septran.errors import MappingError, TaskLangError, closest
@@ -32,7 +34,7 @@ from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
 from septran.tasklang.check import Traces, leaf_privileges
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
-from septran.tasklang.values import Piece, Shift, SymInt, SymTensor, Tunable
+from septran.tasklang.values import Laid, Piece, Shift, SymInt, SymTensor, Tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +110,12 @@ class Lowering:
             inner = self._unspread(inst, traced, scope, own)
             return (For(var=var, extent=Const(1), body=inner, proc=inst.proc, parallel=True),)
         if spread:
-            return self.body(traced.body, inst, scope, level)
-        return self._unspread(inst, traced, scope, level)
+            found = self.body(traced.body, inst, scope, level)
+        else:
+            found = self._unspread(inst, traced, scope, level)
+        check_walked(self.traces.walked.get(id(traced), ()), scope)
+        check_complete(self.traces.slices.get(id(traced), ()), scope)
+        return found
 
     def _unspread(
         self, inst: Instance, traced: Traced, scope: Scope, level: int
@@ -291,7 +297,7 @@ class Lowering:
         match arg:
             case float():
                 return arg
-            case SymTensor() | Piece() | Shift():
+            case SymTensor() | Piece() | Shift() | Laid():
                 return scope.view(arg)
             case SymInt():
                 from septran.tasklang.values import SymScalar

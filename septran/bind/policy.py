@@ -19,7 +19,7 @@ from septran.machine import Machine
 from septran.mapping.arith import evaluate
 from septran.mapping.schema import ROLES, Binding, ExplicitMapping, Instance, Policy, Rule, Tune
 from septran.tasklang.check import Traces
-from septran.tasklang.tree import Launch, Loop, Task, Traced
+from septran.tasklang.tree import AllocLocal, Launch, Loop, Task, Traced
 from septran.tasklang.values import Tunable
 
 TRIAL = 16
@@ -99,12 +99,19 @@ def _skeleton(policy: Policy, entry: Traced, traces: Traces) -> dict[str, Instan
             if isinstance(node, Launch) and not node.task.leaf:
                 add(traces.callee(node))
 
-    if inner and tiled and not own_leaves:
+    program = not any(isinstance(n, Loop) and n.kind == "parallel" for n in entry.walk())
+    if inner and (tiled or program) and not own_leaves:
         for node in entry.walk():
             if isinstance(node, Launch) and not node.task.leaf:
                 add(traces.callee(node))
+        # what a program makes itself lives between its kernels
+        workspaces = {n.tensor.name: "GLOBAL" for n in entry.walk() if isinstance(n, AllocLocal)}
         host = Instance(
-            name="host", task_name=entry.task.name, proc="HOST", calls={c: c for c in inner}
+            name="host",
+            task_name=entry.task.name,
+            proc="HOST",
+            calls={c: c for c in inner},
+            mems=workspaces if program else {},
         )
     else:
         add(entry)
@@ -257,7 +264,7 @@ def _fill(
     streams: bool,
 ) -> Instance:
     """Return the instance with memories, leaf bindings and options."""
-    mems: dict[str, str] = {}
+    mems: dict[str, str] = dict(inst.mems)
     strengths: dict[str, int] = {}
     bindings: dict[str, Binding] = {}
     for site in sites:

@@ -86,6 +86,12 @@ def _when(env: Mapping[str, int]) -> str:
 
 
 def _shared(a: Region, b: Region, env: Mapping[str, int]) -> bool:
+    if (a.buffer.shape, a.buffer.steps, a.buffer.start) != (
+        b.buffer.shape,
+        b.buffer.steps,
+        b.buffer.start,
+    ):
+        return _meet(_reach(a, env), _reach(b, env))
     rows = zip(a.offset, a.extent, a.step, b.offset, b.extent, b.step, strict=True)
     return all(
         _meet(
@@ -94,6 +100,18 @@ def _shared(a: Region, b: Region, env: Mapping[str, int]) -> bool:
         )
         for o, e, s, p, f, t in rows
     )
+
+
+def _reach(r: Region, env: Mapping[str, int]) -> range:
+    """Return the elements of the array from the first to the last of a region."""
+    first = last = r.buffer.start
+    for offset, extent, step, stride in zip(
+        r.offset, r.extent, r.step, r.buffer.steps, strict=True
+    ):
+        at = evaluate(offset, env)
+        first += at * stride
+        last += (at + (evaluate(extent, env) - 1) * step) * stride
+    return range(first, last + 1)
 
 
 def _meet(a: range, b: range) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from septran.bind.layout import NO_TAINT, Bound, Taint, laid
 from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const, Expr, Var, bounds, cdiv, const, make, minimum
 from septran.ir.nodes import Region
@@ -13,6 +14,7 @@ from septran.tasklang.values import (
     Arith,
     DimOf,
     GridOf,
+    Laid,
     Lit,
     LoopVar,
     Partition,
@@ -27,10 +29,6 @@ from septran.tasklang.values import (
     view_text,
 )
 
-Taint = frozenset[str]
-"""Names of the tunables a size depends on."""
-NO_TAINT: Taint = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -39,15 +37,6 @@ class Size:
     bound: int
     expr: Expr
     taint: Taint = NO_TAINT
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A view after binding. root: the tensor's name in the current task."""
-
-    region: Region
-    root: str
-    taints: tuple[Taint, ...]
 
 
 Value = Bound | Size | float
@@ -176,6 +165,8 @@ class Scope:
                 return found
             case Shift():
                 return self._shift(view)
+            case Laid():
+                return laid(view, self.view(view.base))
             case Piece() if view.partition.by == "halo":
                 return self._halo(view)
             case Piece():
@@ -198,6 +189,7 @@ class Scope:
             step=tuple(a * b for a, b in zip(r.step, view.stride, strict=True)),
             grid=(0,) * r.rank,
             guard=r.guard,
+            fill=r.fill,
         )
         return Bound(region, base.root, tuple(s.taint for s in sizes))
 
@@ -302,6 +294,7 @@ class Scope:
             step=r.step,
             grid=tuple(grid),
             guard=r.guard,
+            fill=r.fill,
         )
         return Bound(region, base.root, tuple(taints))
 
@@ -358,6 +351,7 @@ class Scope:
             step=r.step,
             grid=(0,) * r.rank,
             guard=any(p.pad),
+            fill=p.fill,
         )
         return Bound(region, base.root, tuple(taints))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from septran.bind.scope import Bound
+from septran.bind.layout import Bound
 from septran.errors import TaskLangError
 from septran.ir.nodes import Prim
 from septran.tasklang.tree import Launch, arg_text

@@ -29,6 +29,7 @@ from typing import Literal
 
 from septran.errors import Span
 from septran.ir.expr import Const, Expr
+from septran.ir.strides import row_major
 
 Privilege = Literal["r", "w", "rw"]
 THREADS, THREAD, ASYNC, BULK, ALL = "THREADS", "THREAD", "ASYNC", "BULK", "ALL"
@@ -67,6 +68,8 @@ class Buffer:
     versions: number of copies of the buffer for n-buffering; a Region picks one by `version`.
     offset, size: first byte inside its memory per processor, and bytes of one version as stored, once
         `place_buffers` has run.
+    strides, start: of another view of the array `name` (`task.reshape`, `permute`, `slice`): the strides
+        of `shape` and the first element, in elements of the array. () = row-major from the start.
     """
 
     name: str
@@ -77,6 +80,13 @@ class Buffer:
     versions: int = 1
     offset: int | None = None
     size: int | None = None
+    strides: tuple[int, ...] = ()
+    start: int = 0
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Strides of `shape` in elements."""
+        return self.strides or row_major(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +104,7 @@ class Region:
     offset[d] + step[d] * i, for 0 <= i < extent[d], addresses dimension d of the buffer.
     tile[d]: static upper bound of extent[d].
     grid[d]: for a panel (':' index), the block size along d; 0 otherwise. Used by `stream`.
-    guard: positions outside the buffer read as 0 (convolution padding); only for reading.
+    guard: positions outside the buffer read as `fill` (convolution padding); only for reading.
     """
 
     buffer: Buffer
@@ -105,6 +115,7 @@ class Region:
     grid: tuple[int, ...]
     guard: bool = False
     version: Expr | None = None
+    fill: float = 0.0
 
     @classmethod
     def whole(cls, buffer: Buffer, extent: tuple[Expr, ...] | None = None) -> Region:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 
 from septran.ir.expr import Bin, Const, Expr, Var, to_text
 from septran.ir.nodes import (
@@ -37,7 +38,16 @@ def region_text(r: Region) -> str:
             text += f"::{s}"
         dims.append(text)
     version = "" if r.version is None else f"@{to_text(r.version)}"
-    return f"{r.buffer.name}{version}[{', '.join(dims)}]{' guard' if r.guard else ''}"
+    guard = f" guard={r.fill!r}" if r.guard and r.fill else " guard" if r.guard else ""
+    return f"{r.buffer.name}{version}[{', '.join(dims)}]{guard}{_view_text(r.buffer)}"
+
+
+def _view_text(b: Buffer) -> str:
+    """Return how an array is seen in another layout, e.g. ` seen 2x3 by 1,2 from 0`."""
+    if not b.strides and not b.start:
+        return ""
+    shape = "x".join(map(str, b.shape))
+    return f" seen {shape} by {','.join(map(str, b.strides))} from {b.start}"
 
 
 def buffer_text(b: Buffer) -> str:
@@ -191,6 +201,18 @@ def _parse_buffer(text: str) -> Buffer:
     )
 
 
+def _seen(buffer: Buffer, text: str) -> Buffer:
+    if not text:
+        return buffer
+    shape, strides, start = re.match(r"(\S*) by (\S*) from (\d+)$", text).groups()  # type: ignore[union-attr]
+    return replace(
+        buffer,
+        shape=tuple(int(n) for n in shape.split("x") if n),
+        strides=tuple(int(n) for n in strides.split(",") if n),
+        start=int(start),
+    )
+
+
 def _split_dims(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
@@ -213,6 +235,8 @@ class _Parser:
         head, _, rest = text.strip().partition("[")
         name, _, version = head.partition("@")
         dims, _, tail = rest.rpartition("]")
+        tail, _, seen = tail.partition(" seen ")
+        guard = re.match(r" guard(?:=(\S+))?$", tail)
         offset, extent, tile, step = [], [], [], []
         for dim in _split_dims(dims):
             body, _, stride = dim.partition("::")
@@ -224,13 +248,14 @@ class _Parser:
             tile.append(int(bound) if bound else expr.value if isinstance(expr, Const) else 0)
             step.append(int(stride or 1))
         return Region(
-            buffer=self.buffers[name],
+            buffer=_seen(self.buffers[name], seen),
             offset=tuple(offset),
             extent=tuple(extent),
             tile=tuple(tile),
             step=tuple(step),
             grid=(0,) * len(tile),
-            guard="guard" in tail,
+            guard=guard is not None,
+            fill=float(guard[1] or 0.0) if guard else 0.0,
             version=parse_expr(version) if version else None,
         )
 

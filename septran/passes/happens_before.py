@@ -41,6 +41,7 @@ class Touch:
 
     place: the memory they are in; touches of different places never meet. buffer, version, box: which
     elements, per dimension (first, count, step). low, high: the bytes of a placed buffer's version.
+    layout: the shape, strides and start that the box is of; reach: first and last element in memory.
     """
 
     place: tuple[object, ...]
@@ -51,6 +52,8 @@ class Touch:
     high: int
     write: bool
     private: bool = False
+    layout: tuple[object, ...] = ()
+    reach: tuple[int, int] = (0, 0)
 
     def meets(self, other: Touch) -> bool:
         """Return whether both touch some byte and one of them writes."""
@@ -58,6 +61,8 @@ class Touch:
             return False
         if self.buffer != other.buffer:
             return self.low < other.high and other.low < self.high
+        if self.layout != other.layout:
+            return self.reach[0] <= other.reach[1] and other.reach[0] <= self.reach[1]
         return self.version == other.version and all(
             _cross(a, b) for a, b in zip(self.box, other.box, strict=True)
         )
@@ -66,6 +71,7 @@ class Touch:
         """Return whether who is ordered after this touch need not be told apart from who is after `other`."""
         return (
             self.buffer == other.buffer
+            and self.layout == other.layout
             and self.version == other.version
             and self.write >= other.write
             and all(

@@ -222,7 +222,12 @@ class _Run:
             low = b.offset + version * size
             high = low + size
         place = (owner, b.mem) if b.offset is not None else (owner, b.mem, b.name)
-        return Touch(place, b.name, version, box, low, high, write, b.mem == PRIVATE)
+        starts = [at * step for (at, _, _), step in zip(box, b.steps, strict=True)]
+        spans = [(n - 1) * s * step for (_, n, s), step in zip(box, b.steps, strict=True)]
+        reach = (b.start + sum(starts), b.start + sum(starts) + sum(spans))
+        layout = (b.shape, b.steps, b.start)
+        private = b.mem == PRIVATE
+        return Touch(place, b.name, version, box, low, high, write, private, layout, reach)
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -258,7 +263,7 @@ class _Run:
             self.leaf(stmt, env, places)
 
     def view(self, r: Region, env: Env, places: Places) -> Any:
-        t = places[r.buffer.name].values
+        t = _array(places[r.buffer.name].values, r.buffer)
         if r.buffer.versions > 1:
             t = t[0 if r.version is None else evaluate(r.version, env)]
         slices = []
@@ -268,12 +273,12 @@ class _Run:
         return t[tuple(slices)]
 
     def padded(self, r: Region, env: Env, places: Places) -> Any:
-        """Return the region's values; positions outside a guarded buffer read as 0."""
+        """Return the region's values; positions outside a guarded buffer read as its fill."""
         if not r.guard:
             return self.view(r, env, places)
         import torch
 
-        t = places[r.buffer.name].values
+        t = _array(places[r.buffer.name].values, r.buffer)
         index = []
         inside = torch.ones((1,) * t.ndim, dtype=torch.bool)
         for d, (o, e, s) in enumerate(zip(r.offset, r.extent, r.step, strict=True)):
@@ -283,7 +288,7 @@ class _Run:
             shape[d] = count
             index.append(at.clamp(0, t.shape[d] - 1).reshape(shape))
             inside = inside & ((at >= 0) & (at < t.shape[d])).reshape(shape)
-        return torch.where(inside, t[tuple(index)], torch.zeros((), dtype=t.dtype))
+        return torch.where(inside, t[tuple(index)], torch.full((), r.fill, dtype=t.dtype))
 
     def leaf(self, call: LeafCall, env: Env, places: Places) -> None:
         from septran.tasklang.oracle import apply_primitive
@@ -294,6 +299,13 @@ class _Run:
         for prim in call.prims:
             attrs = dict(prim.attrs) | {k: names[v] for k, v in prim.named}
             apply_primitive(prim.name, names[prim.out], tuple(names[n] for n in prim.ins), attrs)
+
+
+def _array(values: Any, b: Buffer) -> Any:
+    """Return stored values in the layout that `b` sees them in."""
+    if not b.strides:
+        return values
+    return values.as_strided(b.shape, b.strides, values.storage_offset() + b.start)
 
 
 def _meet(a: Buffer, b: Buffer) -> bool:

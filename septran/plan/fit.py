@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran.backends.base import Backend
-from septran.bind import ArgType, BoundKernel, bind
+from septran.bind import ArgType, BoundKernel, bind, check_layouts
 from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.kernel import leaf_specs
@@ -58,6 +58,8 @@ def lower_to_fit(
             arch=arch,
             cores=cores(),
         )
+        if not backend.views:
+            check_layouts(bound.program, backend.name)
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)
         _finish_once(backend, program, emit=probe)

@@ -16,8 +16,11 @@ from septran.tasklang.api import (
     minimum,
     parallel_range,
     partition,
+    permute,
+    reshape,
     sequential_range,
     shift,
+    slice,  # noqa: A004
     tensor,
     tunable,
 )
@@ -35,8 +38,11 @@ __all__ = [
     "minimum",
     "parallel_range",
     "partition",
+    "permute",
+    "reshape",
     "sequential_range",
     "shift",
+    "slice",
     "tensor",
     "tunable",
 ]

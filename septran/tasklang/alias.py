@@ -11,6 +11,7 @@ from septran.tasklang.values import (
     Arith,
     DimOf,
     GridOf,
+    Laid,
     Lit,
     LoopVar,
     Partition,
@@ -35,6 +36,8 @@ def same_view(a: View, b: View) -> bool:
         return True
     if isinstance(a, Piece) and isinstance(b, Piece):
         return same_partition(a.partition, b.partition) and _same_ints(a.index, b.index)
+    if isinstance(a, Laid) and isinstance(b, Laid):
+        return (a.kind, a.values) == (b.kind, b.values) and same_view(a.base, b.base)
     return False
 
 
@@ -42,8 +45,8 @@ def same_partition(a: Partition, b: Partition) -> bool:
     """Return whether two partitions surely cut the same tensor in the same way."""
     return a is b or (
         same_view(a.base, b.base)
-        and (a.by, a.shape_from, a.window, a.stride, a.dilation, a.pad)
-        == (b.by, b.shape_from, b.window, b.stride, b.dilation, b.pad)
+        and (a.by, a.shape_from, a.window, a.stride, a.dilation, a.pad, a.fill)
+        == (b.by, b.shape_from, b.window, b.stride, b.dilation, b.pad, b.fill)
         and _same_ints(a.sizes, b.sizes)
         and _same_ints(a.parts, b.parts)
     )
@@ -52,10 +55,11 @@ def same_partition(a: Partition, b: Partition) -> bool:
 def _same_ints(a: Sequence[SymInt | None] | None, b: Sequence[SymInt | None] | None) -> bool:
     if a is None or b is None:
         return a is b
-    return len(a) == len(b) and all(_same_int(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(same_int(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _same_int(a: SymInt | None, b: SymInt | None) -> bool:
+def same_int(a: SymInt | None, b: SymInt | None) -> bool:
+    """Return whether two symbolic integers are surely equal."""
     match a, b:
         case (None, None):
             return True
@@ -72,7 +76,7 @@ def _same_int(a: SymInt | None, b: SymInt | None) -> bool:
         case (GridOf(), GridOf()):
             return a.axis == b.axis and same_partition(a.partition, b.partition)
         case (Arith(), Arith()):
-            return a.op == b.op and _same_int(a.a, b.a) and _same_int(a.b, b.b)
+            return a.op == b.op and same_int(a.a, b.a) and same_int(a.b, b.b)
     return a is b
 
 
@@ -90,7 +94,7 @@ def overlap(a: View, b: View) -> bool:
 def _holders(view: View) -> Iterator[View]:
     yield view
     while not isinstance(view, SymTensor):
-        view = view.base if isinstance(view, Shift) else view.partition.base
+        view = view.partition.base if isinstance(view, Piece) else view.base
         yield view
 
 
@@ -100,6 +104,9 @@ def _at_origin(view: View) -> bool:
             return True
         case Shift():
             return all(map(_zero, view.offset)) and _at_origin(view.base)
+        case Laid():
+            first = view.values[: view.rank] if view.kind == "slice" else ()
+            return not any(first) and _at_origin(view.base)
         case Piece():
             return all(map(_zero, view.index)) and _at_origin(view.partition.base)
 

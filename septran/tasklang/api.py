@@ -20,6 +20,7 @@ class Reading(Protocol):
 
     def partition(self, t: Any, options: PartitionOptions) -> Any: ...  # noqa: D102
     def shift(self, t: Any, offset: Any, shape: Any, stride: Any) -> Any: ...  # noqa: D102
+    def laid(self, t: Any, kind: str, values: tuple[int, ...]) -> Any: ...  # noqa: D102
     def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]: ...  # noqa: D102
     def launch(self, callee: Task, args: tuple[Any, ...]) -> None: ...  # noqa: D102
     def primitive(self, name: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> None: ...  # noqa: D102
@@ -143,13 +144,15 @@ def partition(
     stride: Sequence[int] | int | None = None,
     dilation: Sequence[int] | int | None = None,
     pad: Sequence[int] | int | None = None,
+    fill: float | None = None,
 ) -> Any:
     """Return `t` as a grid of pieces.
 
     by="blocks": tiles of `shape` (None = whole dim), or of the tile of tensor `shape_from`, or of
         the mapping's `tiles`/`block_size`. by="grid": `parts` pieces per dim. by="rows": tiles of
         `shape=(r,)` along dim 0. by="halo": read-only overlapping input windows of tiles of
-        output positions `shape`, with `window`, `stride`, `dilation`, `pad`; outside reads as 0.
+        output positions `shape`, with `window`, `stride`, `dilation`, `pad`; outside reads as
+        `fill` (0).
 
     Raises:
         TaskLangError: E105 unknown kind, E118 options that do not go with the kind.
@@ -165,10 +168,10 @@ def partition(
     given = {"shape": shape, "parts": parts, "window": window}
     if required and given[required] is None:
         raise TaskLangError.of("E118", f"partition by={by!r} needs {required}=", caller_span())
-    if by != "halo" and any(x is not None for x in (window, stride, dilation, pad)):
+    if by != "halo" and any(x is not None for x in (window, stride, dilation, pad, fill)):
         raise TaskLangError.of(
             "E118",
-            f"window, stride, dilation and pad go with by='halo', not by={by!r}",
+            f"window, stride, dilation, pad and fill go with by='halo', not by={by!r}",
             caller_span(),
         )
     options = {
@@ -180,6 +183,7 @@ def partition(
         "stride": stride,
         "dilation": dilation,
         "pad": pad,
+        "fill": 0.0 if fill is None else fill,
     }
     return _reading("partition").partition(t, options)
 
@@ -189,6 +193,50 @@ def shift(
 ) -> Any:
     """Return the read-only sub-view `t[offset + stride * i]`, `0 <= i < shape` (a convolution tap)."""
     return _reading("shift").shift(t, tuple(offset), tuple(shape), stride)
+
+
+def reshape(t: Any, shape: Sequence[int]) -> Any:
+    """Return a whole tensor with another shape of as many elements; nothing moves, and it may be written.
+
+    Raises:
+        TaskLangError: E137 at bind, when no view has that shape.
+    """
+    return _reading("reshape").laid(t, "reshape", _whole_numbers("reshape", shape))
+
+
+def permute(t: Any, perm: Sequence[int]) -> Any:
+    """Return `t` with its dims in another order (`torch.permute`); nothing moves, and it may be written."""
+    return _reading("permute").laid(t, "permute", _whole_numbers("permute", perm))
+
+
+def slice(  # noqa: A001
+    t: Any, offset: Sequence[int], shape: Sequence[int], step: Sequence[int] | None = None
+) -> Any:
+    """Return the part `t[offset + step * i]`, `0 <= i < shape`, of a whole tensor; it may be written.
+
+    A tensor that is written in slices must be written completely (E147).
+    """
+    steps = (1,) * len(tuple(shape)) if step is None else step
+    parts = (_whole_numbers("slice", p) for p in (offset, shape, steps))
+    first, second, third = parts
+    if not len(first) == len(second) == len(third):
+        raise TaskLangError.of(
+            "E116", "offset, shape and step of task.slice have one entry per dim", caller_span()
+        )
+    return _reading("slice").laid(t, "slice", (*first, *second, *third))
+
+
+def _whole_numbers(word: str, values: Sequence[int]) -> tuple[int, ...]:
+    found = tuple(values)
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TaskLangError.of(
+                "E115",
+                f"task.{word} takes Python ints, found {type(value).__name__}",
+                caller_span(),
+                help="a layout is fixed; cut pieces with task.partition and task.shift",
+            )
+    return found
 
 
 def _extents(shape: tuple[Any, ...]) -> tuple[Any, ...]:

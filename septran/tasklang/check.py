@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 
 from septran.errors import Diagnostic, Span, TaskLangError
 from septran.ir.nodes import Prim, Privilege
-from septran.tasklang.alias import aliased, in_place, same_partition, same_view
+from septran.tasklang.alias import aliased, in_place, same_int, same_partition, same_view
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.trace import trace
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
 from septran.tasklang.values import (
+    VIEWS,
     GridOf,
+    Laid,
     Lit,
     LoopVar,
+    Partition,
     Piece,
     Shift,
     SymTensor,
@@ -58,6 +61,16 @@ def _join(old: Privilege | None, new: Privilege) -> Privilege:
             return "rw"
 
 
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A tensor is overwritten piece by piece in a loop over the pieces of another."""
+
+    name: str
+    own: GridOf
+    over: GridOf
+    span: Span | None
+
+
 @dataclass(slots=True)
 class Traces:
     """Traces of all tasks reachable from an entry, by task and ranks of its tensor parameters."""
@@ -65,6 +78,10 @@ class Traces:
     entry: Task
     found: dict[tuple[str, tuple[tuple[str, int], ...]], Traced] = field(default_factory=dict)
     privileges: dict[int, dict[str, Privilege]] = field(default_factory=dict)
+    slices: dict[int, list[tuple[View, Span | None]]] = field(default_factory=dict)
+    """id of a trace -> the slices it writes; whether they make the whole tensor is seen at bind"""
+    walked: dict[int, list[Walked]] = field(default_factory=dict)
+    """id of a trace -> pieces it writes in a loop over another tensor's pieces; bind counts both"""
 
     def get(self, task: Task, ranks: Mapping[str, int]) -> Traced:
         """Return the trace of `task` for `ranks` (memoised)."""
@@ -78,7 +95,7 @@ class Traces:
         ranks = {
             p: a.rank
             for p, a in zip(launch.task.params, launch.args, strict=True)
-            if isinstance(a, SymTensor | Piece | Shift)
+            if isinstance(a, VIEWS)
         }
         return self.get(launch.task, ranks)
 
@@ -96,11 +113,20 @@ class Traces:
 
     def _inner(self, traced: Traced) -> dict[str, Privilege]:
         found: dict[str, Privilege] = {}
+        written: set[str] = set()  # completely, whatever the sizes are
         for node, loops in _launches(traced.body, ()):
             for _, view, privilege in self.accesses(node):
                 name = root(view).name
-                if privilege == "w" and not _complete(view, loops):
+                walked: list[tuple[GridOf, GridOf]] = []
+                if privilege == "w" and not _complete(view, loops, walked):
                     privilege = "rw"
+                elif privilege == "w" and name not in written:
+                    pairs = (Walked(name, own, over, node.span) for own, over in walked)
+                    self.walked.setdefault(id(traced), []).extend(pairs)
+                    if _sliced(view):
+                        self.slices.setdefault(id(traced), []).append((view, node.span))
+                    elif not walked:
+                        written.add(name)
                 found[name] = _join(found.get(name), privilege)
         return {k: v for k, v in found.items() if k in traced.task.params}
 
@@ -108,7 +134,7 @@ class Traces:
         """Yield (callee parameter, view, privilege) of a launch's tensor arguments."""
         granted = self.privileges_of(self.callee(launch))
         for param, arg in zip(launch.task.params, launch.args, strict=True):
-            if isinstance(arg, SymTensor | Piece | Shift) and param in granted:
+            if isinstance(arg, VIEWS) and param in granted:
                 yield param, arg, granted[param]
 
 
@@ -122,12 +148,17 @@ def _launches(
             yield node, loops
 
 
-def _complete(view: View, loops: tuple[Loop, ...]) -> bool:
-    """Return whether the pieces over all iterations of `loops` cover the whole tensor."""
+def _complete(view: View, loops: tuple[Loop, ...], walked: list[tuple[GridOf, GridOf]]) -> bool:
+    """Return whether the pieces over all iterations of `loops` cover the whole tensor.
+
+    walked: gets (own pieces, pieces looped over) where that holds only if both are equally many.
+    """
     if isinstance(view, SymTensor):
         return True
     if isinstance(view, Shift):
         return False
+    if isinstance(view, Laid):
+        return _complete(view.base, loops, walked)
     extents = {n: e for loop in loops for n, e in zip(loop.names, loop.extents, strict=True)}
     for axis, index in enumerate(view.index):
         if index is None:
@@ -143,9 +174,28 @@ def _complete(view: View, loops: tuple[Loop, ...]) -> bool:
             and extent.axis == axis
             and same_partition(extent.partition, view.partition)
         )
+        if isinstance(extent, GridOf) and not ranged and _same_tile(extent, view.partition, axis):
+            walked.append((GridOf(view.partition, axis), extent))
+            ranged = True
         if not (whole or ranged):
             return False
-    return _complete(view.partition.base, loops)
+    return _complete(view.partition.base, loops, walked)
+
+
+def _same_tile(extent: GridOf, partition: Partition, axis: int) -> bool:
+    """Return whether two partitions cut their axes into tiles of one size."""
+    one = extent.partition.sizes[extent.axis] if extent.partition.sizes else None
+    two = partition.sizes[axis] if partition.sizes else None
+    return one is not None and two is not None and same_int(one, two)
+
+
+def _sliced(view: View) -> bool:
+    """Return whether a view is made with task.slice."""
+    while not isinstance(view, SymTensor):
+        if isinstance(view, Laid) and view.kind == "slice":
+            return True
+        view = view.partition.base if isinstance(view, Piece) else view.base
+    return False
 
 
 def check_logic(entry: Task, ranks: Mapping[str, int]) -> Traces:
@@ -360,6 +410,9 @@ def _check_write(
     used: set[str] = set()
     at: View = view
     while not isinstance(at, SymTensor):
+        if isinstance(at, Laid):
+            at = at.base
+            continue
         if isinstance(at, Shift) or at.partition.by == "halo":
             how = "task.shift" if isinstance(at, Shift) else 'by="halo"'
             yield Diagnostic(

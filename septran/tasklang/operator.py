@@ -34,7 +34,8 @@ class Operator:
     scalars: parameter -> float constant, or an expression over dims ("D ** -0.5"); fixed at compile
         time.
     dims: sample dims. odd_dims: further dims, none a multiple of any tile.
-    reference: torch meaning and error model. domains: input -> allowed values.
+    reference: torch meaning and error model. domains: input -> allowed values. samples: input -> the bytes
+        of values of its own (a module's weights), judged as one more family.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Operator:
     scalars: Mapping[str, float | str] = field(default_factory=dict)
     domains: Mapping[str, Domain] = field(default_factory=dict)
     dtypes: tuple[str, ...] = FLOATS
+    samples: Mapping[str, bytes] = field(default_factory=dict)
 
     def types(self) -> dict[str, TensorType]:
         """Return each tensor parameter's type."""

@@ -106,7 +106,8 @@ class _Oracle:
         tile = tuple(
             n if b is None else min(int(b), n) for b, n in zip(given, positions, strict=True)
         )
-        padded = torch.zeros([n + 2 * p for n, p in zip(t.shape, pad, strict=True)], dtype=t.dtype)
+        shape = [n + 2 * p for n, p in zip(t.shape, pad, strict=True)]
+        padded = torch.full(shape, o["fill"], dtype=t.dtype)
         padded[tuple(slice(p, p + n) for n, p in zip(t.shape, pad, strict=True))] = t
 
         def cut(index: tuple[Any, ...]) -> torch.Tensor:
@@ -128,6 +129,19 @@ class _Oracle:
                 for o, n, s in zip(offset, shape, steps, strict=True)
             )
         ]
+
+    def laid(self, t: torch.Tensor, kind: str, values: tuple[int, ...]) -> torch.Tensor:
+        if kind == "permute":
+            return t.permute(values)
+        if kind == "slice":
+            n = len(values) // 3
+            return self.shift(t, values[:n], values[n : 2 * n], values[2 * n :])
+        try:
+            return t.view(values)
+        except RuntimeError as e:
+            raise TaskLangError.of(
+                "E137", f"task.reshape to {list(values)}: {e}", caller_span()
+            ) from e
 
     def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]:
         if len(extents) == 1:

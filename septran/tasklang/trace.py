@@ -12,10 +12,11 @@ from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import AllocLocal, Elsewhere, Launch, Loop, Node, PrimCall, Task, Traced
 from septran.tasklang.values import (
+    VIEWS,
+    Laid,
     Lit,
     LoopVar,
     Partition,
-    Piece,
     Shift,
     SymInt,
     SymScalar,
@@ -102,6 +103,28 @@ def _several(value: Any) -> bool:
     return isinstance(value, tuple | list)
 
 
+def check_layout(name: str, rank: int, kind: str, values: tuple[int, ...]) -> None:
+    """Raise TaskLangError E116 or E137 when a layout cannot be one of a tensor of `rank` dims."""
+    given = len(values) // 3 if kind == "slice" else len(values)
+    if kind != "reshape" and given != rank:
+        raise TaskLangError.of(
+            "E116", f"task.{kind} of {name} (rank {rank}) has {given} entries", caller_span()
+        )
+    if kind == "permute" and sorted(values) != list(range(rank)):
+        raise TaskLangError.of(
+            "E137",
+            f"task.permute of {name}: {list(values)} is no order of {rank} dims",
+            caller_span(),
+        )
+    low = values[given:] if kind == "slice" else values if kind == "reshape" else ()
+    if any(n < 1 for n in low) or (kind == "slice" and any(n < 0 for n in values[:given])):
+        raise TaskLangError.of(
+            "E137",
+            f"task.{kind} of {name}: extents and steps are at least 1, offsets at least 0",
+            caller_span(),
+        )
+
+
 class _Trace:
     """The recorder; one per traced task."""
 
@@ -115,7 +138,7 @@ class _Trace:
         self.count = 0
 
     def _view(self, value: Any, word: str) -> Any:
-        if not isinstance(value, SymTensor | Piece | Shift):
+        if not isinstance(value, VIEWS):
             raise TaskLangError.of(
                 "E124",
                 f"{word} needs a tensor or a piece, got {type(value).__name__}",
@@ -169,6 +192,7 @@ class _Trace:
             stride=_per_dim(options["stride"], rank, 1),
             dilation=_per_dim(options["dilation"], rank, 1),
             pad=_per_dim(options["pad"], rank, 0),
+            fill=float(options["fill"]),
             span=span,
         )
 
@@ -189,6 +213,11 @@ class _Trace:
             _per_dim(stride, base.rank, 1),
             caller_span(),
         )
+
+    def laid(self, t: Any, kind: str, values: tuple[int, ...]) -> Laid:
+        base = self._view(t, f"task.{kind}")
+        check_layout(root_name(base), base.rank, kind, values)
+        return Laid(base, kind, values, caller_span())
 
     def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]:
         span = caller_span()
@@ -230,7 +259,7 @@ class _Trace:
                     f"{root_name(value.base)}p[i, j]",
                     span,
                 )
-            if isinstance(value, SymTensor | Piece | Shift | SymInt | float):
+            if isinstance(value, (*VIEWS, SymInt, float)):
                 self._in_scope(callee, value, span)
                 found.append(value)
             elif isinstance(value, int):

@@ -121,7 +121,7 @@ class Tunable(SymInt):
 class DimOf(SymInt):
     """Extent `axis` of a tensor or view."""
 
-    view: SymTensor | Piece | Shift
+    view: View
     axis: int
 
 
@@ -180,9 +180,12 @@ class SymScalar(SymInt):
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A view of `base` as a grid of pieces. Exactly one of sizes/shape_from/parts/window decides."""
+    """A view of `base` as a grid of pieces. Exactly one of sizes/shape_from/parts/window decides.
 
-    base: SymTensor | Piece | Shift
+    fill: what positions outside read as, by="halo" only.
+    """
+
+    base: View
     by: str
     sizes: tuple[SymInt | None, ...] | None
     shape_from: str | None
@@ -191,6 +194,7 @@ class Partition:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     pad: tuple[int, ...]
+    fill: float = 0.0
     span: Span | None = field(default=None)
 
     @property
@@ -256,7 +260,7 @@ class Piece:
 class Shift:
     """A read-only strided sub-view."""
 
-    base: SymTensor | Piece | Shift
+    base: View
     offset: tuple[SymInt, ...]
     dims: tuple[SymInt, ...]
     stride: tuple[int, ...]
@@ -273,7 +277,31 @@ class Shift:
         return self.dims
 
 
-View = SymTensor | Piece | Shift
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """A tensor in another layout: nothing moves, and it may be written.
+
+    kind and values: reshape (shape), permute (perm), or slice (offset, shape and step, one after another).
+    """
+
+    base: View
+    kind: str
+    values: tuple[int, ...]
+    span: Span | None
+
+    @property
+    def rank(self) -> int:
+        """Rank of the layout."""
+        return len(self.values) // 3 if self.kind == "slice" else len(self.values)
+
+    @property
+    def shape(self) -> tuple[SymInt, ...]:
+        """Symbolic extents."""
+        return tuple(DimOf(self, d) for d in range(self.rank))
+
+
+View = SymTensor | Piece | Shift | Laid
+VIEWS = (SymTensor, Piece, Shift, Laid)
 
 
 def root(view: View) -> SymTensor:
@@ -306,6 +334,8 @@ def loop_vars(value: View | Partition | SymInt | float | None) -> frozenset[str]
             return loop_vars(value.partition).union(*map(loop_vars, value.index))
         case Shift():
             return loop_vars(value.base).union(*map(loop_vars, (*value.offset, *value.dims)))
+        case Laid():
+            return loop_vars(value.base)
     return frozenset()
 
 
@@ -342,3 +372,6 @@ def view_text(view: View) -> str:
         case Shift():
             offset = ", ".join(sym_text(i) for i in view.offset)
             return f"shift({view_text(view.base)}, ({offset}))"
+        case Laid():
+            values = ", ".join(map(str, view.values[: view.rank]))
+            return f"{view.kind}({view_text(view.base)}, ({values}))"

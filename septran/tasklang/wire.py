@@ -31,6 +31,7 @@ _CLASSES: Mapping[str, type] = {
         *(tree.Loop, tree.Launch, tree.PrimCall, tree.AllocLocal, tree.Traced),
         *(values.Lit, values.LoopVar, values.Tunable, values.DimOf, values.GridOf, values.Arith),
         *(values.SymTensor, values.SymScalar, values.Partition, values.Piece, values.Shift),
+        values.Laid,
         *(Prim, Span, Operator, Reference, Domain),
     )
 }

@@ -253,7 +253,7 @@ CASES = {
             Cp = task.partition(C, by="blocks", shape=(4,), window=(3,))  # error: E118
         """,
         {"C": 1},
-        ["window, stride, dilation and pad go with by='halo', not by='blocks'"],
+        ["window, stride, dilation, pad and fill go with by='halo', not by='blocks'"],
     ),
     "block of size zero": (
         """

@@ -80,6 +80,7 @@ CPP = Backend(
     available=available,
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),
+    views=True,
     layouts=layouts,
     load=load,
 )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier, strides
+from septran.backends.cpp.spelling import literal
+from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier
 from septran.errors import InternalError
 from septran.ir.expr import Const, Expr
 from septran.ir.launch import Launch, nest
@@ -266,11 +267,13 @@ class CppWriter(CStyle):
 
     def _padded(self, region: Region) -> str:
         buffer = region.buffer
-        steps = "{" + ", ".join(map(str, strides(buffer.shape))) + "}"
+        steps = "{" + ", ".join(map(str, buffer.steps)) + "}"
+        first = identifier(buffer.name) + (f" + {buffer.start}" if buffer.start else "")
+        fill = f", {literal(region.fill, double=buffer.dtype == 'float64')}" if region.fill else ""
         return (
-            f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({identifier(buffer.name)}, "
+            f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({first}, "
             f"{self.braces(region.extent)}, {steps}, {self.braces(buffer.shape)}, "
-            f"{self.braces(region.offset)}, {self.braces(region.step)})"
+            f"{self.braces(region.offset)}, {self.braces(region.step)}{fill})"
         )
 
     def leaf_call(self, stmt: LeafCall) -> None:

@@ -67,6 +67,7 @@ CUDA_C = Backend(
     available=available,
     docs="cuda_c",
     dtypes=("float32", "float16", "bfloat16", "float64"),
+    views=True,
     load=load,
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
 )

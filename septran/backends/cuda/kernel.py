@@ -179,12 +179,12 @@ class KernelWriter(CStyle):
 
     def buffer_strides(self, buffer: Buffer) -> tuple[int, ...]:
         """Return a buffer's strides in elements."""
-        return strides(shared_shape(buffer) if buffer.mem == "SHARED" else buffer.shape)
+        return strides(shared_shape(buffer)) if buffer.mem == "SHARED" else buffer.steps
 
     def pointer(self, region: Region) -> str:
         """Return the address of a region's first element."""
-        buffer, offset = region.buffer, Const(0)
-        total: Expr = offset
+        buffer = region.buffer
+        total: Expr = Const(buffer.start)
         for o, s in zip(region.offset, self.buffer_strides(buffer), strict=True):
             total = total + o * s
         if region.version is not None:

@@ -41,7 +41,10 @@ _KEYWORDS = frozenset(
     "if inline int long mutable namespace new noexcept not nullptr operator or private protected "
     "public register requires return short signed sizeof static struct switch template this throw "
     "true try typedef typename union unsigned using virtual void volatile while xor std st main "
-    "args core host int8_t int32_t int64_t uint8_t uint16_t uint32_t F I L".split()
+    "args core host int8_t int32_t int64_t uint8_t uint16_t uint32_t F I L "
+    # names of the runtime that leaves use without st::
+    "keep total first last lanes lane cast load load_n store store_n splat unit gather iota fold "
+    "apply power least most plain flat each above".split()
 )
 
 
@@ -169,9 +172,9 @@ class CStyle:
     def pointer(self, region: Region) -> str:
         """Return the address of a region's first element."""
         buffer, layout = region.buffer, Layout.of(region.buffer)
-        offset: Expr = Const(0)
+        offset: Expr = Const(buffer.start)
         if layout is None:
-            for o, s in zip(region.offset, strides(buffer.shape), strict=True):
+            for o, s in zip(region.offset, buffer.steps, strict=True):
                 offset = offset + o * s
         elif any(o != Const(0) for o in region.offset):
             offset = self._panel_offset(region, layout)
@@ -192,9 +195,7 @@ class CStyle:
         """Return a region's strides in elements; a packed one says (panel stride, width, 0, ..)."""
         layout = Layout.of(region.buffer)
         if layout is None:
-            return tuple(
-                s * t for s, t in zip(strides(region.buffer.shape), region.step, strict=True)
-            )
+            return tuple(s * t for s, t in zip(region.buffer.steps, region.step, strict=True))
         packed = (layout.stride(region.buffer.shape), layout.width)
         return (packed + (0,) * region.rank)[: region.rank]
 

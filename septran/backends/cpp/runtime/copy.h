@@ -2,17 +2,19 @@
 
 namespace st {
 
-// A view of which only positions lo[d] <= i < hi[d] exist; the rest read as 0 (convolution padding).
+// A view of which only positions lo[d] <= i < hi[d] exist; the rest read as `fill` (padding of a window).
 template <class T, int R> struct Padded {
     View<T, R> v;
     long lo[R];
     long hi[R];
+    float fill;
 };
 // offset/step in the tensor `shape`; p is the tensor's first element, strides are the tensor's.
 template <class T, int R>
 ST_INLINE Padded<T, R> padded(T* p, const long (&n)[R], const long (&strides)[R], const long (&shape)[R],
-                              const long (&offset)[R], const long (&step)[R]) {
+                              const long (&offset)[R], const long (&step)[R], float fill = 0) {
     Padded<T, R> out;
+    out.fill = fill;
     out.v.p = p;
     for (int d = 0; d < R; ++d) {
         out.v.n[d] = n[d];
@@ -37,8 +39,8 @@ template <class D, class S> ST_INLINE void copy_row(D* d, long ds, const S* s, l
         for (long i = 0; i < n; ++i) d[i * ds] = cast<D>(s[i * ss]);
     }
 }
-template <class D> ST_INLINE void zero_row(D* d, long ds, long n) {
-    for (long i = 0; i < n; ++i) d[i * ds] = D(0);
+template <class D> ST_INLINE void fill_row(D* d, long ds, float value, long n) {
+    for (long i = 0; i < n; ++i) d[i * ds] = cast<D>(value);
 }
 
 template <class D, class S, int R, int At = 0>
@@ -58,9 +60,9 @@ static void copy(View<D, R> d, Padded<S, R> s, bool exists = true) {
     const long n = s.v.n[At];
     if constexpr (At == R - 1) {
         const long lo = exists ? s.lo[At] : n, hi = exists ? s.hi[At] : n;
-        zero_row(d.p, d.s[At], lo);
+        fill_row(d.p, d.s[At], s.fill, lo);
         copy_row(d.p + lo * d.s[At], d.s[At], s.v.p + lo * s.v.s[At], s.v.s[At], hi - lo);
-        zero_row(d.p + hi * d.s[At], d.s[At], n - hi);
+        fill_row(d.p + hi * d.s[At], d.s[At], s.fill, n - hi);
     } else {
         for (long i = 0; i < n; ++i) {
             copy<D, S, R, At + 1>(d, s, exists && i >= s.lo[At] && i < s.hi[At]);

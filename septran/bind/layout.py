@@ -1,0 +1,145 @@
+"""Layouts of whole tensors: reshape, permute and slice as other views of the same array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from septran.errors import MappingError, Span, TaskLangError
+from septran.ir.expr import Const
+from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
+from septran.ir.strides import reshaped
+from septran.tasklang.values import Laid, view_text
+
+T = TypeVar("T")
+Taint = frozenset[str]
+"""Names of the tunables a size depends on."""
+NO_TAINT: Taint = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A view after binding. root: the tensor's name in the current task."""
+
+    region: Region
+    root: str
+    taints: tuple[Taint, ...]
+
+
+def laid(view: Laid, base: Bound) -> Bound:
+    """Return the region of a layout of `base`.
+
+    Raises:
+        TaskLangError: E137, a piece is laid out anew, or no view has that shape.
+    """
+    region = base.region
+    if view.kind == "permute":
+        return _permuted(view, base)
+    if not is_whole(region):
+        raise TaskLangError.of(
+            "E137",
+            f"{view_text(view)}: only a whole tensor can be {view.kind}d, not a piece of one",
+            view.span,
+            help=f"task.{view.kind} the tensor first, and cut it then",
+        )
+    if view.kind == "slice":
+        return _sliced(view, base)
+    return _reshaped(view, base)
+
+
+def is_whole(region: Region) -> bool:
+    """Return whether a region is all of its buffer."""
+    rows = zip(region.offset, region.extent, region.step, region.buffer.shape, strict=True)
+    return not region.guard and all(
+        o == Const(0) and e == Const(n) and s == 1 for o, e, s, n in rows
+    )
+
+
+def _permuted(view: Laid, base: Bound) -> Bound:
+    r, perm = base.region, view.values
+
+    def moved(values: Sequence[T]) -> tuple[T, ...]:
+        return tuple(values[d] for d in perm)
+
+    region = replace(
+        r,
+        buffer=replace(r.buffer, shape=moved(r.buffer.shape), strides=moved(r.buffer.steps)),
+        offset=moved(r.offset),
+        extent=moved(r.extent),
+        tile=moved(r.tile),
+        step=moved(r.step),
+        grid=moved(r.grid),
+    )
+    return Bound(region, base.root, moved(base.taints))
+
+
+def _sliced(view: Laid, base: Bound) -> Bound:
+    buffer, n = base.region.buffer, view.rank
+    offset, shape, step = view.values[:n], view.values[n : 2 * n], view.values[2 * n :]
+    for d, (o, e, s, size) in enumerate(zip(offset, shape, step, buffer.shape, strict=True)):
+        if o + (e - 1) * s >= size:
+            raise TaskLangError.of(
+                "E135",
+                f"{view_text(view)} reaches position {o + (e - 1) * s} of dim {d}, outside "
+                f"0 to {size - 1}",
+                view.span,
+            )
+    start = buffer.start + sum(o * s for o, s in zip(offset, buffer.steps, strict=True))
+    strides = tuple(a * b for a, b in zip(buffer.steps, step, strict=True))
+    return _of(base, shape, strides, start)
+
+
+def _reshaped(view: Laid, base: Bound) -> Bound:
+    buffer, shape = base.region.buffer, view.values
+    if math.prod(shape) != math.prod(buffer.shape):
+        raise _no_view(view, buffer.shape, view.span)
+    strides = reshaped(buffer.shape, buffer.steps, shape)
+    if strides is None:
+        raise _no_view(view, buffer.shape, view.span)
+    return _of(base, shape, strides, buffer.start)
+
+
+def _no_view(view: Laid, shape: tuple[int, ...], span: Span | None) -> TaskLangError:
+    return TaskLangError.of(
+        "E137",
+        f"{view_text(view)}: no view of shape {list(shape)} has the shape {list(view.values)}",
+        span,
+        help="copy it into a tensor of its own first",
+    )
+
+
+def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Bound:
+    rank = len(shape)
+    buffer = replace(base.region.buffer, shape=shape, strides=strides, start=start)
+    region = Region(
+        buffer=buffer,
+        offset=(Const(0),) * rank,
+        extent=tuple(Const(n) for n in shape),
+        tile=shape,
+        step=(1,) * rank,
+        grid=(0,) * rank,
+    )
+    return Bound(region, base.root, (NO_TAINT,) * rank)
+
+
+def check_layouts(program: Program, target: str) -> None:
+    """Raise MappingError M171 when the program sees a tensor in another layout than it is stored in."""
+    for stmt in walk(program.body):
+        if not isinstance(stmt, LeafCall | Copy):
+            continue
+        regions = (stmt.src, stmt.dst) if isinstance(stmt, Copy) else [a.region for a in stmt.args]
+        for region in regions:
+            what = ""
+            if region.buffer.strides:
+                what = f"{region.buffer.name} in another layout (task.reshape, permute or slice)"
+            elif region.fill:
+                what = f"windows of {region.buffer.name} with fill={region.fill}"
+            if what:
+                raise MappingError.of(
+                    "M171",
+                    f"{target} cannot read or write {what} yet",
+                    stmt.span,
+                    help="use a target that can (cpp, cuda_c), or give the tensor the wanted shape",
+                )
