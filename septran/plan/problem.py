@@ -18,4 +18,5 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         dims=dict(dims),
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
+        samples=dict(plan.operator.samples),
     )

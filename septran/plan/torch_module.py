@@ -1,142 +1,185 @@
-"""Recognise a torch module file (KernelBench form) as one of the known operators, by its behaviour.
-
-The file defines `Model`, `get_inputs()` and `get_init_inputs()`. The module runs once on its own inputs;
-each operator whose tensors fit those shapes is tried on the same values (and the module's parameters),
-and the one that agrees is the task.
-"""
+"""A torch module file becomes an operator: logic written from its graph, and the graph as its meaning."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from septran.assets import home
+from septran.domain import Domain
 from septran.errors import ConfigError, Span
-from septran.plan import catalog
-from septran.tasklang.execute import time_limit
-from septran.tasklang.load import Logic, load_logic
+from septran.frontend.canon import Canon
+from septran.frontend.capture import Mode, capture
+from septran.frontend.domains import domains_of
+from septran.frontend.graph import Graph
+from septran.frontend.reference import run_graph
+from septran.frontend.table import clean_name
+from septran.frontend.translate import translate
+from septran.frontend.write import Written, write
+from septran.reference import Reference, ReferenceKind
+from septran.tasklang.load import Logic, execute_logic
 from septran.tasklang.operator import Operator
 
 if TYPE_CHECKING:
     import torch
 
-LOAD_LIMIT_S = 60.0
-_TOLERANCE = 1e-3
+_EXACT = re.compile(r"\b(exp|exp2|log|sqrt|rsqrt|tanh|sigmoid|erf)\(|[+*/]| - ")
 
 
-def load_task_file(path: Path) -> tuple[Operator, Logic]:
-    """Return the operator a module file is, with its dims taken from the module's inputs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A module in Task Lang. text: the logic file; graph: what it is judged against."""
+
+    graph: Graph
+    canon: Canon
+    written: Written
+
+    @property
+    def text(self) -> str:
+        """The logic file's text."""
+        return self.written.text
+
+
+def import_module(path: Path, *, mode: Mode = "eval") -> Imported:
+    """Return the logic of a module file.
 
     Raises:
-        ConfigError: C134, the file is not in the form, raised, or behaves like no known operator.
+        ConfigError: C134 the file, C150 nodes without a Task Lang form, C151 torch.export, C152 random
+            numbers. EnvironmentProblem: V214.
     """
-    import torch
-
-    model, inputs = _load(path)
-    with torch.no_grad():
-        wanted = model(*inputs)
-    if not isinstance(wanted, torch.Tensor):
-        raise _unknown(path, f"Model returns a {type(wanted).__name__}, not one tensor")
-    tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
-    held = [p.detach() for p in (*model.parameters(), *model.buffers())]
-    for file in catalog.op_files():
-        logic = load_logic(file)
-        for operator in logic.operators.values():
-            dims = _match(operator, (*tensors, *held), wanted)
-            if dims is not None:
-                return replace(operator, dims=dims), logic
-    shapes = ", ".join(str(tuple(t.shape)) for t in tensors)
-    raise _unknown(path, f"no operator gives Model's results on inputs {shapes}")
+    graph = capture(path, mode=mode)
+    canon = translate(graph)
+    return Imported(graph=graph, canon=canon, written=write(canon))
 
 
-def _unknown(path: Path, why: str) -> ConfigError:
-    return ConfigError.of(
-        "C134",
-        f"{path}: {why}",
-        Span(str(path), 1),
-        help="write the logic in Task Lang and use --logic; `septran ls ops` lists what is recognised",
+def load_task_file(path: Path, *, mode: Mode = "eval") -> tuple[Operator, Logic]:
+    """Return the operator that a module file is, and its logic.
+
+    Raises:
+        ConfigError: C134, C150, C151, C152. EnvironmentProblem: V214. TaskLangError: the written logic is
+            not accepted.
+    """
+    found = import_module(path, mode=mode)
+    logic = execute_logic(_kept(found))  # its text is ours
+    return operator_of(found, logic), logic
+
+
+def _kept(found: Imported) -> Path:
+    """Return where the written logic lies; equal text lies in one place."""
+    sha = hashlib.sha256(found.text.encode()).hexdigest()[:16]
+    folder = home() / "imports" / sha
+    target = folder / f"{found.canon.name}.py"
+    if not target.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f".{target.name}.{hashlib.sha256(str(id(found)).encode()).hexdigest()[:8]}"
+        aside.write_text(found.text, encoding="utf-8")
+        aside.replace(target)
+    return target
+
+
+def operator_of(found: Imported, logic: Logic) -> Operator:
+    """Return the operator of an imported module; its reference runs the graph."""
+    written, graph = found.written, found.graph
+    tensors = {
+        name: f"{' '.join(map(str, shape))}:{dtype}" for name, shape, dtype in written.params
+    }
+    inputs = [n for n in tensors if n not in written.outputs]
+    names = {clean: i.name for clean, i in _names(found).items()}
+    dtypes = [dtype for _, _, dtype in written.params]
+    floats = [d for d in dtypes if d.startswith(("float", "bfloat"))]
+    kind, terms = _error_model(found.canon)
+    return Operator(
+        name=found.canon.name,
+        about=f"Model of {Path(graph.file).name}",
+        entry=logic.task(written.entry),
+        tensors=tensors,
+        outputs=written.outputs,
+        dims={},
+        odd_dims=(),
+        reference=Reference(
+            fn=_reference(graph, {n: names[n] for n in inputs}, written),
+            kind=kind,
+            reduction=lambda dims: terms,
+        ),
+        domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
+        dtypes=(floats[0] if floats else dtypes[0],),
+        samples={n: graph.values[names[n]] for n in inputs if names[n] in graph.values},
     )
 
 
-def _load(path: Path) -> tuple[Any, Sequence[Any]]:
-    """Return the module in eval mode and its inputs; everything in the file runs under a time limit."""
+def _names(found: Imported) -> dict[str, Any]:
+    """Return parameter of the logic -> the graph's input."""
+    by_clean = {}
+    taken: dict[str, int] = {}
+    for one in found.graph.inputs:
+        name = clean_name(one.name)
+        number = taken[name] = taken.get(name, 0) + 1
+        by_clean[name if number == 1 else f"{name}_{number}"] = one
+    kept = {g.name for g in found.canon.given}
+    return {n: i for n, i in by_clean.items() if n in kept}
+
+
+def _reference(graph: Graph, names: Mapping[str, str], written: Written) -> Callable[..., Any]:
+    shapes = {n: s for n, s, _ in written.params}
+    metas = {i.name: i.meta for i in graph.inputs}
+
+    def reference(**values: torch.Tensor) -> Any:
+        given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items()}
+        found = run_graph(graph, given)
+        shaped = tuple(
+            t.reshape(shapes[n]).contiguous() for t, n in zip(found, written.outputs, strict=True)
+        )
+        return shaped[0] if len(shaped) == 1 else shaped
+
+    return reference
+
+
+def _error_model(canon: Canon) -> tuple[ReferenceKind, int]:
+    """Return the kind of error budget and the number of terms of the longest sum."""
+    terms, exact, linear = 1, True, 0
+    for op in canon.ops:
+        if op.kind == "map":
+            exact = exact and _EXACT.search(str(op.attrs["expr"])) is None
+        elif op.kind == "reduce":
+            (view,) = op.ins.values()
+            terms = max(terms, math.prod(view.shape[a] for a in op.axes))
+            exact = exact and op.attrs["op"] in ("max", "min")
+        elif op.kind == "matmul":
+            terms, exact, linear = max(terms, op.ins["a"].shape[-1]), False, linear + 1
+        elif op.kind == "conv":
+            terms = max(terms, math.prod(op.ins["w"].shape[1:]))
+            exact, linear = False, linear + 1
+        elif op.kind == "window":
+            terms = max(terms, math.prod(op.attrs["window"]))
+            exact = exact and op.attrs["op"] == "max"
+    plain = all(
+        op.kind in ("matmul", "conv", "join")
+        or (op.kind == "map" and op.attrs["expr"] in ("c + b", "x", "0.0"))
+        for op in canon.ops
+    )
+    if exact:
+        return "exact", terms
+    return ("gemm" if plain and linear == 1 else "chain"), terms
+
+
+def write_logic(found: Imported, target: Path) -> None:
+    """Write the logic to `target` and the graph beside it (`NAME.graph.json`).
+
+    Raises:
+        ConfigError: C134, the file cannot be written.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-        code = compile(text, str(path), "exec", dont_inherit=True)
-    except (OSError, SyntaxError) as e:
-        raise _unknown(path, str(e)) from e
-    module = ModuleType("septran_task")
-    try:
-        with time_limit(LOAD_LIMIT_S):
-            exec(code, module.__dict__)
-            names = vars(module)
-            missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
-            if missing:
-                raise _unknown(path, f"it does not define {', '.join(missing)}")
-            model = names["Model"](*names["get_init_inputs"]())
-            return model.eval(), names["get_inputs"]()
-    except ConfigError:
-        raise
-    except BaseException as e:
-        if isinstance(e, KeyboardInterrupt):
-            raise
-        raise _unknown(path, f"it raised {type(e).__name__}: {e}") from e
+        target.write_text(found.text, encoding="utf-8")
+        graph = target.with_suffix(".graph.json")
+        graph.write_text(json.dumps(found.graph.to_json()), encoding="utf-8")
+    except OSError as e:
+        raise ConfigError.of("C134", f"{target}: {e}", Span(str(target), 1)) from e
 
 
-def _match(
-    operator: Operator, values: Sequence[torch.Tensor], wanted: torch.Tensor
-) -> dict[str, int] | None:
-    """Return the dims under which `operator` gives `wanted` from `values`, None when it does not."""
-    import torch
-
-    types = operator.types()
-    inputs = [p for p in types if p not in operator.outputs]
-    if len(inputs) != len(values) or len(operator.outputs) != 1:
-        return None
-    for order in itertools.permutations(values):
-        for given in _views(operator, inputs, order):
-            dims = _dims(operator, {p: tuple(t.shape) for p, t in given.items()})
-            if dims is None:
-                continue
-            try:
-                with torch.no_grad():
-                    found = operator.reference.fn(**given, **operator.scalar_values(dims))
-            except (RuntimeError, IndexError, ValueError):
-                continue
-            if found.numel() != wanted.numel():
-                continue
-            if torch.allclose(
-                found.reshape(-1).float(),
-                wanted.reshape(-1).float(),
-                rtol=_TOLERANCE,
-                atol=_TOLERANCE,
-            ):
-                return dims
-    return None
-
-
-def _views(
-    operator: Operator, inputs: Sequence[str], values: Sequence[torch.Tensor]
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield the values as the operator's inputs: as they are, or flattened for pointwise ones."""
-    ranks = {p: len(operator.types()[p].dims) for p in inputs}
-    if all(v.ndim == ranks[p] for p, v in zip(inputs, values, strict=True)):
-        yield dict(zip(inputs, values, strict=True))
-    elif all(r == 1 for r in ranks.values()):
-        yield {p: v.reshape(-1) for p, v in zip(inputs, values, strict=True)}
-
-
-def _dims(operator: Operator, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int] | None:
-    """Return the dims read off the shapes, None when two disagree or one stays unknown."""
-    found: dict[str, int] = {}
-    for param, shape in shapes.items():
-        for text, size in zip(operator.types()[param].dims, shape, strict=True):
-            if text.isidentifier():
-                if found.setdefault(text, size) != size:
-                    return None
-            elif text.isdigit() and int(text) != size:
-                return None
-    return found if set(found) == set(operator.dims) else None
+__all__ = ["Domain", "Imported", "import_module", "load_task_file", "operator_of", "write_logic"]

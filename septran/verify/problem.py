@@ -19,6 +19,7 @@ class Problem:
     params: in the kernel's call order; privilege r = input, w = output, rw = both.
     device: where torch computes the reference ("cuda" only for sizes that a CPU takes minutes for).
     scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
+    samples: input -> the bytes of given values; when every input has some, they are one more case.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Problem:
     scalars: Mapping[str, float | int] = field(default_factory=dict)
     domains: Mapping[str, Domain] = field(default_factory=dict)
     device: str = "cpu"
+    samples: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

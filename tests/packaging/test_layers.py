@@ -23,7 +23,7 @@ LAYERS = (
     ("backends",),
     ("passes", "prove"),
     ("bind",),
-    ("tasklang", "mapping", "leafgate"),
+    ("tasklang", "mapping", "frontend", "leafgate"),
     ("kernel", "machine"),
     ("ir",),
     ("reference",),

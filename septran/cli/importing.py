@@ -1,0 +1,60 @@
+"""`septran import`: a torch module as Task Lang text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from septran.cli.options import common, terminal
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The logic file to write; the graph goes beside it. Default: print the logic.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["eval", "as-is"]),
+    default="eval",
+    help="as-is: norms use batch statistics and dropout is active, as the module is made.",
+)
+@common
+def command(file: Path, output: Path | None, mode: str) -> int:
+    """Write the Model of a module FILE in Task Lang; nothing is built."""
+    from septran.plan.torch_module import import_module, write_logic
+
+    found = import_module(file, mode=mode)  # type: ignore[arg-type]
+    term = terminal()
+    written = found.written
+    if output is not None:
+        write_logic(found, output)
+    if term.json:
+        term.emit(
+            {
+                "schema": "septran.import/1",
+                "file": str(file),
+                "logic": None if output is None else str(output),
+                "text": found.text,
+                "entry": written.entry,
+                "nodes": len(found.graph.nodes),
+                "kernels": [g.name for g in written.grouping.groups],
+                "not_fused": [
+                    {"node": r.node, "kernel": r.group, "why": r.why}
+                    for r in written.grouping.refusals
+                ],
+            }
+        )
+    elif output is None:
+        term.result(found.text)
+    nodes, kernels = len(found.graph.nodes), written.kernels
+    term.note(
+        f"{nodes} node{'s' if nodes != 1 else ''} in {kernels} kernel{'s' if kernels != 1 else ''}"
+    )
+    for refusal in written.grouping.refusals:
+        term.note(f"{refusal.node} is not fused into {refusal.group}: {refusal.why}")
+    return 0

@@ -1,0 +1,72 @@
+"""The canonical graph: what a module computes in about ten kinds of nodes over strided views.
+
+ATen has hundreds of operators; `table` says each of them in these. A node has one result, stored
+contiguously unless it is fused away; layout operators are no nodes but part of the operands' views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from septran.frontend.view import View
+
+Kind = Literal["map", "reduce", "matmul", "conv", "window", "join"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One canonical node.
+
+    kind: map (attrs expr; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
+        matmul (a [.., m, k], b [.., k, n]), conv (x, w; stride, pad, dilation, groups, transposed),
+        window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis).
+    ins: operand name -> view. line, path: where in the user's module it comes from.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    dtype: str
+    ins: Mapping[str, View]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    line: int = 0
+    path: str = ""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the result."""
+        return math.prod(self.shape)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Reduced axes, () for other kinds."""
+        return tuple(self.attrs.get("axes", ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A tensor the program is given. kind: input, weight (the module's own) or constant."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canon:
+    """A module in canonical form. results: what it returns, in order."""
+
+    name: str
+    file: str
+    given: tuple[Given, ...]
+    ops: tuple[Op, ...]
+    results: tuple[View, ...]
+
+    def dtype_of(self, source: str) -> str:
+        """Return the dtype of a stored tensor."""
+        known = {g.name: g.dtype for g in self.given} | {o.name: o.dtype for o in self.ops}
+        return known[source]

@@ -1,0 +1,108 @@
+"""Export a module file in a confined child; only the graph comes back."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from septran import sandbox
+from septran.errors import ConfigError, EnvironmentProblem, Span
+from septran.frontend.graph import Graph, parse_graph
+
+Mode = Literal["eval", "as-is"]
+LIMIT_S = 120.0
+MEMORY_BYTES = 8 << 30
+VALUES_BYTES = 64 << 20
+"""Inputs and weights of at most this size come back with the graph, as one more family of inputs."""
+_MAX_JSON = 64 << 20
+_CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
+
+
+def capture(path: Path, *, mode: Mode = "eval", limit_s: float = LIMIT_S) -> Graph:
+    """Return the exported graph of a module file (`Model`, `get_inputs`, `get_init_inputs`).
+
+    mode: eval switches dropout off and uses running statistics; as-is leaves the module as it is made.
+
+    Raises:
+        ConfigError: C134, the file is not in the form or raised; C151, torch cannot export it.
+        EnvironmentProblem: V214, the child did not start.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError.of("C134", f"{path}: {e}", Span(str(path), 1)) from e
+    with tempfile.TemporaryDirectory(prefix="septran-import-") as name:
+        folder = Path(name)
+        copy = folder / "module.py"
+        copy.write_text(text, encoding="utf-8")
+        config = json.dumps({"mode": mode, "values_bytes": VALUES_BYTES})
+        result = sandbox.run(
+            [sys.executable, "-I", _CHILD, copy, folder, config],
+            rw_dir=folder,
+            timeout_s=limit_s,
+            cpu_s=int(limit_s),
+            memory_bytes=MEMORY_BYTES,
+            address_space=False,
+            forks=False,
+            env={"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+        )
+        if result.broken:
+            raise EnvironmentProblem.of("V214", f"{path}: importing did not start: {result.broken}")
+        answer = folder / "graph.json"
+        if not result.ok or not answer.is_file() or answer.stat().st_size > _MAX_JSON:
+            raise _ended(path, result)
+        data = answer.read_text(encoding="utf-8")
+        return _read(path, data, folder / "values.bin")
+
+
+def _ended(path: Path, result: sandbox.SandboxResult) -> ConfigError:
+    why = {
+        "timeout": "did not finish in time",
+        "cpu": "did not finish in time",
+        "memory": f"used more than {MEMORY_BYTES >> 30} GiB",
+    }.get(result.why, f"ended with status {result.rc}")
+    lines = [t for t in result.stdout_tail.strip().splitlines() if t.strip()]
+    return ConfigError.of(
+        "C134",
+        f"{path}: the file {why} while it was run",
+        Span(str(path), 1),
+        notes=tuple(lines[-1:]),
+        help="a module file builds its module and its inputs, and does nothing else",
+    )
+
+
+def _read(path: Path, text: str, values: Path) -> Graph:
+    try:
+        data: Any = json.loads(text)
+    except ValueError as e:
+        raise ConfigError.of("C151", f"{path}: the graph is not JSON: {e}") from e
+    if isinstance(data, dict) and "refused" in data:
+        raise _refused(path, data)
+    rows = data.get("values", []) if isinstance(data, dict) else []
+    raw = values.read_bytes() if values.is_file() and not values.is_symlink() else b""
+    kept = {
+        str(r["name"]): raw[int(r["offset"]) : int(r["offset"]) + int(r["bytes"])] for r in rows
+    }
+    return parse_graph(text, str(path), kept)
+
+
+def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
+    what, message, line = str(data["refused"]), str(data["message"]), int(data["line"])
+    span = Span(str(path), max(1, line))
+    if what == "export":
+        return ConfigError.of(
+            "C151",
+            f"torch.export cannot capture Model: {message}",
+            span,
+            help="data-dependent shapes and Python branches on values have no graph",
+        )
+    told = f"the file raised {message}" if what == "raised" else message
+    return ConfigError.of(
+        "C134",
+        f"{path}: {told}",
+        span,
+        help="a module file defines Model, get_inputs and get_init_inputs (docs/import.md)",
+    )

@@ -1,0 +1,1 @@
+"""What runs in a confined child while a module is imported."""

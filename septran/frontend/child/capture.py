@@ -1,0 +1,268 @@
+"""Runs in a confined child: read a module file, export it with torch.export, write the graph as JSON.
+
+    python capture.py MODULE_FILE OUT_FOLDER CONFIG_JSON
+
+Nothing of the user's Python leaves this process: what does is `graph.json` (nodes, shapes, source lines)
+and `values.bin` (inputs and weights, when they are small). The parent trusts neither.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import math
+import sys
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+_NEEDED = ("Model", "get_init_inputs")
+
+
+class Refused(Exception):
+    """A reason that is told to the user as it is. what: form, raised, export."""
+
+    def __init__(self, what: str, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.what, self.message, self.line = what, message, line
+
+
+def main() -> None:
+    """Write `graph.json` into the folder: the graph, or why there is none."""
+    path, out, config = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+    try:
+        found = _capture(path, out, config)
+    except Refused as e:
+        found = {"refused": e.what, "message": e.message, "line": e.line}
+    (out / "graph.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
+    module = _read(path)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        try:
+            model, inputs = _build(module, path, config)
+        except Refused:
+            model = None
+    if model is None:  # it asks for values while it is made
+        model, inputs = _build(module, path, config)
+    size = sum(_nbytes(t) for t in _tensors(model, inputs))
+    small = size <= config["values_bytes"]
+    if small:
+        model, inputs = _build(module, path, config)
+    with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
+        program = _export(model, inputs, path)
+    return _describe(program, inputs, path, out if small else None)
+
+
+def _read(path: Path) -> ModuleType:
+    text = path.read_text(encoding="utf-8")
+    module = ModuleType("septran_task")
+    module.__file__ = str(path)
+    sys.modules["septran_task"] = module
+    linecache.checkcache(str(path))
+    _guarded(path, lambda: exec(compile(text, str(path), "exec", dont_inherit=True), vars(module)))
+    missing = [n for n in _NEEDED if n not in vars(module)]
+    if not {"get_inputs", "get_inputs_dyn_list"} & vars(module).keys():
+        missing.append("get_inputs")
+    if missing:
+        raise Refused("form", f"it does not define {', '.join(missing)}")
+    return module
+
+
+def _guarded(path: Path, run: Any) -> Any:
+    try:
+        return run()
+    except Refused:
+        raise
+    except BaseException as e:
+        lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
+        at = e.lineno if isinstance(e, SyntaxError) else lines[-1] if lines else 1
+        raise Refused("raised", f"{type(e).__name__}: {_first(e)}", at or 1) from e
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
+
+
+def _build(module: ModuleType, path: Path, config: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    names = vars(module)
+
+    def run() -> tuple[Any, tuple[Any, ...]]:
+        given = names["get_init_inputs"]()
+        model = names["Model"](**given) if isinstance(given, dict) else names["Model"](*given)
+        if not isinstance(model, torch.nn.Module):
+            raise Refused("form", f"Model is a {type(model).__name__}, not a torch module")
+        if "get_inputs" in names:
+            inputs = names["get_inputs"]()
+        else:
+            inputs = names["get_inputs_dyn_list"]()[config.get("shape", 0)]
+        return model, tuple(inputs)
+
+    model, inputs = _guarded(path, run)
+    if config["mode"] == "eval":
+        model.eval()
+    model.requires_grad_(False)
+    _register_state(model)
+    return model, inputs
+
+
+def _register_state(model: Any) -> None:
+    """Make tensors kept as plain attributes buffers, so that a new state becomes an output."""
+    for part in model.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor):
+                delattr(part, name)
+                part.register_buffer(name, value)
+
+
+def _tensors(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    held = [*model.parameters(), *model.buffers()]
+    return held + [t for t in torch.utils._pytree.tree_leaves(inputs) if torch.is_tensor(t)]
+
+
+def _nbytes(t: Any) -> int:
+    return int(t.numel() * t.element_size())
+
+
+def _export(model: Any, inputs: tuple[Any, ...], path: Path) -> Any:
+    first: BaseException | None = None
+    for strict in (False, True):
+        try:
+            with torch.no_grad():
+                return torch.export.export(model, inputs, strict=strict).run_decompositions({})
+        except Exception as e:
+            first = first or e
+    assert first is not None
+    lines = [f.lineno for f in traceback.extract_tb(first.__traceback__) if f.filename == str(path)]
+    line = (lines[-1] if lines else 1) or 1
+    raise Refused("export", f"{type(first).__name__}: {_first(first)}", line) from first
+
+
+# ---- the exported program as plain values
+def _describe(
+    program: Any, inputs: tuple[Any, ...], path: Path, values: Path | None
+) -> dict[str, Any]:
+    signature = program.graph_signature
+    specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
+    given = [t for t in torch.utils._pytree.tree_leaves(inputs) if torch.is_tensor(t)]
+    given_names = [
+        s.arg.name
+        for s in signature.input_specs
+        if s.kind.name == "USER_INPUT" and type(s.arg).__name__ == "TensorArgument"
+    ]
+    held = {**program.state_dict, **program.constants}
+    users = dict(zip(given_names, given, strict=False))
+    found: dict[str, Any] = {"inputs": [], "nodes": [], "outputs": [], "values": []}
+    saved: list[Any] = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            spec = specs.get(node.name)
+            value = node.meta.get("val")
+            if spec is None or not torch.is_tensor(value):
+                continue
+            kind = spec.kind.name.lower()
+            if not node.users and kind != "user_input":
+                continue
+            tensor = users.get(node.name) if kind == "user_input" else held.get(spec.target)
+            entry = {"name": node.name, "kind": kind, "target": spec.target or "", **_meta(value)}
+            found["inputs"].append(entry)
+            if (values is not None and tensor is not None) or (
+                kind == "constant_tensor" and tensor is not None and tensor.numel() <= 4096
+            ):
+                saved.append((node.name, tensor))
+        elif node.op == "call_function":
+            found["nodes"].append(_node(node, path))
+        elif node.op == "output":
+            kinds = [s.kind.name.lower() for s in signature.output_specs]
+            targets = [s.target or "" for s in signature.output_specs]
+            for arg, kind, target in zip(node.args[0], kinds, targets, strict=True):
+                found["outputs"].append({"value": _plain(arg), "kind": kind, "target": target})
+    if values is not None:
+        found["values"] = _save(saved, values / "values.bin")
+    return found
+
+
+def _save(saved: list[tuple[str, Any]], path: Path) -> list[dict[str, Any]]:
+    rows, at = [], 0
+    with path.open("wb") as out:
+        for name, tensor in saved:
+            raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            out.write(raw)
+            rows.append({"name": name, "offset": at, "bytes": len(raw)})
+            at += len(raw)
+    return rows
+
+
+def _meta(value: Any) -> dict[str, Any]:
+    return {
+        "shape": [int(n) for n in value.shape],
+        "dtype": str(value.dtype).removeprefix("torch."),
+    }
+
+
+def _node(node: Any, path: Path) -> dict[str, Any]:
+    value = node.meta.get("val")
+    items = value if isinstance(value, tuple | list) else [value]
+    schema = getattr(node.target, "_schema", None)
+    op = str(node.target) if schema is not None else getattr(node.target, "__name__", "?")
+    args = [_plain(a) for a in node.args]
+    named = {k: _plain(v) for k, v in node.kwargs.items()}
+    if schema is not None:  # every argument by name, with the defaults filled in
+        for spec, arg in zip(schema.arguments, args, strict=False):
+            named[spec.name] = arg
+        for spec in schema.arguments[len(args) :]:
+            if spec.name not in named:
+                named[spec.name] = _plain(spec.default_value)
+        args = []
+    line, where = _line(node.meta.get("stack_trace") or "", path)
+    return {
+        "name": node.name,
+        "op": op,
+        "args": args,
+        "named": named,
+        "results": [_meta(v) if torch.is_tensor(v) else None for v in items],
+        "many": isinstance(value, tuple | list),
+        "line": line,
+        "path": where or _scope(node),
+    }
+
+
+def _scope(node: Any) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack else ""
+
+
+def _line(stack: str, path: Path) -> tuple[int, str]:
+    line = 0
+    for text in stack.splitlines():
+        text = text.strip()
+        if text.startswith(f'File "{path}", line '):
+            line = int(text.split("line ", 1)[1].split(",", 1)[0])
+    return line, ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.fx.Node):
+        return {"ref": value.name}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, torch.device | torch.layout | torch.memory_format):
+        return None  # where and how it is stored is not the module's meaning
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return {"other": type(value).__name__}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Which values a module's inputs and weights may take while it is judged.
+
+Any number, where that has a defined result; less where the graph itself leaves float32: the widest range
+is found by running the graph in float64 and looking at every intermediate value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from septran.domain import Domain
+from septran.frontend.canon import Canon
+from septran.frontend.graph import Graph, Input
+from septran.frontend.reference import run_graph
+
+if TYPE_CHECKING:
+    import torch
+
+_LIMITS = (1e6, 1e3, 32.0, 8.0, 2.0)
+_LARGEST = 1e37
+_HALF = 3e4
+_MAX_ELEMENTS = 1 << 24
+
+
+def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str, Domain]:
+    """Return parameter -> domain; names: parameter -> the graph's input."""
+    inputs = {i.name: i for i in graph.inputs}
+    positive = {n for n in names.values() if _variance(inputs[n])}
+    limit, signed = _range(graph, positive)
+    specials = (
+        limit is None
+        and not positive
+        and all(op.kind not in ("conv", "window") for op in canon.ops)
+    )
+    found: dict[str, Domain] = {}
+    for param, name in names.items():
+        one = inputs[name]
+        if one.meta.dtype == "bool":
+            found[param] = Domain(kind="bool")
+        elif not one.meta.dtype.startswith(("float", "bfloat")):
+            found[param] = _whole_numbers(graph, one)
+        elif name in positive:
+            found[param] = Domain(kind="positive", low=0.05, high=limit or 1e3, specials=False)
+        elif not signed and one.kind == "user_input":
+            found[param] = Domain(kind="positive", low=0.01, high=limit or 1e3, specials=False)
+        elif limit is not None:
+            found[param] = Domain(low=-limit, high=limit, specials=False)
+        else:
+            # what an infinite weight gives depends on how torch orders a norm's factors
+            found[param] = Domain(specials=specials and one.kind == "user_input")
+    return found
+
+
+def _variance(one: Input) -> bool:
+    return one.kind == "buffer" and one.target.endswith("running_var")
+
+
+def _whole_numbers(graph: Graph, one: Input) -> Domain:
+    """Return the range of the file's own integers, which are valid where an index is wanted."""
+    import numpy as np
+
+    raw = graph.values.get(one.name)
+    if not raw:
+        return Domain()
+    values = np.frombuffer(raw, dtype=one.meta.dtype)
+    return Domain(kind="index", low=int(values.min()), high=int(values.max()) + 1)
+
+
+def _range(graph: Graph, positive: set[str]) -> tuple[float | None, bool]:
+    """Return (largest magnitude of inputs and weights, None for any; whether signs are allowed)."""
+    if sum(i.meta.elements for i in graph.inputs) > _MAX_ELEMENTS:
+        return _LIMITS[-1], True
+    half = any(i.meta.dtype == "float16" for i in graph.inputs)
+    for signed in (True, False):
+        for limit in _LIMITS:
+            if _fits(graph, limit, positive, signed=signed, largest=_HALF if half else _LARGEST):
+                return (None if limit == _LIMITS[0] and signed else limit), signed
+    return _LIMITS[-1], True
+
+
+def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, largest: float) -> bool:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    for extreme in (False, True):
+        values = {
+            i.name: _draw(graph, i, limit, extreme, generator, positive, signed=signed)
+            for i in graph.inputs
+        }
+        worst: list[float] = []
+
+        def look(name: str, found: Any, worst: list[float] = worst) -> None:
+            for t in found if isinstance(found, tuple | list) else (found,):
+                if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel():
+                    finite = t[torch.isfinite(t)]
+                    if torch.isnan(t).any():
+                        worst.append(float("inf"))
+                    elif finite.numel():
+                        worst.append(float(finite.abs().max()))
+
+        run_graph(graph, values, look=look)
+        if max(worst, default=0.0) > largest:
+            return False
+    return True
+
+
+def _draw(
+    graph: Graph,
+    one: Input,
+    limit: float,
+    extreme: bool,
+    generator: torch.Generator,
+    positive: set[str],
+    *,
+    signed: bool,
+) -> torch.Tensor:
+    import numpy as np
+    import torch
+
+    shape = one.meta.shape
+    if one.meta.dtype == "bool":
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if not one.meta.dtype.startswith(("float", "bfloat")):
+        raw = graph.values.get(one.name)
+        if raw:
+            own = np.frombuffer(raw, dtype=one.meta.dtype).reshape(shape).copy()
+            return torch.from_numpy(own)
+        return torch.zeros(shape, dtype=getattr(torch, one.meta.dtype))
+    values = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
+    if extreme:
+        values = values.sign()
+    values = values * limit
+    if one.name in positive or (not signed and one.kind == "user_input"):
+        return values.abs() + 0.05
+    return values

@@ -1,0 +1,186 @@
+"""Which canonical nodes become one kernel. Each rule is readable, and so is each refusal.
+
+Groups are made in one walk. A node joins the last group that one of its operands comes from, or starts
+one of its own; so a group only reads from groups before it, and the order of groups is the program's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from septran.frontend.canon import Canon, Op
+from septran.frontend.simplify import aligned
+from septran.frontend.view import View
+
+ANCHORS = ("matmul", "conv", "window")
+MAX_NODES = 64
+MAX_TENSORS = 14
+
+
+@dataclass(slots=True)
+class Group:
+    """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it."""
+
+    name: str
+    ops: list[Op] = field(default_factory=list)
+    space: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+
+    @property
+    def anchor(self) -> Op | None:
+        """The product, convolution or window that the group is made around."""
+        first = self.ops[0]
+        return first if first.kind in ANCHORS else None
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The space with reduced axes of size 1."""
+        return tuple(1 if d in self.axes else n for d, n in enumerate(self.space))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a node did not join the group of its operand."""
+
+    node: str
+    group: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """The kernels of a program in order, and what was not fused."""
+
+    groups: tuple[Group, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def group(canon: Canon) -> Grouping:
+    """Return the kernels of a module."""
+    groups: list[Group] = []
+    home: dict[str, int] = {}
+    refusals: list[Refusal] = []
+    for op in canon.ops:
+        if op.kind == "join":
+            continue
+        sources = [home[v.source] for v in op.ins.values() if v.source in home]
+        at = max(sources, default=None)
+        why = "" if at is None else _refusal(groups[at], op, home, at)
+        if at is None or why:
+            if at is not None:
+                refusals.append(Refusal(node=op.name, group=groups[at].name, why=why))
+            at = len(groups)
+            space = next(iter(op.ins.values())).shape if op.kind == "reduce" else op.shape
+            groups.append(Group(name=op.name, space=space))
+        groups[at].ops.append(op)
+        if op.kind == "reduce":
+            groups[at].axes = op.axes
+        home[op.name] = at
+    joined = _absorbed(groups, canon)
+    merged = {o.name for g in joined for o in g.ops}
+    homes = {o.name: g for g in joined for o in g.ops}
+    for one in joined:
+        one.name = one.ops[-1].name
+    left = tuple(
+        Refusal(node=r.node, group=homes[r.group].name, why=r.why)
+        for r in refusals
+        if r.group in merged and homes[r.group] is not homes[r.node]
+    )
+    return Grouping(groups=tuple(joined), refusals=left)
+
+
+def _absorbed(groups: list[Group], canon: Canon) -> list[Group]:
+    """Return the groups with each pointwise one, read by only one other, computed where it is read."""
+    found = list(groups)
+    results = {v.source for v in canon.results}
+    joins = {v.source for o in canon.ops if o.kind == "join" for v in o.ins.values()}
+    for one in reversed(groups):
+        names = {o.name for o in one.ops}
+        readers = [
+            g
+            for g in found
+            if g is not one and any(v.source in names for o in g.ops for v in o.ins.values())
+        ]
+        if one.anchor is not None or one.axes or len(readers) != 1 or names & (results | joins):
+            continue
+        (reader,) = readers
+        if _absorbs(reader, one):
+            at = 1 if reader.anchor is not None else 0
+            reader.ops[at:at] = one.ops
+            found.remove(one)
+    return found
+
+
+def _absorbs(reader: Group, one: Group) -> bool:
+    if reader.space != one.space or len(reader.ops) + len(one.ops) > MAX_NODES:
+        return False
+    shapes = {o.name: o.shape for o in one.ops}
+    for op in reader.ops:
+        for view in op.ins.values():
+            if view.source in shapes and (
+                op is reader.anchor or not aligned(view, shapes[view.source])
+            ):
+                return False
+    views = [v for o in (*reader.ops, *one.ops) for v in o.ins.values()]
+    own = {o.name for o in (*reader.ops, *one.ops)}
+    outside = {(v.source, v.shape, v.strides) for v in views if v.source not in own}
+    return len(outside) <= MAX_TENSORS
+
+
+def _refusal(group: Group, op: Op, home: Mapping[str, int], at: int) -> str:
+    """Return why `op` cannot join `group`, "" when it can."""
+    if op.kind not in ("map", "reduce"):
+        return f"a {op.kind} starts a kernel of its own"
+    if len(group.ops) >= MAX_NODES:
+        return f"the kernel has {MAX_NODES} nodes already"
+    own = {o.name for o in (*group.ops, op)}
+    views = [v for o in (*group.ops, op) for v in o.ins.values() if v.source not in own]
+    tensors = {(v.source, v.shape, v.strides) for v in views}
+    if len(tensors) > MAX_TENSORS:
+        return f"it would have more than {MAX_TENSORS} tensors"
+    shapes = {o.name: o.shape for o in group.ops}
+    for view in op.ins.values():
+        if view.source in shapes and not aligned(view, shapes[view.source]):
+            return f"it reads {view.source} through another layout"
+    if op.kind == "reduce":
+        return _reduce_refusal(group, op)
+    if op.shape == group.space:
+        return ""
+    if group.axes and op.shape == group.kept:
+        return ""
+    return f"its shape {list(op.shape)} is not the kernel's {list(group.space)}"
+
+
+def _reduce_refusal(group: Group, op: Op) -> str:
+    (view,) = op.ins.values()
+    if group.anchor is not None:
+        return f"a reduction over the result of a {group.anchor.kind} starts a kernel of its own"
+    if view.shape != group.space:
+        return f"it reduces {list(view.shape)}, the kernel works on {list(group.space)}"
+    if group.axes and group.axes != op.axes:
+        return f"it reduces axes {list(op.axes)}, the kernel {list(group.axes)}"
+    kept = math.prod(n for d, n in enumerate(view.shape) if d not in op.axes)
+    if not group.axes and kept < 4 and view.elements > 1 << 16:
+        return "it would leave the pointwise part without parallel rows"
+    return ""
+
+
+def stored(canon: Canon, grouping: Grouping) -> dict[str, None]:
+    """Return the names of values that must be in memory: read by another kernel, joined, or a result."""
+    home = {o.name: i for i, g in enumerate(grouping.groups) for o in g.ops}
+    found: dict[str, None] = {}
+    for op in canon.ops:
+        for view in op.ins.values():
+            if view.source in home and home.get(op.name) != home[view.source]:
+                found[view.source] = None
+    for view in canon.results:
+        if view.source in home:
+            found[view.source] = None
+    return found
+
+
+def same_view(a: View, b: View) -> bool:
+    """Return whether two views read the same elements in the same order."""
+    return (a.source, a.shape, a.strides, a.offset) == (b.source, b.shape, b.strides, b.offset)

@@ -1,0 +1,138 @@
+"""Run an exported graph node by node on torch: the module itself is what its kernels are judged against.
+
+Only operators of an allow-list run, none of the user's code. Float casts keep the dtype that the judge
+computes in (float64), so that a half-precision module has one meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from septran.frontend.graph import Dtype, Graph, Node, Ref
+
+if TYPE_CHECKING:
+    import torch
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+ALLOWED = frozenset(
+    """
+    abs acos acosh add addbmm addcdiv addcmul addmm addmv alias all amax amin any arange argmax argmin asin
+    atan avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    adaptive_max_pool2d baddbmm batch_norm _native_batch_norm_legit_no_training _native_batch_norm_legit_functional
+    bitwise_and broadcast_tensors bitwise_not bitwise_or bmm cat ceil celu chunk clamp clamp_max clamp_min clone constant_pad_nd
+    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution copy cos
+    cosh cummax cumprod cumsum detach diagonal div dot dropout einsum elu embedding empty eq erf erfc exp exp2
+    expand expand_as expm1 fill flatten flip floor floor_divide fmod full full_like gather ge gelu getitem glu
+    group_norm gru gt hardshrink hardsigmoid hardswish hardtanh index index_add index_put index_select
+    instance_norm isinf isnan le leaky_relu lerp lift_fresh_copy linear log log10 log1p log2 log_sigmoid
+    log_softmax logical_and logical_not logical_or logical_xor logsumexp lstm lt layer_norm masked_fill
+    masked_select matmul max max_pool1d max_pool2d max_pool3d max_pool2d_with_indices maximum mean min minimum
+    mish mm movedim mul mv native_group_norm native_layer_norm ne neg new_full new_ones new_zeros norm
+    ones ones_like pad permute pixel_shuffle pixel_unshuffle pow prelu prod reciprocal relu relu6 remainder
+    repeat repeat_interleave reshape rms_norm roll round rrelu rsqrt rsub scalar_tensor
+    scaled_dot_product_attention scatter scatter_add scatter_reduce select select_scatter selu sgn sigmoid
+    sign silu sin sinh slice slice_scatter softmax softplus softshrink softsign split split_with_sizes
+    sqrt square squeeze stack std sub sum t tan tanh threshold tile topk transpose tril triu trunc
+    type_as unbind unflatten unfold unsafe_view unsqueeze upsample_bilinear2d upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d var var_mean vector_norm linalg_vector_norm view view_as where zeros
+    zeros_like _log_softmax _softmax _to_copy _unsafe_view to relu_ l1_loss mse_loss smooth_l1_loss huber_loss
+    nll_loss cross_entropy_loss kl_div binary_cross_entropy cosine_similarity hinge_embedding_loss
+    triplet_margin_loss rnn_tanh rnn_relu sort argsort
+    """.split()
+)
+"""Names of ATen operators (without overload) that may run in the judging process."""
+
+
+def base_name(op: str) -> str:
+    """Return the operator's name without namespace and overload."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "aten" else parts[0]
+
+
+def allowed(op: str) -> bool:
+    """Return whether the judging process may run this operator."""
+    return op == "getitem" or (op.startswith("aten.") and base_name(op) in ALLOWED)
+
+
+def run_graph(
+    graph: Graph,
+    values: Mapping[str, torch.Tensor],
+    *,
+    dtype: torch.dtype | None = None,
+    look: Callable[[str, Any], None] | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Return the graph's outputs from its inputs by name.
+
+    dtype: that of all floats (default: the first float input's). look: called with each node's result.
+
+    Raises:
+        ValueError: an operator that is not allowed.
+    """
+    import torch
+
+    wide = dtype or next((t.dtype for t in values.values() if t.is_floating_point()), torch.float64)
+    env: dict[str, Any] = dict(values)
+    kept = {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
+    nodes = _needed(graph, kept)
+    last: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        last.update(dict.fromkeys(node.refs(), at))
+    with torch.no_grad():
+        for at, node in enumerate(nodes):
+            env[node.name] = _run(node, env, wide)
+            if look is not None:
+                look(node.name, env[node.name])
+            for name in set(node.refs()):
+                if last[name] == at and name not in kept:
+                    env.pop(name, None)
+    found = (env[o.value.name] for o in graph.outputs if isinstance(o.value, Ref))
+    return tuple(t for t in found)
+
+
+def _needed(graph: Graph, kept: set[str]) -> list[Node]:
+    """Return the nodes that the outputs need, in order."""
+    wanted, found = set(kept), []
+    for node in reversed(graph.nodes):
+        if node.name in wanted:
+            found.append(node)
+            wanted.update(node.refs())
+    return found[::-1]
+
+
+def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
+    import torch
+
+    if not allowed(node.op):
+        raise ValueError(f"operator {node.op} is not on the judge's list")
+
+    def value(v: Any) -> Any:
+        match v:
+            case Ref(name):
+                return env[name]
+            case Dtype(name):
+                return wide if name in _FLOATS else getattr(torch, name)
+            case tuple():
+                return [value(i) for i in v]
+        return v
+
+    if node.op == "getitem":
+        source, index = node.args
+        return value(source)[index]
+    _, name, overload = node.op.split(".")
+    fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
+    if node.args:
+        raise ValueError(f"{node.op} has unnamed arguments")
+    named = {k: value(v) for k, v in node.named.items()}
+    schema = fn._schema  # type: ignore[attr-defined]
+    plain = [named.pop(a.name) for a in schema.arguments if not a.kwarg_only]
+    named = {k: v for k, v in named.items() if v is not None and k not in _PLACES}
+    made = node.results[0]
+    if name in _MAKERS and made is not None:
+        named["dtype"] = wide if made.dtype in _FLOATS else getattr(torch, made.dtype)
+    return fn(*plain, **named)
+
+
+_PLACES = ("device", "layout", "pin_memory", "memory_format")
+_MAKERS = ("full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like")

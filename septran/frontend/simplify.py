@@ -1,0 +1,93 @@
+"""Fewer nodes before grouping: cheap producers are cloned into the maps that read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from septran.frontend.canon import Canon, Op
+from septran.frontend.table.build import substitute
+from septran.frontend.view import View
+
+_LONG = 600
+"""Characters of a map expression that is not cloned any more."""
+
+
+def simplify(canon: Canon) -> Canon:
+    """Return the canonical form with masks, ranges, constants and small weight-only maps cloned into readers."""
+    given = {g.name for g in canon.given}
+    made: dict[str, Op] = {}
+    ops: list[Op] = []
+    for op in canon.ops:
+        if op.kind == "map":
+            op = _inlined(op, made, given)
+        made[op.name] = op
+        ops.append(op)
+    needed = {v.source for v in canon.results}
+    alive: list[Op] = []
+    for op in reversed(ops):
+        if op.name in needed:
+            alive.append(op)
+            needed |= {v.source for v in op.ins.values()}
+    return replace(canon, ops=tuple(reversed(alive)))
+
+
+def _inlined(op: Op, made: Mapping[str, Op], given: set[str]) -> Op:
+    ins = dict(op.ins)
+    expr = str(op.attrs["expr"])
+    for key, view in op.ins.items():
+        source = made.get(view.source)
+        if source is None or not _cheap(source, op, given) or not aligned(view, source.shape):
+            continue
+        merged = inline(expr, key, source, op.shape, ins)
+        if merged is None or len(merged[0]) > _LONG:
+            continue
+        expr, ins = merged
+    return replace(op, ins=ins, attrs={**op.attrs, "expr": expr})
+
+
+def _cheap(source: Op, reader: Op, given: set[str]) -> bool:
+    if source.kind != "map":
+        return False
+    only_given = all(v.source in given for v in source.ins.values())
+    if not source.ins or source.dtype == "bool":
+        return True
+    return only_given and source.elements * 4 <= reader.elements
+
+
+def aligned(view: View, shape: tuple[int, ...]) -> bool:
+    """Return whether a (broadcast) view reads a stored tensor of `shape` element by element."""
+    narrow = view.narrow()
+    lead = narrow.rank - len(shape)
+    if lead < 0 or any(n != 1 for n in narrow.shape[:lead]):
+        return False
+    # a stored dim of size 1 may be broadcast; every other one is read as it is
+    return narrow.shape[lead:] == tuple(shape) and narrow.contiguous
+
+
+def inline(
+    expr: str, key: str, source: Op, shape: tuple[int, ...], ins: Mapping[str, View]
+) -> tuple[str, dict[str, View]] | None:
+    """Return `expr` with operand `key` replaced by what `source` computes, and its new operands.
+
+    shape: of the reader, to which the source's operands are broadcast.
+    """
+    found = {k: v for k, v in ins.items() if k != key}
+    text = str(source.attrs["expr"])
+    lead = len(shape) - len(source.shape)
+    if "at(" in text:
+        if source.shape != shape[lead:]:
+            return None
+        text = re.sub(r"\bat\((\d+)\)", lambda m: f"at({int(m[1]) + lead})", text)
+    for name, view in source.ins.items():
+        wide = view.expand(source.shape).expand(shape)
+        same = next((k for k, v in found.items() if v == wide), None)
+        if same is None:
+            same, number = name, 1
+            while same in found or same == key:
+                number += 1
+                same = f"{name}{number}"
+            found[same] = wide
+        text = re.sub(rf"\b{name}\b(?!\()", f"\0{same}\0", text)
+    return substitute(expr, key, text.replace("\0", "")), found

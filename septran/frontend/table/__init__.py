@@ -1,0 +1,18 @@
+"""One row per ATen operator: name -> a function that says it in canonical nodes."""
+
+from septran.frontend.table import layout, makers, pointwise, products, rows, windows
+from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
+
+__all__ = [
+    "ROWS",
+    "Args",
+    "Builder",
+    "NoForm",
+    "clean_name",
+    "layout",
+    "makers",
+    "pointwise",
+    "products",
+    "rows",
+    "windows",
+]

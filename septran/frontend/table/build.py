@@ -1,0 +1,221 @@
+"""The builder that table rows write canonical nodes with, and the registry of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from septran.frontend.canon import Kind, Op
+from septran.frontend.graph import Node
+from septran.frontend.view import View
+
+Value = Any
+"""What a graph value is while it is translated: a View, a number, None, or a tuple of these."""
+Row = Callable[["Builder", Node, "Args"], Value]
+
+ROWS: dict[str, Row] = {}
+"""ATen operator name, without namespace and overload -> its row."""
+
+
+class NoForm(Exception):
+    """An operator (or these arguments of it) has no Task Lang form; the message says what is missing."""
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Register a function as the row of ATen operators."""
+
+    def register(fn: Row) -> Row:
+        for name in names:
+            ROWS[name] = fn
+        return fn
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """A node's arguments by schema name, references replaced by values."""
+
+    values: Mapping[str, Value]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values.get(name)
+
+    def first(self, *names: str) -> Value:
+        """Return the first argument among `names` that is there and not None."""
+        return next((self.values[n] for n in names if self.values.get(n) is not None), None)
+
+    def view(self, name: str) -> View:
+        """Return a tensor argument."""
+        found = self.values.get(name)
+        if not isinstance(found, View):
+            raise NoForm(f"argument {name} is not a tensor")
+        return found
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects canonical nodes. dtypes: stored tensor -> dtype."""
+
+    ops: list[Op] = field(default_factory=list)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    node: Node | None = None
+
+    def fresh(self, name: str) -> str:
+        """Return `name`, or `name_2`, ... when it is taken."""
+        number = self.taken[name] = self.taken.get(name, 0) + 1
+        return name if number == 1 else self.fresh(f"{name}_{number}")
+
+    def add(
+        self,
+        kind: Kind,
+        shape: Sequence[int],
+        ins: Mapping[str, View],
+        *,
+        name: str = "",
+        dtype: str = "",
+        **attrs: Any,
+    ) -> View:
+        """Add a node and return the view of its result. dtype "" = that of the graph's node."""
+        assert self.node is not None
+        if not dtype:
+            meta = next(m for m in self.node.results if m is not None)
+            dtype = meta.dtype
+        if math.prod(shape) == 0:
+            raise NoForm("a tensor without elements")
+        op = Op(
+            name=self.fresh(_clean(name or self.node.name)),
+            kind=kind,
+            shape=tuple(shape),
+            dtype=dtype,
+            ins=dict(ins),
+            attrs=attrs,
+            line=self.node.line,
+            path=self.node.path,
+        )
+        self.ops.append(op)
+        self.dtypes[op.name] = dtype
+        return View.of(op.name, op.shape)
+
+    def map(
+        self,
+        expr: str,
+        operands: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        *,
+        name: str = "",
+        dtype: str = "",
+    ) -> View:
+        """Add a pointwise node. `expr` names the operands; numbers are written into it."""
+        text, views = expr, {}
+        for key, value in operands.items():
+            if isinstance(value, View):
+                views[key] = value
+            else:
+                text = substitute(text, key, number(value))
+        wide = tuple(shape) if shape is not None else broadcast(*(v.shape for v in views.values()))
+        ins = {k: v.expand(wide) for k, v in views.items()}
+        return self.add("map", wide, ins, name=name, dtype=dtype, expr=text)
+
+    def reduce(
+        self, op: str, x: View, axes: Sequence[int], *, name: str = "", dtype: str = ""
+    ) -> View:
+        """Add a reduction; the axes stay with size 1."""
+        axes = tuple(sorted(a % x.rank for a in axes))
+        if not axes:
+            return x
+        shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
+        return self.add("reduce", shape, {"x": x}, name=name, dtype=dtype, op=op, axes=axes)
+
+    def reshape(self, x: View, shape: Sequence[int]) -> View:
+        """Return a reshape of `x`; a copy where no view has it."""
+        shape = full_shape(shape, x.elements)
+        found = x.reshape(shape)
+        return found if found is not None else View_reshape(self.copy(x), shape)
+
+    def copy(self, x: View) -> View:
+        """Return `x` stored contiguously."""
+        return self.map(
+            "x", {"x": x}, x.shape, name=f"{x.source}_copy", dtype=self.dtypes[x.source]
+        )
+
+
+def View_reshape(x: View, shape: Sequence[int]) -> View:
+    """Return a reshape of a contiguous view."""
+    found = x.reshape(shape)
+    assert found is not None
+    return found
+
+
+def full_shape(shape: Sequence[int], elements: int) -> tuple[int, ...]:
+    """Return `shape` with a -1 worked out."""
+    shape = tuple(int(n) for n in shape)
+    if -1 not in shape:
+        return shape
+    known = math.prod(n for n in shape if n != -1)
+    return tuple(elements // max(known, 1) if n == -1 else n for n in shape)
+
+
+def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape that all of `shapes` broadcast to."""
+    rank = max((len(s) for s in shapes), default=0)
+    wide = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    found = []
+    for sizes in zip(*wide, strict=True):
+        large = {n for n in sizes if n != 1}
+        if len(large) > 1:
+            raise NoForm(f"shapes {shapes} do not broadcast")
+        found.append(large.pop() if large else 1)
+    return tuple(found)
+
+
+def number(value: Value) -> str:
+    """Return a Python number as text of a map expression."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int):
+        return str(value) if value >= 0 else f"({value})"
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise NoForm("a NaN constant")
+        if math.isinf(value):
+            return "(1 / 0.0)" if value > 0 else "(-1 / 0.0)"
+        return repr(value) if value >= 0 else f"({value!r})"
+    raise NoForm(f"{value!r} is neither a tensor nor a number")
+
+
+def substitute(expr: str, name: str, text: str) -> str:
+    """Return `expr` with the operand `name` replaced by `text`, which is put in parentheses."""
+    import re
+
+    plain = re.fullmatch(r"[A-Za-z_]\w*|[\d.]+(e-?\d+)?|\(.*\)", text) is not None
+    return re.sub(rf"\b{name}\b", text if plain and _balanced(text) else f"({text})", expr)
+
+
+def _balanced(text: str) -> bool:
+    """Return whether a text in parentheses is one pair around everything."""
+    if not text.startswith("("):
+        return True
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def _clean(name: str) -> str:
+    """Return a readable identifier that hides nothing of Python or of a runtime."""
+    import keyword
+
+    while name.startswith(("p_", "b_", "c_")) and len(name) > 2 and not name[2].isdigit():
+        name = name[2:]
+    name = name.strip("_") or "value"
+    reserved = {"task", "index", "select", "keep", "F", "I", "L"}
+    return f"{name}_" if keyword.iskeyword(name) or name in reserved else name
+
+
+clean_name = _clean

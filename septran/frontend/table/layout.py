@@ -1,0 +1,271 @@
+"""Rows of layout operators: views where one exists, a copy or a join where none does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from septran.frontend.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, full_shape, number, row
+from septran.frontend.view import View
+
+
+@row(
+    "clone",
+    "contiguous",
+    "alias",
+    "detach",
+    "lift_fresh_copy",
+    "dropout",
+    "alpha_dropout",
+    "feature_dropout",
+    "detach_",
+)
+def _same(b: Builder, node: Node, a: Args) -> Value:
+    if a["train"]:
+        raise NoForm("dropout in training mode draws random numbers: no defined result to judge")
+    return a.first("self", "input")
+
+
+@row("view", "reshape", "_unsafe_view", "unsafe_view")
+def _view(b: Builder, node: Node, a: Args) -> Value:
+    return b.reshape(a.view("self"), a.first("size", "shape"))
+
+
+@row("flatten")
+def _flatten(b: Builder, node: Node, a: Args) -> Value:
+    return b.reshape(a.view("self"), node.meta.shape)
+
+
+@row("unflatten", "view_as", "expand_copy", "pixel_shuffle_view")
+def _to_result(b: Builder, node: Node, a: Args) -> Value:
+    return b.reshape(a.view("self"), node.meta.shape)
+
+
+@row("squeeze", "unsqueeze")
+def _ones(b: Builder, node: Node, a: Args) -> Value:
+    return b.reshape(a.view("self"), node.meta.shape)
+
+
+@row("permute")
+def _permute(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    return x.permute([d % x.rank for d in a["dims"]])
+
+
+@row("transpose")
+def _transpose(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if x.rank == 0:
+        return x
+    perm = list(range(x.rank))
+    i, j = a["dim0"] % x.rank, a["dim1"] % x.rank
+    perm[i], perm[j] = perm[j], perm[i]
+    return x.permute(perm)
+
+
+@row("t", "numpy_T", "mT")
+def _t(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    return x if x.rank < 2 else x.permute((1, 0))
+
+
+@row("movedim")
+def _movedim(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    source = [d % x.rank for d in _many(a["source"])]
+    target = [d % x.rank for d in _many(a["destination"])]
+    perm = [-1] * x.rank
+    for s, t in zip(source, target, strict=True):
+        perm[t] = s
+    rest = iter(d for d in range(x.rank) if d not in source)
+    return x.permute([next(rest) if p < 0 else p for p in perm])
+
+
+def _many(value: Value) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+@row("expand", "expand_as", "broadcast_to")
+def _expand(b: Builder, node: Node, a: Args) -> Value:
+    return a.view("self").expand(node.meta.shape)
+
+
+@row("broadcast_tensors")
+def _broadcast(b: Builder, node: Node, a: Args) -> Value:
+    shapes = [m.shape for m in node.results if m is not None]
+    return tuple(x.expand(s) for x, s in zip(a["tensors"], shapes, strict=True))
+
+
+@row("slice")
+def _slice(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    axis, n = a["dim"] % x.rank, x.shape[a["dim"] % x.rank]
+    step = a["step"] if a["step"] is not None else 1
+    start, end = a["start"] or 0, n if a["end"] is None else a["end"]
+    start = min(max(start + n if start < 0 else start, 0), n)
+    end = min(max(end + n if end < 0 else end, start), n)
+    return cut(x, axis, start, -(-(end - start) // step), step)
+
+
+@row("narrow")
+def _narrow(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    return cut(x, a["dim"] % x.rank, a["start"] % x.shape[a["dim"]], a["length"])
+
+
+def cut(x: View, axis: int, start: int, count: int, step: int = 1) -> View:
+    """Return `count` positions of one axis."""
+    if count < 1:
+        raise NoForm("a tensor without elements")
+    return x.slice(
+        tuple(start if d == axis else 0 for d in range(x.rank)),
+        tuple(count if d == axis else n for d, n in enumerate(x.shape)),
+        tuple(step if d == axis else 1 for d in range(x.rank)),
+    )
+
+
+@row("select")
+def _select(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    axis = a["dim"] % x.rank
+    one = cut(x, axis, a["index"] % x.shape[axis], 1)
+    return b.reshape(one, one.shape[:axis] + one.shape[axis + 1 :])
+
+
+@row("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
+def _split(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    axis = (a["dim"] or 0) % x.rank
+    at, parts = 0, []
+    for meta in node.results:
+        if meta is None:
+            raise NoForm(node.op)
+        size = meta.shape[axis] if len(meta.shape) == x.rank else 1
+        part = cut(x, axis, at, size)
+        parts.append(part if part.shape == meta.shape else b.reshape(part, meta.shape))
+        at += size
+    return tuple(parts)
+
+
+@row("cat", "concat")
+def _cat(b: Builder, node: Node, a: Args) -> Value:
+    parts = [p for p in a["tensors"] if p.elements]
+    axis = (a["dim"] or 0) % parts[0].rank
+    return join(b, parts, axis)
+
+
+@row("stack")
+def _stack(b: Builder, node: Node, a: Args) -> Value:
+    axis = (a["dim"] or 0) % (a["tensors"][0].rank + 1)
+    parts = [b.reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in a["tensors"]]
+    return join(b, parts, axis)
+
+
+def join(b: Builder, parts: Sequence[View], axis: int) -> View:
+    """Return the parts side by side along `axis`."""
+    if len(parts) == 1:
+        return parts[0]
+    total = sum(p.shape[axis] for p in parts)
+    shape = tuple(total if d == axis else n for d, n in enumerate(parts[0].shape))
+    return b.add("join", shape, {f"x{i}": p for i, p in enumerate(parts)}, axis=axis)
+
+
+@row("roll")
+def _roll(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if not a["dims"]:
+        raise NoForm("roll of the flattened tensor")
+    for shift, dim in zip(_many(a["shifts"]), _many(a["dims"]), strict=True):
+        axis, n = dim % x.rank, x.shape[dim % x.rank]
+        k = shift % n
+        if k:
+            x = join(b, (cut(x, axis, n - k, k), cut(x, axis, 0, n - k)), axis)
+    return x
+
+
+@row("repeat", "tile")
+def _repeat(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    times = tuple(a.first("repeats", "dims"))
+    x = x.pad_rank(max(len(times), x.rank))
+    times = (1,) * (x.rank - len(times)) + times
+    shape = tuple(n for pair in zip((1,) * x.rank, x.shape, strict=True) for n in pair)
+    wide = tuple(n for pair in zip(times, x.shape, strict=True) for n in pair)
+    return b.reshape(b.reshape(x, shape).expand(wide), node.meta.shape)
+
+
+@row("repeat_interleave")
+def _repeat_interleave(b: Builder, node: Node, a: Args) -> Value:
+    x, times = a.view("self"), a["repeats"]
+    if not isinstance(times, int) or a["dim"] is None:
+        raise NoForm("repeat_interleave with a tensor of counts")
+    axis = a["dim"] % x.rank
+    shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
+    wide = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
+    return b.reshape(b.reshape(x, shape).expand(wide), node.meta.shape)
+
+
+@row("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _upsample(b: Builder, node: Node, a: Args) -> Value:
+    x, out = a.first("self", "input"), node.meta.shape
+    spatial = x.rank - 2
+    if any(o % n for o, n in zip(out[2:], x.shape[2:], strict=True)):
+        raise NoForm("nearest upsampling by a factor that is no integer")
+    times = [o // n for o, n in zip(out[2:], x.shape[2:], strict=True)]
+    narrow = (*x.shape[:2], *(v for n in x.shape[2:] for v in (n, 1)))
+    wide = (*x.shape[:2], *(v for n, t in zip(x.shape[2:], times, strict=True) for v in (n, t)))
+    assert len(wide) == 2 + 2 * spatial
+    return b.reshape(b.reshape(x, narrow).expand(wide), out)
+
+
+@row("pixel_shuffle")
+def _pixel_shuffle(b: Builder, node: Node, a: Args) -> Value:
+    x, r = a.view("self"), a["upscale_factor"]
+    *lead, c, h, w = x.shape
+    split = b.reshape(x, (*lead, c // (r * r), r, r, h, w))
+    n = len(lead)
+    moved = split.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return b.reshape(moved, node.meta.shape)
+
+
+@row("pixel_unshuffle")
+def _pixel_unshuffle(b: Builder, node: Node, a: Args) -> Value:
+    x, r = a.view("self"), a["downscale_factor"]
+    *lead, c, h, w = x.shape
+    split = b.reshape(x, (*lead, c, h // r, r, w // r, r))
+    n = len(lead)
+    moved = split.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return b.reshape(moved, node.meta.shape)
+
+
+@row("constant_pad_nd", "pad")
+def _pad(b: Builder, node: Node, a: Args) -> Value:
+    x, pads = a.view("self"), tuple(a["pad"])
+    if a["mode"] not in (None, "constant"):
+        raise NoForm(f"padding by {a['mode']}")
+    value = a["value"] or 0
+    for i in range(len(pads) // 2):
+        before, after = pads[2 * i], pads[2 * i + 1]
+        axis = x.rank - 1 - i
+        if before < 0 or after < 0:
+            start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)
+            x = cut(x, axis, start, stop - start)
+        parts = [x]
+        for size, at in ((before, 0), (after, 2)):
+            if size > 0:
+                shape = tuple(size if d == axis else n for d, n in enumerate(x.shape))
+                filled = b.map(number(float(value)), {}, shape)
+                parts.insert(0 if at == 0 else len(parts), filled)
+        x = join(b, parts, axis)
+    return x
+
+
+@row("unfold")
+def _unfold(b: Builder, node: Node, a: Args) -> Value:
+    raise NoForm("unfold makes overlapping windows as a tensor")
+
+
+def elements(shape: Sequence[int]) -> int:
+    """Return the number of elements of a shape."""
+    return math.prod(full_shape(shape, 0))

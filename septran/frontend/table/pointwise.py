@@ -1,0 +1,279 @@
+"""Rows of pointwise operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from septran.frontend.graph import Dtype, Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.view import View
+
+SIGMOID = "sigmoid(x)"
+
+
+def log1p(z: str) -> str:
+    """Return text of log(1 + z) that does not cancel, for 0 <= z <= 1 or so (Kahan's correction)."""
+    return f"select(1 + {z} == 1, {z}, log(1 + {z}) * ({z} / ((1 + {z}) - 1)))"
+
+
+def expm1(x: str) -> str:
+    """Return text of exp(x) - 1 that does not cancel."""
+    return f"tanh({x} * 0.5) * (exp({x}) + 1)"
+
+
+_GELU = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
+_GELU_TANH = "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"
+_MISH_E = "exp(min(x, 20))"
+
+UNARY: dict[str, str] = {
+    "relu": "max(x, 0)",
+    "sigmoid": SIGMOID,
+    "tanh": "tanh(x)",
+    "exp": "exp(x)",
+    "exp2": "exp2(x)",
+    "expm1": expm1("x"),
+    "log": "log(x)",
+    "log2": "log(x) * 1.4426950408889634",
+    "log10": "log(x) * 0.4342944819032518",
+    "sqrt": "sqrt(x)",
+    "rsqrt": "rsqrt(x)",
+    "erf": "erf(x)",
+    "abs": "abs(x)",
+    "neg": "-x",
+    "reciprocal": "1 / x",
+    "square": "x * x",
+    "silu": "x * sigmoid(x)",
+    "mish": f"x * ({_MISH_E} * ({_MISH_E} + 2)) / ({_MISH_E} * ({_MISH_E} + 2) + 2)",
+    "hardswish": "x * min(max(x + 3, 0), 6) / 6",
+    "hardsigmoid": "min(max(x + 3, 0), 6) / 6",
+    "softsign": "x / (1 + abs(x))",
+    "relu6": "min(max(x, 0), 6)",
+    "selu": "1.0507009873554805 * select(x > 0, x, 1.6732632423543772 * ("
+    + expm1("min(x, 0)")
+    + "))",
+    "log_sigmoid": f"min(x, 0) - {log1p('exp(-abs(x))')}",
+    "sign": "select(x > 0, 1, select(x < 0, -1, x * 0))",
+    "sinh": f"0.5 * ({expm1('x')} - {expm1('-x')})",
+    "cosh": "0.5 * (exp(x) + exp(-x))",
+}
+"""ATen operator of one tensor -> its map expression over x."""
+
+BINARY: dict[str, str] = {
+    "mul": "x * y",
+    "maximum": "max(x, y)",
+    "minimum": "min(x, y)",
+    "atan2": "",
+}
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _unary(b: Builder, node: Node, a: Args) -> Value:
+    expr = UNARY[node.op.split(".")[1]]
+    return b.map(expr, {"x": a.view("self")})
+
+
+for _name in UNARY:
+    row(_name)(_unary)
+
+
+def other(a: Args) -> Value:
+    """Return the second operand of a binary operator, tensor or number."""
+    return a.first("other", "tensor2", "exponent")
+
+
+@row("mul", "maximum", "minimum")
+def _binary(b: Builder, node: Node, a: Args) -> Value:
+    expr = BINARY[node.op.split(".")[1]]
+    return b.map(expr, {"x": a["self"], "y": other(a)})
+
+
+@row("div", "true_divide")
+def _div(b: Builder, node: Node, a: Args) -> Value:
+    if a["rounding_mode"] is not None:
+        raise NoForm("div with rounding_mode needs floor in a map expression")
+    return b.map("x / y", {"x": a["self"], "y": other(a)})
+
+
+@row("add", "sub", "rsub")
+def _add(b: Builder, node: Node, a: Args) -> Value:
+    name = node.op.split(".")[1]
+    alpha = a["alpha"]
+    x, y = a["self"], other(a)
+    if name == "rsub":
+        x, y = y, x
+    sign = "+" if name == "add" else "-"
+    term = "y" if alpha in (None, 1) else f"{number(alpha)} * y"
+    if name == "rsub" and alpha not in (None, 1):
+        raise NoForm("rsub with alpha")
+    return b.map(f"x {sign} {term}", {"x": x, "y": y})
+
+
+@row("pow")
+def _pow(b: Builder, node: Node, a: Args) -> Value:
+    x, e = a["self"], other(a)
+    if isinstance(e, int | float):
+        known = {
+            1: "x",
+            2: "x * x",
+            3: "x * x * x",
+            4: "(x * x) * (x * x)",
+            0.5: "sqrt(x)",
+            -1: "1 / x",
+            -0.5: "rsqrt(x)",
+            -2: "1 / (x * x)",
+        }
+        if e in known:
+            return b.map(known[e], {"x": x})
+    return b.map("x ** y", {"x": x, "y": e})
+
+
+@row(*_COMPARE)
+def _compare(b: Builder, node: Node, a: Args) -> Value:
+    sign = _COMPARE[node.op.split(".")[1]]
+    return b.map(f"x {sign} y", {"x": a["self"], "y": other(a)})
+
+
+@row("logical_not", "bitwise_not")
+def _not(b: Builder, node: Node, a: Args) -> Value:
+    _only_bool(node)
+    return b.map("select(x, 0, 1) > 0", {"x": a["self"]})
+
+
+@row("logical_and", "bitwise_and")
+def _and(b: Builder, node: Node, a: Args) -> Value:
+    _only_bool(node)
+    return b.map("select(x, select(y, 1, 0), 0) > 0", {"x": a["self"], "y": other(a)})
+
+
+@row("logical_or", "bitwise_or")
+def _or(b: Builder, node: Node, a: Args) -> Value:
+    _only_bool(node)
+    return b.map("select(x, 1, select(y, 1, 0)) > 0", {"x": a["self"], "y": other(a)})
+
+
+def _only_bool(node: Node) -> None:
+    if node.meta.dtype != "bool":
+        raise NoForm(f"{node.op} on {node.meta.dtype}")
+
+
+@row("where")
+def _where(b: Builder, node: Node, a: Args) -> Value:
+    return b.map("select(c, x, y)", {"c": a["condition"], "x": a["self"], "y": a["other"]})
+
+
+@row("masked_fill")
+def _masked_fill(b: Builder, node: Node, a: Args) -> Value:
+    return b.map("select(c, y, x)", {"c": a["mask"], "x": a["self"], "y": a["value"]})
+
+
+@row("clamp", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(b: Builder, node: Node, a: Args) -> Value:
+    low, high = a.first("min", "min_val"), a.first("max", "max_val")
+    expr, operands = "x", {"x": a["self"]}
+    if low is not None:
+        expr, operands = f"max({expr}, low)", operands | {"low": low}
+    if high is not None:
+        expr, operands = f"min({expr}, high)", operands | {"high": high}
+    return b.map(expr, operands)
+
+
+@row("gelu")
+def _gelu(b: Builder, node: Node, a: Args) -> Value:
+    return b.map(_GELU_TANH if a["approximate"] == "tanh" else _GELU, {"x": a["self"]})
+
+
+@row("leaky_relu")
+def _leaky_relu(b: Builder, node: Node, a: Args) -> Value:
+    slope = number(a["negative_slope"])
+    return b.map(f"select(x > 0, x, {slope} * x)", {"x": a["self"]})
+
+
+@row("prelu")
+def _prelu(b: Builder, node: Node, a: Args) -> Value:
+    x, w = a.view("self"), a.view("weight")
+    if w.elements > 1 and x.rank > 2:
+        w = b.reshape(w, (w.elements, *(1,) * (x.rank - 2)))
+    return b.map("select(x > 0, x, w * x)", {"x": x, "w": w}, x.shape)
+
+
+@row("elu", "celu")
+def _elu(b: Builder, node: Node, a: Args) -> Value:
+    alpha = a["alpha"] if a["alpha"] is not None else 1.0
+    if node.op.split(".")[1] == "celu":
+        inner = expm1(f"(min(x, 0) / {number(alpha)})")
+        return b.map(f"select(x > 0, x, {number(alpha)} * ({inner}))", {"x": a["self"]})
+    if a["scale"] not in (None, 1) or a["input_scale"] not in (None, 1):
+        raise NoForm("elu with scale or input_scale")
+    inner = expm1("min(x, 0)")
+    return b.map(f"select(x > 0, x, {number(alpha)} * ({inner}))", {"x": a["self"]})
+
+
+@row("softplus")
+def _softplus(b: Builder, node: Node, a: Args) -> Value:
+    beta, threshold = a["beta"], a["threshold"]
+    x = "x" if beta == 1 else f"(x * {number(beta)})"
+    inner = f"max({x}, 0) + {log1p(f'exp(-abs({x}))')}"
+    tail = "" if beta == 1 else f" / {number(beta)}"
+    return b.map(f"select({x} > {number(threshold)}, x, ({inner}){tail})", {"x": a["self"]})
+
+
+@row("hardshrink")
+def _hardshrink(b: Builder, node: Node, a: Args) -> Value:
+    return b.map(f"select(abs(x) <= {number(a['lambd'])}, 0, x)", {"x": a["self"]})
+
+
+@row("softshrink")
+def _softshrink(b: Builder, node: Node, a: Args) -> Value:
+    k = number(a["lambd"])
+    return b.map(f"select(x > {k}, x - {k}, select(x < -{k}, x + {k}, x * 0))", {"x": a["self"]})
+
+
+@row("threshold")
+def _threshold(b: Builder, node: Node, a: Args) -> Value:
+    return b.map(
+        f"select(x <= {number(a['threshold'])}, {number(a['value'])}, x)", {"x": a["self"]}
+    )
+
+
+@row("lerp")
+def _lerp(b: Builder, node: Node, a: Args) -> Value:
+    return b.map("x + w * (y - x)", {"x": a["self"], "y": a["end"], "w": a["weight"]})
+
+
+@row("addcmul", "addcdiv")
+def _addc(b: Builder, node: Node, a: Args) -> Value:
+    sign = "*" if node.op.split(".")[1] == "addcmul" else "/"
+    value = a["value"] if a["value"] is not None else 1
+    expr = f"x + {number(value)} * (y {sign} z)"
+    return b.map(expr, {"x": a["self"], "y": a["tensor1"], "z": a["tensor2"]})
+
+
+@row("glu")
+def _glu(b: Builder, node: Node, a: Args) -> Value:
+    x: View = a.view("self")
+    axis = a["dim"] % x.rank
+    half = x.shape[axis] // 2
+    shape = tuple(half if d == axis else n for d, n in enumerate(x.shape))
+    at = tuple(half if d == axis else 0 for d in range(x.rank))
+    left, right = x.slice((0,) * x.rank, shape), x.slice(at, shape)
+    return b.map("x * sigmoid(y)", {"x": left, "y": right})
+
+
+@row("_to_copy", "to", "type_as", "float", "half", "double")
+def _cast(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    source, wanted = b.dtypes[x.source], node.meta.dtype
+    if source == wanted:
+        return x
+    if wanted == "bool":
+        return b.map("x != 0", {"x": x})
+    if source == "bool":
+        return b.map("select(x, 1, 0)", {"x": x})
+    if wanted.startswith("int") and source.startswith(("float", "bfloat")):
+        raise NoForm(f"a cast from {source} to {wanted} needs trunc in a map expression")
+    return b.map("x", {"x": x})
+
+
+def dtype_of(value: Any) -> str | None:
+    """Return the name of a dtype argument."""
+    return value.name if isinstance(value, Dtype) else None

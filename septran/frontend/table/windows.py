@@ -1,0 +1,106 @@
+"""Rows of pooling operators."""
+
+from __future__ import annotations
+
+from septran.frontend.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.table.products import spread
+from septran.frontend.table.rows import mean
+from septran.frontend.view import View
+
+
+def window(
+    b: Builder,
+    op: str,
+    x: View,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    pad: tuple[int, ...],
+    dilation: tuple[int, ...],
+    name: str = "",
+) -> View:
+    """Add a reduction over sliding windows of the last dims; outside counts as the identity of `op`."""
+    d = len(size)
+    spatial = tuple(
+        (n + 2 * p - (k - 1) * e - 1) // s + 1
+        for n, p, k, e, s in zip(x.shape[-d:], pad, size, dilation, stride, strict=True)
+    )
+    return b.add(
+        "window",
+        (*x.shape[:-d], *spatial),
+        {"x": x},
+        name=name,
+        op=op,
+        window=size,
+        stride=stride,
+        pad=pad,
+        dilation=dilation,
+    )
+
+
+def _sizes(a: Args, d: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    size = spread(a["kernel_size"], d)
+    stride = spread(a["stride"], d) if a["stride"] not in (None, ()) else size
+    pad = spread(a["padding"] if a["padding"] is not None else 0, d)
+    if a["ceil_mode"]:
+        raise NoForm("pooling with ceil_mode")
+    return size, stride, pad
+
+
+@row(
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "max_pool1d_with_indices",
+)
+def _max_pool(b: Builder, node: Node, a: Args) -> Value:
+    d = int(node.op.split("pool")[1][0])
+    size, stride, pad = _sizes(a, d)
+    dilation = spread(a["dilation"] if a["dilation"] is not None else 1, d)
+    found = window(b, "max", a.first("self", "input"), size, stride, pad, dilation, node.name)
+    return (found, None) if node.many else found
+
+
+@row("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def _avg_pool(b: Builder, node: Node, a: Args) -> Value:
+    d = int(node.op.split("pool")[1][0])
+    x = a.first("self", "input")
+    size, stride, pad = _sizes(a, d)
+    total = window(b, "sum", x, size, stride, pad, (1,) * d, f"{node.name}_sum")
+    if a["divisor_override"]:
+        return b.map(f"x * {number(1.0 / a['divisor_override'])}", {"x": total})
+    n = 1
+    for k in size:
+        n *= k
+    if a["count_include_pad"] or not any(pad):
+        return b.map(f"x * {number(1.0 / n)}", {"x": total})
+    counts = []
+    for i, (k, s, p) in enumerate(zip(size, stride, pad, strict=True)):
+        axis = total.rank - d + i
+        first = f"at({axis}) * {s} - {p}"
+        counts.append(f"(min({first} + {k}, {x.shape[axis]}) - max({first}, 0))")
+    return b.map(f"x / ({' * '.join(counts)})", {"x": total})
+
+
+@row(
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+)
+def _adaptive(b: Builder, node: Node, a: Args) -> Value:
+    x, out = a.view("self"), node.meta.shape
+    d = int(node.op.split("pool")[1][0])
+    if all(n == 1 for n in out[-d:]):
+        return mean(b, x, tuple(range(x.rank - d, x.rank)), node.name)
+    if any(n % m for n, m in zip(x.shape[-d:], out[-d:], strict=True)):
+        raise NoForm(f"adaptive pooling from {list(x.shape[-d:])} to {list(out[-d:])}")
+    size = tuple(n // m for n, m in zip(x.shape[-d:], out[-d:], strict=True))
+    total = window(b, "sum", x, size, size, (0,) * d, (1,) * d, f"{node.name}_sum")
+    n = 1
+    for k in size:
+        n *= k
+    return b.map(f"x * {number(1.0 / n)}", {"x": total})

@@ -1,0 +1,176 @@
+"""From the exported graph to canonical nodes, one table row after another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from septran.errors import ConfigError, Diagnostic, Span, closest
+from septran.frontend.canon import Canon, Given, Op
+from septran.frontend.graph import Graph, Node, Ref, storable
+from septran.frontend.reference import base_name
+from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
+from septran.frontend.view import View
+
+_RANDOM = re.compile(r"rand|bernoulli|multinomial|normal_|poisson|native_dropout|exponential")
+
+
+def translate(graph: Graph) -> Canon:
+    """Return the module in canonical nodes.
+
+    Raises:
+        ConfigError: C150, a node has no Task Lang form; C152, a node draws random numbers. All of them
+            at once, at most ten.
+    """
+    builder = Builder()
+    env: dict[str, Any] = {}
+    given: list[Given] = []
+    for one in graph.inputs:
+        name = builder.fresh(clean_name(one.name))
+        kind = "input" if one.kind == "user_input" else "weight"
+        shape = one.meta.shape or (1,)
+        given.append(Given(name=name, kind=kind, shape=shape, dtype=one.meta.dtype))
+        builder.dtypes[name] = one.meta.dtype
+        view = View.of(name, shape)
+        env[one.name] = view if one.meta.shape else view.reshape(())
+    missing: list[Diagnostic] = []
+    done = 0
+    for node in graph.nodes:
+        builder.node = node
+        try:
+            env[node.name] = _node(builder, node, env)
+            done += 1
+        except NoForm as e:
+            missing.append(_told(graph, node, str(e)))
+            env[node.name] = _stand_in(builder, node)
+    if missing:
+        total = len(graph.nodes)
+        note = f"{done} of {total} nodes of Model can be imported"
+        raise ConfigError([replace(d, notes=(note, *d.notes)) for d in missing[:10]])
+    results = tuple(
+        _result(builder, graph, o.value, env) for o in graph.outputs if _tensor(o.value)
+    )
+    if not results:
+        raise _nothing(graph)
+    return _alive(
+        Canon(
+            name=_module_name(graph.file),
+            file=graph.file,
+            given=tuple(given),
+            ops=tuple(builder.ops),
+            results=results,
+        )
+    )
+
+
+def _tensor(value: Any) -> bool:
+    return isinstance(value, Ref)
+
+
+def _nothing(graph: Graph) -> ConfigError:
+    return ConfigError.of("C150", f"{graph.file}: Model returns no tensor", Span(graph.file, 1))
+
+
+def _module_name(file: str) -> str:
+    name = re.sub(r"\W+", "_", Path(file).stem).strip("_").lower() or "model"
+    return f"m_{name}" if name[0].isdigit() else name
+
+
+def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
+    if node.op == "getitem":
+        source, index = node.args
+        found = env[source.name]
+        if isinstance(found, tuple) and found[index] is None:
+            raise NoForm("this result of the operator is not computed by its Task Lang form")
+        return found[index]
+    name = base_name(node.op)
+    if _RANDOM.search(name):
+        raise NoForm("it draws random numbers, so there is no defined result to judge")
+    row = ROWS.get(name)
+    if row is None:
+        raise NoForm(f"no Task Lang form yet{closest(name, ROWS)}")
+    for meta in node.results:
+        if meta is not None and not storable(meta.dtype):
+            raise NoForm(f"dtype {meta.dtype}")
+    found = row(builder, node, Args({k: _value(v, env) for k, v in node.named.items()}))
+    if isinstance(found, View) and not node.many and found.shape != node.meta.shape:
+        raise NoForm(f"its form gives shape {found.shape}, torch {node.meta.shape}")
+    return found
+
+
+def _value(value: Any, env: Mapping[str, Any]) -> Any:
+    if isinstance(value, Ref):
+        return env[value.name]
+    if isinstance(value, tuple):
+        return tuple(_value(v, env) for v in value)
+    return value
+
+
+def _stand_in(builder: Builder, node: Node) -> Any:
+    """Return something of the right shape, so that the nodes behind a missing one are looked at."""
+    views: list[View | None] = []
+    for meta in node.results:
+        if meta is None:
+            views.append(None)
+            continue
+        name = builder.fresh(f"missing_{node.name}")
+        builder.dtypes[name] = meta.dtype
+        views.append(View.of(name, meta.shape))
+    return tuple(views) if node.many else views[0]
+
+
+def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
+    reads = []
+    known = {i.name: i.meta for i in graph.inputs}
+    known |= {n.name: n.results[0] for n in graph.nodes if not n.many and n.results[0]}
+    for name in dict.fromkeys(node.refs()):
+        meta = known.get(name)
+        if meta is not None:
+            reads.append(f"{clean_name(name)} {list(meta.shape)} {meta.dtype}")
+    where = f" in {node.path}" if node.path else ""
+    column, width = _place(graph.file, node.line, base_name(node.op))
+    return Diagnostic(
+        code="C152" if "random" in why else "C150",
+        message=f"{base_name(node.op)}{where} ({node.name}): {why}",
+        span=Span(graph.file, node.line or 1, column, width),
+        notes=(f"this node reads {', '.join(reads)}",) if reads else (),
+        help="write this part in Task Lang and pass the whole with --logic, or change the module",
+    )
+
+
+def _place(file: str, line: int, word: str) -> tuple[int, int]:
+    """Return where on its line the operator is named: column and width."""
+    try:
+        text = Path(file).read_text(encoding="utf-8").splitlines()[line - 1]
+    except (OSError, IndexError, UnicodeDecodeError):
+        return 1, 1
+    at = text.find(word)
+    if at >= 0:
+        return at + 1, len(word)
+    return len(text) - len(text.lstrip()) + 1, max(1, len(text.strip()))
+
+
+def _result(builder: Builder, graph: Graph, value: Ref, env: Mapping[str, Any]) -> View:
+    found = env[value.name]
+    builder.node = next(
+        (n for n in graph.nodes if n.name == value.name), graph.nodes[-1] if graph.nodes else None
+    )
+    if isinstance(found, int | float):
+        raise ConfigError.of("C150", f"{graph.file}: Model returns a constant", Span(graph.file, 1))
+    assert isinstance(found, View)
+    return found
+
+
+def _alive(canon: Canon) -> Canon:
+    """Return the canonical form without the nodes and weights that no result needs."""
+    needed = {v.source for v in canon.results}
+    ops: list[Op] = []
+    for op in reversed(canon.ops):
+        if op.name in needed:
+            ops.append(op)
+            needed |= {v.source for v in op.ins.values()}
+    kept = tuple(g for g in canon.given if g.name in needed)
+    return replace(canon, ops=tuple(reversed(ops)), given=kept)

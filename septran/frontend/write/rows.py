@@ -1,0 +1,161 @@
+"""Kernels of maps and reductions over the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from septran.frontend.canon import Op
+from septran.frontend.group import Group
+from septran.frontend.view import View
+from septran.frontend.write.frame import (
+    LETTERS,
+    ONE,
+    WHOLE,
+    Frame,
+    Operand,
+    Tile,
+    make_frame,
+    partition_text,
+    piece_text,
+    tunable,
+    tuple_text,
+)
+from septran.frontend.write.kernel import Kernel
+from septran.frontend.write.leaf import Leaf, Values
+
+RESIDENT = 1 << 14
+"""Elements of one row that are kept in a local tensor; longer rows are walked in blocks."""
+
+
+def write_rows(group: Group, stored: Mapping[str, View]) -> Kernel:
+    """Return the text of a pointwise or row kernel."""
+    rank = len(group.space)
+    frame = make_frame(group, stored, lambda v: v, {d: d for d in range(rank)})
+    tiles = _tiles(frame)
+    row = math.prod(frame.space[d] for d in frame.reduced)
+    if row > RESIDENT:
+        return _streamed(frame, tiles)
+    return _resident(frame, tiles)
+
+
+def _tiles(frame: Frame) -> list[Tile]:
+    kept = [d for d in range(len(frame.space)) if d not in frame.reduced and frame.space[d] > 1]
+    tiles = [WHOLE if d in frame.reduced or n == 1 else ONE for d, n in enumerate(frame.space)]
+    if kept:
+        last = kept[-1]
+        if not frame.reduced:
+            tiles[last] = tunable("cols", min(frame.space[last], 8192))
+            if len(kept) > 1:
+                tiles[kept[-2]] = tunable("rows", 4)
+        elif last == len(frame.space) - 1:
+            tiles[last] = tunable("cols", min(frame.space[last], 256))
+        else:
+            tiles[last] = tunable("rows", 4)
+    return tiles
+
+
+def open_kernel(
+    kernel: Kernel, frame: Frame, tiles: list[Tile], operands: list[Operand]
+) -> dict[int, str]:
+    """Write tunables, partitions and the grid loop of a kernel; return dim -> loop variable."""
+    for tile in tiles:
+        if tile.tunable:
+            kernel.body.append(f'{tile.tunable} = task.tunable("{tile.tunable}", {tile.default})')
+    for operand in operands:
+        kernel.body.append(f"{operand.name}p = {partition_text(operand, tiles)}")
+    cut = [d for d, t in enumerate(tiles) if not t.whole]
+    names = [n for n in LETTERS if n not in frame.names.taken]
+    index = {d: names[at] for at, d in enumerate(cut)}
+    if cut:
+        sizes = []
+        for d in cut:
+            owner = next(o for o in operands if o.dims[d] > 1)
+            sizes.append(f"{owner.name}p.shape[{d}]")
+        heads = ", ".join(index[d] for d in cut)
+        kernel.body.append(f"for {heads} in task.parallel_range({', '.join(sizes)}):")
+        kernel.depth = 1
+    return index
+
+
+def extent(frame: Frame, operands: list[Operand], d: int, pieces: dict[str, str]) -> str:
+    """Return the text of the extent of dim `d` of a tile: that of a piece that has it."""
+    for operand in operands:
+        if operand.dims[d] > 1:
+            return f"{pieces[operand.name]}.shape[{d}]"
+    return "1"
+
+
+def temp_lines(
+    values: Values, frame: Frame, operands: list[Operand], pieces: dict[str, str]
+) -> list[str]:
+    """Return the lines that make the local tensors."""
+    lines = []
+    for name, full in values.temps.items():
+        shape = [
+            "1"
+            if frame.space[d] == 1
+            or (d in frame.reduced and not full)
+            or d in values.partials.get(name, ())
+            else extent(frame, operands, d, pieces)
+            for d in range(len(frame.space))
+        ]
+        lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)})')
+    return lines
+
+
+def _resident(frame: Frame, tiles: list[Tile]) -> Kernel:
+    kernel = Kernel(name=frame.group.name, frame=frame)
+    operands = [*frame.outputs, *frame.inputs]
+    index = open_kernel(kernel, frame, tiles, operands)
+    values = Values(
+        frame=frame, tiles=tiles, index=index, held={o.value: o.name for o in frame.outputs}
+    )
+    leaf = Leaf(name=f"{frame.group.name}_leaf")
+    for op in frame.group.ops:
+        if op.kind == "reduce":
+            reduce_lines(op, values, leaf, frame)
+        elif not values.inlines(op):
+            values.map(op, leaf)
+    pieces = {o.name: f"{o.name}_t" for o in operands}
+    for operand in operands:
+        kernel.add(f"{pieces[operand.name]} = {piece_text(operand, tiles, index)}")
+    for line in temp_lines(values, frame, operands, pieces):
+        kernel.add(line)
+    kernel.add(leaf.call(pieces))
+    kernel.leaves.append(leaf)
+    return kernel
+
+
+def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame) -> None:
+    """Write a reduction over one or several axes into the leaf, innermost first."""
+    (view,) = op.ins.values()
+    (key,) = op.ins
+    inside = view.source in {o.name for o in frame.group.ops}
+    source = values.held[view.source] if inside else frame.keys[(op.name, key)]
+    axes = sorted((d for d in frame.reduced if frame.space[d] > 1), reverse=True)
+    target = values.place(op)
+    if not axes:
+        leaf.body.append(f'task.call_primitive("copy", {leaf.use(target)}, {leaf.use(source)})')
+        return
+    for at, axis in enumerate(axes):
+        out = target if at == len(axes) - 1 else partial(values, op, axes[: at + 1])
+        leaf.body.append(
+            f'task.call_primitive("reduce", {leaf.use(out)}, {leaf.use(source)}, '
+            f'op="{op.attrs["op"]}", axis={axis})'
+        )
+        source = out
+
+
+def partial(values: Values, op: Op, done: list[int]) -> str:
+    """Return a temp with only some of the reduced dims reduced."""
+    name = values.frame.names.fresh(f"{op.name}_part")
+    values.temps[name] = True
+    values.partials[name] = frozenset(done)
+    return name
+
+
+def _streamed(frame: Frame, tiles: list[Tile]) -> Kernel:
+    from septran.frontend.write.streamed import write_streamed
+
+    return write_streamed(frame, tiles)

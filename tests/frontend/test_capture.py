@@ -1,0 +1,120 @@
+"""A module file runs in a confined child; what goes wrong there is told at the user's line."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from septran.errors import ConfigError
+from septran.frontend.capture import capture
+from septran.plan.torch_module import import_module, load_task_file
+from tests.frontend.modules import Module
+
+
+def _refused(path: Path) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        import_module(path)
+    return caught.value
+
+
+def test_the_graph_comes_back_with_lines_and_values(tmp_path: Path) -> None:
+    module = Module(name="model", init="self.l = nn.Linear(37, 3)", body="torch.relu(self.l(x))")
+    path = module.write(tmp_path)
+    graph = capture(path)
+    assert [n.op for n in graph.nodes] == ["aten.linear.default", "aten.relu.default"]
+    assert path.read_text().splitlines()[graph.nodes[1].line - 1].strip().startswith("return")
+    assert {i.target for i in graph.inputs} == {"l.weight", "l.bias", ""}
+    assert len(graph.values["x"]) == 5 * 37 * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("x = 1\n", "does not define Model", 1),
+        ("\nraise ValueError('no')\n", "ValueError: no", 2),
+        ("def (\n", "SyntaxError: invalid syntax", 1),
+    ],
+)
+def test_a_file_that_is_not_of_the_form(tmp_path: Path, text: str, words: str, line: int) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(text)
+    error = _refused(path)
+    assert error.codes == ("C134",)
+    assert words in str(error)
+    assert error.diagnostics[0].span.line == line
+
+
+def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:
+    path = Module(name="model", body="y = x[:, 40]\nreturn y").write(tmp_path)
+    error = _refused(path)
+    assert error.codes == ("C151",)
+    assert (
+        path.read_text().splitlines()[error.diagnostics[0].span.line - 1].strip() == "y = x[:, 40]"
+    )
+
+
+def test_a_file_that_sleeps_is_ended(tmp_path: Path) -> None:
+    path = Module(name="model", init="import time; time.sleep(600)", body="x").write(tmp_path)
+    start = time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        capture(path, limit_s=20)
+    assert caught.value.codes == ("C134",)
+    assert "did not finish in time" in str(caught.value)
+    assert time.monotonic() - start < 120
+
+
+def test_a_file_writes_nothing_outside(tmp_path: Path) -> None:
+    target = tmp_path / "outside"
+    module = Module(name="model", init=f"open({str(target)!r}, 'w').write('x')", body="x + 1")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    error = _refused(module.write(folder))
+    assert error.codes == ("C134",)
+    assert not target.exists()
+
+
+def test_huge_inputs_are_never_made(tmp_path: Path) -> None:
+    module = Module(name="model", body="torch.relu(x)", inputs="torch.randn(1 << 17, 1 << 15)")
+    graph = capture(module.write(tmp_path))
+    assert graph.inputs[0].meta.shape == (1 << 17, 1 << 15)
+    assert not graph.values
+
+
+def test_an_operator_without_a_form_is_named_with_its_line(tmp_path: Path) -> None:
+    path = Module(name="model", body="y = x * 2\nreturn torch.sort(y, 1)[0]").write(tmp_path)
+    error = _refused(path)
+    assert error.codes == ("C150",)
+    told = error.diagnostics[0]
+    assert told.message.startswith("sort")
+    assert "torch.sort" in path.read_text().splitlines()[told.span.line - 1]
+    assert any("1 of 3 nodes" in n or "of 3 nodes" in n for n in told.notes)
+    assert any("mul [5, 37] float32" in n for n in told.notes)
+
+
+def test_random_numbers_have_no_result_to_judge(tmp_path: Path) -> None:
+    error = _refused(Module(name="model", body="x + torch.randn_like(x)").write(tmp_path))
+    assert error.codes == ("C152",)
+
+
+def test_dropout_is_random_only_as_is(tmp_path: Path) -> None:
+    path = Module(name="model", init="self.d = nn.Dropout(0.1)", body="self.d(x) * 2").write(
+        tmp_path
+    )
+    assert import_module(path).written.kernels == 1
+    with pytest.raises(ConfigError) as caught:
+        import_module(path, mode="as-is")
+    assert set(caught.value.codes) <= {"C150", "C152"}
+
+
+def test_the_operator_is_the_module_not_one_that_looks_alike(tmp_path: Path) -> None:
+    # on inputs of 0 and more a leaky relu is a relu; the old recogniser took it for one
+    path = Module(name="model", body="F.leaky_relu(x, 0.1)", inputs="torch.rand(5, 37)").write(
+        tmp_path
+    )
+    operator, _ = load_task_file(path)
+    import torch
+
+    found = operator.reference.fn(x=torch.tensor([[-2.0] * 37] * 5, dtype=torch.float64))
+    assert float(found[0, 0]) == pytest.approx(-0.2)
