@@ -1,6 +1,7 @@
 """Pass `place_barriers`: as few `__syncthreads()` and waits for cp.async as keep a block's threads in order.
 
-All threads run every statement, each a part that nobody knows. Two statements that touch the same tile (or
+Copies from global to shared memory that are in no ring are given to cp.async too (ASYNC). All threads run
+every other statement (THREADS), each a part that nobody knows. Two statements that touch the same tile (or
 a tensor that the kernel writes), one of them writing, need a barrier between them; a copy in flight needs
 to be committed, waited for, and then a barrier. Fragments are private to their threads and need nothing.
 
@@ -16,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from septran.backends.cuda.passes.plan_rings import BARRIER
+from septran.backends.cuda.passes.plan_rings import BARRIER, is_async
 from septran.errors import InternalError
 from septran.ir.access import regions, touches, writes
 from septran.ir.expr import Const, evaluate, free
@@ -55,10 +56,10 @@ _PAIR = (
 
 
 def place_barriers(program: Program) -> Program:
-    """Return `program` with the barriers and waits of its kernels instead of the Syncs that it has."""
+    """Return `program` with an engine for every statement of its kernels, and what orders them."""
 
     def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
-        body = _without_syncs(launch.body)
+        body = _shared_out(launch.body)
         blocks = [*_blocks(body, (*around, *launch.grid))]
         return _with(body, _placed(body, blocks), ())
 
@@ -245,12 +246,22 @@ def _tile(region: Region, env: Mapping[str, int]) -> Tile:
     return region.buffer.name, 0 if region.version is None else evaluate(region.version, env)
 
 
-def _without_syncs(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    return tuple(
-        replace(s, body=_without_syncs(s.body)) if isinstance(s, For | When) else s
-        for s in body
-        if not isinstance(s, Sync)
-    )
+def _shared_out(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements with the engine that runs them, and without Syncs."""
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case For() | When():
+                out.append(replace(stmt, body=_shared_out(stmt.body)))
+            case Copy() if not stmt.engine:
+                out.append(replace(stmt, engine=ASYNC if is_async(stmt) else THREADS))
+            case LeafCall():
+                out.append(replace(stmt, engine=THREADS))
+            case Sync():
+                pass
+            case _:
+                out.append(stmt)
+    return tuple(out)
 
 
 def _with(body: tuple[Stmt, ...], fixes: frozenset[Fix], path: Path) -> tuple[Stmt, ...]:

@@ -1,7 +1,6 @@
-"""Pass `plan_rings`: who runs each statement of a block, and n-buffered rings of copies.
+"""Pass `plan_rings`: n-buffered rings of copies for the loops that a mapping asks to pipeline.
 
-All threads of a block run leaves and plain copies; copies from global to shared memory are given to
-cp.async (ASYNC). A loop that the mapping asks to pipeline issues them n - 1 iterations ahead:
+Copies from global to shared memory are given to cp.async (ASYNC), n - 1 iterations ahead:
 
     for k < K pipeline=n: alloc S; copy S <- G[k]; f(S)
 
@@ -41,7 +40,6 @@ from septran.ir.nodes import (
     Buffer,
     Copy,
     For,
-    LeafCall,
     Post,
     Program,
     Region,
@@ -57,7 +55,7 @@ BARRIER = Sync(scope="BLOCK", engines=())
 
 
 def plan_rings(program: Program) -> Program:
-    """Return `program` with an engine for every statement of its kernels, and their rings."""
+    """Return `program` with a ring for every pipelined loop of its kernels that has copies to run ahead."""
 
     def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
         loops = {s.var: s for s in (*around, *launch.grid)}
@@ -79,10 +77,6 @@ def _body(
     out: list[Stmt] = []
     for stmt in body:
         match stmt:
-            case Copy():
-                out.append(replace(stmt, engine=ASYNC if is_async(stmt) else THREADS))
-            case LeafCall():
-                out.append(replace(stmt, engine=THREADS))
             case For():
                 loops = {**around, stmt.var: stmt}
                 inner = replace(stmt, body=_body(stmt.body, loops, written))
