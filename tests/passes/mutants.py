@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from septran.ir.expr import to_text
 from septran.ir.nodes import Await, For, Post, Program, Stmt, Sync, When, walk
 from septran.ir.text import print_program
 from septran.passes.interpret import Hazard, check_order
@@ -23,7 +24,7 @@ def without_event(program: Program) -> Iterator[tuple[str, Program]]:
     keys = {(s.event, s.slot) for s in walk(program.body) if isinstance(s, Post | Await)}
     for event, slot in sorted(keys, key=str):
         body = _strip(program.body, event, slot)
-        yield f"{event} {slot}", replace(program, body=body)
+        yield f"{event} {to_text(slot)}", replace(program, body=body)
 
 
 def unseen(mutants: Iterator[tuple[str, Program]]) -> list[str]:

@@ -18,6 +18,7 @@ from septran.backends.toolchain.compilers import Compiler, compile_shared
 from septran.backends.toolchain.confined import probe, run
 from septran.ir.nodes import Program
 from septran.kernel import Kernel
+from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
@@ -114,6 +115,7 @@ DSA_C = Backend(
         ("place_buffers", place),
         ("distribute", distribute),
         ("order_engines", order),
+        ("drop_unreached", drop_unreached),
     ),
     library=library_leaf,
     signature=signature,

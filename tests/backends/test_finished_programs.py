@@ -1,0 +1,91 @@
+"""What is printed is ordered, and nothing in it could be left out.
+
+Every operator x target: `passes` and `finish` leave a Program without a Hazard, and dropping any Sync, Post or
+Await from it, or both ends of an event, is one. Programs are bound for given sizes, so this is decided for
+those; small sizes need fewer waits than larger ones, which is why the operators' sample sizes are taken.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from septran import backends
+from septran.ir.access import is_distributed
+from septran.ir.nodes import Await, Post, Program, Sync, walk
+from septran.passes.interpret import check_order
+from septran.passes.run import lower
+from tests.bind.running import all_operators, bound
+from tests.passes.mutants import unseen, without_event, without_one
+
+OPERATORS = all_operators()
+TARGETS = [(name, arch) for name in backends.names() for arch in backends.get(name).arches or ("",)]
+ARCHES = dict(reversed(TARGETS))
+CORES = 2
+SIZES = {
+    "gemm_seed": {"M": 640, "N": 640, "K": 640},  # its own take a minute
+    # large enough that every loop comes round on one core
+    "batched_gemm": {"S": 2, "M": 256, "N": 256, "K": 256},
+    "conv2d_1x1": {"B": 1, "H": 14, "W": 14, "Ci": 256, "Co": 128},
+    "gemv": {"M": 4096, "K": 256},
+    **{f"row_{f}": {"M": 4096, "N": 256} for f in ("sum", "mean", "max")},
+    **{f"col_{f}": {"M": 256, "N": 4096} for f in ("sum", "mean", "max")},
+}
+
+
+@functools.cache
+def finished(name: str, target: str, arch: str) -> Program:
+    """The Program that is printed at the operator's sample sizes."""
+    op, path = OPERATORS[name]
+    backend = backends.get(target)
+    dtype = next(d for d in op.dtypes if d in backend.dtypes)
+    found = bound(op, path, backend, arch, dtype, {**op.dims, **SIZES.get(name, {})})
+    return backend.finished(lower(found.program, backend.passes), {})
+
+
+def cases(quick):
+    for target, arch in TARGETS:
+        for name in OPERATORS:
+            first = arch == ARCHES[target]
+            marks = () if first and quick(name, target) else pytest.mark.slow
+            yield pytest.param(name, target, arch, id=f"{name}-{target}-{arch}", marks=marks)
+
+
+# Both ends of these events could go together: an inner ring's events imply them at these sizes, and
+# `order_engines` looks at one body at a time. With a ring that comes round less often they are needed.
+IMPLIED = {
+    "attention": ["LOAD>MMA 2", "VEC>MMA 1"],
+    "attention_causal": ["LOAD>MMA 2", "VEC>MMA 1"],
+    "conv2d": ["LOAD>MMA 2"],
+    "conv2d_stride2": ["LOAD>MMA 2"],
+    "gemm_bias_relu": ["VEC>LOAD 0"],
+    "gemm_bias_gelu": ["VEC>LOAD 0"],
+    "gemm_bias_silu": ["VEC>LOAD 0"],
+}
+
+
+def _quick(name: str, target: str) -> bool:
+    if name == "gemm_seed":
+        return False
+    return target in ("cuda_c", "dsa_c") or name in ("gemm", "softmax", "conv2d", "attention")
+
+
+@pytest.mark.parametrize(("name", "target", "arch"), list(cases(_quick)))
+def test_nothing_can_be_left_out(name, target, arch):
+    program = finished(name, target, arch)
+    for cores in (1, CORES) if is_distributed(program) else (1,):
+        check_order(program, cores=cores)
+    assert unseen(without_one(program)) == []
+    implied = IMPLIED.get(name, []) if target == "dsa_c" else []
+    assert unseen(without_event(program)) == implied
+
+
+def test_only_targets_that_order_their_engines_themselves_have_waits():
+    """A core, a Triton program and a TileLang program run their statements in order: nothing can be forgotten."""
+    waiting = set()
+    for target in backends.names():
+        body = finished("attention", target, ARCHES[target]).body
+        if any(isinstance(s, Sync | Post | Await) for s in walk(body)):
+            waiting.add(target)
+    assert waiting == {"cuda_c", "dsa_c"}
