@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
+from septran.ir import scalar
 from septran.ir.nodes import LeafCall, Prim, Privilege, Program, Region, leaf_calls
 
 
@@ -60,6 +61,33 @@ class LeafSpec:
     def symbol(self) -> str:
         """Identifier the generated code calls: `leaf_<task>_<6 hex digits>`."""
         return f"leaf_{self.task}_{self.key[:6]}"
+
+    @property
+    def ragged(self) -> tuple[tuple[str, int], ...]:
+        """(parameter, axis) of every run-time extent that can be less than its bound, in order."""
+        return tuple((p.name, d) for p in self.params for d, short in enumerate(p.ragged) if short)
+
+    def param(self, name: str) -> LeafParam:
+        """Return a tensor argument; KeyError when there is none of this name."""
+        for p in self.params:
+            if p.name == name:
+                return p
+        raise KeyError(name)
+
+    def expression(self, prim: Prim) -> scalar.Node:
+        """Return the typed tree of a `map` of this leaf; names in it are the leaf's parameters."""
+        scalars = {
+            name: scalar.position(name) if kind == "int" else scalar.Const(float(kind))
+            for name, kind in self.scalars
+        }
+        return scalar.bound(prim, self._tensors(), scalars)
+
+    def computes(self, prim: Prim) -> str:
+        """Return the dtype a primitive of this leaf computes in: float64 or float32."""
+        return scalar.computes(prim, self._tensors())
+
+    def _tensors(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        return {p.name: (p.dtype, p.shape) for p in self.params}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The expression language of `map`: a restricted Python expression over operands and scalars."""
+"""The syntax of `map` expressions: restricted Python over operands and scalars (typed in `ir.scalar`)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from septran.errors import Span, TaskLangError, closest
-
-FUNCTIONS: dict[str, int] = {
-    "max": 2,
-    "min": 2,
-    "exp": 1,
-    "exp2": 1,
-    "log": 1,
-    "sqrt": 1,
-    "rsqrt": 1,
-    "tanh": 1,
-    "sigmoid": 1,
-    "erf": 1,
-    "abs": 1,
-    "select": 3,
-    "index": 1,
-}
-"""Function name -> number of arguments."""
+from septran.ir.scalar import FUNCTIONS
 
 _ALLOWED = (
     ast.Expression,

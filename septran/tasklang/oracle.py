@@ -5,12 +5,12 @@ Primitives compute in float32 (float64 when the output or an operand is float64)
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import TaskLangError
+from septran.ir import scalar
 from septran.tasklang import mapexpr
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
@@ -229,92 +229,64 @@ def _combine(op: str, a: Any, b: Any) -> Any:
 
 
 def evaluate_map(expr: str, operands: Mapping[str, Any], y: Any) -> Any:
-    """Return the value of a map expression for output `y` (torch tensor or scalar)."""
+    """Return the value of a map expression for output tensor `y`, in a dtype of its kind."""
     import torch
 
-    wide = compute_dtype(y, *operands.values())
-    tree = mapexpr.parse(expr, operands)
+    mapexpr.parse(expr, operands)
+    compute = compute_dtype(y, *operands.values())
+    nodes = {n: _node(n, v) for n, v in operands.items()}
+    tree = scalar.typed(
+        expr, nodes, shape=tuple(y.shape), result=_name(y.dtype), compute=_name(compute)
+    )
+    kinds = {"float": compute, "int": torch.int64, "bool": torch.bool}
+    functions = _functions()
 
-    def tensor(v: Any) -> Any:
-        return v if isinstance(v, torch.Tensor) else torch.tensor(v, dtype=wide)
-
-    def real(v: Any) -> Any:
-        return v.to(wide) if isinstance(v, torch.Tensor) and v.dtype != wide else tensor(v)
-
-    unary: dict[str, Callable[[Any], Any]] = {
-        "exp": torch.exp,
-        "exp2": torch.exp2,
-        "log": torch.log,
-        "sqrt": torch.sqrt,
-        "rsqrt": torch.rsqrt,
-        "tanh": torch.tanh,
-        "sigmoid": torch.sigmoid,
-        "erf": torch.erf,
-        "abs": torch.abs,
-    }
-    binary = {
-        ast.Add: torch.add,
-        ast.Sub: torch.sub,
-        ast.Mult: torch.mul,
-        ast.Div: torch.true_divide,
-        ast.Pow: torch.pow,
-    }
-    compare = {
-        ast.Lt: torch.lt,
-        ast.LtE: torch.le,
-        ast.Gt: torch.gt,
-        ast.GtE: torch.ge,
-        ast.Eq: torch.eq,
-        ast.NotEq: torch.ne,
-    }
-
-    def raw(node: ast.expr) -> Any:
-        """Integers stay exact inside comparisons and index arithmetic."""
+    def value(node: scalar.Node) -> Any:
         match node:
-            case ast.Constant(value=value):
-                return torch.tensor(value) if isinstance(value, int) else tensor(value)
-            case ast.Name(id=name):
-                value = operands[name]
-                return value if isinstance(value, torch.Tensor) else torch.tensor(value)
-            case ast.Call(func=ast.Name(id="index"), args=[ast.Constant(value=int(axis))]):
-                axis %= y.ndim
+            case scalar.Const(number):
+                return torch.tensor(number, dtype=kinds[node.kind])
+            case scalar.Name(name):
+                return operands[name].to(kinds[node.kind])
+            case scalar.Index(axis):
                 shape = [1] * y.ndim
                 shape[axis] = y.shape[axis]
                 return torch.arange(y.shape[axis]).reshape(shape)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in (
-                ast.Add,
-                ast.Sub,
-                ast.Mult,
-            ):
-                a, b = raw(left), raw(right)
-                if not a.is_floating_point() and not b.is_floating_point():
-                    return binary[type(op)](a, b)
-        return visit(node)
+            case scalar.Op("float" | "int" | "int64", args):
+                return value(args[0]).to(kinds[node.kind])
+            case scalar.Op(op, args):
+                return functions[op](*(value(a) for a in args))
 
-    def visit(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant() | ast.Name():
-                return real(raw(node))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -visit(operand)
-            case ast.UnaryOp(operand=operand):
-                return visit(operand)
-            case ast.BinOp(left=left, op=op, right=right):
-                return binary[type(op)](visit(left), visit(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return compare[type(op)](raw(left), raw(right))
-            case ast.Call(func=ast.Name(id="index")):
-                return real(raw(node))
-            case ast.Call(func=ast.Name(id="select"), args=[cond, a, b]):
-                chosen = visit(cond)
-                chosen = chosen if chosen.dtype == torch.bool else chosen != 0
-                return torch.where(chosen, visit(a), visit(b))
-            case ast.Call(func=ast.Name(id="max"), args=[a, b]):
-                return torch.maximum(visit(a), visit(b))
-            case ast.Call(func=ast.Name(id="min"), args=[a, b]):
-                return torch.minimum(visit(a), visit(b))
-            case ast.Call(func=ast.Name(id=name), args=[a]):
-                return unary[name](visit(a))
-        raise TypeError(ast.dump(node))
+    return value(tree)
 
-    return visit(tree)
+
+def _node(name: str, value: Any) -> scalar.Node:
+    if hasattr(value, "dtype"):
+        return scalar.tensor(name, _name(value.dtype))
+    return scalar.Const(value)
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    import torch
+
+    return {
+        "+": torch.add,
+        "-": torch.sub,
+        "*": torch.mul,
+        "/": torch.true_divide,
+        "**": torch.pow,
+        "neg": torch.neg,
+        "<": torch.lt,
+        "<=": torch.le,
+        ">": torch.gt,
+        ">=": torch.ge,
+        "==": torch.eq,
+        "!=": torch.ne,
+        "select": torch.where,
+        "max": torch.maximum,
+        "min": torch.minimum,
+        **{n: getattr(torch, n) for n in "exp exp2 log sqrt rsqrt tanh sigmoid erf abs".split()},
+    }

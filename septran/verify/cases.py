@@ -71,7 +71,7 @@ _NEAR = 4
 class Case:
     """One input set.
 
-    target: the input that gets the special values. touched: for a near-duplicate, the input and the
+    target: the input that gets the special values, "*" for each (independent) one. touched: for a near-duplicate, the input and the
     position (fraction of its flat size) of the one element that differs.
     """
 
@@ -168,7 +168,7 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
         high = int(_bound(domain.high, problem.dims, 8))
         return rng.integers(low, max(high, low + 1), param.shape).astype(dtype)
     family = case.family
-    if family in _SPECIAL and case.target != param.name:
+    if family in _SPECIAL and case.target not in ("*", param.name):
         family = "normal"
     values = _DRAWS[family](rng, param.shape, _range(param.dtype))
     values = _into_domain(values, domain, problem.dims)

@@ -6,12 +6,14 @@ gemm becomes a call of the packed product in runtime/gemm.h, the rest calls of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from septran.backends.cpp.rows import RowGroup, RowPrim, plan, reads, reduce_axis
-from septran.backends.cpp.spelling import MapExpression, Value, literal
+from septran.backends.cpp.spelling import SPELLING, literal, wide_lanes
 from septran.backends.text.cstyle import C_TYPES, identifier
+from septran.backends.text.spell import argument
 from septran.ir.nodes import LeafCall, Prim
+from septran.ir.scalar import Index, Name, Op, walk
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 ROWS, COLS = 12, 32
@@ -79,11 +81,8 @@ class _LeafText:
     def _needs_double(self) -> bool:
         if any(p.dtype == "float64" for p in self.spec.params):
             return True
-        # Two 64-bit integers meet in one expression: only 64-bit lanes compare them exactly.
-        return any(
-            sum(n in self.params and self.params[n].dtype == "int64" for _, n in prim.named) > 1
-            for prim in self.spec.prims
-        )
+        maps = (p for p in self.spec.prims if p.name == "map")
+        return any(wide_lanes(self.spec.expression(prim)) for prim in maps)
 
     def text(self) -> str:
         kind = "f64" if self.double else "f32"
@@ -97,7 +96,7 @@ class _LeafText:
         used = "\n".join(self.lines)
         if any(isinstance(s, RowGroup) for s in steps) or "<F>" in used or "F," in used:
             head.append(f"    using F = {kind}v;")
-            if "<I>" in used:
+            if "<I>" in used or "const I " in used:
                 head.append(f"    using I = {kind.replace('f', 'i')}v;")
             if " L" in used:
                 head.append("    constexpr long L = lanes<F>;")
@@ -124,7 +123,12 @@ class _LeafText:
 
     def literal(self, value: object) -> str:
         assert isinstance(value, int | float)
-        return literal(value, double=self.double)
+        return literal(value, self.dtype)
+
+    @property
+    def dtype(self) -> str:
+        """What floats are computed in."""
+        return "float64" if self.double else "float32"
 
     # ---- primitives that are calls
     def primitive(self, prim: Prim) -> None:
@@ -205,8 +209,8 @@ class _RowLoop:
         self.rank = len(leaf.params[group.first.space].shape)
         self.at: list[str] = []
         self.row: dict[str, str] = {}
-        self.once: dict[str, str] = {}
-        """parameter with one value per row -> variable of type F that holds it."""
+        self.once: dict[tuple[str, str], str] = {}
+        """(parameter with one value per row, F or I) -> variable of that type that holds it."""
         self.position = ""
 
     def emit(self) -> None:
@@ -277,90 +281,73 @@ class _RowLoop:
     def _last(self, name: str) -> str:
         return f"{identifier(name)}.s[{len(self.leaf.params[name].shape) - 1}]"
 
-    def _is_int(self, name: str) -> bool:
-        return not self.leaf.params[name].dtype.startswith(("float", "bfloat"))
-
     # ---- one value per row
-    def _once(self, name: str) -> str:
-        """Return a variable of type F (I for integers) with the row's value in every lane."""
-        if name not in self.once:
+    def _once(self, name: str, kind: str) -> str:
+        """Return a variable of type F or I (`kind`) with the row's value in every lane."""
+        if (name, kind) not in self.once:
             var = self.leaf.fresh(f"{name}_1")
-            kind, lane = ("I", "lane<I>") if self._is_int(name) else ("F", "lane<F>")
             self.leaf.line(
-                f"const {kind} {var} = splat<{kind}>(to_lane<{lane}>({self.row[name]}[0]));"
+                f"const {kind} {var} = splat<{kind}>(to_lane<lane<{kind}>>({self.row[name]}[0]));"
             )
-            self.once[name] = var
-        return self.once[name]
+            self.once[name, kind] = var
+        return self.once[name, kind]
 
-    def _keep_once(self, name: str, text: str) -> None:
+    def _forget(self, name: str) -> None:
+        for kind in ("F", "I"):
+            self.once.pop((name, kind), None)
+
+    def _keep_once(self, name: str, kind: str, text: str) -> None:
         leaf = self.leaf
         dtype = leaf.params[name].dtype
         var = leaf.fresh(f"{name}_1")
-        leaf.line(f"const F {var} = {text};")
-        leaf.line(f"{self.row[name]}[0] = cast<{C_TYPES[dtype]}>(lane<F>({var}[0]));")
-        self.once.pop(name, None)
-        if dtype == ("float64" if leaf.double else "float32"):
-            self.once[name] = var
+        leaf.line(f"const {kind} {var} = {text};")
+        leaf.line(f"{self.row[name]}[0] = cast<{C_TYPES[dtype]}>(lane<{kind}>({var}[0]));")
+        self._forget(name)
+        if dtype == leaf.dtype:
+            self.once[name, kind] = var
 
     def _single(self, row: RowPrim) -> None:
-        leaf, prim = self.leaf, row.prim
+        leaf, prim, kind = self.leaf, row.prim, "F"
         if row.reduces:
-            text = self._once_float(prim.ins[0])
+            text = self._once(prim.ins[0], "F")
             if prim.name == "reduce_acc":
-                text = f"{_OPS[str(prim.attr('op'))]}::of({self._once_float(prim.out)}, {text})"
+                text = f"{_OPS[str(prim.attr('op'))]}::of({self._once(prim.out, 'F')}, {text})"
         elif prim.name == "fill":
             text = f"splat<F>({leaf.literal(prim.attr('value'))})"
         elif prim.name == "copy":
-            text = self._once_float(prim.ins[0])
+            text = self._once(prim.ins[0], "F")
         else:
-            named = dict(prim.named)
-            text = self._expression(
-                prim, lambda operand: self._value_once(named[operand]), last_index="0"
-            )
-        self._keep_once(prim.out, text)
+            kind, text = self._expression(prim, self._once, last_index="0")
+        self._keep_once(prim.out, kind, text)
 
-    def _once_float(self, name: str) -> str:
-        text = self._once(name)
-        return f"convert<F>({text})" if self._is_int(name) else text
-
-    def _value_once(self, name: str) -> Value:
-        text = self._once(name)
-        return Value(i=text) if self._is_int(name) else Value(f=text)
-
-    def _expression(self, prim: Prim, operand: object, *, last_index: str) -> str:
+    def _expression(
+        self, prim: Prim, value: Callable[[str, str], str], *, last_index: str
+    ) -> tuple[str, str]:
+        """Return the type (F or I) and the text of a map. value: (parameter, F or I) -> variable."""
         leaf = self.leaf
         rank = len(leaf.params[prim.out].shape)
         shift = self.rank - rank
 
-        def index(axis: int) -> Value:
-            axis %= rank
+        def index(axis: int) -> str:
             if axis == rank - 1:
                 if last_index == "0":
-                    return Value(i="splat<I>(0)")
-                return Value(i=f"(iota<I>() + splat<I>({last_index}))")
+                    return "splat<I>(0)"
+                return f"(iota<I>() + splat<I>({last_index}))"
             outer = self.at[axis + shift] if axis + shift >= 0 else "0"
-            return Value(i=f"splat<I>({outer})")
+            return f"splat<I>({outer})"
 
-        scalars: dict[str, Value] = {}
-        for name, kind in leaf.spec.scalars:
-            if kind == "int":
-                scalars[name] = Value(i=f"splat<I>({identifier(name)})")
-            else:
-                scalars[name] = Value(constant=float(kind))
-        # An operand of this map is a tensor, a scalar of the leaf, or a number given in place.
-        for name, target in prim.named:
-            if target in leaf.params:
-                scalars.pop(name, None)
-            elif target in scalars:
-                scalars[name] = scalars[target]
-        for name, number in prim.attrs:
-            if name != "expr" and isinstance(number, int | float):
-                scalars[name] = Value(constant=number)
-        assert callable(operand)
-        translator = MapExpression(
-            operand=operand, index=index, scalars=scalars, double=leaf.double
-        )
-        return translator.translate(str(prim.attr("expr")))
+        def operand(node: Name | Index, want: str) -> str:
+            if isinstance(node, Index):
+                text = index(node.axis)
+                return f"convert<F>({text})" if want == "float" else text
+            if not node.tile:
+                return f"splat<{'F' if want == 'float' else 'I'}>({identifier(node.name)})"
+            text = value(node.name, "F" if want == "float" else "I")
+            return f"({text} != 0)" if want == "bool" else text
+
+        tree = leaf.spec.expression(prim)
+        kind = "F" if tree.kind == "float" else "I"
+        return kind, argument(tree, SPELLING, operand, leaf.dtype)
 
     # ---- whole rows
     def _inner(self, loop: tuple[RowPrim, ...], next_rows: tuple[str, ...]) -> None:
@@ -372,7 +359,8 @@ class _RowLoop:
         for row in loop:
             for name in reads(row.prim, leaf.params):
                 if leaf.params[name].shape[-1] == 1:
-                    self._once(name)
+                    for kind in self._read_as(row.prim, name):
+                        self._once(name, kind)
         reductions = {
             row.prim.out: leaf.fresh(f"{row.prim.out}_acc") for row in loop if row.reduces
         }
@@ -406,40 +394,50 @@ class _RowLoop:
         leaf.close()
         for row in loop:
             if not row.reduces:
-                self.once.pop(row.prim.out, None)
+                self._forget(row.prim.out)
                 continue
             out = row.prim.out
             op, acc = _OPS[str(row.prim.attr("op"))], reductions[out]
             text = f"total<{op}>({acc})"
             if row.prim.name == "reduce_acc":
-                text = f"{op}::of({self._once_float(out)}, {text})"
-            self._keep_once(out, text)
+                text = f"{op}::of({self._once(out, 'F')}, {text})"
+            self._keep_once(out, "F", text)
+
+    def _read_as(self, prim: Prim, name: str) -> tuple[str, ...]:
+        """Return as which of F and I a primitive reads one of its operands."""
+        if prim.name != "map":
+            return ("F",)
+        tree = self.leaf.spec.expression(prim)
+        real = isinstance(tree, Name) and tree.kind == "float"
+        whole = isinstance(tree, Name) and not real
+        for node in walk(tree):
+            args = node.args if isinstance(node, Op) else ()
+            for arg in (a for a in args if isinstance(a, Name) and a.name == name):
+                as_float = arg.kind == "float" or (isinstance(node, Op) and node.op == "float")
+                real, whole = real or as_float, whole or not as_float
+        return (*(("F",) if real else ()), *(("I",) if whole else ()))
 
     def _step(
         self, loop: tuple[RowPrim, ...], j: str, rest: str | None, acc: Mapping[str, str]
     ) -> None:
         """Print the work on one vector of elements at position `j`."""
         leaf = self.leaf
-        values: dict[str, str] = {}
+        values: dict[tuple[str, str], str] = {}
         taken = set(leaf._taken)
 
-        def value(name: str) -> Value:
+        def value(name: str, kind: str) -> str:
             if leaf.params[name].shape[-1] == 1:
-                return self._value_once(name)
-            if name not in values:
-                values[name] = leaf.fresh(f"{name}_v")
-                kind = "I" if self._is_int(name) else "F"
-                leaf.line(f"const {kind} {values[name]} = {self._load(kind, name, j, rest)};")
-            return Value(i=values[name]) if self._is_int(name) else Value(f=values[name])
-
-        def as_float(v: Value) -> str:
-            return v.f or f"convert<F>({v.i})"
+                return self._once(name, kind)
+            if (name, kind) not in values:
+                values[name, kind] = leaf.fresh(f"{name}_v")
+                leaf.line(f"const {kind} {values[name, kind]} = {self._load(kind, name, j, rest)};")
+            return values[name, kind]
 
         for row in loop:
-            prim = row.prim
+            prim, kind = row.prim, "F"
             if row.reduces:
                 op = f"{_OPS[str(prim.attr('op'))]}"
-                text = as_float(value(prim.ins[0]))
+                text = value(prim.ins[0], "F")
                 if rest is not None:
                     text = f"keep({text}, {rest}, unit<{op}, F>())"
                 leaf.line(f"{acc[prim.out]} = {op}::of({acc[prim.out]}, {text});")
@@ -447,16 +445,16 @@ class _RowLoop:
             if prim.name == "fill":
                 text = f"splat<F>({leaf.literal(prim.attr('value'))})"
             elif prim.name == "copy":
-                text = as_float(value(prim.ins[0]))
+                text = value(prim.ins[0], "F")
             else:
-                named = dict(prim.named)
-                text = self._expression(prim, lambda o, n=named: value(n[o]), last_index=j)
+                kind, text = self._expression(prim, value, last_index=j)
             var = leaf.fresh(f"{prim.out}_v")
-            leaf.line(f"const F {var} = {text};")
+            leaf.line(f"const {kind} {var} = {text};")
             leaf.line(self._store(prim.out, var, j, rest))
-            values.pop(prim.out, None)
-            if leaf.params[prim.out].dtype == ("float64" if leaf.double else "float32"):
-                values[prim.out] = var
+            for known in ("F", "I"):
+                values.pop((prim.out, known), None)
+            if leaf.params[prim.out].dtype == leaf.dtype:
+                values[prim.out, kind] = var
         leaf._taken = taken
 
     def _load(self, kind: str, name: str, j: str, rest: str | None) -> str:

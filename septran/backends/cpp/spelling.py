@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import math
 
-from septran.backends.text.c_expr import CExpression, Value
-
-__all__ = ["MapExpression", "Value", "literal"]
-
-_FUNCTIONS = {
-    "exp": "vexp",
-    "exp2": "vexp2",
-    "log": "vlog",
-    "sqrt": "vsqrt",
-    "rsqrt": "vrsqrt",
-    "tanh": "vtanh",
-    "sigmoid": "vsigmoid",
-    "erf": "verf",
-    "abs": "vabs",
-    "max": "vmax",
-    "min": "vmin",
-}
+from septran.backends.text.spell import Spelling
+from septran.ir.scalar import ARITHMETIC, COMPARISONS, Const, Node, Op, bits, walk
 
 
-def literal(value: float | int, *, double: bool) -> str:
+def literal(value: float, dtype: str) -> str:
     """Return a C++ floating literal of `value` in the compute type."""
+    double = dtype == "float64"
     kind = "double" if double else "float"
     if math.isnan(value):
         return f"std::numeric_limits<{kind}>::quiet_NaN()"
@@ -34,49 +20,57 @@ def literal(value: float | int, *, double: bool) -> str:
     return text if double else f"{text}f"
 
 
-class MapExpression(CExpression):
-    """Vectors: masks are vectors too, so they combine bit by bit."""
+SPELLING = Spelling(
+    language="C++",
+    formats={
+        "exp": "vexp({0:a})",
+        "exp2": "vexp2({0:a})",
+        "log": "vlog({0:a})",
+        "sqrt": "vsqrt({0:a})",
+        "rsqrt": "vrsqrt({0:a})",
+        "tanh": "vtanh({0:a})",
+        "sigmoid": "vsigmoid({0:a})",
+        "erf": "verf({0:a})",
+        "abs": "vabs({0:a})",
+        "abs:int": "({0:w} < 0 ? -{0:w} : {0:w})",
+        "max": "vmax({0:a}, {1:a})",
+        "min": "vmin({0:a}, {1:a})",
+        "max:int": "({0:w} > {1:w} ? {0:a} : {1:a})",
+        "min:int": "({0:w} < {1:w} ? {0:a} : {1:a})",
+        "select": "({0} ? {1:a} : {2:a})",
+        "**n": "power<{n}>({0:a})",
+        "**": "vpow({0:a}, {1:a})",
+        "float": "convert<F>({0})",
+        "float:bool": "({0} ? splat<F>(1) : splat<F>(0))",
+        "int": "(-({0}))",  # true is -1 in every bit of a mask
+        "int64": "{0:w}",  # all lanes are wide then, see wide_lanes
+    },
+    real=literal,
+    constant="splat<F>({0})",
+    whole="splat<I>({0})",
+)
 
-    AND, OR, NOT = "&", "|", "~"
 
-    def literal(self, value: float | int) -> str:
-        """Return a scalar literal."""
-        return literal(value, double=self.double)
+def wide_lanes(tree: Node) -> bool:
+    """Return whether the integers of an expression need lanes of 64 bits.
 
-    def splat(self, value: float | int) -> str:
-        """Return a vector of one value."""
-        return f"splat<F>({self.literal(value)})"
+    A 64-bit integer that is read into a 32-bit lane saturates, which is exact where it is only compared with
+    something that is less than the ends.
+    """
+    return (tree.kind == "int" and bits(tree) == 64) or any(
+        _needs_wide(node) for node in walk(tree) if isinstance(node, Op)
+    )
 
-    def integer(self, value: int) -> str:
-        """Return a vector of one integer."""
-        return f"splat<I>({value})"
 
-    def from_integer(self, text: str) -> str:
-        """Return a conversion lane by lane."""
-        return f"convert<F>({text})"
+def _needs_wide(node: Op) -> bool:
+    if node.op in COMPARISONS and node.args[0].kind == "int":
+        a, b = (_narrow(arg) for arg in node.args)
+        return bits(a) == bits(b) == 64 or any(
+            isinstance(v, Const) and not -(2**31) < v.low < 2**31 - 1 for v in (a, b)
+        )
+    computed = (*ARITHMETIC, "select", "max", "min", "abs")
+    return node.op in computed and node.kind == "int" and bits(node) == 64
 
-    def non_zero(self, value: Value) -> str:
-        """Return a comparison in the compute type."""
-        return f"({self.as_float(value)} != {self.literal(0.0)})"
 
-    def term(self, value: Value) -> str:
-        """Return a bare literal for a constant: it combines with a vector on the other side."""
-        if value.constant is None:
-            return self.as_float(value)
-        text = self.literal(value.constant)
-        return f"({text})" if text.startswith("-") else text
-
-    def power(self, base: str, exponent: Value) -> str:
-        """Return products for small integer exponents, else a root or vpow."""
-        constant = exponent.constant
-        if constant is not None and float(constant).is_integer() and abs(constant) <= 16:
-            return f"power<{int(constant)}>({base})"
-        if constant == 0.5:
-            return f"vsqrt({base})"
-        if constant == -0.5:
-            return f"vrsqrt({base})"
-        return f"vpow({base}, {self.as_float(exponent)})"
-
-    def function(self, name: str, arguments: tuple[str, ...]) -> str | None:
-        """Return a call of the vector mathematics."""
-        return f"{_FUNCTIONS[name]}({', '.join(arguments)})" if name in _FUNCTIONS else None
+def _narrow(node: Node) -> Node:
+    return node.args[0] if isinstance(node, Op) and node.op == "int64" else node

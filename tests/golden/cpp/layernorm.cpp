@@ -39,7 +39,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
             #pragma GCC unroll 4
             for (long u_ = 0, q_ = j_; u_ < 4; ++u_, q_ += L) {
                 const F X_v = load<F>(X_row + q_);
-                const F t_v = ((X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f)));
+                const F t_v = (X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f));
                 store(t_row + q_, t_v);
                 var_acc[u_] = Sum::of(var_acc[u_], t_v);
             }
@@ -47,7 +47,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         for (; j_ < n__; j_ += L) {
             const long rest_ = n__ - j_;
             const F X_v = load_n<F>(X_row + j_, rest_);
-            const F t_v = ((X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f)));
+            const F t_v = (X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f));
             store_n(t_row + j_, t_v, rest_);
             var_acc[0] = Sum::of(var_acc[0], keep(t_v, rest_, unit<Sum, F>()));
         }
@@ -61,7 +61,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
             const F X_v = load<F>(X_row + j__);
             const F g_v = load<F>(g_row + j__);
             const F b_v = load<F>(b_row + j__);
-            const F Y_v = ((((X_v - (mu_1 / 300.0f)) * vrsqrt(((var_1 / 300.0f) + 1e-05f))) * g_v) + b_v);
+            const F Y_v = (((X_v - (mu_1 / 300.0f)) * vrsqrt((var_1 / 300.0f) + 1e-05f)) * g_v) + b_v;
             store(Y_row + j__, Y_v);
         }
         for (; j__ < n___; j__ += L) {
@@ -69,7 +69,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
             const F X_v = load_n<F>(X_row + j__, rest__);
             const F g_v = load_n<F>(g_row + j__, rest__);
             const F b_v = load_n<F>(b_row + j__, rest__);
-            const F Y_v = ((((X_v - (mu_1 / 300.0f)) * vrsqrt(((var_1 / 300.0f) + 1e-05f))) * g_v) + b_v);
+            const F Y_v = (((X_v - (mu_1 / 300.0f)) * vrsqrt((var_1 / 300.0f) + 1e-05f)) * g_v) + b_v;
             store_n(Y_row + j__, Y_v, rest__);
         }
     }

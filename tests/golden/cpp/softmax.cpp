@@ -36,7 +36,7 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
             #pragma GCC unroll 4
             for (long u_ = 0, q_ = j_; u_ < 4; ++u_, q_ += L) {
                 const F X_v = load<F>(X_row + q_);
-                const F Y_v = vexp((X_v - m_1));
+                const F Y_v = vexp(X_v - m_1);
                 store(Y_row + q_, Y_v);
                 s_acc[u_] = Sum::of(s_acc[u_], Y_v);
             }
@@ -44,7 +44,7 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         for (; j_ < n_; j_ += L) {
             const long rest_ = n_ - j_;
             const F X_v = load_n<F>(X_row + j_, rest_);
-            const F Y_v = vexp((X_v - m_1));
+            const F Y_v = vexp(X_v - m_1);
             store_n(Y_row + j_, Y_v, rest_);
             s_acc[0] = Sum::of(s_acc[0], keep(Y_v, rest_, unit<Sum, F>()));
         }
@@ -56,13 +56,13 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
             prefetch(X_row + X.s[0] + j__);
             prefetch(Y_row + Y.s[0] + j__);
             const F Y_v = load<F>(Y_row + j__);
-            const F Y_v_ = (Y_v / s_1);
+            const F Y_v_ = Y_v / s_1;
             store(Y_row + j__, Y_v_);
         }
         for (; j__ < n__; j__ += L) {
             const long rest__ = n__ - j__;
             const F Y_v = load_n<F>(Y_row + j__, rest__);
-            const F Y_v_ = (Y_v / s_1);
+            const F Y_v_ = Y_v / s_1;
             store_n(Y_row + j__, Y_v_, rest__);
         }
     }

@@ -1,0 +1,441 @@
+"""The expressions of `map` as one typed tree: one typing rule, one folding, one rule for integers.
+
+- An operation of integers (and truth values, which count as 0 and 1) is an integer and exact; `/`, `**` and the
+  functions are floats. Where an integer meets a float, or a float is stored, it is converted once.
+- Integers in comparisons with each other are never converted. An operation knows the least and the
+  largest value it can have, so that a target sees where 32 bits, or the digits of a float, are enough.
+- Constants are folded here and nowhere else.
+
+A target prints the tree (`backends/text/spell.py`) or compiles it to vector operations; neither has a typing
+rule of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from septran.ir.dtypes import DTYPES, Kind
+from septran.ir.nodes import Prim
+
+POSITION = 2**29
+"""An integer scalar of a leaf is a position in a tensor: its magnitude is below this."""
+
+FUNCTIONS: Mapping[str, int] = {
+    "max": 2,
+    "min": 2,
+    "exp": 1,
+    "exp2": 1,
+    "log": 1,
+    "sqrt": 1,
+    "rsqrt": 1,
+    "tanh": 1,
+    "sigmoid": 1,
+    "erf": 1,
+    "abs": 1,
+    "select": 3,
+    "index": 1,
+}
+"""Function name -> number of arguments."""
+
+ARITHMETIC = ("+", "-", "*")
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number, or a truth value."""
+
+    value: int | float | bool
+
+    @property
+    def kind(self) -> Kind:
+        """int, float or bool."""
+        if isinstance(self.value, bool):
+            return "bool"
+        return "int" if isinstance(self.value, int) else "float"
+
+    @property
+    def low(self) -> int:
+        """The value, of an integer."""
+        return 0 if isinstance(self.value, float) else int(self.value)
+
+    @property
+    def high(self) -> int:
+        """The value, of an integer."""
+        return self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An operand. tile: it has a value per element, not one for the whole leaf. low, high: of integers."""
+
+    name: str
+    kind: Kind
+    low: int = 0
+    high: int = 0
+    tile: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The position along an axis of the output tile, counted from the first axis."""
+
+    axis: int
+    high: int
+    kind: Kind = "int"
+    low: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation. op: a symbol or function of the language, or a conversion: float, int, int64.
+
+    low, high: what an integer result lies between.
+    """
+
+    op: str
+    args: tuple[Node, ...]
+    kind: Kind
+    low: int = 0
+    high: int = 0
+
+
+Node = Const | Name | Index | Op
+
+
+def tensor(name: str, dtype: str) -> Name:
+    """Return the operand that stands for an element of a tensor."""
+    row = DTYPES[dtype]
+    return Name(name, row.kind, row.low, row.high)
+
+
+def position(name: str, low: int = -POSITION, high: int = POSITION) -> Name:
+    """Return the operand that stands for an integer scalar."""
+    return Name(name, "int", low, high, tile=False)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield the nodes, outside in."""
+    yield node
+    for arg in node.args if isinstance(node, Op) else ():
+        yield from walk(arg)
+
+
+def has_tile(node: Node) -> bool:
+    """Return whether the value differs from element to element."""
+    return any(isinstance(n, Index) or (isinstance(n, Name) and n.tile) for n in walk(node))
+
+
+def bits(node: Node) -> int:
+    """Return 32 or 64: the width in which an integer is computed."""
+    if isinstance(node, Op) and node.op == "int64":
+        return 64
+    if node.low < DTYPES["int32"].low or node.high > DTYPES["int32"].high:
+        return 64
+    return 32
+
+
+def holds(node: Node, digits: int) -> bool:
+    """Return whether an integer and all it is computed from are exact in a float of `digits` bits."""
+    inner = node.args if isinstance(node, Op) else ()
+    return (
+        -(2**digits) <= node.low
+        and node.high <= 2**digits
+        and all(holds(a, digits) for a in inner if a.kind != "float")
+    )
+
+
+@lru_cache(maxsize=512)
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def typed(
+    text: str, operands: Mapping[str, Node], *, shape: tuple[int, ...], result: str, compute: str
+) -> Node:
+    """Return the tree of a checked expression (`tasklang.mapexpr.parse`).
+
+    operands: name -> what it stands for. shape: extents of the output tile. result: dtype of the output: the tree is of
+        its kind, except that a float for an integer output stays one (storing it drops the fraction).
+    compute: float32 or float64.
+    """
+    typing = _Typing(operands, shape, DTYPES[compute].digits)
+    node = typing.visit(_tree(text))
+    kind = DTYPES[result].kind
+    if kind == "float":
+        return typing.real(node)
+    if kind == "bool":
+        return typing.truth(node)
+    return typing.whole(node) if node.kind == "bool" else node
+
+
+def bound(
+    prim: Prim,
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]],
+    scalars: Mapping[str, Node],
+) -> Node:
+    """Return the typed tree of a `map`; names in it are the leaf's parameters, not the operands'.
+
+    tensors: parameter -> (dtype, shape). scalars: parameter -> position or constant. An operand is bound to
+        one of these, or is a number given in place.
+    """
+    operands: dict[str, Node] = dict(scalars)
+    for name, value in prim.attrs:
+        if name != "expr" and isinstance(value, int | float):
+            operands[name] = Const(value)
+    for name, param in prim.named:
+        operands[name] = tensor(param, tensors[param][0]) if param in tensors else scalars[param]
+    dtype, shape = tensors[prim.out]
+    return typed(
+        str(prim.attr("expr")), operands, shape=shape, result=dtype, compute=computes(prim, tensors)
+    )
+
+
+def computes(prim: Prim, tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> str:
+    """Return the dtype a primitive computes in: float64 when one of its tensors is, else float32."""
+    names = (prim.out, *prim.ins, *(param for _, param in prim.named))
+    wide = any(name in tensors and tensors[name][0] == "float64" for name in names)
+    return "float64" if wide else "float32"
+
+
+_SYMBOLS: Mapping[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "**",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+
+
+class _Typing:
+    """Builds the tree. digits: of the compute dtype."""
+
+    def __init__(self, operands: Mapping[str, Node], shape: tuple[int, ...], digits: int) -> None:
+        self.operands = operands
+        self.shape = shape
+        self.digits = digits
+
+    def visit(self, node: ast.expr) -> Node:
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return Const(value)
+            case ast.Name(id=name):
+                return self.operands[name]
+            case ast.UnaryOp(op=ast.UAdd(), operand=inner):
+                return self.visit(inner)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self.negated(self.visit(inner))
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.binary(_SYMBOLS[type(op)], self.visit(left), self.visit(right))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self.compared(_SYMBOLS[type(op)], self.visit(left), self.visit(right))
+            case ast.Call(func=ast.Name(id="index"), args=[ast.Constant(value=int(axis))]):
+                axis %= len(self.shape)
+                return Index(axis, self.shape[axis] - 1)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self.called(name, tuple(self.visit(a) for a in args))
+        raise TypeError(ast.dump(node))
+
+    # ---- kinds
+    def real(self, node: Node) -> Node:
+        """Convert to float; inside what is exact either way, the operation becomes one of floats."""
+        match node:
+            case Const(value):
+                return Const(_as_float(value))
+            case Op(op="select", args=(test, a, b)) if node.kind != "float":
+                return Op("select", (test, self.real(a), self.real(b)), "float")
+            case Op(op="max" | "min" | "abs" as op, args=args) if node.kind != "float":
+                return Op(op, tuple(self.real(a) for a in args), "float")
+            case Op(op="int", args=(inner,)):
+                return self.real(inner)
+            case Op(op=op, args=args) if op in ARITHMETIC and node.kind == "int":
+                if holds(node, self.digits):
+                    return Op(op, tuple(self.real(a) for a in args), "float")
+        return node if node.kind == "float" else Op("float", (node,), "float")
+
+    def whole(self, node: Node) -> Node:
+        """Convert a truth value to 0 or 1."""
+        if node.kind != "bool":
+            return node
+        if isinstance(node, Const):
+            return Const(int(node.value))
+        return Op("int", (node,), "int", 0, 1)
+
+    def truth(self, node: Node) -> Node:
+        """Convert a number to whether it is not zero."""
+        return node if node.kind == "bool" else self.compared("!=", node, Const(0))
+
+    def meet(self, *nodes: Node) -> tuple[Node, ...]:
+        """Convert to floats when one is a float, else to integers of one width."""
+        if any(n.kind == "float" for n in nodes):
+            return tuple(self.real(n) for n in nodes)
+        whole = tuple(self.whole(n) for n in nodes)
+        return _widened(whole) if any(bits(n) == 64 for n in whole) else whole
+
+    # ---- operations
+    def negated(self, node: Node) -> Node:
+        if isinstance(node, Const):
+            return Const(-node.value)
+        if node.kind != "float":  # an integer has no negative zero
+            return self.binary("-", Const(0), node)
+        return Op("neg", (node,), "float")
+
+    def binary(self, op: str, a: Node, b: Node) -> Node:
+        if op == "**":
+            return self.power(self.real(a), self.real(b))
+        if op == "/":
+            a, b = self.real(a), self.real(b)
+        else:
+            a, b = self.meet(a, b)
+        if isinstance(a, Const) and isinstance(b, Const):
+            return Const(_fold(op, a.value, b.value))
+        if a.kind == "float":
+            return Op(op, (a, b), "float")
+        low, high = _range(op, a, b)
+        made = Op(op, (a, b), "int", low, high)
+        return Op(op, _widened((a, b)), "int", low, high) if bits(made) == 64 else made
+
+    def power(self, a: Node, b: Node) -> Node:
+        if isinstance(b, Const):
+            if isinstance(a, Const):
+                return Const(_fold("**", a.value, b.value))
+            special = {0.5: "sqrt", -0.5: "rsqrt"}.get(float(b.value))
+            if special:
+                return Op(special, (a,), "float")
+            if b.value == 1:
+                return a
+        return Op("**", (a, b), "float")
+
+    def compared(self, op: str, a: Node, b: Node) -> Node:
+        a, b = self.meet(a, b)
+        if isinstance(a, Const) and isinstance(b, Const):
+            return Const(bool(_COMPARE[op](a.value, b.value)))
+        return Op(op, (a, b), "bool")
+
+    def called(self, name: str, args: tuple[Node, ...]) -> Node:
+        if name == "select":
+            test, *rest = self.truth(args[0]), *args[1:]
+            a, b = rest if rest[0].kind == rest[1].kind == "bool" else self.meet(*rest)
+            if isinstance(test, Const):
+                return a if test.value else b
+            return Op("select", (test, a, b), a.kind, min(a.low, b.low), max(a.high, b.high))
+        if name in ("max", "min"):
+            a, b = self.meet(*args)
+            if isinstance(a, Const):  # the constant second: tables may spell it differently
+                a, b = b, a
+            if isinstance(a, Const) and isinstance(b, Const):
+                return Const(_extremum(name, a.value, b.value))
+            pick = max if name == "max" else min
+            return Op(name, (a, b), a.kind, pick(a.low, b.low), pick(a.high, b.high))
+        if name == "abs" and args[0].kind != "float":
+            a = self.whole(args[0])
+            if isinstance(a, Const):
+                return Const(abs(a.value))
+            ends = (abs(a.low), abs(a.high))
+            low = 0 if a.low <= 0 <= a.high else min(ends)
+            made = Op("abs", (a,), "int", low, max(ends))
+            return Op("abs", _widened((a,)), "int", low, max(ends)) if bits(made) == 64 else made
+        (a,) = (self.real(v) for v in args)
+        if isinstance(a, Const):
+            return Const(_apply(name, float(a.value)))
+        return Op(name, (a,), "float")
+
+
+def _widened(args: tuple[Node, ...]) -> tuple[Node, ...]:
+    return tuple(
+        a if isinstance(a, Const) or bits(a) == 64 else Op("int64", (a,), "int", a.low, a.high)
+        for a in args
+    )
+
+
+def _range(op: str, a: Node, b: Node) -> tuple[int, int]:
+    match op:
+        case "+":
+            return a.low + b.low, a.high + b.high
+        case "-":
+            return a.low - b.high, a.high - b.low
+    ends = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
+    return min(ends), max(ends)
+
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _fold(op: str, a: float, b: float) -> float:
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+        case "/":
+            return _divided(float(a), float(b))
+    try:
+        found = float(a) ** float(b)
+    except ZeroDivisionError:
+        return math.inf
+    except OverflowError:
+        return math.inf
+    return math.nan if isinstance(found, complex) else found
+
+
+def _divided(a: float, b: float) -> float:
+    if b != 0:
+        return a / b
+    if a == 0 or math.isnan(a):
+        return math.nan
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _extremum(name: str, a: float, b: float) -> float:
+    if a != a or b != b:
+        return math.nan
+    return max(a, b) if name == "max" else min(a, b)
+
+
+_FOLDED: Mapping[str, Callable[[float], float]] = {
+    "exp": math.exp,
+    "exp2": lambda x: 2.0**x,
+    "log": lambda x: math.log(x) if x else -math.inf,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: _divided(1.0, math.sqrt(x)),
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0,
+    "erf": math.erf,
+    "abs": abs,
+}
+
+
+def _apply(name: str, value: float) -> float:
+    try:
+        return _FOLDED[name](value)
+    except ValueError:
+        return math.nan
+    except OverflowError:
+        return math.inf

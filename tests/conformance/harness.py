@@ -1,0 +1,282 @@
+"""Run many rows of the table as one kernel: bound by the target's policy, judged as any kernel is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from septran import backends
+from septran.accuracy import load_policy
+from septran.backends.base import Backend
+from septran.bind.bind import ArgType, bind
+from septran.errors import SeptranError
+from septran.ir.dtypes import is_float
+from septran.ir.nodes import Program
+from septran.kernel import KernelParam, Leaf, leaf_specs
+from septran.machine import load_machine
+from septran.mapping.load import load_mapping
+from septran.passes import lower
+from septran.reference import Reference
+from septran.tasklang.load import load_logic
+from septran.trial.place import place_of
+from septran.verify import budget, judge
+from septran.verify.cases import Case, draw
+from septran.verify.problem import Problem
+from septran.verify.session import Call, run_calls
+from tests.backends.operators import ROOT
+from tests.conformance.table import EDGES, Row, Tensor
+
+FAMILIES = ("normal", "nan", "inf", "zeros", "denormal")
+_TENSORS = 48
+"""of one kernel; a simulator knows 64"""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows in one kernel, numbered as in its parameter names."""
+
+    rows: tuple[Row, ...]
+
+    def tensors(self) -> Iterator[tuple[str, Row, Tensor, bool]]:
+        """Yield (parameter, row, tensor, written) in the entry task's order."""
+        for at, row in enumerate(self.rows):
+            yield f"y{at}", row, row.out, True
+            for name, t in row.ins.items():
+                yield f"{name}{at}", row, t, False
+
+
+def batches(rows: Sequence[Row], *, one_launch: bool = False) -> Iterator[Batch]:
+    """Yield the rows in batches of a size that every target takes; one_launch: of one grid each."""
+    part: list[Row] = []
+    count = 0
+    for row in sorted(rows, key=_grid):
+        size = 1 + len(row.ins)
+        other = one_launch and bool(part) and _grid(row) != _grid(part[0])
+        if count + size > _TENSORS or other:
+            yield Batch(tuple(part))
+            part, count = [], 0
+        part.append(row)
+        count += size
+    if part:
+        yield Batch(tuple(part))
+
+
+def _cut(row: Row) -> str:
+    return "".join(c for c in row.out.dims if c in EDGES[row.edge].tile)
+
+
+def _grid(row: Row) -> tuple[str, str]:
+    """Rows that are equal here run in one grid."""
+    return row.edge, _cut(row)
+
+
+def logic(batch: Batch) -> str:
+    """Return a logic file with one leaf per row and one entry that launches them all."""
+    leaves, body = [], []
+    for at, row in enumerate(batch.rows):
+        names = [*row.ins, *row.scalars]
+        if row.prim == "map":
+            words = [f"expr={row.attrs['expr']!r}", *(f"{n}={n}" for n in names)]
+        else:
+            words = [*row.ins, *(f"{k}={_value(v)}" for k, v in row.attrs.items())]
+        leaves += [
+            "@task.define(leaf=True)",
+            f"def row{at}({', '.join(['y', *names])}):",
+            f"    task.call_primitive({row.prim!r}, y, {', '.join(words)})",
+            "",
+        ]
+    grids: dict[tuple[str, str], list[int]] = {}
+    for at, row in enumerate(batch.rows):
+        body += _partitions(at, row)
+        grids.setdefault(_grid(row), []).append(at)
+    for number, places in enumerate(grids.values()):
+        body += _loops(number, [(at, batch.rows[at]) for at in places])
+    params = ", ".join(name for name, *_ in batch.tensors())
+    head = ["import septran.tasklang as task", "", *leaves, "@task.define"]
+    return "\n".join([*head, f"def conformance({params}):", *(f"    {b}" for b in body), ""])
+
+
+def _value(value: object) -> str:
+    return f'float("{value}")' if value in (float("inf"), float("-inf")) else repr(value)
+
+
+def _partitions(at: int, row: Row) -> Iterator[str]:
+    tile, cut = EDGES[row.edge].tile, _cut(row)
+    for name, t in {"y": row.out, **row.ins}.items():
+        if set(t.dims) & set(cut):
+            sizes = ", ".join(str(tile[c]) if c in cut else "None" for c in t.dims)
+            yield f"{name}{at}_p = task.partition({name}{at}, by='blocks', shape=({sizes},))"
+
+
+def _loops(number: int, rows: list[tuple[int, Row]]) -> Iterator[str]:
+    """The loops of one grid and the launches in it."""
+    first, row = rows[0]
+    cut, indent = _cut(row), ""
+    if cut:
+        names = ", ".join(f"{c.lower()}_{number}" for c in cut)
+        extents = ", ".join(f"y{first}_p.shape[{row.out.dims.index(c)}]" for c in cut)
+        yield f"for {names} in task.parallel_range({extents if len(cut) == 1 else f'({extents})'}):"
+        indent = "    "
+    for at, row in rows:
+        args = []
+        for name, t in {"y": row.out, **row.ins}.items():
+            index = ", ".join(f"{c.lower()}_{number}" if c in cut else "0" for c in t.dims)
+            inside = set(t.dims) & set(cut)
+            args.append(f"{name}{at}_p[{index}]" if inside else f"{name}{at}")
+        for value in row.scalars.values():
+            args.append(f"{row.out.dims[0].lower()}_{number}" if value == "i" else repr(value))
+        yield f"{indent}task.launch(row{at}, {', '.join(args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A backend with the arch it is tried on."""
+
+    backend: Backend
+    arch: str
+
+    @staticmethod
+    def of(name: str, arch: str = "") -> Target:
+        """Return the target; its first arch by default."""
+        backend = backends.get(name)
+        return Target(backend, arch or (backend.arches or ("",))[0])
+
+    def program(self, batch: Batch, folder: Path) -> Program:
+        """Bind with the shipped policy and run the target's passes."""
+        path = folder / "conformance.py"
+        path.write_text(logic(batch), encoding="utf-8")
+        loaded = load_logic(path)
+        args = {n: ArgType(shape=row.shape(t), dtype=t.dtype) for n, row, t, _ in batch.tensors()}
+        mappings = ROOT / "mappings"
+        file = mappings / f"{self.backend.name}.{self.arch}.mapping.yaml"
+        if not file.is_file():
+            file = mappings / f"{self.backend.name}.mapping.yaml"
+        machine = load_machine(self.backend.machine(self.arch))
+        bound = bind(
+            loaded.tasks["conformance"],
+            load_mapping(file),
+            machine,
+            args,  # type: ignore[arg-type]
+            tasks=loaded.tasks,
+            arch=self.arch,
+            cores=int(machine.limits.get("cores", 1)),
+        )
+        return lower(bound.program, self.backend.passes)
+
+    def takes(self, row: Row) -> bool:
+        """Whether the manifest has the row's floats; `gen --dtype` refuses others (C132)."""
+        floats = {t.dtype for t in (row.out, *row.ins.values()) if is_float(t.dtype)}
+        return floats <= {*self.backend.dtypes, "float32", "float16", "bfloat16"}
+
+    def refusal(self, rows: Sequence[Row], folder: Path) -> str:
+        """Return the code with which the target refuses these rows, "" when it takes them."""
+        try:
+            program = self.program(Batch(tuple(rows)), folder)
+            self.backend.emit(program, self.leaves(program))
+        except SeptranError as error:
+            return error.codes[0]
+        return ""
+
+    def refused(self, rows: Sequence[Row], folder: Path) -> dict[str, str]:
+        """Return row -> code of every row that the target refuses."""
+        if len(rows) == 1 and (code := self.refusal(rows, folder)):
+            return {rows[0].name: code}
+        if len(rows) <= 1 or not self.refusal(rows, folder):
+            return {}
+        half = len(rows) // 2
+        return self.refused(rows[:half], folder) | self.refused(rows[half:], folder)
+
+    def leaves(self, program: Program) -> dict[str, Leaf]:
+        """Return the library's leaves, as gen takes them."""
+        from septran.agent.library import library_leaf
+
+        return {s.key: library_leaf(self.backend.library, s) for _, s in leaf_specs(program)}
+
+    def wrong(self, batch: Batch, folder: Path, *, compiled: bool) -> dict[str, str]:
+        """Build and run the batch; return row -> what is wrong with it, for rows that are.
+
+        compiled: also where the emulation runs the kernel's own text and needs no compiler.
+        """
+        program = self.program(batch, folder)
+        kernel = self.backend.emit(program, self.leaves(program))
+        place = place_of(self.backend, self.arch, "emulated", 1)
+        build = folder / "build"
+        build.mkdir()
+        if compiled or not kernel.main.endswith(".py"):
+            built = place.build(kernel, build)
+            assert built.ok and built.artifact is not None, built.log
+            artifact = built.artifact
+        else:
+            artifact = build / kernel.main
+            for name, text in kernel.files:
+                (build / name).write_text(text, encoding="utf-8")
+        problem = Problem(
+            name="conformance",
+            params=kernel.params,
+            reference=Reference(fn=lambda: ()),
+            domains={n: t.values for n, _, t, w in batch.tensors() if not w},
+        )
+        calls = [
+            Call(case=Case(name=f, family=f, seed=7 + at, target="*"), placement="end")
+            for at, f in enumerate(FAMILIES)
+        ]
+        transcript = run_calls(
+            kernel,
+            artifact,
+            problem,
+            calls,
+            settings=place.sessions,
+            work=folder / "child",
+            noise=np.random.default_rng(1),
+        )
+        assert not transcript.failure, (transcript.failure, transcript.message)
+        assert len(transcript.ran) == len(calls)
+        return _judge(batch, problem, {r.call.case: r.outputs for r in transcript.ran})
+
+
+def _judge(
+    batch: Batch, problem: Problem, ran: Mapping[Case, Mapping[str, bytes]]
+) -> dict[str, str]:
+    policy = load_policy()
+    found: dict[str, str] = {}
+    for case, outputs in ran.items():
+        arrays = draw(problem, case)
+        for at, row in enumerate(batch.rows):
+            alone = _problem(row)
+            given = {n: arrays[f"{n}{at}"] for n in row.ins}
+            (wanted,) = budget.expected(
+                alone, given, zero_mean=case.zero_mean, policy=policy, seed=case.seed
+            )
+            seen = judge.compare(alone.outputs[0], wanted, outputs[f"y{at}"])
+            if seen.wrong:
+                found.setdefault(
+                    row.name,
+                    f"{case.name}: {seen.wrong} of {seen.elements} wrong, "
+                    f"{seen.got!r} instead of {seen.wanted!r}",
+                )
+    return found
+
+
+def _problem(row: Row) -> Problem:
+    """The row alone: what its budget is made from."""
+    params = [KernelParam(name="y", shape=row.shape(row.out), dtype=row.out.dtype, privilege="w")]
+    params += [
+        KernelParam(name=n, shape=row.shape(t), dtype=t.dtype, privilege="r")
+        for n, t in row.ins.items()
+    ]
+    terms = EDGES[row.edge].dims[row.terms] if row.terms else 1
+    return Problem(
+        name=row.name,
+        params=tuple(params),
+        reference=Reference(
+            fn=lambda **t: row.want(**t),
+            kind=row.kind,
+            ulps=row.ulps,
+            magnitude=row.magnitude,
+            reduction=lambda _: terms,
+        ),
+        domains={n: t.values for n, t in row.ins.items()},
+    )

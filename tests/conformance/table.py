@@ -1,0 +1,518 @@
+"""What every target must do: primitive x dtype x edge x special values, one row each.
+
+A row's reference is torch on float64 (integers as they are) and knows nothing of the expression language,
+so that a mistake in the language's one typing rule shows, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from septran.domain import Domain
+from septran.reference import ReferenceKind
+
+INF, NAN = math.inf, math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Extents and tiles by letter; a letter without a tile is never cut."""
+
+    dims: Mapping[str, int]
+    tile: Mapping[str, int]
+
+
+EDGES: Mapping[str, Edge] = {
+    "row": Edge(dims={"M": 5, "N": 20}, tile={"N": 16}),
+    "ragged": Edge(dims={"L": 3, "M": 9, "N": 20, "K": 37}, tile={"L": 2, "M": 8, "N": 16}),
+    "multiple": Edge(dims={"M": 16, "N": 32, "K": 32}, tile={"M": 8, "N": 32}),
+    "odd tile": Edge(dims={"M": 8, "N": 16, "K": 9}, tile={"M": 5, "N": 9}),
+    "one": Edge(dims={"M": 1, "N": 1, "K": 1}, tile={"M": 1, "N": 1}),
+    "last of one": Edge(dims={"M": 9, "N": 33, "K": 17}, tile={"M": 8, "N": 32}),
+    "whole": Edge(dims={"M": 5, "N": 70, "K": 130}, tile={}),
+}
+"""row: cut along the rows only, the last tile is shorter; ragged: cut along both, each last tile is
+shorter; last of one: it holds one element; whole: not cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """dims: letters of an Edge, "1" for a dim of size 1. values: of integers; default small ones."""
+
+    dims: str
+    dtype: str = "float32"
+    values: Domain = field(default_factory=Domain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One primitive. ins: its operands by name; attrs: expr=, op=, axis=, ...
+
+    scalars: operands of the expression that are numbers: an int is given as such, "i" is the row's
+    position in the output. want: operands by name -> output. kind, ulps, magnitude, terms: the error budget's, as of Reference.
+    """
+
+    name: str
+    prim: str
+    out: Tensor
+    ins: Mapping[str, Tensor]
+    attrs: Mapping[str, object]
+    want: Callable[..., Any]
+    scalars: Mapping[str, str | int | float] = field(default_factory=dict)
+    edge: str = "row"
+    kind: ReferenceKind = "exact"
+    ulps: float = 8.0
+    magnitude: Callable[..., Any] | None = None
+    terms: str = ""
+
+    def shape(self, t: Tensor) -> tuple[int, ...]:
+        """Extents of a tensor of this row."""
+        return tuple(1 if c == "1" else EDGES[self.edge].dims[c] for c in t.dims)
+
+
+X = Tensor(dims="MN")
+COL, ROW = Tensor(dims="M1"), Tensor(dims="N")
+
+
+def ints(dims: str, low: int, high: int, dtype: str = "int32") -> Tensor:
+    """Integers in [low, high)."""
+    return Tensor(dims=dims, dtype=dtype, values=Domain(kind="index", low=low, high=high))
+
+
+def near(center: int, dims: str = "MN", dtype: str = "int32", reach: int = 6) -> Tensor:
+    """Integers around `center`."""
+    return ints(dims, center - reach, center + reach, dtype)
+
+
+def mapped(
+    expr: str,
+    want: Callable[..., Any],
+    ins: Mapping[str, Tensor] | None = None,
+    out: Tensor = X,
+    **more: Any,
+) -> Row:
+    """A map row; named after its expression."""
+    given = {"x": X} if ins is None else ins
+    kinds = sorted({t.dtype for t in (out, *given.values())} - {"float32"})
+    name = " ".join([expr, *kinds, *([more["edge"]] if "edge" in more else [])])
+    more.setdefault("name", name)
+    return Row(prim="map", out=out, ins=given, attrs={"expr": expr}, want=want, **more)
+
+
+def _where(cond: Any, a: Any, b: Any) -> Any:
+    return torch.where(cond, torch.as_tensor(a).double(), torch.as_tensor(b).double())
+
+
+def _at(x: Any, axis: int) -> Any:
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return torch.arange(x.shape[axis]).reshape(shape)
+
+
+def _tiled(x: Any, axis: int, tile: int) -> Any:
+    return _at(x, axis) % tile
+
+
+FUNCTIONS = {
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "erf": torch.erf,
+}
+TWO = {"x": X, "z": X}
+MAPS: tuple[Row, ...] = (
+    *(
+        mapped(f"{n}(x)", lambda x, f=f: f(x), kind="elementwise", name=n)
+        for n, f in FUNCTIONS.items()
+    ),
+    mapped("abs(x)", lambda x: x.abs()),
+    mapped("-x", lambda x: -x),
+    mapped("+x", lambda x: x),
+    mapped("max(x, z)", lambda x, z: torch.maximum(x, z), TWO),
+    mapped("min(x, z)", lambda x, z: torch.minimum(x, z), TWO),
+    mapped("max(x, 0)", lambda x: torch.maximum(x, torch.zeros(()).double())),
+    mapped("min(max(x, -0.5), 0.5)", lambda x: x.clamp(-0.5, 0.5)),
+    mapped(
+        "x + z * 2 - 1",
+        lambda x, z: x + z * 2 - 1,
+        TWO,
+        kind="elementwise",
+        magnitude=lambda x, z: x.abs() + z.abs() * 2 + 1,
+    ),
+    mapped("x / z", lambda x, z: x / z, TWO, kind="elementwise"),
+    mapped("1 / x", lambda x: 1 / x, kind="elementwise"),
+    mapped("x / 3", lambda x: x / 3, kind="elementwise"),
+    mapped("x / (2 - x / 4)", lambda x: x / (2 - x / 4), kind="elementwise"),
+    mapped("x / sigmoid(z)", lambda x, z: x / torch.sigmoid(z), TWO, kind="elementwise"),
+    mapped(
+        "x - (z - 1)",
+        lambda x, z: x - (z - 1),
+        TWO,
+        kind="elementwise",
+        magnitude=lambda x, z: x.abs() + z.abs() + 1,
+    ),
+    mapped("x ** 2", lambda x: x**2, kind="elementwise"),
+    mapped("x ** 3", lambda x: x**3, kind="elementwise"),
+    mapped("(x * x + 1) ** -2", lambda x: (x * x + 1) ** -2.0, kind="elementwise"),
+    mapped("(x * x) ** 0.5", lambda x: x.abs(), kind="elementwise"),
+    mapped("(x * x + 1) ** -0.5", lambda x: torch.rsqrt(x * x + 1), kind="elementwise"),
+    mapped("(abs(x) + 1) ** 1.5", lambda x: (x.abs() + 1) ** 1.5, kind="elementwise", ulps=32.0),
+    mapped("2 ** min(max(x, -9), 9)", lambda x: 2 ** x.clamp(-9, 9), kind="elementwise", ulps=32.0),
+    mapped("select(x > z, x, z + 0)", lambda x, z: _where(x > z, x, z), TWO),
+    mapped("select(x == x, x, 0)", lambda x: _where(x == x, x, 0.0)),
+    mapped("select(x, 1, 2)", lambda x: _where(x != 0, 1.0, 2.0)),
+    mapped("select(0 < x, 1, -1e30)", lambda x: _where(x > 0, 1.0, -1e30)),
+    mapped(
+        "(x < z) + 2 * (x <= z) + 4 * (x > z) + 8 * (x >= z) + 16 * (x == z) + 32 * (x != z)",
+        lambda x, z: (
+            (x < z) + 2.0 * (x <= z) + 4 * (x > z) + 8 * (x >= z) + 16 * (x == z) + 32 * (x != z)
+        ),
+        TWO,
+        name="comparisons",
+    ),
+    mapped("(x > 0) + (z > 0)", lambda x, z: (x > 0) + (z > 0).double(), TWO),
+    mapped("(x > 0) * 2 - (x <= 0)", lambda x: (x > 0) * 2.0 - (x <= 0).double()),
+    mapped("-(x > 0)", lambda x: -(x > 0).double()),
+    mapped(
+        "x * r + c",
+        lambda x, r, c: x * r + c,
+        {"x": X, "r": ROW, "c": COL},
+        kind="elementwise",
+        magnitude=lambda x, r, c: (x * r).abs() + c.abs(),
+    ),
+    mapped("exp(c)", lambda c: torch.exp(c).expand(5, 20), {"c": COL}, kind="elementwise"),
+    mapped("1 + 2 * 3", lambda: torch.full((5, 20), 7.0), {}),
+    mapped("(1 / 4) ** 0.5 + max(1, 2.5)", lambda: torch.full((5, 20), 3.0), {}),
+    mapped(
+        "select(x > 1 / 0, 1, 0) - 1 / 0",
+        lambda x: torch.full((5, 20), -INF),
+        name="infinite constant",
+    ),
+    mapped(
+        "x + index(0) * 100 + index(1)",
+        lambda x: x + _tiled(x, 0, 8) * 100 + _tiled(x, 1, 16),
+        kind="elementwise",
+        magnitude=lambda x: x.abs() + 900,
+    ),
+    mapped(
+        "select(index(0) >= index(1), x, -1)",
+        lambda x: _where(_tiled(x, 0, 8) >= _tiled(x, 1, 16), x, -1.0),
+    ),
+    mapped(
+        "select(index(0) + i * 8 == index(1), x, n)",
+        lambda x: _where(_at(x, 0) == _tiled(x, 1, 16), x, 20.0),
+        scalars={"i": "i", "n": 20},
+        edge="ragged",
+    ),
+    mapped("x / n * s", lambda x: x / 20 * 0.3, scalars={"n": 20, "s": 0.3}, kind="elementwise"),
+    mapped("index(0)", lambda: (torch.arange(5) % 8).double().reshape(5, 1).expand(5, 20), {}),
+    *(
+        mapped(
+            "x * z + 1",
+            lambda x, z: x * z + 1,
+            {"x": Tensor(dims="MN", dtype=d), "z": Tensor(dims="MN", dtype=d)},
+            Tensor(dims="MN", dtype=d),
+            kind="elementwise",
+            magnitude=lambda x, z: (x * z).abs() + 1,
+        )
+        for d in ("float16", "bfloat16", "float64")
+    ),
+    mapped(
+        "x * h",
+        lambda x, h: x * h,
+        {"x": X, "h": Tensor(dims="MN", dtype="float16")},
+        kind="elementwise",
+    ),
+    mapped(
+        "max(x, 0.1)",
+        lambda x: x.clamp(min=0.1),
+        {"x": Tensor(dims="MN", dtype="float64")},
+        Tensor(dims="MN", dtype="float64"),
+    ),
+)
+
+ABC = {"a": near(2**25), "b": near(2**25), "c": near(2**26)}
+INTEGERS: tuple[Row, ...] = (
+    mapped("select(a + b > c, 1, 0)", lambda a, b, c: _where(a.long() + b > c, 1.0, 0.0), ABC),
+    mapped(
+        "select(a + b == c, x, 0)",
+        lambda a, b, c, x: _where(a.long() + b == c, x, 0.0),
+        {**ABC, "x": X},
+    ),
+    mapped(
+        "select(a - b >= 1, 1, 0)",
+        lambda a, b: _where(a.long() - b >= 1, 1.0, 0.0),
+        {"a": near(2**26), "b": near(2**26)},
+    ),
+    mapped(
+        "select(a * b != c, 1, 0)",
+        lambda a, b, c: _where(a.long() * b != c, 1.0, 0.0),
+        {"a": near(2**13, reach=2), "b": near(2**13, reach=2), "c": near(2**26, reach=3)},
+    ),
+    mapped(
+        "select(a + b > c, 1, 0)",
+        lambda a, b, c: _where(a.long() + b > c, 1.0, 0.0),
+        {"a": near(2**30), "b": near(2**30), "c": near(2**31, dtype="int64")},
+        name="sum past 2**31",
+    ),
+    mapped(
+        "select(a < b, 1, 2)",
+        lambda a, b: _where(a < b, 1.0, 2.0),
+        {"a": near(2**24), "b": near(2**24)},
+        name="near 2**24",
+    ),
+    mapped(
+        "select(a == b, 1, 2)",
+        lambda a, b: _where(a == b, 1.0, 2.0),
+        {"a": ints("MN", 2**31 - 9, 2**31 - 1), "b": ints("MN", 2**31 - 9, 2**31 - 1)},
+        name="near 2**31",
+    ),
+    mapped(
+        "select(a == 67108865, 1, 2)", lambda a: _where(a == 67108865, 1.0, 2.0), {"a": near(2**26)}
+    ),
+    mapped(
+        "select(a == b, 1, 2)",
+        lambda a, b: _where(a == b, 1.0, 2.0),
+        {"a": near(2**40, dtype="int64"), "b": near(2**40, dtype="int64")},
+        name="int64",
+    ),
+    mapped(
+        "select(a < b, 1, 2)",
+        lambda a, b: _where(a < b, 1.0, 2.0),
+        {"a": near(2**53, dtype="int64"), "b": near(2**53, dtype="int64")},
+        name="int64 near 2**53",
+    ),
+    mapped(
+        "select(t < 1099511627776, 1, 0)",
+        lambda t: _where(t < 2**40, 1.0, 0.0),
+        {"t": near(2**40, dtype="int64")},
+    ),
+    mapped(
+        "select(t == 16777217, x, 0)",
+        lambda t, x: _where(t == 16777217, x, 0.0),
+        {"t": near(2**24, "M1", "int64"), "x": X},
+    ),
+    mapped(
+        "select(index(1) == t, x, 0)",
+        lambda t, x: _where(_tiled(x, 1, 16) == t, x, 0.0),
+        {"t": ints("M1", 0, 16, "int64"), "x": X},
+    ),
+    mapped(
+        "select(index(1) == t, x, 0)",
+        lambda t, x: _where(_tiled(x, 1, 16) == t, x, 0.0),
+        {"t": near(2**40, "M1", "int64"), "x": X},
+        name="label far away",
+    ),
+    mapped("x * a", lambda x, a: x * a, {"x": X, "a": ints("MN", -9, 9)}, kind="elementwise"),
+    mapped(
+        "a - b",
+        lambda a, b: (a.long() - b).double(),
+        {"a": near(2**26), "b": near(2**26)},
+        name="difference near 2**26",
+    ),
+    mapped(
+        "a + b",
+        lambda a, b: (a + b).double(),
+        {"a": ints("MN", -128, 128, "int8"), "b": ints("MN", 0, 256, "uint8")},
+    ),
+    mapped(
+        "select(m, x, -1)",
+        lambda m, x: _where(m, x, -1.0),
+        {"m": Tensor(dims="MN", dtype="bool"), "x": X},
+    ),
+    mapped(
+        "a + b",
+        lambda a, b: a.long() + b,
+        {"a": near(2**25), "b": near(2**25)},
+        Tensor(dims="MN", dtype="int32"),
+        name="int32 result",
+    ),
+    mapped(
+        "max(a, b)",
+        lambda a, b: torch.maximum(a, b),
+        {"a": near(2**26), "b": near(2**26)},
+        Tensor(dims="MN", dtype="int32"),
+        name="int32 maximum",
+    ),
+    mapped("x > 0", lambda x: x > 0, out=Tensor(dims="MN", dtype="bool"), name="bool result"),
+)
+
+
+def _plain(
+    prim: str,
+    want: Callable[..., Any],
+    ins: Mapping[str, Tensor],
+    out: Tensor,
+    *,
+    name: str = "",
+    edge: str = "row",
+    kind: ReferenceKind = "exact",
+    terms: str = "",
+    **attrs: object,
+) -> Row:
+    kinds = sorted({t.dtype for t in (out, *ins.values())} - {"float32"})
+    words = [prim, *(f"{k}={v}" for k, v in attrs.items()), *kinds, edge]
+    return Row(
+        name=name or " ".join(words),
+        prim=prim,
+        out=out,
+        ins=ins,
+        attrs=attrs,
+        want=want,
+        edge=edge,
+        kind=kind,
+        terms=terms,
+    )
+
+
+def _reduced(op: str, axis: int) -> Callable[[Any], Any]:
+    by = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin}[op]
+    return lambda x: by(x, axis, keepdim=True)
+
+
+def _reductions() -> tuple[Row, ...]:
+    found = []
+    for op in ("sum", "prod", "max", "min"):
+        kind: ReferenceKind = (
+            "exact" if op in ("max", "min") else "reduction" if op == "sum" else "chain"
+        )
+        for axis, out, terms in ((0, "1N", "K"), (1, "M1", "K")):
+            source = "KN" if axis == 0 else "MK"
+            found.append(
+                _plain(
+                    "reduce",
+                    _reduced(op, axis),
+                    {"x": Tensor(dims=source)},
+                    Tensor(dims=out),
+                    kind=kind,
+                    terms=terms,
+                    edge="ragged",
+                    op=op,
+                    axis=axis,
+                )
+            )
+    return tuple(found)
+
+
+def _products() -> tuple[Row, ...]:
+    found = []
+    for ta, tb in ((False, False), (True, False), (False, True), (True, True)):
+        for edge in ("ragged", "multiple") if not ta and not tb else ("ragged",):
+            found.append(_product(ta, tb, edge, "float32", "float32"))
+    for edge in ("odd tile", "one", "last of one"):
+        found.append(_product(False, False, edge, "float32", "float32"))
+    for dtype in ("float16", "bfloat16"):
+        found.append(_product(False, False, "ragged", dtype, "float32"))
+    found.append(_product(False, True, "multiple", "float16", "float32"))
+    found.append(_product(False, False, "ragged", "float64", "float64"))
+    return tuple(found)
+
+
+def _product(ta: bool, tb: bool, edge: str, dtype: str, out: str) -> Row:
+    def want(a: Any, b: Any) -> Any:
+        return (a.mT if ta else a) @ (b.mT if tb else b)
+
+    flags = {k: True for k, v in (("trans_a", ta), ("trans_b", tb)) if v}
+    ins = {
+        "a": Tensor(dims="KM" if ta else "MK", dtype=dtype),
+        "b": Tensor(dims="NK" if tb else "KN", dtype=dtype),
+    }
+    return _plain(
+        "gemm", want, ins, Tensor(dims="MN", dtype=out), edge=edge, kind="gemm", terms="K", **flags
+    )
+
+
+def _typed(dims: str, dtype: str) -> Tensor:
+    return Tensor(dims=dims, dtype=dtype)
+
+
+PLAIN: tuple[Row, ...] = (
+    _plain("fill", lambda: torch.full((5, 20), 2.5), {}, X, value=2.5),
+    _plain("fill", lambda: torch.full((5, 20), -INF), {}, X, value=-INF),
+    _plain("fill", lambda: torch.full((5, 20), 7), {}, _typed("MN", "int32"), value=7),
+    *(_plain("copy", lambda x: x, {"x": X}, X, edge=edge) for edge in EDGES),
+    _plain("copy", lambda x: x, {"x": X}, _typed("MN", "float16")),
+    _plain("copy", lambda x: x, {"x": X}, _typed("MN", "bfloat16")),
+    _plain("copy", lambda x: x, {"x": _typed("MN", "bfloat16")}, X, name="copy from bfloat16"),
+    _plain("copy", lambda x: x, {"x": near(2**26)}, _typed("MN", "int32")),
+    _plain("copy", lambda x: x, {"x": near(2**40, dtype="int64")}, _typed("MN", "int64")),
+    _plain("copy", lambda x: x.double(), {"x": ints("MN", -9, 9)}, X, name="copy from int32"),
+    *(
+        _plain("transpose", lambda x: x.mT, {"x": Tensor(dims="NM")}, X, edge=e, perm=(1, 0))
+        for e in ("ragged", "multiple", "one", "odd tile")
+    ),
+    _plain(
+        "transpose",
+        lambda x: x.permute(2, 0, 1),
+        {"x": Tensor(dims="MNL")},
+        Tensor(dims="LMN"),
+        edge="ragged",
+        perm=(2, 0, 1),
+    ),
+    *_reductions(),
+    _plain(
+        "reduce",
+        _reduced("sum", 1),
+        {"x": Tensor(dims="LKN")},
+        Tensor(dims="L1N"),
+        name="reduce middle axis",
+        edge="ragged",
+        kind="reduction",
+        terms="K",
+        op="sum",
+        axis=1,
+    ),
+    _plain(
+        "reduce",
+        _reduced("max", 1),
+        {"x": _typed("MK", "bfloat16")},
+        _typed("M1", "bfloat16"),
+        edge="ragged",
+        op="max",
+        axis=1,
+    ),
+    *(
+        _plain(
+            "reduce",
+            _reduced("sum", 1),
+            {"x": Tensor(dims="MK")},
+            Tensor(dims="M1"),
+            edge=e,
+            kind="reduction",
+            terms="K",
+            op="sum",
+            axis=1,
+        )
+        for e in ("one", "whole", "last of one")
+    ),
+    *_products(),
+    *(
+        mapped(
+            "x * r + c",
+            lambda x, r, c: x * r + c,
+            {"x": X, "r": ROW, "c": COL},
+            edge=e,
+            kind="elementwise",
+            magnitude=lambda x, r, c: (x * r).abs() + c.abs(),
+        )
+        for e in ("one", "odd tile", "multiple", "last of one", "whole")
+    ),
+)
+
+ROWS: tuple[Row, ...] = (*MAPS, *INTEGERS, *PLAIN)
+
+_NO_FLOAT64 = {row.name: "dtype" for row in ROWS if "float64" in row.name}
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "dsa_c": _NO_FLOAT64,
+    "tilelang_npuir": _NO_FLOAT64,
+}
+"""Target -> row -> the code with which it is refused; "dtype": the manifest does not have it."""
