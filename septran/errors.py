@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -122,6 +122,10 @@ class SeptranError(Exception):
                 code=code, message=message, span=span, label=label, notes=tuple(notes), help=help
             )
         )
+
+    def placed(self, span: Span | None) -> Self:
+        """Return the same error with `span` where a diagnostic has no place yet."""
+        return type(self)([replace(d, span=d.span or span) for d in self.diagnostics])
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Diagnostic, ...]]]:
         """Survive the way between processes with the diagnostics, not only their text."""

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from septran.ir.dtypes import DTYPES, Kind
+from septran.ir.dtypes import DTYPES, Dtype, Kind
 from septran.ir.nodes import Prim
 
 POSITION = 2**29
-"""An integer scalar of a leaf is a position in a tensor: its magnitude is below this."""
+"""An integer scalar of a leaf is a position in a tensor: its magnitude is below this, and that of what is
+computed from positions and constants alone below twice this."""
 
 FUNCTIONS: Mapping[str, int] = {
     "max": 2,
@@ -171,7 +172,20 @@ def typed(
         return typing.real(node)
     if kind == "bool":
         return typing.truth(node)
-    return typing.whole(node) if node.kind == "bool" else node
+    return _narrowed(typing.whole(node), DTYPES[result]) if node.kind != "float" else node
+
+
+def _narrowed(node: Node, row: Dtype) -> Node:
+    """Return sums and products in the width of the output: what does not fit it has no meaning anyway."""
+    if not isinstance(node, Op) or bits(node) == 32 or row.nbytes > 4:
+        return node
+    if node.op == "int64":
+        return _narrowed(node.args[0], row)
+    if node.op not in ARITHMETIC or any(bits(n) == 64 for n in walk(node) if isinstance(n, Name)):
+        return node
+    args = tuple(_narrowed(a, row) for a in node.args)
+    whole = DTYPES["int32"]
+    return Op(node.op, args, "int", max(node.low, whole.low), min(node.high, whole.high))
 
 
 def bound(
@@ -303,6 +317,8 @@ class _Typing:
         if a.kind == "float":
             return Op(op, (a, b), "float")
         low, high = _range(op, a, b)
+        if not any(isinstance(n, Name) and n.tile for v in (a, b) for n in walk(v)):
+            low, high = max(low, -2 * POSITION), min(high, 2 * POSITION)
         made = Op(op, (a, b), "int", low, high)
         return Op(op, _widened((a, b)), "int", low, high) if bits(made) == 64 else made
 

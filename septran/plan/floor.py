@@ -16,7 +16,8 @@ def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping)
     """Return the floor: the user's leaf files where bound, else library leaves.
 
     Raises:
-        MappingError: M053 a leaf kernel file that cannot be used. SeptranError L520 no library leaf.
+        MappingError: M053 a leaf kernel file that cannot be used, M172 an expression needs integers that the
+            target does not have. SeptranError L520 no library leaf.
     """
     from septran.agent.library import library_leaf
 
@@ -25,11 +26,13 @@ def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping)
         if spec.key in found:
             continue
         file = mapping.leaf_kernels.get(call.impl)
-        found[spec.key] = (
-            _from_file(file, backend, spec, mapping)
-            if file
-            else library_leaf(backend.library, spec)
-        )
+        if file:
+            found[spec.key] = _from_file(file, backend, spec, mapping)
+            continue
+        try:
+            found[spec.key] = library_leaf(backend.library, spec)
+        except MappingError as error:  # the library knows what is wrong, not where it was written
+            raise error.placed(call.span) from None
     return found
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from septran import backends
 from septran.accuracy import load_policy
 from septran.backends.base import Backend
+from septran.backends.tilelang import toolchain as tilelang
+from septran.backends.triton import toolchain as triton
 from septran.bind.bind import ArgType, bind
 from septran.errors import SeptranError
 from septran.ir.dtypes import is_float
@@ -32,6 +34,13 @@ from tests.conformance.table import EDGES, Row, Tensor
 FAMILIES = ("normal", "nan", "inf", "zeros", "denormal")
 _TENSORS = 48
 """of one kernel; a simulator knows 64"""
+_WRITERS = {
+    "tilelang_cuda": tilelang.write,
+    "tilelang_hip": tilelang.write,
+    "triton_cuda": triton.write,
+    "triton_hip": triton.write,
+}
+"""Targets whose emulation runs the kernel's own text, and needs no compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +214,13 @@ class Target:
         place = place_of(self.backend, self.arch, "emulated", 1)
         build = folder / "build"
         build.mkdir()
-        if compiled or not kernel.main.endswith(".py"):
+        write = None if compiled else _WRITERS.get(self.backend.name)
+        if write is None:
             built = place.build(kernel, build)
             assert built.ok and built.artifact is not None, built.log
             artifact = built.artifact
         else:
-            artifact = build / kernel.main
-            for name, text in kernel.files:
-                (build / name).write_text(text, encoding="utf-8")
+            artifact = write(kernel, build)
         problem = Problem(
             name="conformance",
             params=kernel.params,

@@ -34,10 +34,10 @@ EDGES: Mapping[str, Edge] = {
     "odd tile": Edge(dims={"M": 8, "N": 16, "K": 9}, tile={"M": 5, "N": 9}),
     "one": Edge(dims={"M": 1, "N": 1, "K": 1}, tile={"M": 1, "N": 1}),
     "last of one": Edge(dims={"M": 9, "N": 33, "K": 17}, tile={"M": 8, "N": 32}),
-    "whole": Edge(dims={"M": 5, "N": 70, "K": 130}, tile={}),
+    "whole": Edge(dims={"M": 5, "N": 70, "K": 130}, tile={"M": 5}),
 }
 """row: cut along the rows only, the last tile is shorter; ragged: cut along both, each last tile is
-shorter; last of one: it holds one element; whole: not cut."""
+shorter; last of one: it holds one element; whole: one tile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,8 +511,19 @@ PLAIN: tuple[Row, ...] = (
 ROWS: tuple[Row, ...] = (*MAPS, *INTEGERS, *PLAIN)
 
 _NO_FLOAT64 = {row.name: "dtype" for row in ROWS if "float64" in row.name}
+_SUMS = (
+    "select(a + b > c, 1, 0) int32",
+    "select(a + b == c, x, 0) int32",
+    "select(a - b >= 1, 1, 0) int32",
+    "select(a * b != c, 1, 0) int32",
+    "sum past 2**31",
+    "difference near 2**26",
+)
 REFUSED: Mapping[str, Mapping[str, str]] = {
-    "dsa_c": _NO_FLOAT64,
-    "tilelang_npuir": _NO_FLOAT64,
+    "tilelang_npuir": {
+        **_NO_FLOAT64,
+        **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
+        "a + b int8 uint8": "L520",  # no uint8
+    },
 }
 """Target -> row -> the code with which it is refused; "dtype": the manifest does not have it."""

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from septran.backends.cuda.leaves import CUDA_TYPES, fragment_type, panels_type
+from septran.backends.cuda.leaves import fragment_type, panels_type
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid
 from septran.backends.cuda.passes.wgmma import is_panels
+from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
 from septran.ir.access import regions

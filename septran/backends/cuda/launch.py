@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.backends.cuda.kernel import RESERVED, SHARED_LIMITS, STATIC_LIMIT, KernelWriter
-from septran.backends.cuda.leaves import CUDA_TYPES
+from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier
 from septran.errors import MappingError
 from septran.ir.access import regions, writes

@@ -11,24 +11,15 @@ from collections.abc import Callable
 
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid, flat, tensor_core_types
 from septran.backends.cuda.passes.wgmma import PANELS
-from septran.backends.cuda.spelling import MapExpression, Value, literal
+from septran.backends.cuda.spelling import CUDA_TYPES, SPELLING, literal
 from septran.backends.text.cstyle import identifier
+from septran.backends.text.spell import spell
 from septran.errors import InternalError
+from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
+from septran.ir.scalar import Index, Name
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
-CUDA_TYPES = {
-    "float64": "double",
-    "float32": "float",
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "int64": "long long",
-    "int32": "int",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "bool": "bool",
-}
-INTEGERS = ("int64", "int32", "int8", "uint8", "bool")
 _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
 _INDEX = "ijklmn"
 _PRODUCTS = {
@@ -79,6 +70,12 @@ def library_leaf(spec: LeafSpec) -> Leaf:
     return Leaf(spec=spec, writer="library", name=writer.name, source=source)
 
 
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
 class _LeafText:
     """Prints one leaf."""
 
@@ -86,6 +83,9 @@ class _LeafText:
         self.spec = spec
         self.params = {p.name: p for p in spec.params}
         self.grids = {p.name: Grid.parse(p.layout) for p in spec.params}
+        taken = {identifier(n) for n in (*self.params, *(n for n, _ in spec.scalars))}
+        self.index = tuple(_unused(name, taken) for name in _INDEX)
+        self.element = _unused("e", taken)
         self.lines: list[str] = []
         self.name = "rows_leaf_block"
         self.touched_read: set[str] = set()
@@ -119,7 +119,7 @@ class _LeafText:
     def _prim(self, prim: Prim) -> None:
         match prim.name:
             case "fill":
-                value = literal(float(str(prim.attr("value", 0.0))), double=self._double(prim))
+                value = literal(float(str(prim.attr("value", 0.0))), self.spec.computes(prim))
                 self._pointwise(prim, (), lambda _: value)
             case "copy":
                 self._copy(prim)
@@ -136,18 +136,16 @@ class _LeafText:
                 raise InternalError(f"cuda_c: no library leaf for primitive {prim.name!r}")
 
     # ---- pointwise
-    def _double(self, prim: Prim) -> bool:
-        names = (prim.out, *prim.ins, *(v for _, v in prim.named))
-        return any(n in self.params and self.params[n].dtype == "float64" for n in names)
-
     def _element(self, name: str, out: str) -> str:
         """Return the element of operand `name` that belongs to the current element of `out`."""
         if self.grids[name] is not None:
-            return f"{identifier(name)}[e]"
+            return f"{identifier(name)}[{self.element}]"
         shape, rank = self.params[name].shape, len(self.params[out].shape)
         skipped = rank - len(shape)
         at = [
-            "0" if extent == 1 and self.params[out].shape[d + skipped] != 1 else _INDEX[d + skipped]
+            "0"
+            if extent == 1 and self.params[out].shape[d + skipped] != 1
+            else self.index[d + skipped]
             for d, extent in enumerate(shape)
         ]
         return f"{identifier(name)}({', '.join(at)})"
@@ -165,8 +163,10 @@ class _LeafText:
         text = value(out)
         kind = CUDA_TYPES[self.params[out].dtype]
         target = self._element(out, out)
-        used = "".join(f", [[maybe_unused]] st::idx {_INDEX[d]}" for d in range(rank))
-        head = f"st::each({identifier(driver)}, [&]([[maybe_unused]] st::At e{used}) {{"
+        used = "".join(f", [[maybe_unused]] st::idx {self.index[d]}" for d in range(rank))
+        head = (
+            f"st::each({identifier(driver)}, [&]([[maybe_unused]] st::At {self.element}{used}) {{"
+        )
         body = f"{target} = st::from<{kind}>({text});"
         if driver != out and 1 in flat(self.params[driver].shape):
             body = f"if ({identifier(driver)}.owner()) {body}"
@@ -183,33 +183,24 @@ class _LeafText:
         self._pointwise(prim, (source,), lambda out: f"st::to({self._element(source, out)})")
 
     def _expression(self, prim: Prim, out: str) -> str:
-        names = dict(prim.named)
-        double = self._double(prim)
-        scalars: dict[str, Value] = {}
-        known = dict(self.spec.scalars)
-        for operand, name in names.items():
-            if name in known:
-                kind = "double" if double else "float"
-                if known[name] == "int":
-                    scalars[operand] = Value(f=f"({kind}){identifier(name)}", i=identifier(name))
-                else:
-                    scalars[operand] = Value(f=f"({kind}){identifier(name)}")
+        dtype = self.spec.computes(prim)
 
-        def operand_value(operand: str) -> Value:
-            name = names[operand]
-            element = self._element(name, out)
-            text = f"st::to({element})"
-            if double and self.params[name].dtype != "float64":
-                text = f"(double){text}"
-            integer = self.params[name].dtype in INTEGERS
-            return Value(f=text, i=f"(long long){element}" if integer else "")
+        def operand(node: Name | Index, want: str) -> str:
+            cast = {"float": f"({CUDA_TYPES[dtype]})", "int64": "(long long)"}.get(want, "")
+            if isinstance(node, Index):
+                return f"{cast}{self.index[node.axis]}"
+            if not node.tile:
+                return f"{cast}{identifier(node.name)}"
+            element = self._element(node.name, out)
+            stored = self.params[node.name].dtype
+            if want != "float":
+                return f"{cast}{element}"
+            same = stored == dtype or dtype == "float32"
+            if is_float(stored):
+                return f"st::to({element})" if same else f"{cast}st::to({element})"
+            return f"{cast}{element}"
 
-        return MapExpression(
-            operand=operand_value,
-            index=lambda axis: Value(i=_INDEX[axis % len(self.params[out].shape)]),
-            scalars=scalars,
-            double=double,
-        ).translate(str(prim.attr("expr")))
+        return spell(self.spec.expression(prim), SPELLING, operand, dtype)
 
     def _transpose(self, prim: Prim) -> None:
         source, rank = prim.ins[0], len(self.params[prim.out].shape)
@@ -217,7 +208,7 @@ class _LeafText:
         assert isinstance(perm, tuple | list)
         at = [""] * rank
         for d, p in enumerate(perm):
-            at[int(p)] = _INDEX[d]
+            at[int(p)] = self.index[d]
         text = f"st::to({identifier(source)}({', '.join(at)}))"
         self._pointwise(prim, (), lambda _: text)
 
@@ -242,7 +233,7 @@ class _LeafText:
         extents = ", ".join(
             "1" if d == axis else f"{identifier(x)}.n[{d}]" for d in range(len(shape))
         )
-        kind = "float64" if self._double(prim) else "float32"
+        kind = self.spec.computes(prim)
         self._add("{")
         self._add(f"    {fragment_type(kind, grid, tile)} part;")
         self._add(f"    st::bound(part, {extents});")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from septran.backends.npuir.hoist import hoist
-from septran.backends.npuir.leaves import accumulates, extents
+from septran.backends.npuir.leaves import accumulates
 from septran.backends.npuir.passes.load_parts import gather, is_window
 from septran.backends.npuir.roles import Roles, roles_of
 from septran.backends.npuir.tiles import lie, nbytes
@@ -260,7 +260,7 @@ class _Kernel:
         if only is not None and only.name in ("fill", "copy") and self.direct(call, only.name):
             return
         args = [self.tile(call.arg(p.name).region, call, part=False) for p in spec.params]
-        args += [self.index(call.arg(p).region.extent[d]) for p, d in extents(spec)]
+        args += [self.index(call.arg(p).region.extent[d]) for p, d in spec.ragged]
         args += [self.index(v) if isinstance(v, Expr) else repr(float(v)) for _, v in call.scalars]
         if accumulates(spec):
             args.append(self.first(call))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from septran.backends.npuir.hivm_ops import ELEMENT
 from septran.backends.npuir.tiles import FLOATS, lie, physical_axis
 from septran.backends.npuir.vectors import MapVectors, Vec, Vectors
 from septran.backends.text.pystyle import safe_name
@@ -21,11 +22,6 @@ _IDENTITY = {"sum": "0.0", "prod": "1.0", "max": "-3.0e38", "min": "3.0e38"}
 _ABSURD = {"max": '-T.infinity("float32")', "min": 'T.infinity("float32")'}
 
 
-def extents(spec: LeafSpec) -> tuple[tuple[str, int], ...]:
-    """Return (param, axis) of the ragged axes, in parameter order."""
-    return tuple((p.name, d) for p in spec.params for d, r in enumerate(p.ragged) if r)
-
-
 def accumulates(spec: LeafSpec) -> bool:
     """Return whether the leaf takes `first`."""
     return any(p.name == "gemm_acc" for p in spec.prims)
@@ -34,7 +30,7 @@ def accumulates(spec: LeafSpec) -> bool:
 def signature(spec: LeafSpec) -> str:
     """Return the decorator, the def line and a docstring of the contract."""
     args = [safe_name(p.name) for p in spec.params]
-    args += [f"n_{p}_{d}" for p, d in extents(spec)]
+    args += [f"n_{p}_{d}" for p, d in spec.ragged]
     args += [safe_name(s) for s, _ in spec.scalars]
     args += ["first"] if accumulates(spec) else []
     what = "; ".join(
@@ -46,7 +42,7 @@ def signature(spec: LeafSpec) -> str:
 
 def library(spec: LeafSpec) -> Leaf | None:
     """Return the library leaf for `spec`, None when NPUIR has no form for it."""
-    if any(p.dtype == "float64" or p.layout != "row" for p in spec.params):
+    if any(p.dtype not in ELEMENT or p.layout != "row" for p in spec.params):
         return None
     ranks = {len(lie(p.shape)) for p in spec.params}
     if len(ranks) > 1:
@@ -71,7 +67,7 @@ class _Body:
     vectors: Vectors = field(default_factory=Vectors)
 
     def param(self, name: str) -> LeafParam:
-        return next(p for p in self.spec.params if p.name == name)
+        return self.spec.param(name)
 
     def vec(self, name: str) -> Vec:
         p = self.param(name)
@@ -133,12 +129,10 @@ class _Body:
 
     def prim_map(self, prim: Prim) -> bool:
         out = self.param(prim.out)
-        tiles = {p.name for p in self.spec.params}
-        operands = {s: Vec(safe_name(s)) for s, _ in self.spec.scalars}
-        for key, name in prim.named:
-            operands[key] = self.vec(name) if name in tiles else Vec(safe_name(name))
-        maps = MapVectors(self.vectors, operands, lie(out.shape), len(out.shape))
-        return self.write(prim.out, maps.render(str(prim.attr("expr"))))
+        operands = {p.name: self.vec(p.name) for p in self.spec.params}
+        text = str(prim.attr("expr"))
+        maps = MapVectors(self.vectors, operands, lie(out.shape), len(out.shape), text)
+        return self.write(prim.out, maps.visit(self.spec.expression(prim)))
 
     def _reduced(self, prim: Prim) -> Vec | None:
         src, out = self.param(prim.ins[0]), self.param(prim.out)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from septran.backends.text.pystyle import safe_name
+from septran.backends.text.refuse import no_integers
 from septran.errors import InternalError
+from septran.ir.scalar import COMPARISONS, Const, Index, Name, Node, Op, bits, holds
 
-_COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_BINARY = {"+": "vadd", "-": "vsub", "*": "vmul", "/": "vdiv"}
+_COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 _MIRROR = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _UNARY = {
     "exp": "vexp",
@@ -76,6 +80,18 @@ class Vectors:
         self.release(v)
         return out
 
+    def whole(self, v: Vec) -> Vec:
+        """Return an integer or a truth value as an int32 buffer (or the scalar it is)."""
+        if v.shape is None or v.dtype == "int32":
+            return v
+        out = self.scratch(v.shape, "int32")
+        if v.dtype == "int64":
+            raise InternalError("an integer of 64 bits where one of 32 is enough")
+        real = self.wide(v)  # all of its values are exact there
+        self.op("vcast", real.text, out.text, 'round_mode="trunc"')
+        self.release(real)
+        return out
+
     def buffer(self, v: Vec, shape: tuple[int, ...], dtype: str = "float32") -> Vec:
         """Return `v` as a buffer of exactly `shape`."""
         if v.shape == shape and v.dtype == dtype:
@@ -86,14 +102,6 @@ class Vectors:
         return out
 
 
-def _number(v: Vec) -> float | None:
-    """Return a constant's value, None for buffers and names."""
-    try:
-        return None if v.shape is not None else float(v.text.strip("()"))
-    except ValueError:
-        return None
-
-
 def broadcast(*shapes: tuple[int, ...] | None) -> tuple[int, ...]:
     """Return the common shape of buffers of one rank."""
     known = [s for s in shapes if s is not None]
@@ -102,66 +110,71 @@ def broadcast(*shapes: tuple[int, ...] | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MapVectors:
-    """Translates one expression; `operands` by name, `shape` of the output tile, `rank` logical."""
+    """Translates one expression; `operands`: parameter -> buffer, `shape` of the output tile, `rank` logical.
+
+    text: the expression, for messages.
+    """
 
     vectors: Vectors
     operands: Mapping[str, Vec]
     shape: tuple[int, ...]
     rank: int
+    text: str
 
-    def render(self, expr: str) -> Vec:
-        """Return the value of the expression; its operations are in `vectors`."""
-        return self.visit(ast.parse(expr, mode="eval").body)
+    def visit(self, node: Node) -> Vec:
+        """Return the value of a node; its operations are in `vectors`.
 
-    def visit(self, node: ast.expr) -> Vec:
-        """Return the value of a node."""
+        Raises:
+            MappingError: M172, the vector unit has no integers of 64 bits.
+        """
         match node:
-            case ast.Constant(value=value):
-                return Vec(repr(float(value)) if isinstance(value, float) else str(value))
-            case ast.Name(id=name):
-                return self.operands[name]
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.visit(operand)
-            case ast.UnaryOp(operand=operand):
-                v = self.vectors.wide(self.visit(operand))
-                return Vec(f"(-{v.text})") if v.shape is None else self.unary("", v)
-            case ast.BinOp(left=left, op=op, right=right):
-                return self.binary(op, self.visit(left), self.visit(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self.compare(_COMPARE[type(op)], self.visit(left), self.visit(right))
-            case ast.Call(func=ast.Name(id="index"), args=[ast.Constant(value=int(axis))]):
+            case Const(value):
+                return Vec(literal(value) if isinstance(value, float) else str(int(value)))
+            case Name(name, kind):
+                if not node.tile:
+                    return Vec(safe_name(name))
+                v = self.operands[name]
+                return self.vectors.wide(v) if kind == "float" else v
+            case Index(axis):
                 return self.index(axis)
-            case ast.Call(func=ast.Name(id=name), args=args):
-                return self.call(name, [self.visit(a) for a in args])
-        raise InternalError(f"map expression node {type(node).__name__} has no vector form")
+            case Op("float", (inner,)):
+                return self.vectors.wide(self.visit(inner))
+            case Op("int", (inner,)):
+                return self.vectors.whole(self.visit(inner))
+            case Op(op, args) if op in COMPARISONS:
+                return self.compare(op, *args)
+            case Op(op, args):
+                if node.kind == "int" and bits(node) == 64:
+                    raise no_integers("the vector unit", 64, self.text, node)
+                if op == "**":
+                    return self.power(self.visit(args[0]), args[1])
+                values = [self.visit(a) for a in args]
+                if node.kind == "int":
+                    values = [self.vectors.whole(v) for v in values]
+                if op in _BINARY:
+                    return self.binary(op, *values)
+                return self.call(op, values)
 
     def index(self, axis: int) -> Vec:
         """Positions along a logical axis, int32."""
-        at = axis % self.rank + len(self.shape) - self.rank
+        at = axis + len(self.shape) - self.rank
         out = self.vectors.scratch(self.shape, "int32")
         strides = [int(d == at) for d in range(len(self.shape))]
         self.vectors.op("arange", out.text, str(strides), "0")
         return out
 
-    def binary(self, op: ast.operator, a: Vec, b: Vec) -> Vec:
-        """Arithmetic; integers stay integers among positions and scalars."""
-        if isinstance(op, ast.Pow):
-            return self.power(a, b)
-        symbol = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}[type(op)]
+    def binary(self, op: str, a: Vec, b: Vec) -> Vec:
+        """Arithmetic of two floats or two integers."""
         if a.shape is None and b.shape is None:
-            return Vec(f"({a.text} {symbol} {b.text})")
-        whole = {v.dtype for v in (a, b) if v.shape is not None} == {"int32"} and symbol != "/"
-        if not whole or any(v.shape is None and "." in v.text for v in (a, b)):
-            a, b = self.vectors.wide(a), self.vectors.wide(b)
-        name = {"+": "vadd", "-": "vsub", "*": "vmul", "/": "vdiv"}[symbol]
+            return Vec(f"({a.text} {op} {b.text})")
         dtype = a.dtype if a.shape is not None else b.dtype
         if a.shape is None:
-            if symbol in "+*":
+            if op in "+*":
                 a, b = b, a
             else:
                 assert b.shape is not None
                 a = self.vectors.buffer(a, b.shape, dtype)
-        return self.into(name, a, b, dtype=dtype)
+        return self.into(_BINARY[op], a, b, dtype=dtype)
 
     def into(
         self, name: str, *values: Vec, dtype: str = "float32", words: tuple[str, ...] = ()
@@ -179,44 +192,41 @@ class MapVectors:
             return self.into("vmul", v, Vec("-1.0"))
         return self.into(name, v)
 
-    def compare(self, mode: str, a: Vec, b: Vec) -> Vec:
-        """A bool buffer; integers are compared as integers."""
-        integer = {"int32", "int64", "int8", "uint8"}
+    def compare(self, op: str, x: Node, y: Node) -> Vec:
+        """A bool buffer; integers of one width are compared as such, others as floats where that is exact."""
+        mode = _COMPARE[op]
+        x, y = (n.args[0] if isinstance(n, Op) and n.op == "int64" else n for n in (x, y))
+        a, b = self.visit(x), self.visit(y)
         kinds = {v.dtype for v in (a, b) if v.shape is not None}
-        if (
-            not kinds <= integer
-            or len(kinds) > 1
-            or any(v.shape is None and "." in v.text for v in (a, b))
-        ):
-            a, b = self.exact(a), self.exact(b)
+        if len(kinds) > 1:
+            if not any(_small(n) for n in (x, y)):
+                raise no_integers("the vector unit", 64, self.text, x)
+            a, b = self.vectors.wide(a), self.vectors.wide(b)
         if a.shape is None:
             a, b, mode = b, a, _MIRROR[mode]
+        if a.shape is None:  # the same for all elements
+            a = self.vectors.buffer(
+                a, (1,) * len(self.shape), "int32" if x.kind == "int" else "float32"
+            )
         if b.shape is not None and a.shape != b.shape:  # comparisons do not broadcast
             shape = broadcast(a.shape, b.shape)
             a, b = (self.vectors.buffer(v, shape, v.dtype) for v in (a, b))
         return self.into("vcmp", a, b, dtype="bool", words=(f'"{mode}"',))
 
-    def exact(self, v: Vec) -> Vec:
-        """float32 form of a compared value."""
-        return self.vectors.wide(v)
-
-    def power(self, a: Vec, b: Vec) -> Vec:
+    def power(self, x: Vec, power: Node) -> Vec:
         """A ** b: products for whole exponents, else exp(b * log(a)); T.vpow has integers only."""
-        x = self.vectors.wide(a)
+        number = float(power.value) if isinstance(power, Const) else None
+        b = self.visit(power)
         if x.shape is None:
             assert b.shape is not None
             x = self.vectors.buffer(x, b.shape)
-        number = _number(b)
-        if number == 0.5:
-            return self.into("vsqrt", x)
         if number is not None and number == int(number) and 1 <= abs(number) <= 16:
             whole = self.product(x, int(abs(number)))
             if number > 0:
                 return whole
             one = self.vectors.buffer(Vec("1.0"), whole.shape or ())
             return self.into("vdiv", one, whole)
-        exponent = self.vectors.wide(b)
-        return self.unary("vexp", self.into("vmul", self.unary("vln", x), exponent))
+        return self.unary("vexp", self.into("vmul", self.unary("vln", x), b))
 
     def product(self, x: Vec, n: int) -> Vec:
         """X ** n by squaring, n >= 1; releases x."""
@@ -231,27 +241,28 @@ class MapVectors:
         self.vectors.release(x)
         return found
 
-    def call(self, name: str, args: list[Vec]) -> Vec:
+    def call(self, name: str, values: list[Vec]) -> Vec:
         """Functions of the expression language."""
         if name == "select":
-            test = args[0]
-            if test.dtype != "bool" or test.shape is None:
-                test = self.compare("ne", test, Vec("0"))
-            a, b = (self.vectors.wide(v) for v in args[1:])
+            test, a, b = values
+            dtype = next((v.dtype for v in (a, b) if v.shape is not None), "float32")
             shape = broadcast(test.shape, a.shape, b.shape)
-            a, b = self.vectors.buffer(a, shape), self.vectors.buffer(b, shape)
+            a, b = self.vectors.buffer(a, shape, dtype), self.vectors.buffer(b, shape, dtype)
             test = self.vectors.buffer(test, shape, "bool") if test.shape != shape else test
-            return self.into("vselect", test, a, b)
-        values = [self.vectors.wide(v) for v in args]
+            return self.into("vselect", test, a, b, dtype=dtype)
         if all(v.shape is None for v in values):
             values[0] = self.vectors.buffer(values[0], (1,) * len(self.shape))
         if name in ("max", "min"):
             a, b = values
             if a.shape is None:
                 a, b = b, a
-            return self.into("vmax" if name == "max" else "vmin", a, b)
+            return self.into("vmax" if name == "max" else "vmin", a, b, dtype=a.dtype)
         (x,) = values
         match name:
+            case "neg":
+                return self.unary("", x)
+            case "abs" if x.dtype == "int32":
+                return self.into("vabs", x, dtype="int32")
             case "sigmoid":  # 1 / (1 + exp(-x)); the built-in is an approximation
                 shifted = self.into("vadd", self.unary("vexp", self.unary("", x)), Vec("1.0"))
                 one = self.vectors.buffer(Vec("1.0"), shifted.shape or ())
@@ -263,3 +274,15 @@ class MapVectors:
             case "exp2":
                 return self.unary("vexp", self.into("vmul", x, Vec("0.6931471805599453")))
         return self.unary(_UNARY[name], x)
+
+
+def _small(node: Node) -> bool:
+    """Whether an integer is less than what float32 holds: comparing with it as floats is exact."""
+    return holds(node, 24) and node.low > -(2**24) and node.high < 2**24
+
+
+def literal(value: float) -> str:
+    """Return a float constant."""
+    if math.isinf(value):
+        return f'{"-" if value < 0 else ""}T.infinity("float32")'
+    return repr(value)

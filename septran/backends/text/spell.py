@@ -1,9 +1,9 @@
 """Print a typed expression: one printer, a table per language.
 
 A table's entry is a format: "{0}" is the first operand's text, "{0:w}" the same in brackets where it needs them,
-"{0:a}" as a function's argument. "{dtype}" is the compute dtype as the language calls it.
-Entries are looked up from the special to the general: "max:float:const" (the second operand is a constant), "max:float" (kind of
-the last operand), "max". Powers have "**2" (that exponent), "**n" (any whole one up to 16; "{n}" is it) and "**".
+"{0:a}" as a function's argument, "{0:t}" the same, also of a constant. "{dtype}" is the compute dtype as the language calls it.
+Entries are looked up from the special to the general: "max:float:const" (the last operand is a constant), "max:scalar" (the
+same value for all elements), "max:float64" (compute dtype), "max:float" (kind of the last operand), "max". Powers have "**2" (that exponent), "**n" (any whole one up to 16; "{n}" is it) and "**".
 Operators stand without outer brackets; every other entry has to be safe as an operand.
 """
 
@@ -33,7 +33,7 @@ class Spelling:
     """How a language spells expressions.
 
     formats: of operations, on top of OPERATORS. real: (value, dtype) -> literal; integer: value -> literal.
-    constant, whole, scalar: formats of a float and an integer constant, and of a value that is the same for all
+    constant, whole, scalar: formats of a float and an integer constant, and of a float that is the same for all
         elements, as an argument of a function ("{0:a}").
     dtypes: dtype -> the language's word.
     """
@@ -50,11 +50,12 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Text of a node; `wrap` when it needs brackets as an operand, `argument` as a function's."""
+    """Text of a node; `wrap`: it needs brackets as an operand; formats as an argument and as a tensor."""
 
     text: str
     wrap: bool
     argument: str
+    tensor: str
 
     def __format__(self, spec: str) -> str:
         match spec:
@@ -62,6 +63,8 @@ class _Piece:
                 return f"({self.text})" if self.wrap else self.text
             case "a":
                 return self.argument.format(self.text)
+            case "t":
+                return self.tensor.format(self.text)
         return self.text
 
 
@@ -77,12 +80,12 @@ def argument(node: Node, spelling: Spelling, operand: Operand, dtype: str = "flo
 
 def _piece(node: Node, spelling: Spelling, operand: Operand, dtype: str) -> _Piece:
     named = spelling.dtypes.get(dtype, dtype)
-    as_argument = "{0}"
+    as_argument = as_tensor = "{0}"
+    if not has_tile(node) and node.kind == "float":
+        as_argument = as_tensor = spelling.scalar.replace("{dtype}", named)
     if isinstance(node, Const):
         as_argument = spelling.constant if node.kind == "float" else spelling.whole
-    elif not has_tile(node):
-        as_argument = spelling.scalar
-    as_argument = as_argument.replace("{dtype}", named)
+        as_argument = as_argument.replace("{dtype}", named)
     match node:
         case Const(value):
             text = (
@@ -90,14 +93,14 @@ def _piece(node: Node, spelling: Spelling, operand: Operand, dtype: str) -> _Pie
                 if isinstance(value, float)
                 else spelling.integer(int(value))
             )
-            return _Piece(text, text.startswith("-"), as_argument)
+            return _Piece(text, text.startswith("-"), as_argument, as_tensor)
         case Name() | Index():
-            return _Piece(operand(node, node.kind), False, as_argument)
+            return _Piece(operand(node, node.kind), False, as_argument, as_tensor)
         case Op(op="float" | "int" | "int64" as op, args=(Name() | Index() as inner,)):
-            return _Piece(operand(inner, op), False, as_argument)
+            return _Piece(operand(inner, op), False, as_argument, as_tensor)
     parts = [_piece(a, spelling, operand, dtype) for a in node.args]
-    text = _format(node, spelling).format(*parts, dtype=named, n=_exponent(node))
-    return _Piece(text, node.op in OPERATORS, as_argument)
+    text = _format(node, spelling, dtype).format(*parts, dtype=named, n=_exponent(node))
+    return _Piece(text, node.op in OPERATORS, as_argument, as_tensor)
 
 
 def _exponent(node: Op) -> int | None:
@@ -108,14 +111,18 @@ def _exponent(node: Op) -> int | None:
     return int(power.value) if power.value == int(power.value) else None
 
 
-def _format(node: Op, spelling: Spelling) -> str:
+def _format(node: Op, spelling: Spelling, dtype: str) -> str:
     kind: Kind = node.args[-1].kind
     keys = [f"{node.op}:{kind}", node.op]
+    if kind == "float":
+        keys.insert(0, f"{node.op}:{dtype}")
+    if not has_tile(node):
+        keys.insert(0, f"{node.op}:scalar")
     if isinstance(node.args[-1], Const):
         keys.insert(0, f"{node.op}:{kind}:const")
     whole = _exponent(node)
     if whole is not None:
-        keys = [f"**{whole}", "**n", "**"]
+        keys = [f"**{whole}", "**n", *keys]
     for key in keys:
         if key in spelling.formats:
             return spelling.formats[key]

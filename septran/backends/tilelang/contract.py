@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.backends.text.pystyle import safe_name
 from septran.backends.tilelang.leaf_text import (
-    FLOATS,
-    IDENTITY,
     INDICES,
     LeafText,
     cast,
     compute_dtype,
+    leaf_name,
     loop_head,
 )
 from septran.backends.tilelang.shapes import (
@@ -25,17 +23,16 @@ from septran.backends.tilelang.shapes import (
     logical_index,
     physical_index,
 )
+from septran.ir.dtypes import HALVES, IDENTITY, is_float
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
-
-TENSOR_DTYPES = ("float16", "bfloat16")
 
 
 def uses_tensor_cores(spec: LeafSpec, a: LeafParam, b: LeafParam) -> bool:
     """Return whether a product of these operands may go through T.gemm."""
     if a.dtype != b.dtype:
         return False
-    if a.dtype in TENSOR_DTYPES:
+    if a.dtype in HALVES:
         return True
     if a.dtype == "float32":
         return spec.arch.startswith("gfx") or dict(spec.options).get("math") == "tf32"
@@ -63,7 +60,7 @@ def _as_matrix(leaf: LeafText, p: LeafParam) -> LeafParam:
     if len(groups(p.shape)) == 2:
         return p
     leaf.temps += 1
-    name, source = f"t{leaf.temps}", safe_name(p.name)
+    name, source = f"t{leaf.temps}", leaf_name(p.name)
     leaf.lines.add(f'{name} = T.alloc_shared(({source}.shape[0], {MATRIX_FLOOR}), "{p.dtype}")')
     with leaf.lines.block(loop_head(name, 2)):
         leaf.lines.add(f"{name}[i, j] = T.if_then_else(j < 1, {source}[i], T.{p.dtype}(0))")
@@ -81,7 +78,7 @@ def _column_gemm(
 ) -> None:
     """A product with one column: computed as a padded tile, of which column 0 is kept."""
     dtype = compute_dtype(leaf.spec, [c.name, a.name, b.name])
-    out = safe_name(c.name)
+    out = leaf_name(c.name)
     leaf.temps += 3
     wide, kept, column = (f"t{leaf.temps - k}" for k in (2, 1, 0))
     for name in (wide, kept):
@@ -108,10 +105,10 @@ def _tensor_gemm(
     trans_b: bool,
     accumulate: bool,
 ) -> None:
-    out = safe_name(c.name)
+    out = leaf_name(c.name)
     direct = c.mem == "REGISTER" and c.dtype == "float32"
     target = out if direct else leaf.temp(out, "float32")
-    left, right = safe_name(a.name), _in_shared(leaf, b)
+    left, right = leaf_name(a.name), _in_shared(leaf, b)
     # a matrix core's result lies across the lanes in another order than its operand: on AMD a product
     # of a product has to pass through shared memory; on NVIDIA the two orders agree
     if trans_a or leaf.spec.arch.startswith("gfx"):
@@ -129,7 +126,7 @@ def _tensor_gemm(
 
 
 def _in_shared(leaf: LeafText, p: LeafParam) -> str:
-    name = safe_name(p.name)
+    name = leaf_name(p.name)
     if p.mem != "REGISTER":
         return name
     shared = leaf.temp(name, p.dtype, "shared")
@@ -147,7 +144,7 @@ def _fma_gemm(
     accumulate: bool,
 ) -> None:
     """One outer product per step of k: every thread reads A and B from shared memory."""
-    out = safe_name(c.name)
+    out = leaf_name(c.name)
     left, right = _in_shared(leaf, a), _in_shared(leaf, b)
     dtype = compute_dtype(leaf.spec, [c.name, a.name, b.name])
     target = out if c.dtype == dtype and c.mem == "REGISTER" else leaf.temp(out, dtype)
@@ -172,7 +169,7 @@ def emit_reduce(leaf: LeafText, prim: Prim) -> None:
     op = str(prim.attr("op"))
     axis = int(prim.attr("axis", -1)) % len(x.shape)  # type: ignore[call-overload]
     tile_dim = _tile_dim(x, axis)
-    if op == "prod" or tile_dim is None or x.dtype not in FLOATS:
+    if op == "prod" or tile_dim is None or not is_float(x.dtype):
         _serial_reduce(leaf, prim, y, x, op, axis)
         return
     _tile_reduce(leaf, prim, y, x, op, tile_dim)
@@ -188,7 +185,7 @@ def _tile_dim(x: LeafParam, axis: int) -> int | None:
 
 
 def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str, dim: int) -> None:
-    lines, source = leaf.lines, safe_name(x.name)
+    lines, source = leaf.lines, leaf_name(x.name)
     names = INDICES[: len(groups(x.shape))]
     index = ", ".join(names)
     valid = leaf.valid(x)
@@ -232,7 +229,7 @@ def _deliver(
     leaf: LeafText, y: LeafParam, total: str, dtype: str, dim: int, op: str, accumulate: bool
 ) -> None:
     """Emit Y = total or Y = op(Y, total); `total` is a vector."""
-    out, rank = safe_name(y.name), len(groups(y.shape))
+    out, rank = leaf_name(y.name), len(groups(y.shape))
     index = ", ".join(INDICES[:rank])
     position = "0" if len(groups(y.shape)) == 1 and y.shape and _is_single(y) else INDICES[rank - 1]
     if rank == 2 and dim == 1:
@@ -284,12 +281,12 @@ def _serial_reduce(
     logical = list(logical_index(y.shape, names))
     logical[axis] = "r"
     element = cast(f"{source}[{', '.join(physical_index(x.shape, logical))}]", dtype)
-    total = leaf.temp(safe_name(y.name), dtype)
+    total = leaf.temp(leaf_name(y.name), dtype)
     start = f"T.{dtype}({IDENTITY[op]!r})"
     if abs(IDENTITY[op]) > 1:
         start = ("-" if IDENTITY[op] < 0 else "") + f'T.infinity("{dtype}")'
     if prim.name == "reduce_acc":
-        start = cast(f"{safe_name(y.name)}[{index}]", dtype)
+        start = cast(f"{leaf_name(y.name)}[{index}]", dtype)
     extent = f"{x.name}_{axis}" if x.ragged[axis] else str(x.shape[axis])
     limit = " & ".join(f"({n} < {g.extent})" for n, g in zip(names, groups(y.shape), strict=True))
     with lines.block(loop_head(total, len(names))):

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 
 from septran.backends.text.pystyle import Lines, safe_name
 from septran.backends.tilelang.shapes import groups, is_aligned, logical_index
+from septran.ir.dtypes import HALVES, is_float
 from septran.kernel import LeafParam, LeafSpec
 
 INDICES = ("i", "j")
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+_OWN = frozenset(("T", "tilelang", *INDICES, "k", "r"))
+"""Names that a leaf's text uses itself."""
+
+
+def leaf_name(name: str) -> str:
+    """Return the identifier of a leaf's parameter or scalar."""
+    return safe_name(name, _OWN)
 
 
 def cast(text: str, dtype: str) -> str:
@@ -36,7 +42,7 @@ class LeafText:
 
     def param(self, name: str) -> LeafParam:
         """Return a parameter by name."""
-        return next(p for p in self.spec.params if p.name == name)
+        return self.spec.param(name)
 
     def temp(self, like: str, dtype: str, where: str = "fragment") -> str:
         """Allocate a scratch buffer of the shape of `like`; returns its name."""
@@ -61,7 +67,7 @@ class LeafText:
 
     def loop(self, p: LeafParam) -> str:
         """Return the head of the parallel loop over all of `p`, padding included."""
-        return loop_head(safe_name(p.name), len(groups(p.shape)))
+        return loop_head(leaf_name(p.name), len(groups(p.shape)))
 
     def store(self, p: LeafParam, text: str) -> None:
         """Emit `p[i, j] = text` with padding kept zero."""
@@ -70,11 +76,10 @@ class LeafText:
         if p.dtype == "bool":
             text = f"{text}" if not test else f"({text}) & ({test})"
         elif test:
-            zero = "0.0" if p.dtype in FLOATS else "0"
-            if p.dtype in ("float16", "bfloat16") or p.dtype not in FLOATS:
-                zero = f"T.{p.dtype}(0)"
+            wide = is_float(p.dtype) and p.dtype not in HALVES
+            zero = "0.0" if wide else f"T.{p.dtype}(0)"
             text = f"T.if_then_else({test}, {text}, {zero})"
-        self.lines.add(f"{safe_name(p.name)}[{', '.join(names)}] = {text}")
+        self.lines.add(f"{leaf_name(p.name)}[{', '.join(names)}] = {text}")
 
 
 def loop_head(buffer: str, rank: int) -> str:

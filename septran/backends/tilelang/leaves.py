@@ -13,15 +13,13 @@ contracts it, on return; library leaves keep it zero.
 
 from __future__ import annotations
 
-from septran.backends.text.pystyle import MapDialect, Term, map_text, safe_name
+from septran.backends.text.spell import argument, spell
 from septran.backends.tilelang.contract import emit_gemm, emit_reduce
 from septran.backends.tilelang.leaf_text import (
-    FLOATS,
-    IDENTITY,
     INDICES,
     LeafText,
     cast,
-    compute_dtype,
+    leaf_name,
 )
 from septran.backends.tilelang.shapes import (
     groups,
@@ -29,7 +27,10 @@ from septran.backends.tilelang.shapes import (
     operand_index,
     physical_index,
 )
+from septran.backends.tilelang.spelling import SPELLING, literal
+from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
+from septran.ir.scalar import Const, Index, Name
 from septran.kernel import Leaf, LeafSpec
 
 PRELUDE = '''\
@@ -41,45 +42,11 @@ def keep_nan(result, *operands):
 '''
 
 
-def _extremum(name: str, a: Term, b: Term) -> str:
-    watched = ", ".join(t.text for t in (a, b) if t.literal is None)
-    result = f"T.{name}({a.text}, {b.text})"
-    return f"keep_nan({result}, {watched})" if watched else result
-
-
-TILELANG_MAP = MapDialect(
-    functions={
-        "exp": "T.exp({0})",
-        "exp2": "T.exp2({0})",
-        "log": "T.log({0})",
-        "sqrt": "T.sqrt({0})",
-        "rsqrt": "T.rsqrt({0})",
-        "tanh": "T.tanh({0})",
-        "sigmoid": "1.0 / (1.0 + T.exp(-({0})))",
-        "erf": "T.erf({0})",
-        "abs": "T.abs({0})",
-        "select": "T.if_then_else({0}, {1}, {2})",
-        "max": "T.max({0}, {1})",
-        "min": "T.min({0}, {1})",
-        "pow": "T.pow({0}, {1})",
-    },
-    cast=cast,
-    infinity=lambda dtype: f'T.infinity("{dtype}")',
-    literal=lambda text, dtype: f"T.{dtype}({text})",
-    extremum=_extremum,
-)
-
-
-def ragged_args(spec: LeafSpec) -> tuple[tuple[str, int], ...]:
-    """Return (param, dim) of every run-time extent a leaf macro takes, in order."""
-    return tuple((p.name, d) for p in spec.params for d, short in enumerate(p.ragged) if short)
-
-
 def signature(spec: LeafSpec) -> str:
     """Return the `def` line of the leaf macro."""
-    names = [safe_name(p.name) for p in spec.params]
-    names += [f"{p}_{d}" for p, d in ragged_args(spec)]
-    names += [safe_name(name) for name, _ in spec.scalars]
+    names = [leaf_name(p.name) for p in spec.params]
+    names += [f"{p}_{d}" for p, d in spec.ragged]
+    names += [leaf_name(name) for name, _ in spec.scalars]
     return f"@T.macro\ndef {spec.symbol}({', '.join(names)}):"
 
 
@@ -96,59 +63,40 @@ def emit_map(leaf: LeafText, prim: Prim) -> None:
     """Y[i] = expr."""
     out = leaf.param(prim.out)
     names = INDICES[: len(groups(out.shape))]
-    operands: dict[str, Term] = {}
-    dtype = compute_dtype(leaf.spec, [prim.out, *(p for _, p in prim.named)])
-    scalars = dict(leaf.spec.scalars)
-    for name, param in prim.named:
-        if param in scalars:
-            operands[name] = scalar_term(param, scalars[param])
-            continue
-        p = leaf.param(param)
-        index = operand_index(out.shape, names, p.shape)
-        text = f"{safe_name(p.name)}[{', '.join(index)}]"
-        operands[name] = tensor_term(text, p.dtype, dtype)
-    for name, kind in scalars.items():
-        operands.setdefault(name, scalar_term(name, kind))
+    dtype = leaf.spec.computes(prim)
     logical = logical_index(out.shape, names)
-    term = map_text(str(prim.attr("expr")), operands, lambda d: logical[d], TILELANG_MAP, dtype)
+
+    def operand(node: Name | Index, want: str) -> str:
+        if isinstance(node, Index):
+            text, have = logical[node.axis], "int32"
+            text = text if text.isidentifier() or text.isdigit() else f"({text})"
+        elif not node.tile:
+            text, have = leaf_name(node.name), "int32"
+        else:
+            p = leaf.param(node.name)
+            index = operand_index(out.shape, names, p.shape)
+            text, have = f"{leaf_name(p.name)}[{', '.join(index)}]", p.dtype
+        own = have if have == "int64" else "int32"  # shorter ones would overflow
+        wanted = {"float": dtype, "int": own}.get(want, want)
+        return text if have == wanted else cast(text, wanted)
+
+    tree = leaf.spec.expression(prim)
     with leaf.lines.block(leaf.loop(out)):
-        text = term.text
-        if term.literal is not None:
-            text = f"T.{dtype}({text})"
-            term = Term(text, "float")
-        leaf.store(out, rounded(text, _kind_of(term, dtype), out.dtype))
-
-
-def _kind_of(term: Term, dtype: str) -> str:
-    return "wide" if term.kind == "float" and dtype == "float64" else term.kind
-
-
-def tensor_term(text: str, stored: str, dtype: str) -> Term:
-    """Return an operand read from a buffer of dtype `stored`, ready for arithmetic in `dtype`."""
-    if stored == "bool":
-        return Term(text, "bool")
-    if stored in FLOATS:
-        return Term(text if stored == dtype else cast(text, dtype), "float")
-    return Term(text, "int")
-
-
-def scalar_term(name: str, kind: str) -> Term:
-    """Return a scalar argument: an integer, or a float constant passed by name."""
-    return Term(safe_name(name), "int" if kind == "int" else "float")
+        if isinstance(tree, Const):
+            text = argument(tree, SPELLING, operand, dtype)
+        else:
+            text = spell(tree, SPELLING, operand, dtype)
+        kind = "wide" if tree.kind == "float" and dtype == "float64" else tree.kind
+        leaf.store(out, rounded(text, kind, out.dtype))
 
 
 def emit_fill(leaf: LeafText, prim: Prim) -> None:
     """Y = value, with zero padding."""
     out = leaf.param(prim.out)
     value = float(prim.attr("value", 0.0))  # type: ignore[arg-type]
-    name = safe_name(out.name)
-    if out.dtype in FLOATS:
-        text = (
-            TILELANG_MAP.infinity(out.dtype)
-            if value in IDENTITY.values() and abs(value) > 1
-            else repr(value)
-        )
-        text = f"-{text}" if value == float("-inf") else text
+    name = leaf_name(out.name)
+    if is_float(out.dtype):
+        text = literal(value, out.dtype)
     else:
         text = str(bool(value)) if out.dtype == "bool" else str(int(value))
     if value == 0 or not leaf.valid(out):
@@ -162,11 +110,11 @@ def emit_copy(leaf: LeafText, prim: Prim) -> None:
     """Y = cast(X)."""
     out, src = leaf.param(prim.out), leaf.param(prim.ins[0])
     if out.shape == src.shape and out.ragged == src.ragged:
-        leaf.lines.add(f"T.copy({safe_name(src.name)}, {safe_name(out.name)})")
+        leaf.lines.add(f"T.copy({leaf_name(src.name)}, {leaf_name(out.name)})")
         return
     names = INDICES[: len(groups(out.shape))]
     index = operand_index(out.shape, names, src.shape)
-    text = f"{safe_name(src.name)}[{', '.join(index)}]"
+    text = f"{leaf_name(src.name)}[{', '.join(index)}]"
     with leaf.lines.block(leaf.loop(out)):
         leaf.store(out, text if src.dtype == out.dtype else cast(text, out.dtype))
 
@@ -176,7 +124,7 @@ def emit_transpose(leaf: LeafText, prim: Prim) -> None:
     out, src = leaf.param(prim.out), leaf.param(prim.ins[0])
     perm = prim.attr("perm")
     assert isinstance(perm, list | tuple)
-    name = safe_name(src.name)
+    name = leaf_name(src.name)
     if src.mem == "REGISTER":
         shared = leaf.temp(name, src.dtype, "shared")
         leaf.lines.add(f"T.copy({name}, {shared})")

@@ -12,20 +12,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
+from septran.backends.text.spell import spell
 from septran.backends.triton.shapes import (
-    FLOATS,
     TL_DTYPE,
     arange,
     padded,
     padded_shape,
     shape_text,
 )
-from septran.backends.triton.spelling import MapText, Operand, float_text
+from septran.backends.triton.spelling import SPELLING, float_text
 from septran.errors import InternalError
+from septran.ir.dtypes import identity, is_float
 from septran.ir.nodes import Prim
+from septran.ir.scalar import Const, Index, Name, has_tile
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
-_IDENTITY = {"sum": "0.0", "prod": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
 _COMBINE = {"prod": "st_prod", "max": "st_max", "min": "st_min"}
 _DOT_MIN = 16
 _VECTOR_LIMIT = 16384
@@ -61,9 +62,7 @@ def leaf_shape(spec: LeafSpec) -> LeafShape:
     mapped += [(s, names.fresh(s)) for s, _ in spec.scalars]
     return LeafShape(
         tiles=tuple(p for p in spec.params if p.privilege != "w"),
-        extents=tuple(
-            (p.name, d) for p in spec.params for d, ragged in enumerate(p.ragged) if ragged
-        ),
+        extents=spec.ragged,
         outs=tuple(p for p in spec.params if p.privilege != "r"),
         names=tuple(mapped),
     )
@@ -121,12 +120,12 @@ class _Body:
         self.values = {p.name: self.shape.name(p.name) for p in self.spec.params}
 
     def param(self, name: str) -> LeafParam:
-        return next(p for p in self.spec.params if p.name == name)
+        return self.spec.param(name)
 
     def read(self, name: str) -> str:
         if name not in self.values:  # never written: a wrong task; NaN makes it visible
             p = self.param(name)
-            self.assign(name, _full(p, float_text(math.nan) if p.dtype in FLOATS else "0"))
+            self.assign(name, _full(p, float_text(math.nan) if is_float(p.dtype) else "0"))
         return self.values[name]
 
     def assign(self, name: str, text: str) -> None:
@@ -141,13 +140,10 @@ class _Body:
             return self.shape.extent(p.name, axis)
         return None if padded(p.shape[axis]) == p.shape[axis] else str(p.shape[axis])
 
-    def compute(self, *names: str) -> str:
-        return "float64" if any(self.param(n).dtype == "float64" for n in names) else "float32"
-
     def prim_fill(self, prim: Prim) -> None:
         p = self.param(prim.out)
         value = float(prim.attr("value"))  # type: ignore[arg-type]
-        text = float_text(value) if p.dtype in FLOATS else str(int(value))
+        text = float_text(value) if is_float(p.dtype) else str(int(value))
         self.assign(prim.out, _full(p, text))
 
     def prim_copy(self, prim: Prim) -> None:
@@ -161,39 +157,50 @@ class _Body:
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
     def prim_map(self, prim: Prim) -> None:
-        out = self.param(prim.out)
-        tiles = {p.name for p in self.spec.params}
-        compute = self.compute(prim.out, *(n for _, n in prim.named if n in tiles))
-        kinds = {p.name: p for p in self.spec.params}
-        scalars = {n: "int32" if k == "int" else "float32" for n, k in self.spec.scalars}
-        operands = {}
-        for key, name in (*((n, n) for n in scalars), *prim.named):
-            if name in kinds:
-                missing = len(out.shape) - len(kinds[name].shape)
-                text = _lifted(self.read(name), missing, len(kinds[name].shape))
-                operands[key] = Operand(text, kinds[name].dtype)
-            else:
-                operands[key] = Operand(self.shape.name(name), scalars[name], tile=False)
-        text, tile, kind = MapText(operands, out.shape, compute).render(str(prim.attr("expr")))
-        if not tile:
+        out, compute = self.param(prim.out), self.spec.computes(prim)
+        tree = self.spec.expression(prim)
+        text = spell(
+            tree, SPELLING, lambda node, want: self._operand(node, want, out, compute), compute
+        )
+        if isinstance(tree, Const):
             self.assign(prim.out, _full(out, text))
             return
-        dtype = {"float": compute, "bool": "bool"}.get(kind, "int")
-        text = f"tl.broadcast_to({text}, {shape_text(padded_shape(out.shape))})"
+        dtype = {"float": compute, "bool": "bool"}.get(tree.kind, "int")
+        shape = shape_text(padded_shape(out.shape))
+        if has_tile(tree):
+            text = f"tl.broadcast_to({text}, {shape})"
+        else:
+            text = f"(tl.full({shape}, 0, {TL_DTYPE[compute]}) + {text})"
         self.assign(prim.out, _cast(text, dtype, out.dtype))
+
+    def _operand(self, node: Name | Index, want: str, out: LeafParam, compute: str) -> str:
+        """Text of an operand. want: float, int (of its own width), int64 or bool."""
+        if isinstance(node, Name) and not node.tile:
+            name = self.shape.name(node.name)
+            special = {"float": f"({name} * 1.0)", "int64": f"tl.full((1,), {name}, tl.int64)"}
+            return special.get(want, name)
+        if isinstance(node, Index):
+            text, have = arange(out.shape[node.axis], node.axis, len(out.shape)), "int32"
+        else:
+            p = self.param(node.name)
+            rank, have = len(p.shape), p.dtype
+            text = _lifted(self.read(p.name), len(out.shape) - rank, rank)
+        own = have if have == "int64" else "int32"  # shorter ones would overflow
+        return _cast(text, have, {"float": compute, "int": own}.get(want, want))
 
     def _reduced(self, prim: Prim) -> str:
         src = self.param(prim.ins[0])
         axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
         op = str(prim.attr("op"))
         x = self.read(src.name)
-        if src.dtype in FLOATS:
-            x = _cast(x, src.dtype, self.compute(src.name, prim.out))
+        if is_float(src.dtype):
+            x = _cast(x, src.dtype, self.spec.computes(prim))
         limit = self.extent(src, axis)
         if limit is not None:
             place = arange(src.shape[axis], axis, len(src.shape))
-            identity = _IDENTITY[op] if src.dtype in FLOATS else _int_identity(op, src.dtype)
-            x = f"tl.where({place} < {limit}, {x}, {identity})"
+            nothing = identity(op, src.dtype)
+            text = float_text(nothing) if isinstance(nothing, float) else str(nothing)
+            x = f"tl.where({place} < {limit}, {x}, {text})"
         if op == "sum":
             return f"tl.sum({x}, {axis}, keep_dims=True)"
         return f"tl.reduce({x}, {axis}, {_COMBINE[op]}, keep_dims=True)"
@@ -205,8 +212,8 @@ class _Body:
     def prim_reduce_acc(self, prim: Prim) -> None:
         out, op = self.param(prim.out), str(prim.attr("op"))
         old = self.read(prim.out)
-        if out.dtype in FLOATS:
-            old = _cast(old, out.dtype, self.compute(prim.ins[0], prim.out))
+        if is_float(out.dtype):
+            old = _cast(old, out.dtype, self.spec.computes(prim))
         new = self._reduced(prim)
         if op in ("max", "min"):
             text = f"st_{op}({old}, {new})"
@@ -240,7 +247,7 @@ class _Body:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
         ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
         acc = "float64" if "float64" in (a.dtype, b.dtype, c.dtype) else "float32"
-        common = a.dtype if a.dtype == b.dtype and a.dtype in FLOATS else acc
+        common = a.dtype if a.dtype == b.dtype and is_float(a.dtype) else acc
         left = self._matrix(a.name, leading=True, trans=ta, k_last=True, dtype=common)
         right = self._matrix(b.name, leading=False, trans=tb, k_last=False, dtype=common)
         ctile, btile = padded_shape(c.shape), padded_shape(b.shape)
@@ -319,12 +326,3 @@ def _fit(text: str, out: LeafParam, shape: tuple[int, ...], dtype: str) -> str:
     if padded_shape(shape) == padded_shape(out.shape):
         return text
     return f"tl.broadcast_to({text}, {shape_text(padded_shape(out.shape))})"
-
-
-def _int_identity(op: str, dtype: str) -> str:
-    if op in ("sum", "prod"):
-        return "0" if op == "sum" else "1"
-    if dtype in ("bool", "uint8"):
-        return "0" if op == "max" else {"bool": "1", "uint8": "255"}[dtype]
-    bits = {"int8": 7, "int32": 31, "int64": 63}[dtype]
-    return str(-(2**bits)) if op == "max" else str(2**bits - 1)

@@ -37,21 +37,21 @@ ST_DEVICE void leaf_scores_d94a9d(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>
 ST_DEVICE void leaf_online_d5c164(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& S, st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 64>& P, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& l, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& acc, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m_new, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& c, float scale) {
     st::copy(m_new, m);
     st::each(S, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        S[e] = st::from<float>((st::to(S[e]) * (float)scale));
+        S[e] = st::from<float>(st::to(S[e]) * 0.125f);
     });
     st::reduce_last<st::Max, true>(m_new, S);
     st::each(c, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        c[e] = st::from<float>(expf((st::to(m[e]) - st::to(m_new[e]))));
+        c[e] = st::from<float>(expf(st::to(m[e]) - st::to(m_new[e])));
     });
     st::each(S, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        S[e] = st::from<float>(expf((st::to(S[e]) - st::to(m_new[e]))));
+        S[e] = st::from<float>(expf(st::to(S[e]) - st::to(m_new[e])));
     });
     st::each(l, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        l[e] = st::from<float>((st::to(l[e]) * st::to(c[e])));
+        l[e] = st::from<float>(st::to(l[e]) * st::to(c[e]));
     });
     st::reduce_last<st::Sum, true>(l, S);
     st::each(acc, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        acc[e] = st::from<float>((st::to(acc[e]) * st::to(c[e])));
+        acc[e] = st::from<float>(st::to(acc[e]) * st::to(c[e]));
     });
     st::copy(m, m_new);
     st::copy(P, S);
@@ -65,7 +65,7 @@ ST_DEVICE void leaf_weigh_de3df8(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>&
 // finish: map (library rows_leaf_block)
 ST_DEVICE void leaf_finish_1718f0(st::Frag<__half, st::Grid<8, 1, 8, 2>, 1, 128, 64>& O, const st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& acc, const st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& l) {
     st::each(O, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j, [[maybe_unused]] st::idx k) {
-        O[e] = st::from<__half>((st::to(acc[e]) / st::to(l[e])));
+        O[e] = st::from<__half>(st::to(acc[e]) / st::to(l[e]));
     });
 }
 

@@ -10,11 +10,11 @@
 ST_DEVICE void leaf_softmax_leaf_8df8f3(st::Frag<float, st::Grid<4, 2, 1, 4>, 4, 1024>& Y, const st::Frag<float, st::Grid<4, 2, 1, 4>, 4, 1024>& X, st::Frag<float, st::Grid<4, 2, 1, 4>, 4, 1024>& t, st::Frag<float, st::Grid<4, 2, 1, 4>, 4, 1>& m, st::Frag<float, st::Grid<4, 2, 1, 4>, 4, 1>& s) {
     st::reduce_last<st::Max, false>(m, X);
     st::each(t, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        t[e] = st::from<float>(expf((st::to(X[e]) - st::to(m[e]))));
+        t[e] = st::from<float>(expf(st::to(X[e]) - st::to(m[e])));
     });
     st::reduce_last<st::Sum, false>(s, t);
     st::each(Y, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        Y[e] = st::from<float>((st::to(t[e]) / st::to(s[e])));
+        Y[e] = st::from<float>(st::to(t[e]) / st::to(s[e]));
     });
 }
 

@@ -34,7 +34,7 @@ def leaf_scores_062146(S, Q, K):
 def leaf_online_79b6b4(S, P, m, l, acc, m_new, c, scale):
     T.copy(m, m_new)
     for i, j in T.Parallel(S.shape[0], S.shape[1]):
-        S[i, j] = S[i, j] * scale
+        S[i, j] = S[i, j] * 0.125
     t1 = T.alloc_fragment((S.shape[0],), "float32")
     T.reduce_max(S, t1, dim=1, clear=True)
     for i in T.Parallel(m_new.shape[0]):
