@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,10 +72,9 @@ def is_float(dtype: str) -> bool:
     return DTYPES[dtype].kind == "float"
 
 
-def compute_dtype(dtypes: object) -> str:
+def compute_dtype(dtypes: Collection[str]) -> str:
     """Return float64 when any of the dtypes is, else float32: what arithmetic on them runs in."""
-    assert not isinstance(dtypes, str)
-    return "float64" if "float64" in dtypes else "float32"  # type: ignore[operator]
+    return "float64" if "float64" in dtypes else "float32"
 
 
 def identity(op: str, dtype: str) -> float | int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from septran.backends.cpp.spelling import literal
 from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier
 from septran.errors import InternalError
+from septran.ir.dtypes import compute_dtype
 from septran.ir.expr import Const, Expr
 from septran.ir.launch import Launch, nest
 from septran.ir.nodes import (
@@ -269,7 +270,7 @@ class CppWriter(CStyle):
         buffer = region.buffer
         steps = "{" + ", ".join(map(str, buffer.steps)) + "}"
         first = identifier(buffer.name) + (f" + {buffer.start}" if buffer.start else "")
-        fill = f", {literal(region.fill, double=buffer.dtype == 'float64')}" if region.fill else ""
+        fill = f", {literal(region.fill, compute_dtype((buffer.dtype,)))}" if region.fill else ""
         return (
             f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({first}, "
             f"{self.braces(region.extent)}, {steps}, {self.braces(buffer.shape)}, "
