@@ -15,19 +15,20 @@ from septran.cli.request import FILE
 @click.option("-o", "--output", type=FILE, required=True, help="The bundle to write.")
 @common
 def command(run: str, output: Path) -> None:
-    r"""Write RUN's kernel and accurate verdict as a signed bundle.
+    r"""Verify RUN's kernel again and write it with the accurate verdict as a signed bundle.
 
     \b
     septran export latest -o gemm.septran.json
     septran verify --bundle gemm.septran.json     # on another machine
     """
-    from septran import settings
+    from septran import settings as settings_
     from septran.run import store
     from septran.run.bundle import export_run
 
-    found = store.find(run, store.root(settings.load()))
-    path = export_run(found, output)
+    settings = settings_.load()
     term = terminal()
+    found = store.find(run, store.root(settings))
+    path = export_run(found, output, settings=settings, progress=term.detail)
     if term.json:
         term.emit({"schema": "septran.export/1", "run": str(found.dir), "bundle": str(path)})
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from septran.backends import get as get_backend
@@ -14,11 +14,18 @@ from septran.kernel import Kernel
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
-from septran.run.gen import SCHEMA, GenResult, exit_code, stored_kernel, verdict_fields
+from septran.run.gen import (
+    SCHEMA,
+    GenResult,
+    exit_code,
+    stored_kernel,
+    verdict_fields,
+    verify_again,
+)
 from septran.settings import Settings
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_in
-from septran.verify.evidence import Bundle, export_bundle, read_bundle
+from septran.verify.evidence import Bundle, bad_name, export_bundle, read_bundle
 from septran.verify.verdict import Verdict
 
 _ASKED = ("op", "backend", "arch", "dims", "dtype")
@@ -33,19 +40,21 @@ class Recheck:
     require: tuple[str, ...] = ()
 
 
-def export_run(run: store.Run, path: Path) -> Path:
-    """Write the newest verdict of a run and its kernel as a signed bundle; return its path.
+def export_run(
+    run: store.Run, path: Path, *, settings: Settings, progress: Callable[[str], None]
+) -> Path:
+    """Verify a run's kernel again and write verdict and kernel as a signed bundle; return its path.
+
+    What lies in the run's folder may have been written by anybody; only what is seen now is signed.
 
     Raises:
         ConfigError: C136, no kernel. InputError: V220, the verdict is not an accurate one.
     """
     request, kernel, data = stored_kernel(run)
-    verdicts = sorted(run.dir.glob("verify*/verdict.json"), key=lambda p: p.stat().st_mtime_ns)
-    if not verdicts:
-        raise InputError.of(
-            "V220", f"run {run.id} has no verdict to export", help=f"septran verify {run.id}"
-        )
-    verdict = Verdict.from_json(json.loads(verdicts[-1].read_text(encoding="utf-8")))
+    before = set(run.dir.glob("verify*/verdict.json"))
+    verify_again(run, settings=settings, require=(), progress=progress)
+    (found,) = set(run.dir.glob("verify*/verdict.json")) - before
+    verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
     asked = {name: data.get(name) for name in _ASKED} | {"op": request.op}
     return export_bundle(kernel, verdict, path, request=asked)
 
@@ -123,10 +132,9 @@ def _request(bundle: Bundle, recheck: Recheck) -> GenRequest:
 
 def _kernel(bundle: Bundle, path: Path, params: Any) -> Kernel:
     about = bundle.kernel
-    for name in bundle.files:
-        parts = PurePosixPath(name).parts
-        if not parts or name.startswith("/") or ".." in parts:
-            raise InputError.of("V221", f"{path}: file name {name!r} leaves the kernel's folder")
+    wrong = bad_name(bundle.files, str(about["main"]), str(about["entry"]))
+    if wrong:
+        raise InputError.of("V221", f"{path}: {wrong}")
     kernel = Kernel(
         name=str(about["name"]),
         backend=str(about["backend"]),

@@ -31,6 +31,7 @@ from septran.settings import Settings
 from septran.trial.culprit import find_culprit
 from septran.trial.judge import Judged, build_only, judge_kernel
 from septran.trial.place import device_for, place_in
+from septran.verify.evidence import bad_name
 from septran.verify.timing import Timing, time_kernel
 from septran.verify.verdict import Status, Verdict
 
@@ -407,6 +408,12 @@ def verify_again(
     return GenResult(data=data, exit_code=code)
 
 
+def _plain_text(path: Path) -> str:
+    if path.is_symlink():
+        raise ValueError(f"{path.name} is a link")
+    return path.read_text(encoding="utf-8")
+
+
 def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, dict[str, Any]]:
     """Return a finished run's request, kernel and result.
 
@@ -418,12 +425,15 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, dict[str, Any]]:
     try:
         about = json.loads((run.dir / "kernel.json").read_text(encoding="utf-8"))
         data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
-        files = tuple(
-            (name, (run.dir / name).read_text(encoding="utf-8")) for name in about["files"]
-        )
-    except (OSError, ValueError, KeyError) as e:
+        wrong = bad_name(about["files"], about["main"], about["entry"])
+        if wrong:
+            raise ValueError(wrong)
+        files = tuple((name, _plain_text(run.dir / name)) for name in about["files"])
+    except (OSError, ValueError, KeyError, TypeError) as e:
         raise ConfigError.of(
-            "C136", f"run {run.id} holds no finished kernel", help="`septran runs` lists the runs"
+            "C136",
+            f"run {run.id} holds no finished kernel: {e}",
+            help="`septran runs` lists the runs",
         ) from e
     asked = dict(run.info().get("request", {}))
     for name in ("task_file", "logic", "mapping", "config"):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,25 @@ def verify_bundle(path: Path, rerun: Callable[[Bundle], Verdict]) -> tuple[Bundl
     """
     bundle = read_bundle(path)
     return bundle, rerun(bundle)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][\w.+-]*(/[A-Za-z0-9_][\w.+-]*)*")
+_ENTRY = re.compile(r"[A-Za-z_]\w*")
+
+
+def bad_name(files: Iterable[str], main: str, entry: str) -> str:
+    """Return what is wrong with the names of a kernel that somebody else wrote down, "" when nothing.
+
+    A file stays below the kernel's folder, and no name can be read as a compiler's option (`-wrapper`) or
+    as a file of options (`@file`).
+    """
+    names = list(files)
+    for name in names:
+        if not _NAME.fullmatch(name) or ".." in name.split("/"):
+            return f"file name {name!r} leaves the kernel's folder or is no plain name"
+    if main not in names:
+        return f"there is no file {main!r}"
+    return "" if _ENTRY.fullmatch(entry) else f"entry {entry!r} is no name of a function"
 
 
 def _kernel_json(kernel: Kernel) -> dict[str, Any]:

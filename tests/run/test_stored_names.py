@@ -1,0 +1,85 @@
+"""A stored run is a folder that anybody may have written: its names are contained, and export looks for itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from septran import settings as settings_
+from septran.errors import ConfigError, SeptranError
+from septran.plan.resolve import GenRequest
+from septran.run import store
+from septran.run.bundle import export_run
+from septran.run.gen import gen, stored_kernel
+from septran.verify.evidence import bad_name
+
+
+def _quiet(_: str) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> store.Run:
+    home = tmp_path_factory.mktemp("home")
+    settings = settings_.load(flags={})
+    request = GenRequest(op="relu", backend="cpp", dims={"N": 65})
+    result = gen(request, settings=settings, progress=_quiet, into=home / "run", timed=False)
+    assert result.exit_code == 0
+    return store.find(str(result.data["run"]), home)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../outside.cpp", "/etc/passwd", "-wrapper", "@options", "a/../../b.cpp", "", "a/-x.cpp"],
+)
+def test_a_file_name_that_is_more(run: store.Run, name: str) -> None:
+    path = run.dir / "kernel.json"
+    text = path.read_text()
+    about = json.loads(text)
+    path.write_text(json.dumps(about | {"files": [*about["files"], name]}))
+    try:
+        with pytest.raises(ConfigError) as caught:
+            stored_kernel(run)
+    finally:
+        path.write_text(text)
+    assert "C136" in caught.value.codes
+    assert "plain name" in str(caught.value)
+
+
+def test_names_of_kernels() -> None:
+    assert bad_name(["a.cpp", "sub/b_c.h"], "a.cpp", "gemm_entry") == ""
+    assert "no file" in bad_name(["a.cpp"], "b.cpp", "f")
+    assert "entry" in bad_name(["a.cpp"], "a.cpp", "f -o /tmp/x")
+
+
+def test_a_link_is_not_followed(run: store.Run, tmp_path: Path) -> None:
+    main = run.dir / json.loads((run.dir / "kernel.json").read_text())["main"]
+    kept = main.read_text()
+    (tmp_path / "elsewhere").write_text(kept)
+    main.unlink()
+    main.symlink_to(tmp_path / "elsewhere")
+    try:
+        with pytest.raises(ConfigError, match="link"):
+            stored_kernel(run)
+    finally:
+        main.unlink()
+        main.write_text(kept)
+
+
+def test_export_signs_what_it_sees_now(run: store.Run, tmp_path: Path) -> None:
+    """A stored verdict that says accurate, beside a kernel that is wrong, is not signed."""
+    settings = settings_.load(flags={})
+    main = run.dir / json.loads((run.dir / "kernel.json").read_text())["main"]
+    good = main.read_text()
+    assert export_run(run, tmp_path / "good.json", settings=settings, progress=_quiet).is_file()
+    head = good.index("relu_entry(void* const* args)")
+    end = good.index("\n}\n", head)
+    main.write_text(f"{good[:end]}\n    static_cast<float*>(args[0])[3] += 1.0f;{good[end:]}")
+    try:
+        with pytest.raises(SeptranError) as caught:
+            export_run(run, tmp_path / "bad.json", settings=settings, progress=_quiet)
+    finally:
+        main.write_text(good)
+    assert "V220" in caught.value.codes
+    assert not (tmp_path / "bad.json").exists()
