@@ -32,7 +32,7 @@ enum {
   ROW = 6,
   /* sizes */
   MAX_PARAMS = 32,
-  MAX_PLACEMENTS = 2,
+  MAX_PLACEMENTS = 3,
   STEP = 64,
   CONTROL_BYTES = 8192,
   TEXT_BYTES = 65536, /* what a simulator says, from CONTROL_BYTES on, ended by a zero */

@@ -1,8 +1,8 @@
 """The memory a kernel works in: shared files that the parent fills, poisons and reads.
 
 Each tensor lies in pages of its own. The child maps them between pages it may not touch, once so that the
-tensor ends at the page's end (overruns fault) and once so that it starts at the page's start (underruns
-fault). Inputs are in a file that the kernel (the operating system's) has sealed against writing by anybody
+tensor ends at the page's end (overruns fault), once so that it starts at the page's start (underruns
+fault), and once a few elements further in, as a view of a user's tensor may lie. Inputs are in a file that the kernel (the operating system's) has sealed against writing by anybody
 but the mapping the parent already holds, so no mprotect in the child can make them writable.
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 PAGE = mmap.PAGESIZE
-PLACEMENTS = ("end", "start")
-Placement = Literal["end", "start"]
+PLACEMENTS = ("end", "start", "loose")
+Placement = Literal["end", "start", "loose"]
 _F_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 16
 
 
@@ -195,7 +196,8 @@ def _slot(
         return Slot(
             name=param.name, file=which, offset=offset, pages=pages, lead=lead, nbytes=nbytes
         )
-    pages = max(1, -(-nbytes // PAGE))
     step = max(alignment or item, item)
-    lead = (pages * PAGE - nbytes) // step * step if placement == "end" else 0
+    loose = secrets.choice((1, 3, 5, 7)) * step if placement == "loose" else 0
+    pages = max(1, -(-(loose + nbytes) // PAGE))
+    lead = (pages * PAGE - nbytes) // step * step if placement == "end" else loose
     return Slot(name=param.name, file=which, offset=offset, pages=pages, lead=lead, nbytes=nbytes)

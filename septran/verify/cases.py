@@ -26,10 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Largest ordinary magnitude that keeps products and sums finite, and the least normal number."""
+    """Magnitudes of a dtype and of what is computed from it.
+
+    big: largest ordinary magnitude that keeps products and sums finite. tiny: least normal number.
+    decades: log10 of the smallest and largest magnitude whose products and sums this operator keeps finite.
+    mask: the large negative number people add to hide an element. outlier: what takes another branch.
+    """
 
     big: float
     tiny: float
+    decades: tuple[float, float] = (-6.0, 6.0)
+    mask: float = -1e9
+    outlier: float = 2e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +61,12 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="heavy", shows="subsampled reductions: one element dominates"),
     Family(name="neg_inf_led", shows="online softmax that starts from -inf", special=True),
     Family(name="mixed", shows="lost small terms, narrow exponents"),
+    Family(name="wide", shows="intermediates that overflow or vanish: the whole exponent range"),
+    Family(name="outliers", shows="branches for large values; finite masks taken for -inf"),
     Family(name="inf", shows="infinities turned into numbers or NaN", special=True),
     Family(name="small", shows="absolute cut-offs: everything is tiny", zero_mean=True),
     Family(name="threshold", shows="off-by-one-ulp comparisons, saturation points"),
+    Family(name="beside", shows="sums beyond 1e15; one tiny element in a row of large ones"),
     Family(name="cancel", shows="sums that are zero up to rounding", zero_mean=True),
     Family(name="equal", shows="variance of constants, ties"),
     Family(name="denormal", shows="flush to zero", special=True),
@@ -170,7 +181,7 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     family = case.family
     if family in _SPECIAL and case.target not in ("*", param.name):
         family = "normal"
-    values = _DRAWS[family](rng, param.shape, _range(param.dtype))
+    values = _DRAWS[family](rng, param.shape, _range(param.dtype, problem.reference.kind))
     values = _into_domain(values, domain, problem.dims)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(values.astype(dtype))
@@ -182,17 +193,27 @@ def _bound(value: float | str | None, dims: Mapping[str, int], default: float) -
     return float(dims[value]) if isinstance(value, str) else float(value)
 
 
-def _range(dtype: str) -> Range:
+# log10 of the largest magnitude of which the operator's products and sums stay finite in float32
+_DECADES = {"exact": 38.0, "elementwise": 38.0, "softmax": 37.0, "reduction": 33.0, "gemm": 15.0}
+
+
+def _range(dtype: str, kind: str) -> Range:
     # half storage overflows at 65504, so its large values are chosen for sums of products
+    top = _DECADES.get(kind, 8.0)
+    decades = (-min(top, 37.0), top)
+    sums = kind in ("gemm", "reduction")
     match dtype:
         case "float16":
-            return Range(big=2.0**4, tiny=2.0**-14)
+            least = -4.0 if kind in ("exact", "elementwise", "softmax") else -3.0
+            most = 1.0 if sums else 4.5
+            large = 2.0**4 if sums else 3e4
+            return Range(2.0**4, 2.0**-14, (least, most), -16.0 if sums else -1e4, large)
         case "bfloat16":
-            return Range(big=1e6, tiny=2.0**-126)
+            return Range(1e6, 2.0**-126, decades)
         case "float64":
-            return Range(big=1e12, tiny=2.0**-1022)
+            return Range(1e12, 2.0**-1022, (8 * decades[0], 8 * decades[1]))
         case _:
-            return Range(big=1e6, tiny=2.0**-126)
+            return Range(1e6, 2.0**-126, decades)
 
 
 def _into_domain(values: Array, domain: Domain, dims: Mapping[str, int]) -> Array:
@@ -249,6 +270,34 @@ def _mixed(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Arr
 
     top = np.log10(span.big)
     return rng.standard_normal(shape) * 10.0 ** rng.uniform(-top, top, shape)
+
+
+def _wide(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    """Both signs, magnitudes log-uniform over all that the dtype and the operator hold."""
+    values: Array = rng.choice([-1.0, 1.0], shape) * 10.0 ** rng.uniform(*span.decades, shape)
+    return values
+
+
+def _outliers(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    """An eighth hidden by a finite mask, and a few values far beyond any threshold."""
+    import numpy as np
+
+    values = np.where(rng.random(shape) < 0.125, span.mask, rng.standard_normal(shape))
+    flat = values.reshape(-1)
+    where = rng.integers(0, flat.size, max(1, min(flat.size // 64, 16)))
+    flat[where] = rng.choice([span.outlier, -span.outlier], where.size)
+    return values
+
+
+def _beside(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
+    """Large values of one sign, whose sums pass 1e15 where the dtype holds them, and one tiny one in each row."""
+    low, high = span.decades
+    values: Array = (0.5 + 0.5 * rng.random(shape)) * 10.0 ** min(15.0, high - 1.0)
+    if shape and shape[-1] > 1:
+        rows = values.reshape(-1, shape[-1])
+        column = rng.integers(0, shape[-1], len(rows))
+        rows[list(range(len(rows))), column] = 10.0 ** max(low + 1.0, -30.0)
+    return values
 
 
 def _heavy(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
@@ -341,6 +390,9 @@ _DRAWS: Mapping[str, Draw] = {
     "heavy": _heavy,
     "neg_inf_led": _neg_inf_led,
     "mixed": _mixed,
+    "wide": _wide,
+    "outliers": _outliers,
+    "beside": _beside,
     "small": _small,
     "inf": _inf,
     "threshold": _threshold,

@@ -19,6 +19,7 @@ from septran.backends.base import Built
 from septran.errors import TaskLangError
 from septran.kernel import Kernel
 from septran.verify import admission, budget, hosted, judge
+from septran.verify.arena import Placement
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, plan
 from septran.verify.environment import environment_facts
@@ -183,7 +184,7 @@ def _run_and_judge(
 ) -> Verdict:
     import numpy as np
 
-    calls = schedule(problem, seed)
+    calls = schedule(problem, seed, on_device=request.sessions.gpu is not None)
     noise = np.random.default_rng(secrets.randbits(64))
     transcript: Transcript | None = None
     if in_host:
@@ -220,7 +221,7 @@ def _run_and_judge(
         return _judge(base, problem, transcript, policy)
 
 
-def schedule(problem: Problem, seed: int) -> tuple[Call, ...]:
+def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[Call, ...]:
     """Return the calls: each case once, the first ones at both placements, one repeated at the end.
 
     The order matters: the near-duplicate follows its original at the same addresses, and what is
@@ -232,7 +233,9 @@ def schedule(problem: Problem, seed: int) -> tuple[Call, ...]:
     calls: list[Call] = []
     for number, case in enumerate(cases):
         moved = number % 3 == 0 and number > 0 and case.touched is None
-        calls.append(Call(case=case, placement="start" if moved else "end"))
+        # in device memory, where every tensor is aligned, there is no loose place
+        other: Placement = "loose" if number % 2 and not on_device else "start"
+        calls.append(Call(case=case, placement=other if moved else "end"))
         if number == 1:
             calls.append(Call(case=case, placement="end", repeat_of=2))
     calls.insert(1, Call(case=cases[0], placement="start"))
@@ -279,6 +282,8 @@ def _with_facts(
     if transcript.skipped:
         missing.append(f"inputs {', '.join(transcript.skipped)}: out of time")
     enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
+    if transcript.burst:
+        enforced.append(f"{transcript.burst} calls without a pause")
     enforced += ["late writes", "determinism", "memory growth", "rounding mode"]
     if request.where == "device":
         missing.append("threads of the child: the GPU's driver starts its own")
@@ -374,6 +379,13 @@ def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected,
 
 def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Verdict:
     rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
+    if transcript.unsteady:
+        return replace(
+            rejected,
+            code="V208",
+            message=f"{transcript.burst} calls on the same inputs did not all give the same bits",
+            hint="threads that are not synchronised, or a kernel that counts its calls",
+        )
     for ran in transcript.ran:
         if ran.beside:
             return replace(
