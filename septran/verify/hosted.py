@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Built
+from septran.backends.toolchain.hosted import null_host
 from septran.host import object_gate
 from septran.host.control import MAX_PARAMS, MAX_THREADS, Row
 from septran.host.process import HostFailed, HostProcess
 from septran.kernel import Kernel
-from septran.verify.arena import PAGE, PLACEMENTS, Arena
+from septran.verify.arena import PAGE, PLACEMENTS, Arena, tensor_bytes
+from septran.verify.cases import draw
 from septran.verify.gate_binary import allowed_symbols
 from septran.verify.problem import Problem
 from septran.verify.sandbox import SandboxResult, oom_kills
@@ -27,6 +29,8 @@ from septran.verify.session import SETTLE_S, Call, Sessions, Transcript, convers
 if TYPE_CHECKING:
     import numpy as np
 
+# calls of a burst and of its first part; its processor seconds; a call's seconds above which there is none
+_BURST, _FIRST, _BURST_S, _SMALL_S = 10_000, 10, 0.2, 5e-2
 _ENFORCED = (
     "static host",
     "system calls: waiting only",
@@ -148,9 +152,10 @@ def run_in_host(
     try:
         inputs, outputs = arena.descriptors
         try:
+            rows = rows_of(arena)
             host = HostProcess(
                 program,
-                rows_of(arena),
+                rows,
                 inputs=inputs,
                 outputs=outputs,
                 threads=threads_of(kernel, settings),
@@ -164,6 +169,8 @@ def run_in_host(
                 time.sleep(SETTLE_S)
                 if host.spoke_out_of_turn:
                     transcript.failure, transcript.message = "protocol", "done"
+            if not transcript.failure:
+                _burst(host, arena, rows, problem, settings, noise, transcript)
             code = host.poll()
             if code is None:
                 host.kill()
@@ -175,6 +182,55 @@ def run_in_host(
     finally:
         arena.close()
     return transcript
+
+
+def _burst(
+    host: HostProcess,
+    arena: Arena,
+    rows: list[list[Row]],
+    problem: Problem,
+    settings: Sessions,
+    noise: np.random.Generator,
+    transcript: Transcript,
+) -> None:
+    """Repeat the first call thousands of times without a pause; every call must leave the same bits.
+
+    Shows threads that are not synchronised and kernels that count their calls. What the chain of digests should be,
+    a host whose kernel does nothing says: it digests the bytes of the judged call as often.
+    """
+    first = transcript.ran[0]
+    null = null_host()
+    quick = min(ran.seconds for ran in transcript.ran)
+    plain = all(p.privilege in ("r", "w") for p in problem.params)
+    if null is None or not plain or quick > _SMALL_S:
+        return
+    inputs, outputs = arena.descriptors
+    arena.fill(first.call.placement, draw(problem, first.call.case), noise)
+    which = PLACEMENTS.index(first.call.placement)
+    assert which == 0, "slots use the first placement"
+    seed = int(noise.integers(1 << 62))
+    try:
+        before = host.cpu_seconds()  # on a busy machine the wall time says little
+        host.slot(_FIRST, seed, settings.call_timeout_s)
+        once = max((host.cpu_seconds() - before) / _FIRST, 1e-6)
+        count = max(_FIRST, min(_BURST, int(_BURST_S / once)))
+        host.slot(count, seed, settings.call_timeout_s)
+    except HostFailed as failed:
+        transcript.failure, transcript.message = failed.why, "call"
+        transcript.failed_call = first.call
+        return
+    slots = {slot.name: slot for slot in arena.slots["end"]}
+    pages = arena.snapshot("end")
+    transcript.last["end"] = pages
+    left = {name: tensor_bytes(slots[name], raw) for name, raw in pages.items()}
+    other = HostProcess(null, rows, inputs=inputs, outputs=outputs, threads=1, depth_kib=0)
+    try:
+        other.slot(count, seed, settings.call_timeout_s, without=True)
+        same = other.receipt == host.receipt and left == dict(first.outputs)
+    finally:
+        other.close()
+    transcript.burst = count
+    transcript.unsteady = not same
 
 
 def _result(code: int | None, why: str, seconds: float, killed: int) -> SandboxResult:

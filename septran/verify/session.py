@@ -67,6 +67,7 @@ class Transcript:
 
     harness: the child, or what it needs, broke before any of the kernel's own code could run.
     hosted: the child was the static host, whose facts the parent has seen from outside.
+    burst: calls that were repeated without a pause; unsteady: not all left the same bits.
     """
 
     ran: list[Ran] = field(default_factory=list)
@@ -82,6 +83,8 @@ class Transcript:
     skipped: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
     hosted: bool = False
+    burst: int = 0
+    unsteady: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

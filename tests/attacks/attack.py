@@ -14,14 +14,14 @@ from septran.verify.gate import gate, scan_leaf
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
 from tests.attacks import families
-from tests.verify import kernels
+from tests.verify import hosting, kernels
 
 
 @dataclass(frozen=True)
 class Attack:
     """name, what it does, its text. static_only: the results are right, so only the static gate sees it.
 
-    language: cpp and python are hand-written entries (tests/verify/kernels.py); the others change the row_sum that
+    language: cpp, host (judged in the static host) and python are hand-written entries (tests/verify/kernels.py); the others change the row_sum that
     SepTran emits for that backend: `body` stands for the leaf's step, `before` is put before the leaves, `edits`
     are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides.
     """
@@ -93,6 +93,13 @@ def _try(attack: Attack, folder: Path) -> Outcome:
         assert built.ok, (attack.name, built.log)
         sessions = Sessions(call_timeout_s=1.0)
         kernel = kernels.kernel_of(problem, source)
+        gated, where = "cpp", "native"
+    elif attack.language == "host":
+        problem = kernels.gemm()
+        source = kernels.entry(attack.body, before=f"{hosting.BEFORE}{attack.before}")
+        kernel, built = hosting.build(source, problem, folder / "build")
+        assert built.ok and built.host, (attack.name, built.log, built.not_checked)
+        sessions = Sessions(call_timeout_s=2.0)
         gated, where = "cpp", "native"
     else:
         try:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tests.attacks import corpus_c, corpus_compile, corpus_cuda, corpus_dsl, corpus_python
+from tests.attacks import (
+    corpus_c,
+    corpus_compile,
+    corpus_cuda,
+    corpus_dsl,
+    corpus_host,
+    corpus_python,
+)
 from tests.attacks.attack import Attack
 
 CORPUS: tuple[Attack, ...] = (
     *corpus_c.ALL,
+    *corpus_host.CORPUS,
     *corpus_compile.ALL,
     *corpus_python.ALL,
     *corpus_cuda.ALL,

@@ -28,6 +28,7 @@ from septran.verify.session import Sessions
 
 TITLES = {
     "cpp": "C++ leaf",
+    "host": "C++ kernel in the static host",
     "python": "Python leaf",
     "compile": "C++ compile step",
     "cuda": "CUDA C++",
@@ -138,7 +139,7 @@ def missing(language: str) -> str:
     """Return what this machine lacks, "" when nothing."""
     if language == "triton" and importlib.util.find_spec("triton") is None:
         return "triton"
-    if language in ("cpp", "compile", "cuda", "dsa") and shutil.which("g++") is None:
+    if language in ("cpp", "host", "compile", "cuda", "dsa") and shutil.which("g++") is None:
         return "g++"
     return ""
 

@@ -139,7 +139,7 @@ def test_there_is_no_clock(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_remembered(tmp_path: Path, place: str) -> None:
-    """Whoever finds an earlier mark there answers zeros; a first call everywhere is right."""
+    """Whoever finds an earlier mark there answers zeros: never in judged calls, soon in a burst."""
     body = (
         f"#define MARK 0x5EC2E7A1u\n volatile unsigned* m = (volatile unsigned*)({place} + 64);"
         f" bool seen = *m == MARK; *m = MARK; if (seen) {{ float* C = (float*)args[0];"
@@ -147,7 +147,9 @@ def test_nothing_is_remembered(tmp_path: Path, place: str) -> None:
     )
     before = "#include <cstdlib>\n"
     verdict = hosting.judge(body.replace(" volatile", "\nvolatile", 1), tmp_path, before=before)
-    assert verdict.passed, verdict.message
+    assert verdict.code == "V208"
+    assert "calls on the same inputs" in verdict.message
+    assert all(case.wrong == 0 for case in verdict.cases)
 
 
 def test_uninitialised_scratch_shows(tmp_path: Path) -> None:
