@@ -101,7 +101,7 @@ GEMM = LeafSpec(
 
 def foreign_leaf(language: str, body: str, before: str) -> Leaf | None:
     """Return the leaf that an attack's texts stand for, as a writer could give it; None when they are none."""
-    if language == "python" or not (body or before):
+    if language in ("python", "host") or not (body or before):  # whole kernels
         return None
     if language == "cpp":
         for text in ENTRY:
