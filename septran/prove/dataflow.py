@@ -53,7 +53,7 @@ def same_data(model: Model, reference: Model) -> Iterator[Finding]:
 
 
 def _differences(model: Model, mine: Flow, theirs: Flow) -> Iterator[Finding]:
-    a, b = _by_pair(mine.origin), _by_pair(theirs.origin)
+    a, b = by_pair(mine.origin), by_pair(theirs.origin)
     for pair in sorted(a.keys() | b.keys()):
         sink, source = pair
         here, there = a.get(pair), b.get(pair)
@@ -81,7 +81,7 @@ def flow(model: Model) -> Flow:
     for s in model.statements:
         if s.kind not in ("copy", "leaf"):
             continue
-        tag = _tag(s)
+        tag = tag_of(s)
         for a in s.accesses:
             head, conds = _positions(model, s, f"{tag}__{a.operand}_{a.mode}", a.region)
             where = model.map(f"{head} -> {_element(a.region)} : {conds}")
@@ -138,7 +138,8 @@ def _through(origin: isl.UnionMap, hops: list[isl.Map]) -> isl.UnionMap:
     raise AssertionError(f"a value passes through more than {_LONGEST_CHAIN} copies")
 
 
-def _tag(s: Statement) -> str:
+def tag_of(s: Statement) -> str:
+    """Return what the tuples of a statement's operands begin with."""
     return s.label.split("_", 1)[0] if s.kind == "leaf" else s.name
 
 
@@ -170,7 +171,8 @@ def _join(maps: Iterable[isl.Map]) -> isl.UnionMap:
     return joined
 
 
-def _by_pair(u: isl.UnionMap) -> dict[tuple[str, str], isl.Map]:
+def by_pair(u: isl.UnionMap) -> dict[tuple[str, str], isl.Map]:
+    """Return the maps of a union by the names of their tuples."""
     import islpy as isl
 
     found: dict[tuple[str, str], isl.Map] = {}
@@ -184,12 +186,12 @@ def _by_pair(u: isl.UnionMap) -> dict[tuple[str, str], isl.Map]:
 
 
 def _by_tuple(u: isl.UnionMap) -> dict[str, isl.Map]:
-    return {sink: m for (sink, _), m in _by_pair(u).items()}
+    return {sink: m for (sink, _), m in by_pair(u).items()}
 
 
 def _statement(model: Model, tuple_name: str) -> tuple[Statement | None, str]:
     tag, _, operand = tuple_name.partition("__")
-    found = next((s for s in model.statements if s.accesses and _tag(s) == tag), None)
+    found = next((s for s in model.statements if s.accesses and tag_of(s) == tag), None)
     return found, operand
 
 

@@ -16,8 +16,9 @@ from septran.prove.dataflow import same_data
 from septran.prove.ordering import ordering
 from septran.prove.races import races
 from septran.prove.sets import Dim, Model, NotAffine, model
+from septran.prove.sums import found_sums, sums
 
-RULES = ("bounds", "races", "coverage", "order", "data")
+RULES = ("bounds", "races", "coverage", "order", "data", "sums")
 ASSUMPTIONS = (
     "leaves are functions of their operands and write only their outputs",
     "layouts of staged tiles are bijections, and copies that widen a dtype are exact",
@@ -77,6 +78,7 @@ def prove(
                 "coverage": lambda m=mine: coverage(m),  # type: ignore[misc]
                 "order": lambda f=finished: ordering(model(f.program, f.dims)),  # type: ignore[misc]
                 "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
+                "sums": lambda m=mine: sums(m),  # type: ignore[misc]
             }
             found = _first(checks[rule]())
             state: State = "refused" if found else "proved"
@@ -123,6 +125,8 @@ def _about(rule: str, m: Model, finished: Finished | None) -> str:
             return f"{len(loops)} parallel loops"
         case "order" if finished is not None:
             return _ordered_by(finished.program)
+        case "sums":
+            return f"{len(found_sums(m))} products and reductions"
         case _:
             return f"{sum(s.kind == 'leaf' for s in m.statements)} leaf calls"
 

@@ -51,7 +51,7 @@ def test_gen_says_what_is_proven(septran, tmp_path: Path):
     done = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
     assert done.code == 0, done.err
     found = done.json
-    assert found["proved"] == ["bounds", "races", "coverage", "order", "data"]
+    assert found["proved"] == ["bounds", "races", "coverage", "order", "data", "sums"]
     assert found["proof"]["refused"] == {} and found["proof"]["not_asked"] == {}
     assert json.loads((Path(found["run"]) / "certificate.json").read_text())["program"]
 

@@ -1,0 +1,94 @@
+"""The rule `sums`: faults that are the logic's own, which no comparison with the logic can see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from septran.ir import nodes as ir
+from septran.ir.expr import Bin, Const, Expr, Var, substitute
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.prove import prove
+from septran.prove.sets import model
+from septran.prove.sums import found_sums, sums
+from septran.run.prove import prove_request
+from tests.prove.mutants import mutants
+
+
+def lowered(op: str, target: str, **dims: int) -> ir.Program:
+    return lower_plan(resolve(GenRequest(op=op, backend=target, dims=dims))).program
+
+
+def codes(program: ir.Program) -> set[str]:
+    """The codes of `sums` when the logic has the same fault: the program is its own reference."""
+    certificate = prove(program, program)
+    return {f.code for r in certificate.rules if r.rule == "sums" for f in r.findings}
+
+
+@pytest.mark.parametrize(
+    ("op", "count"), [("gemm", 1), ("attention", 2), ("conv2d", 1), ("row_sum", 1), ("add", 0)]
+)
+def test_every_product_and_sum_is_asked(op: str, count: int):
+    program = lowered(op, "cuda_c")
+    assert len(found_sums(model(program))) == count
+    assert list(sums(model(program))) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("one iteration less: loop k0", "P060"), ("dim 1 clipped: copy A_s", None)],
+)
+def test_a_part_that_is_left_out_is_refused(fault: str, code: str | None):
+    program = lowered("gemm", "cuda_c", M=200, N=150, K=100)
+    planted = next(m for name, m in mutants(program) if name.startswith(fault))
+    found = prove(planted, planted)
+    assert not found.holds
+    assert code is None or code in {f.code for f in found.findings}
+
+
+def _in_the_loop(program: ir.Program, var: str, index: Expr) -> ir.Program:
+    """Let every region inside loop `var` lie where `index` says instead."""
+
+    def region(r: ir.Region) -> ir.Region:
+        env = {var: index}
+        return replace(
+            r,
+            offset=tuple(substitute(o, env) for o in r.offset),
+            extent=tuple(substitute(e, env) for e in r.extent),
+        )
+
+    def edit(body: tuple[ir.Stmt, ...], inside: bool) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
+        for s in body:
+            match s:
+                case ir.For():
+                    s = replace(s, body=edit(s.body, inside or s.var == var))
+                case ir.Copy() if inside:
+                    s = replace(s, src=region(s.src), dst=region(s.dst))
+            out.append(s)
+        return tuple(out)
+
+    return replace(program, body=edit(program.body, False))
+
+
+def test_an_order_that_depends_on_the_row_is_refused():
+    program = lowered("gemm", "cuda_c", M=512, N=512, K=512)
+    blocks = next(
+        s.extent for s in ir.walk(program.body) if isinstance(s, ir.For) and s.var == "k0"
+    )
+    assert isinstance(blocks, Const)
+    rotated = Bin("%", Var("k0") + Var("i0"), blocks)
+    assert codes(_in_the_loop(program, "k0", rotated)) == {"P061"}
+    assert codes(_in_the_loop(program, "k0", blocks - 1 - Var("k0"))) == set()  # one order for all
+
+
+def test_a_block_that_is_read_twice_is_refused():
+    program = lowered("gemm", "cuda_c", M=512, N=512, K=512)
+    assert "P060" in codes(_in_the_loop(program, "k0", Bin("//", Var("k0"), Const(2))))
+
+
+def test_the_order_is_certified_for_all_rows():
+    request = GenRequest(op="gemm", backend="cuda_c")
+    certificate = prove_request(request, ("M", "N", "K")).certificate
+    assert "sums" in certificate.proved and certificate.domain["M"][1] > 1 << 20
