@@ -19,9 +19,10 @@ from typing import Any
 from septran.backends import get as get_backend
 from septran.errors import SeptranError
 from septran.plan.cores import cores
-from septran.plan.resolve import GenRequest, resolve
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.gen import gen
-from septran.run.roofline import bytes_of, measured, work_of
+from septran.run.roofline import bytes_of, measured
+from septran.run.work import work_of
 from septran.settings import Settings
 
 _COMPILE_S = 300.0
@@ -64,7 +65,7 @@ def _figure(
     called = seconds and seconds + (timing.get("call_s") or 0.0)  # torch's side allocates, too
     plan = resolve(request)
     moved = bytes_of(plan)
-    flops = work_of(data["op"], plan.dims)
+    flops = work_of(lower_plan(plan).bound.program)
     on_gpu = data.get("where") == "device"
     other = _torch_compile_s(request, settings, on_gpu) if compiled and seconds else None
     threads = settings.threads or cores()

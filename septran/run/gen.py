@@ -191,7 +191,9 @@ def _gen(
         clock.lap("time", start)
     seconds = timing.kernel_s if timing is not None and timing.ok else None
     if judged.verdict.passed:
-        share = share_of(plan, seconds, where=judged.verdict.where, threads=place.threads)
+        share = share_of(
+            plan, lowered.bound.program, seconds, where=judged.verdict.where, threads=place.threads
+        )
         data |= {"limit_share": share.share, "limit": share.to_json()}
     return _finish(run, data, judged, timing, request, clock)
 

@@ -22,8 +22,10 @@ from typing import Any
 
 from septran import assets
 from septran.bind import ArgType
+from septran.ir.nodes import Program
 from septran.machine import Machine
 from septran.plan.resolve import Plan, arguments
+from septran.run.work import work_of
 from septran.verify.environment import environment_facts
 from septran.verify.verdict import write_atomically
 
@@ -64,7 +66,9 @@ class Share:
         return asdict(self)
 
 
-def share_of(plan: Plan, seconds: float | None, *, where: str | None, threads: int) -> Share:
+def share_of(
+    plan: Plan, program: Program, seconds: float | None, *, where: str | None, threads: int
+) -> Share:
     """Return which share of its machine's limit a kernel of `plan` reaches at `seconds` per call.
 
     Measures nothing: `measured` does, before a bench or a large batch.
@@ -83,7 +87,7 @@ def share_of(plan: Plan, seconds: float | None, *, where: str | None, threads: i
             return Share(reason=f"no limits of this machine for {threads} threads: {UNMEASURED}")
         kind = "float64" if plan.dtype == "float64" else "float32"
         known = (limits.gflops.get(kind), limits.bandwidth(moved))
-    share = _compare(known, work_of(plan.operator.name, plan.dims), moved, seconds)
+    share = _compare(known, work_of(program), moved, seconds)
     if share.share is not None and share.share > 1 and where == "native":
         # a limit that was measured on a busy machine is too low: what was done can be done
         _kept(threads).unlink(missing_ok=True)
@@ -109,18 +113,6 @@ def _declared(machine: Machine) -> tuple[float | None, float | None]:
     found = (machine.limits.get(name) for name in ("peak_gflops", "peak_gbytes_per_s"))
     gflops, gbytes = (float(value) if value else None for value in found)
     return gflops, gbytes
-
-
-def work_of(op: str, dims: Mapping[str, int]) -> int | None:
-    """Return the floating-point operations of an operator whose matrix products decide, else None."""
-    size = dims.get
-    if {"M", "N", "K"} <= set(dims):
-        return 2 * dims["M"] * dims["N"] * dims["K"] * size("S", 1)
-    if {"Z", "S", "D"} <= set(dims):
-        return 4 * dims["Z"] * dims["S"] ** 2 * dims["D"]
-    if set(dims) == {"M", "K"}:
-        return 2 * dims["M"] * dims["K"]
-    return None
 
 
 def bytes_of(plan: Plan) -> int:

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from septran.plan.resolve import GenRequest, Plan, resolve
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.run import roofline
-from septran.run.roofline import Limits, share_of
+from septran.run.roofline import Limits, Share, share_of
 
 
 def plan(op: str = "gemm", backend: str = "cpp", **dims: int) -> Plan:
     return resolve(GenRequest(op=op, backend=backend, dims=dims))
+
+
+def share(of: Plan, seconds: float | None, *, where: str, threads: int) -> Share:
+    return share_of(of, lower_plan(of).bound.program, seconds, where=where, threads=threads)
 
 
 @pytest.fixture
@@ -27,21 +31,21 @@ def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_product_is_held_to_the_arithmetic(limits: Path) -> None:
-    found = share_of(plan(M=500, N=500, K=500), 0.005, where="native", threads=1)
+    found = share(plan(M=500, N=500, K=500), 0.005, where="native", threads=1)
     assert found.by == "arithmetic"
     assert found.share == pytest.approx(2 * 500**3 / 100e9 / 0.005)
 
 
 def test_a_map_is_held_to_the_memory_of_its_size(limits: Path) -> None:
-    small = share_of(plan("relu", N=1 << 18), 1e-4, where="native", threads=1)
+    small = share(plan("relu", N=1 << 18), 1e-4, where="native", threads=1)
     assert small.by == "memory"
     assert small.share == pytest.approx(8 * (1 << 18) / 200e9 / 1e-4)
-    large = share_of(plan("relu", N=1 << 25), 0.1, where="native", threads=1)
+    large = share(plan("relu", N=1 << 25), 0.1, where="native", threads=1)
     assert large.share == pytest.approx(8 * (1 << 25) / 10e9 / 0.1)
 
 
 def test_a_limit_that_was_beaten_was_measured_badly(limits: Path) -> None:
-    found = share_of(plan(M=500, N=500, K=500), 1e-6, where="native", threads=1)
+    found = share(plan(M=500, N=500, K=500), 1e-6, where="native", threads=1)
     assert found.share == 1.0
     assert not limits.exists()
 
@@ -57,7 +61,7 @@ def test_a_limit_that_was_beaten_was_measured_badly(limits: Path) -> None:
 def test_what_is_not_known_is_null_with_a_reason(
     limits: Path, where: str, seconds: float | None, why: str
 ) -> None:
-    found = share_of(plan(M=8, N=8, K=8), seconds, where=where, threads=1)
+    found = share(plan(M=8, N=8, K=8), seconds, where=where, threads=1)
     assert found.share is None
     assert why in found.reason
 
@@ -65,7 +69,7 @@ def test_what_is_not_known_is_null_with_a_reason(
 def test_nothing_is_measured_on_the_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(roofline, "_kept", lambda threads: tmp_path / "none.json")
     monkeypatch.setattr(roofline, "_measure", lambda threads: pytest.fail("measured"))
-    found = share_of(plan(M=8, N=8, K=8), 1.0, where="native", threads=1)
+    found = share(plan(M=8, N=8, K=8), 1.0, where="native", threads=1)
     assert found.share is None
     assert "septran bench" in found.reason
 

@@ -1,0 +1,85 @@
+"""How much arithmetic a Program does: that of its matrix products, counted over every iteration."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from septran.ir.expr import Expr, evaluate, free
+from septran.ir.nodes import For, LeafCall, Prim, Program, Stmt, When, walk
+
+_PRODUCTS = ("gemm", "gemm_acc")
+
+
+def work_of(program: Program) -> int | None:
+    """Return the floating-point operations of the products in `program`, None when it has none.
+
+    A product is a gemm, or a sum over what a `map` of the same leaf has multiplied. Tiles at edges count with the
+    size they have there, and blocks that are skipped do not count.
+    """
+    return _count(program.body, {}) or None
+
+
+def _count(body: tuple[Stmt, ...], env: dict[str, int]) -> int:
+    total = 0
+    for stmt in body:
+        match stmt:
+            case LeafCall():
+                total += sum(_flops(stmt, prim, env) for prim in stmt.prims)
+            case When(expr=expr, low=low, high=high):
+                if low <= evaluate(expr, env) < high:
+                    total += _count(stmt.body, env)
+            case For(var=var):
+                times = evaluate(stmt.extent, env)
+                if times < 1 or not _multiplies(stmt.body):
+                    continue
+                if var in _decisive(stmt.body):
+                    total += sum(_count(stmt.body, {**env, var: i}) for i in range(times))
+                else:  # every iteration does the same
+                    total += times * _count(stmt.body, {**env, var: 0})
+    return total
+
+
+def _multiplies(body: tuple[Stmt, ...]) -> bool:
+    return any(
+        isinstance(s, LeafCall) and any(_is_product(s, p) for p in s.prims) for s in walk(body)
+    )
+
+
+def _decisive(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """Return the variables that sizes, conditions and lengths of loops in `body` depend on."""
+    found: list[Expr] = []
+    for stmt in walk(body):
+        match stmt:
+            case LeafCall(args=args):
+                found += [e for arg in args for e in arg.region.extent]
+            case When(expr=expr):
+                found.append(expr)
+            case For(extent=extent):
+                found.append(extent)
+    return frozenset[str]().union(*(free(e) for e in found))
+
+
+def _is_product(call: LeafCall, prim: Prim) -> bool:
+    if prim.name in _PRODUCTS:
+        return True
+    if prim.name not in ("reduce", "reduce_acc") or prim.attr("op") != "sum":
+        return False
+    before = call.prims[: call.prims.index(prim)]
+    last = next((p for p in reversed(before) if p.out == prim.ins[0]), None)
+    return last is not None and last.name == "map" and _multiplied(str(last.attr("expr")))
+
+
+def _multiplied(expr: str) -> bool:
+    tree = ast.parse(expr, mode="eval").body
+    return isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult)
+
+
+def _flops(call: LeafCall, prim: Prim, env: dict[str, int]) -> int:
+    if not _is_product(call, prim):
+        return 0
+    sizes = [evaluate(e, env) for e in call.arg(prim.ins[0]).region.extent]
+    if prim.name not in _PRODUCTS:
+        return 2 * math.prod(sizes)
+    columns = [evaluate(e, env) for e in call.arg(prim.ins[1]).region.extent]
+    return 2 * math.prod(sizes) * columns[-2 if prim.attr("trans_b") else -1]
