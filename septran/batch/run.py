@@ -24,9 +24,9 @@ from septran.batch.choose import Choose, selector
 from septran.batch.file import Budget, load_batch
 from septran.batch.plan import Plan, job_of
 from septran.batch.pool import Outcome, run_jobs, slots
-from septran.batch.worker import head
 from septran.errors import ConfigError, NothingSelected
 from septran.run import store
+from septran.run.result import Result
 from septran.settings import Settings
 
 SCHEMA = "septran.batch/1"
@@ -327,8 +327,10 @@ def _settle(run: store.Run, outcome: Outcome) -> dict[str, Any] | None:
     if found is not None:
         return found
     code, why = _ENDED[outcome.how]
-    data = {**head(cell.to_json()), "level": "failed", "exit_code": 4, "reason": f"[{code}] {why}"}
-    data |= {"cell": cell.id, "key": cell.key}
+    found_out = replace(
+        Result.of_cell(cell.to_json()), level="failed", exit_code=4, reason=f"[{code}] {why}"
+    )
+    data = found_out.to_json()
     run.write(f"cells/{cell.key}.json", json.dumps(data) + "\n")
     return data
 

@@ -13,11 +13,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from septran.errors import InputError, SeptranError
-from septran.run.gen import SCHEMA, GenRequest, gen
+from septran.run.gen import GenRequest, Result, gen
 from septran.run.store import write_atomic
 from septran.settings import load
 
@@ -51,38 +52,18 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
     words["require"] = tuple(words.get("require") or ())
     words.setdefault("op", None)
     request = GenRequest(**words)
+    head = Result.of_cell(cell)
     try:
         result = gen(request, settings=load(), progress=_silent, into=into, timed=timed)
-        data = {**result.to_json(), "exit_code": result.exit_code}
+        found = replace(result, exit_code=result.code, cell=cell["id"], key=cell["key"])
     except SeptranError as e:
         level = "failed" if isinstance(e, InputError) else "unavailable"
-        data = {**head(cell), "level": level, "exit_code": e.exit_code}
-        data |= {"reason": _first(e), "errors": e.to_json()}
+        found = replace(head, level=level, exit_code=e.exit_code)
+        found = replace(found, reason=_first(e), errors=e.to_json())
     except Exception as e:  # a bug here must not cost the other cells
-        data = {**head(cell), "level": "failed", "exit_code": 4}
-        data |= {"reason": f"{type(e).__name__}: {e}", "traceback": traceback.format_exc()}
-    return {**data, "cell": cell["id"], "key": cell["key"]}
-
-
-def head(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a septran.gen/1 object that are known before the cell ran."""
-    request = cell["request"]
-    return {
-        "schema": SCHEMA,
-        "op": cell["op"],
-        "backend": cell["backend"],
-        "arch": request.get("arch"),
-        "dims": request["dims"],
-        "dtype": request["dtype"],
-        "where": None,
-        "max_error": None,
-        "budget_ratio": None,
-        "not_checked": [],
-        "speedup": {"torch_eager": None, "torch_compile": None},
-        "leaves": [],
-        "model": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0},
-        "seconds": {},
-    }
+        found = replace(head, level="failed", exit_code=4, traceback=traceback.format_exc())
+        found = replace(found, reason=f"{type(e).__name__}: {e}")
+    return found.to_json()
 
 
 def _first(e: SeptranError) -> str:

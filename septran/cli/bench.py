@@ -47,7 +47,8 @@ def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int
     term = terminal()
     request = BenchRequest(kernel=kernel, dims=dims, torch_compile=torch_compile)
     rows, code, counted = [], 0, False
-    for figure in bench(request, settings=settings, progress=term.detail):
+    for found in bench(request, settings=settings, progress=term.detail):
+        figure = found.to_json()
         code = max(code, int(figure.pop("exit_code") or 0))
         if term.json:
             term.emit(figure)

@@ -74,5 +74,4 @@ def command(*, output: Path | None, **given: Any) -> int:
         term.emit(found)
     else:
         card.show(found, term)
-    code: int = result.exit_code
-    return code
+    return result.code

@@ -44,7 +44,7 @@ def command(
     """Verify a stored run's kernel again (RUN: id, part of it, path, or latest)."""
     from septran import settings as settings_
     from septran.run import store
-    from septran.run.gen import verify_again
+    from septran.run.stored import verify_again
 
     settings = settings_.load(flags={"seed": seed})
     term = terminal()
@@ -63,5 +63,4 @@ def command(
         term.emit(shown)
     else:
         card.show(shown, term)
-    code: int = result.exit_code
-    return code
+    return result.code

@@ -93,7 +93,7 @@ def _shows(case: Mapping[str, Any]) -> str:
 
 def _kind(run: store.Run) -> str:
     from septran.plan.resolve import resolve
-    from septran.run.gen import stored_kernel
+    from septran.run.stored import stored_kernel
 
     with contextlib.suppress(SeptranError):
         request, _, _ = stored_kernel(run)

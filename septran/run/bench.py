@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,54 @@ class BenchRequest:
     torch_compile: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The septran.bench/1 object, in its order. *_us: microseconds per call; None: not measured, or not known.
+
+    speedup: torch's time over the kernel's. low, high: of the interval. limit_share: of the machine's limit
+    (septran/run/roofline.py), None with limit_reason; with a cycle model the use of the busiest engine. limited_by:
+    arithmetic, memory or that engine.
+    """
+
+    op: str
+    backend: str
+    arch: str | None
+    dims: Mapping[str, int]
+    dtype: str
+    threads: int
+    level: str
+    where: str | None
+    kernel_us: float | None
+    torch_us: float | None
+    speedup: Mapping[str, float | None]
+    call_us: float | None
+    reused: float | None
+    reliable: bool | None
+    baseline: str | None
+    low: float | None
+    high: float | None
+    gflops: float | None
+    gbytes_per_s: float | None
+    limit_share: float | None
+    limited_by: str | None
+    limit_reason: str | None
+    cycles: Mapping[str, Any] | None
+    reason: str | None
+    run: str | None
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.bench/1 object."""
+        return {
+            "schema": "septran.bench/1",
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+        }
+
+
 def bench(
     request: BenchRequest, *, settings: Settings, progress: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Yield one figure per size set, as the plain values of `septran bench --json`.
-
-    limit_share: share of the machine's limit (septran/run/roofline.py), None with limit_reason. With a
-    cycle model: the use of the busiest engine. limited_by: arithmetic, memory or that engine.
+) -> Iterator[Figure]:
+    """Yield one figure per size set.
 
     Raises:
         InputError: the user's mistake. EnvironmentProblem: V110, kernels cannot be run here.
@@ -59,7 +100,7 @@ def bench(
 
 def _figure(
     request: GenRequest, data: Mapping[str, Any], settings: Settings, *, compiled: bool
-) -> dict[str, Any]:
+) -> Figure:
     timing = data.get("timing") or {}
     seconds = timing.get("kernel_s") or None
     called = seconds and seconds + (timing.get("call_s") or 0.0)  # torch's side allocates, too
@@ -74,38 +115,37 @@ def _figure(
     cycles = data.get("cycles") or None
     limit = data.get("limit") or {}
     engine, used = busiest(cycles) if cycles else (limit.get("by") or None, limit.get("share"))
-    return {
-        "schema": "septran.bench/1",
-        "op": data["op"],
-        "backend": data["backend"],
-        "arch": data.get("arch"),
-        "dims": data["dims"],
-        "dtype": data["dtype"],
-        "threads": threads,
-        "level": data["level"],
-        "where": data.get("where"),
-        "kernel_us": _rounded(seconds and 1e6 * seconds),
-        "torch_us": _rounded(timing.get("torch_s") and 1e6 * timing["torch_s"]),
-        "speedup": {
+    return Figure(
+        op=data["op"],
+        backend=data["backend"],
+        arch=data.get("arch"),
+        dims=data["dims"],
+        dtype=data["dtype"],
+        threads=threads,
+        level=data["level"],
+        where=data.get("where"),
+        kernel_us=_rounded(seconds and 1e6 * seconds),
+        torch_us=_rounded(timing.get("torch_s") and 1e6 * timing["torch_s"]),
+        speedup={
             "torch_eager": (data.get("speedup") or {}).get("torch_eager"),
             "torch_compile": _rounded(other / called) if other and called else None,
         },
-        "call_us": _rounded(timing.get("call_s") and 1e6 * timing["call_s"]),
-        "reused": _rounded(timing.get("reused")),
-        "reliable": timing.get("reliable"),
-        "baseline": timing.get("baseline"),
-        "low": _rounded(timing.get("low")),
-        "high": _rounded(timing.get("high")),
-        "gflops": _rounded(gflops),
-        "gbytes_per_s": _rounded(gbytes),
-        "limit_share": _rounded(used),
-        "limited_by": engine,
-        "limit_reason": None if used is not None else limit.get("reason") or data.get("reason"),
-        "cycles": cycles,
-        "reason": data.get("reason"),
-        "run": data.get("run"),
-        "exit_code": data.get("exit_code", 0),
-    }
+        call_us=_rounded(timing.get("call_s") and 1e6 * timing["call_s"]),
+        reused=_rounded(timing.get("reused")),
+        reliable=timing.get("reliable"),
+        baseline=timing.get("baseline"),
+        low=_rounded(timing.get("low")),
+        high=_rounded(timing.get("high")),
+        gflops=_rounded(gflops),
+        gbytes_per_s=_rounded(gbytes),
+        limit_share=_rounded(used),
+        limited_by=engine,
+        limit_reason=None if used is not None else limit.get("reason") or data.get("reason"),
+        cycles=cycles,
+        reason=data.get("reason"),
+        run=data.get("run"),
+        exit_code=data.get("exit_code", 0),
+    )
 
 
 def busiest(cycles: Mapping[str, Any]) -> tuple[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,9 @@ from septran.kernel import Kernel
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
-from septran.run.gen import (
-    SCHEMA,
-    GenResult,
-    exit_code,
-    stored_kernel,
-    verdict_fields,
-    verify_again,
-)
+from septran.run.require import exit_code
+from septran.run.result import ABSENT, Result
+from septran.run.stored import stored_kernel, verify_again
 from septran.settings import Settings
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_in
@@ -50,18 +45,18 @@ def export_run(
     Raises:
         ConfigError: C136, no kernel. InputError: V220, the verdict is not an accurate one.
     """
-    request, kernel, data = stored_kernel(run)
+    request, kernel, result = stored_kernel(run)
     before = set(run.dir.glob("verify*/verdict.json"))
     verify_again(run, settings=settings, require=(), progress=progress)
     (found,) = set(run.dir.glob("verify*/verdict.json")) - before
     verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
-    asked = {name: data.get(name) for name in _ASKED} | {"op": request.op}
+    asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
     return export_bundle(kernel, verdict, path, request=asked)
 
 
 def verify_bundle(
     recheck: Recheck, *, settings: Settings, progress: Callable[[str], None]
-) -> GenResult:
+) -> Result:
     """Build the bundle's sources and verify them with new secret inputs; the result is a stored run.
 
     The reference is this installation's (or the given logic's): nothing in the bundle runs but the
@@ -88,27 +83,27 @@ def verify_bundle(
         work=run.dir / "verify",
         seed=settings.seed,
     )
-    code = exit_code(judged.verdict, recheck.require)
-    data = {
-        "schema": SCHEMA,
-        "op": plan.operator.name,
-        "backend": kernel.backend,
-        "arch": kernel.arch,
-        "dims": dict(plan.dims),
-        "dtype": plan.dtype,
-        **verdict_fields(judged.verdict),
-        "leaves": list(bundle.kernel.get("leaves") or ()),
-        "bundle": {
+    result = Result.of_plan(plan).with_verdict(judged.verdict)
+    result = replace(
+        result,
+        backend=kernel.backend,
+        arch=kernel.arch,
+        mapping=ABSENT,
+        policy=ABSENT,
+        leaves=list(bundle.kernel.get("leaves") or ()),
+        bundle={
             "file": str(recheck.path),
             "key": bundle.key,
             "level": str(bundle.verdict.level),
         },
-        "run": str(run.dir),
-        "exit_code": code,
-    }
+        run=str(run.dir),
+        exit_code=exit_code(judged.verdict, recheck.require),
+    )
+    data = result.to_json()
     run.write_json("result.json", data)
-    run.finish("finished", exit_code=code, summary={"level": data["level"], "where": data["where"]})
-    return GenResult(data=data, exit_code=code)
+    summary = {"level": data["level"], "where": data["where"]}
+    run.finish("finished", exit_code=result.code, summary=summary)
+    return result
 
 
 def _request(bundle: Bundle, recheck: Recheck) -> GenRequest:

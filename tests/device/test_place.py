@@ -13,13 +13,15 @@ from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem
 from septran.plan.resolve import GenRequest
 from septran.run import gen as gen_module
+from septran.run.result import Result
+from septran.run.stored import verify_again
 from septran.settings import load
 from septran.trial.place import place_of
 
 GPU_BACKENDS = ("cuda_c", "tilelang_cuda", "tilelang_hip", "triton_cuda", "triton_hip")
 
 
-def run(request: GenRequest, folder: Path) -> gen_module.GenResult:
+def run(request: GenRequest, folder: Path) -> Result:
     return gen_module.gen(request, settings=load(), progress=lambda text: None, into=folder)
 
 
@@ -45,7 +47,7 @@ def test_verify_again_on_the_device(tmp_path: Path, device_cuda_c: Backend) -> N
 
     request = GenRequest(op="relu", backend="cuda_c", dims={"N": 300}, where="emulated")
     found = run(request, tmp_path).to_json()
-    again = gen_module.verify_again(
+    again = verify_again(
         store.find(found["run"], store.root(load())),
         settings=load(),
         require=("device",),

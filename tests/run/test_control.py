@@ -14,7 +14,7 @@ from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.run.gen import exit_code
+from septran.run.require import exit_code
 from septran.trial import control
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_of

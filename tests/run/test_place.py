@@ -73,4 +73,4 @@ def test_text_is_printed_where_nothing_can_be_run(
     monkeypatch.setattr("septran.plan.resolve.backends.get", lambda name: bare)
     request = GenRequest(op="relu", backend="cpp", dims={"N": 64}, stop_after="emit")
     result = gen(request, settings=load(), progress=lambda text: None, into=tmp_path / "run")
-    assert (result.exit_code, result.data["level"]) == (0, "emitted")
+    assert (result.code, result.data["level"]) == (0, "emitted")

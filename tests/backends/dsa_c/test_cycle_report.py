@@ -21,7 +21,7 @@ from septran.report.data import read_report
 from septran.report.write import write_report
 from septran.run import store
 from septran.run.bench import BenchRequest, bench
-from septran.run.gen import GenResult, gen
+from septran.run.gen import Result, gen
 from septran.verify.figures import believed, read_figures
 from tests.backends.dsa_c_tools import kernel_of, run_text
 from tests.backends.dsa_programs import gemm
@@ -35,11 +35,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> settings_.Settings:
 
 
 @pytest.fixture(scope="module")
-def made(here: settings_.Settings) -> GenResult:
+def made(here: settings_.Settings) -> Result:
     return gen(REQUEST, settings=here, progress=lambda _: None)
 
 
-def test_the_verdict_holds_it(made: GenResult) -> None:
+def test_the_verdict_holds_it(made: Result) -> None:
     cycles = made.data["cycles"]
     assert made.data["level"] == "accurate"
     assert cycles["total"] > 0 and cycles["cores"] == 4 and not cycles["varies"]
@@ -55,7 +55,7 @@ def test_the_verdict_holds_it(made: GenResult) -> None:
     assert stored["cycles"] == cycles
 
 
-def test_the_card_says_it_in_two_lines(made: GenResult) -> None:
+def test_the_card_says_it_in_two_lines(made: Result) -> None:
     lines = dict(cycle_rows(made.data["cycles"]))
     assert " on 4 cores; busy: " in lines["cycles"] and "MMA" in lines["cycles"]
     assert "% of the matrix bound" in lines["overlap"]
@@ -65,13 +65,14 @@ def test_the_card_says_it_in_two_lines(made: GenResult) -> None:
 def test_bench_counts_cycles_and_not_time(here: settings_.Settings) -> None:
     request = BenchRequest(kernel=REQUEST)
     (figure,) = bench(request, settings=here, progress=lambda _: None)
-    assert figure["kernel_us"] is None and figure["speedup"]["torch_eager"] is None
-    engine = figure["limited_by"]
-    used = {name: q["utilisation"] for name, q in figure["cycles"]["queues"].items()}
-    assert used[engine] == max(used.values()) == pytest.approx(figure["limit_share"], rel=1e-3)
+    assert figure.kernel_us is None and figure.speedup["torch_eager"] is None
+    engine = figure.limited_by
+    assert figure.cycles is not None and engine is not None
+    used = {name: q["utilisation"] for name, q in figure.cycles["queues"].items()}
+    assert used[engine] == max(used.values()) == pytest.approx(figure.limit_share, rel=1e-3)
 
 
-def test_reports_draw_it(made: GenResult, here: settings_.Settings) -> None:
+def test_reports_draw_it(made: Result, here: settings_.Settings) -> None:
     report = read_report(store.find(str(made.data["run"]), store.root(here)))
     page = write_report(report, "html")
     assert "<h2>Cycles</h2>" in page

@@ -18,7 +18,7 @@ from septran.backends.npuir.hivm import hivm_text
 from septran.backends.npuir.hivm_ops import NoHivmForm
 from septran.backends.toolchain.confined import Finished
 from septran.kernel import Kernel
-from septran.run.gen import exit_code
+from septran.run.require import exit_code
 from septran.verify.verdict import Level, Status, Verdict
 from tests.backends.npuir import running as R
 
