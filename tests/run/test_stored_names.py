@@ -12,7 +12,8 @@ from septran.errors import ConfigError, SeptranError
 from septran.plan.resolve import GenRequest
 from septran.run import store
 from septran.run.bundle import export_run
-from septran.run.gen import gen, stored_kernel
+from septran.run.gen import gen
+from septran.run.stored import stored_kernel
 from septran.verify.evidence import bad_name
 
 
