@@ -192,6 +192,10 @@ class Confined:
         """Return the exit status, or None while it runs."""
         return self._process.poll()
 
+    def cpu_seconds(self) -> float:
+        """Return the processor seconds of all its processes that are alive."""
+        return _cpu_seconds(self._process.pid)
+
     def kill(self, why: str) -> None:
         """End it and all it started; `why` is what the result will say, unless it already ended."""
         if not self._watch.why and self._process.poll() is None:
@@ -317,6 +321,23 @@ def oom_kills() -> int:
         return 0
     found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
     return int(found[0]) if found else 0
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the user and system seconds of `pid` and of all its living descendants."""
+    total, waiting = 0.0, [pid]
+    tick = os.sysconf("SC_CLK_TCK")
+    while waiting:
+        folder = Path("/proc") / str(waiting.pop())
+        try:
+            # the name in parentheses may hold spaces
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            children = (folder / "task" / folder.name / "children").read_text()
+        except (OSError, IndexError):
+            continue
+        total += (int(fields[11]) + int(fields[12])) / tick
+        waiting.extend(map(int, children.split()))
+    return total
 
 
 def _usage(pid: int) -> tuple[int, int]:

@@ -291,15 +291,22 @@ class Pipe:
             return False
 
     def receive(self, timeout_s: float) -> dict[str, Any] | str:
-        """Return the next message, or why there is none: timeout, crash, protocol."""
-        deadline = time.monotonic() + timeout_s
+        """Return the next message, or why there is none: timeout, crash, protocol.
+
+        timeout_s: processor seconds; a child that waits gets three times as much wall time, and up to seven
+        times on a busy machine, so that load is not taken for a slow kernel.
+        """
+        begun, worked = time.monotonic(), self._child.cpu_seconds()
+        most = (1 + 2 * patience()) * timeout_s
         while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return "timeout"
-            ready, _, _ = select.select([self._done], [], [], left)
-            if not ready:
-                return "timeout"
+            spent = time.monotonic() - begun
+            if spent >= timeout_s:
+                used = self._child.cpu_seconds() - worked
+                if used >= timeout_s or spent >= most:
+                    return "timeout"
+            left = timeout_s - spent if spent < timeout_s else 0.05
+            if not select.select([self._done], [], [], left)[0]:
+                continue
             chunk = os.read(self._done, 65536)
             if not chunk:
                 return "crash"

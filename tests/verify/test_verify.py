@@ -171,3 +171,15 @@ def test_a_busy_machine_is_given_more_time(
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0})
     assert session.patience() == times
+
+
+def test_a_limit_counts_processor_time(tmp_path: Path) -> None:
+    """A child that waits is not a slow kernel; one that works without end is."""
+    sessions = session.Sessions(call_timeout_s=0.2, budget_s=0.1)
+    body = f"usleep(300000); {kernels.GEMM}"
+    waits = entry(body, before="#include <unistd.h>\n")
+    patient = check(waits, kernels.gemm(), tmp_path / "waits", sessions=sessions)
+    assert patient.passed, patient.message
+    spins = entry("for (volatile long i = 0; ; i = i + 1) { }")
+    busy = check(spins, kernels.gemm(), tmp_path / "spins", sessions=sessions)
+    assert busy.code == "V206"
