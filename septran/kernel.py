@@ -140,6 +140,32 @@ class Kernel:
     leaves: tuple[Leaf, ...]
     options: tuple[tuple[str, object], ...] = ()
 
+    @staticmethod
+    def of(
+        program: Program,
+        *,
+        entry: str,
+        main: str,
+        files: tuple[tuple[str, str], ...],
+        leaves: Mapping[str, Leaf],
+        options: tuple[tuple[str, object], ...] | None = None,
+    ) -> Kernel:
+        """Return the kernel that was printed of `program`.
+
+        leaves: by symbol, in the order in which they are printed. options: the Program's unless given.
+        """
+        return Kernel(
+            name=program.name,
+            backend=program.target,
+            arch=program.arch,
+            entry=entry,
+            params=kernel_params(program),
+            main=main,
+            files=files,
+            leaves=tuple(leaves.values()),
+            options=program.options if options is None else options,
+        )
+
     @property
     def source(self) -> str:
         """Text of the main file."""
@@ -160,6 +186,16 @@ def _steps(region: Region) -> tuple[int, ...]:
     if not region.step or region.tile[-1] == 1:
         return region.step
     return (*region.step[:-1], region.step[-1] * region.buffer.steps[-1])
+
+
+def kernel_params(program: Program) -> tuple[KernelParam, ...]:
+    """Return a program's parameters as a kernel declares them."""
+    return tuple(
+        KernelParam(
+            name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
+        )
+        for p in program.params
+    )
 
 
 def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:

@@ -13,12 +13,12 @@ from septran.ir.nodes import Program
 BUILTIN = (
     ("cpp", "septran.backends.cpp.backend:CPP"),
     ("cuda_c", "septran.backends.cuda.backend:CUDA_C"),
-    ("tilelang_cuda", "septran.backends.tilelang.nvidia:TILELANG_CUDA"),
-    ("tilelang_hip", "septran.backends.tilelang.amd:TILELANG_HIP"),
+    ("tilelang_cuda", "septran.backends.tilelang.backend:TILELANG_CUDA"),
+    ("tilelang_hip", "septran.backends.tilelang.backend:TILELANG_HIP"),
     ("tilelang_npuir", "septran.backends.npuir.backend:TILELANG_NPUIR"),
     ("dsa_c", "septran.backends.dsa.backend:DSA_C"),
-    ("triton_cuda", "septran.backends.triton.nvidia:TRITON_CUDA"),
-    ("triton_hip", "septran.backends.triton.amd:TRITON_HIP"),
+    ("triton_cuda", "septran.backends.triton.backend:TRITON_CUDA"),
+    ("triton_hip", "septran.backends.triton.backend:TRITON_HIP"),
 )
 """name -> where its manifest is; loaded when asked for."""
 HOST = "cpp"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from septran.ir.nodes import Program
-from septran.plan.resolve import Plan, kernel_params
+from septran.kernel import kernel_params
+from septran.plan.resolve import Plan
 from septran.verify.problem import Problem
 
 

@@ -10,8 +10,6 @@ from septran import assets, backends
 from septran.backends.base import Backend
 from septran.bind import ArgType
 from septran.errors import ConfigError, MappingError, closest
-from septran.ir.nodes import Program
-from septran.kernel import KernelParam
 from septran.machine import Machine, load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
@@ -182,16 +180,6 @@ def arguments(plan: Plan, dims: Mapping[str, int]) -> dict[str, ArgType | int | 
             found[param] = ArgType(shape=plan.operator.shape(param, dims), dtype=dtype)
     found.update(plan.operator.scalar_values(dims))
     return found
-
-
-def kernel_params(program: Program) -> tuple[KernelParam, ...]:
-    """Return a program's parameters as a kernel declares them."""
-    return tuple(
-        KernelParam(
-            name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
-        )
-        for p in program.params
-    )
 
 
 def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:

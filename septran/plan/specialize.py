@@ -10,12 +10,11 @@ from septran.backends.base import Backend
 from septran.bind import ArgType, BoundKernel
 from septran.errors import InputError, SeptranError, TaskLangError
 from septran.ir.nodes import Program
-from septran.kernel import Kernel
+from septran.kernel import Kernel, kernel_params
 from septran.machine import Machine
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.plan.fit import lower_to_fit
 from septran.plan.floor import library_leaves
-from septran.plan.resolve import kernel_params
 from septran.reference import Reference
 from septran.tasklang.check import Traces, check_logic
 from septran.tasklang.infer import output_shapes

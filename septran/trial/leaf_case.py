@@ -13,7 +13,7 @@ from typing import Any
 
 from septran.ir.expr import Bin, Const, Expr, Var
 from septran.ir.nodes import Buffer, For, LeafArg, LeafCall, Param, Prim, Program, Region
-from septran.kernel import KernelParam, LeafSpec
+from septran.kernel import LeafSpec, kernel_params
 from septran.reference import Reference
 from septran.tasklang.primitives import PRIMITIVES
 from septran.verify.problem import Problem
@@ -228,15 +228,7 @@ def _problem(
     }
     return Problem(
         name=program.name,
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
+        params=kernel_params(program),
         reference=Reference(
             fn=reference,
             kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]

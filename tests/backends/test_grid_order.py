@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from septran.backends.tilelang.nvidia import BACKEND as TILELANG
-from septran.backends.triton.nvidia import TRITON_CUDA
+from septran.backends.tilelang.backend import TILELANG_CUDA as TILELANG
+from septran.backends.triton.backend import TRITON_CUDA
 from tests.backends.operators import all_operators, program_of
 from tests.backends.tilelang.running import kernel_of as tilelang_kernel
 from tests.backends.triton.running import build_kernel

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from septran.backends.cpp.spelling import literal
-from septran.backends.text.cstyle import C_TYPES, CStyle, Layout, elements, identifier
+from septran.backends.text.cstyle import (
+    C_TYPES,
+    CStyle,
+    Layout,
+    banner,
+    elements,
+    identifier,
+    leaf_text,
+)
 from septran.errors import InternalError
 from septran.ir.dtypes import compute_dtype
 from septran.ir.expr import Const, Expr
@@ -26,7 +34,7 @@ from septran.ir.nodes import (
     Sync,
     walk,
 )
-from septran.kernel import Kernel, KernelParam, Leaf
+from septran.kernel import Kernel, Leaf
 
 _ALWAYS = ("view", "vec", "vmath", "arena", "copy")
 
@@ -40,53 +48,24 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     entry = f"{identifier(program.name)}_entry"
     writer = CppWriter(program, entry, leaves)
     hierarchy = writer.text()
-    leaf_text = "\n".join(
-        f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in leaves.values()
-    )
-    parts = [_banner(program), _prelude(leaf_text + hierarchy)]
-    parts.append("// ---- leaves\n\n" + leaf_text)
+    sources = "\n".join(map(leaf_text, leaves.values()))
+    parts = [banner(program), _prelude(sources + hierarchy)]
+    parts.append("// ---- leaves\n\n" + sources)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
     parts.append(_python_module([p.buffer.name for p in program.params], entry))
     main = f"{identifier(program.name)}.cpp"
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry=entry,
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main=main,
         files=((main, "\n".join(parts)),),
-        leaves=tuple(leaves.values()),
-        options=program.options,
+        leaves=leaves,
     )
 
 
 def runtime_folder() -> Path:
     """Return the folder with the C++ headers that kernels are made of."""
     return Path(__file__).resolve().parent / "runtime"
-
-
-def _headline(leaf: Leaf) -> str:
-    prims = ", ".join(p.name for p in leaf.spec.prims)
-    return f"{leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})"
-
-
-def _banner(program: Program) -> str:
-    shapes = ", ".join(
-        f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
-        for p in program.params
-    )
-    return (
-        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
-    )
 
 
 def _prelude(text: str) -> str:

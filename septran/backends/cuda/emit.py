@@ -8,10 +8,10 @@ from pathlib import Path
 
 from septran.backends.cuda.launch import HostWriter
 from septran.backends.cuda.passes.wgmma import panel_allocs
-from septran.backends.text.cstyle import identifier
+from septran.backends.text.cstyle import banner, identifier, leaf_text
 from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Program, walk
-from septran.kernel import Kernel, KernelParam, Leaf
+from septran.kernel import Kernel, Leaf
 
 HEADERS = (
     "septran_cuda.cuh",
@@ -51,10 +51,10 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     host = HostWriter(program)
     hierarchy = host.text(entry)
     parts = [
-        _banner(program),
+        banner(program),
         _prelude(program),
         "// ---- leaves\n",
-        *(f"// {_headline(leaf)}\n{leaf.source.strip()}\n" for leaf in leaves.values()),
+        *map(leaf_text, leaves.values()),
         "// ---- kernels\n",
         hierarchy,
         _python_module(program, entry),
@@ -62,39 +62,13 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     folder = runtime_folder()
     names = (*HEADERS, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
     headers = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in names)
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry=entry,
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main=main,
         files=((main, "\n".join(parts)), *headers),
-        leaves=tuple(leaves.values()),
+        leaves=leaves,
         options=(*program.options, ("shared_bytes", host.shared_bytes)),
-    )
-
-
-def _headline(leaf: Leaf) -> str:
-    prims = ", ".join(p.name for p in leaf.spec.prims)
-    return f"{leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})"
-
-
-def _banner(program: Program) -> str:
-    shapes = ", ".join(
-        f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
-        for p in program.params
-    )
-    return (
-        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
     )
 
 

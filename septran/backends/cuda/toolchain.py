@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from septran.backends.cuda.prepare import prepare
 from septran.backends.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
 from septran.backends.toolchain.compilers import nvcc as nvcc
 from septran.backends.toolchain.confined import plain, run
+from septran.backends.toolchain.ptxas import resource_usage
 from septran.intact import intact, seal
 from septran.kernel import Kernel
 
@@ -177,21 +177,3 @@ def _keep(kept: Path, cubin: Path, log: str) -> None:
         shutil.copyfile(cubin, kept.with_suffix(".cubin"))
         kept.with_suffix(".txt").write_text(log, encoding="utf-8")
         seal(kept.with_suffix(".cubin"))
-
-
-def resource_usage(log: str) -> tuple[tuple[str, object], ...]:
-    """Return the worst figures over all kernels of a ptxas -v log.
-
-    registers (per thread), spill_bytes (stores + loads), static_shared_bytes, stack_bytes.
-    """
-    numbers: dict[str, int] = {}
-
-    def worst(key: str, pattern: str) -> None:
-        for found in re.finditer(pattern, log):
-            numbers[key] = max(numbers.get(key, 0), sum(int(g) for g in found.groups()))
-
-    worst("registers", r"Used (\d+) registers")
-    worst("spill_bytes", r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-    worst("static_shared_bytes", r"(\d+) bytes smem")
-    worst("stack_bytes", r"(\d+) bytes stack frame")
-    return tuple(numbers.items())

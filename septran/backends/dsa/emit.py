@@ -21,7 +21,7 @@ from septran.ir.nodes import (
     Program,
     Stmt,
 )
-from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec
+from septran.kernel import Kernel, Leaf, LeafSpec
 
 _HEAD = "/* dsa operations, expanded in place */"
 
@@ -117,22 +117,10 @@ def emit_for(
         body = texts.get(header) or (runtime_folder() / header).read_text(encoding="utf-8")
         if (header, body) not in files:
             files.append((header, body))
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry=entry,
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main=main,
         files=tuple(files),
-        leaves=tuple(leaves.values()),
-        options=program.options,
+        leaves=leaves,
     )

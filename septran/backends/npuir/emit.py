@@ -23,7 +23,7 @@ from septran.errors import EnvironmentProblem, InternalError, MappingError
 from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
-from septran.kernel import Kernel, KernelParam, Leaf
+from septran.kernel import Kernel, Leaf
 
 MAIN = "kernel.py"
 CAPACITY = {"UB": 192 * 1024, "L1": 512 * 1024, "L0C": 128 * 1024}
@@ -338,23 +338,12 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
             kernel.take("UB", _scratch_bytes(s.call))
     kernel.scratches = hoisted
     text = _assemble(kernel, params, launch, sources)
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry="entry",
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main=MAIN,
         files=((MAIN, text),),
-        leaves=tuple(leaves.values()),
+        leaves=leaves,
         options=(("form", roles.form),),
     )
 

@@ -17,11 +17,13 @@ from septran.ir.nodes import (
     For,
     LeafCall,
     Post,
+    Program,
     Region,
     Stmt,
     Sync,
     When,
 )
+from septran.kernel import Leaf
 
 C_TYPES = {
     "float64": "double",
@@ -54,6 +56,23 @@ def identifier(name: str) -> str:
     if not text or text[0].isdigit():
         text = f"v{text}"
     return f"{text}_" if text in _KEYWORDS else text
+
+
+def banner(program: Program) -> str:
+    """Return the comment at the top of a C++ kernel: what it computes on, and who wrote it."""
+    shapes = ", ".join(
+        f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
+        for p in program.params
+    )
+    return (
+        f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
+    )
+
+
+def leaf_text(leaf: Leaf) -> str:
+    """Return a leaf's source under a comment that names its task, its meaning and its writer."""
+    prims = ", ".join(p.name for p in leaf.spec.prims)
+    return f"// {leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})\n{leaf.source.strip()}\n"
 
 
 @dataclass(frozen=True, slots=True)

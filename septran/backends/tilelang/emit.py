@@ -30,7 +30,7 @@ from septran.ir.nodes import (
     leaf_calls,
     walk,
 )
-from septran.kernel import Kernel, KernelParam, Leaf
+from septran.kernel import Kernel, Leaf
 
 ENTRY = "main"
 GRID_LIMIT_YZ = 65535
@@ -48,24 +48,12 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     chosen = {symbol: square_warps(x) if lone else x for symbol, x in leaves.items()}
     writer = _Writer(program, shapes, chosen)
     text = writer.module(tuple(chosen.values()))
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry=ENTRY,
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main="kernel.py",
         files=(("kernel.py", text),),
-        leaves=tuple(chosen.values()),
-        options=program.options,
+        leaves=chosen,
     )
 
 

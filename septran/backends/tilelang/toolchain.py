@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
 import time
@@ -16,6 +15,7 @@ from septran.backends.base import Availability, Built, Capability
 from septran.backends.toolchain.compilers import nvcc
 from septran.backends.toolchain.confined import Finished, plain, run_confined
 from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
+from septran.backends.toolchain.ptxas import resource_usage
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 
@@ -109,7 +109,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         return Built(
             ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
         )
-    facts |= resources(result.output)
+    facts |= dict(resource_usage(result.output))
     return _built(main, facts, log, shown, started, refused)
 
 
@@ -173,21 +173,6 @@ def nvcc_command(compiler: str, arch: str) -> list[str]:
 def features(source: str) -> dict[str, bool]:
     """Return which hardware paths the lowered source takes."""
     return {name: any(t in source for t in texts) for name, texts in FEATURES.items()}
-
-
-def resources(log: str) -> dict[str, int]:
-    """Return registers, spill bytes and static shared bytes (largest over kernels) from ptxas."""
-    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
-    spills = [
-        int(a) + int(b)
-        for a, b in re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    ]
-    shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
-    return {
-        "registers": max(registers, default=0),
-        "spill_bytes": max(spills, default=0),
-        "static_shared_bytes": max(shared, default=0),
-    }
 
 
 def scrub(text: str, folder: Path) -> str:

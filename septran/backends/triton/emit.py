@@ -12,7 +12,7 @@ from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_te
 from septran.errors import InternalError
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Buffer, For, Program, walk
-from septran.kernel import Kernel, KernelParam, Leaf
+from septran.kernel import Kernel, Leaf
 
 MAIN = "kernel.py"
 
@@ -127,22 +127,11 @@ def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Ker
         "\n".join(["LAUNCHES = (", *file.launches, ")", ""]),
     ]
     text = "\n\n".join(p.rstrip("\n") + "\n" for p in parts if p)
-    return Kernel(
-        name=program.name,
-        backend=program.target,
-        arch=program.arch,
+    return Kernel.of(
+        program,
         entry="entry",
-        params=tuple(
-            KernelParam(
-                name=p.buffer.name,
-                shape=p.buffer.shape,
-                dtype=p.buffer.dtype,
-                privilege=p.privilege,
-            )
-            for p in program.params
-        ),
         main=MAIN,
         files=((MAIN, text),),
-        leaves=tuple(leaves.values()),
+        leaves=leaves,
         options=(("num_warps", warps),),
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends.tilelang.amd import BACKEND as HIP
-from septran.backends.tilelang.nvidia import BACKEND as CUDA
+from septran.backends.tilelang.backend import TILELANG_CUDA as CUDA
+from septran.backends.tilelang.backend import TILELANG_HIP as HIP
 from tests.backends.operators import all_operators
 from tests.backends.tilelang.running import LIMIT, error_of, kernel_of
 

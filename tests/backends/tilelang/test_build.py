@@ -11,8 +11,8 @@ import pytest
 
 from septran.backends.base import Built
 from septran.backends.tilelang import toolchain as tilelang_build
-from septran.backends.tilelang.amd import BACKEND as HIP
-from septran.backends.tilelang.nvidia import BACKEND as CUDA
+from septran.backends.tilelang.backend import TILELANG_CUDA as CUDA
+from septran.backends.tilelang.backend import TILELANG_HIP as HIP
 from septran.backends.tilelang.shapes import operand_index
 from septran.errors import MappingError
 from tests.backends.tilelang.running import kernel_of

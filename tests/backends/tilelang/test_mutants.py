@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.backends.tilelang.nvidia import BACKEND
+from septran.backends.tilelang.backend import TILELANG_CUDA as BACKEND
 from septran.backends.tilesim import SimError
 from septran.kernel import Kernel
 from tests.backends.mutants import Mutant, parametrize

@@ -9,11 +9,10 @@ import pytest
 
 from septran import assets
 from septran.backends.base import Backend
-from septran.backends.tilelang.amd import BACKEND as HIP
-from septran.backends.tilelang.nvidia import BACKEND as CUDA
+from septran.backends.tilelang.backend import TILELANG_CUDA as CUDA
+from septran.backends.tilelang.backend import TILELANG_HIP as HIP
 from septran.backends.tilelang.toolchain import found
-from septran.backends.triton.amd import TRITON_HIP
-from septran.backends.triton.nvidia import TRITON_CUDA
+from septran.backends.triton.backend import TRITON_CUDA, TRITON_HIP
 from septran.ir.nodes import Program
 from tests.backends.operators import all_operators, program_of
 from tests.backends.triton.running import build_kernel

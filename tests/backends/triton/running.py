@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from septran.backends.triton.amd import TRITON_HIP
-from septran.backends.triton.nvidia import TRITON_CUDA
+from septran.backends.triton.backend import TRITON_CUDA, TRITON_HIP
 from septran.backends.triton.toolchain import write
 from septran.ir.nodes import Program
 from septran.kernel import Kernel

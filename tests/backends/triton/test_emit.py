@@ -11,7 +11,7 @@ import pytest
 
 from septran.backends.text.names import Names
 from septran.backends.triton import amd as triton_hip
-from septran.backends.triton import nvidia as triton_cuda
+from septran.backends.triton import backend as triton_cuda
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.shapes import index_text, padded
 from septran.errors import MappingError

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.triton.amd import TRITON_HIP
-from septran.backends.triton.nvidia import TRITON_CUDA
+from septran.backends.triton.backend import TRITON_CUDA, TRITON_HIP
 from septran.backends.triton.toolchain import build, found
 from septran.kernel import Kernel
 from tests.backends import operators

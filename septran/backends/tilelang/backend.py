@@ -1,0 +1,56 @@
+"""The tilelang_cuda and tilelang_hip backends: NVIDIA and AMD GPUs through TileLang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from septran.backends.base import Backend, OnDevice
+from septran.backends.tilelang.emit import emit
+from septran.backends.tilelang.leaves import library, signature
+from septran.backends.tilelang.passes.pipeline import PASSES
+from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.backends.toolchain.compilers import cuda_home
+
+
+def _manifest(
+    name: str,
+    vendor: Literal["nvidia", "amd"],
+    *,
+    arches: tuple[str, ...],
+    env: Callable[[], tuple[tuple[str, str], ...]] = tuple,
+) -> Backend:
+    makers, runtime = {"nvidia": ("NVIDIA", "cuda"), "amd": ("AMD", "hip")}[vendor]
+    return Backend(
+        name=name,
+        title=f"TileLang for {makers} GPUs",
+        language="python",
+        subset="tilelang",
+        suffix=".py",
+        arches=arches,
+        machine=lambda arch: f"{name}.{arch}",
+        copies_ordered_by="TileLang orders copies itself",
+        passes=PASSES,
+        library=library,
+        signature=signature,
+        print_kernel=emit,
+        build=build,
+        loader="tilesim.py.j2",
+        where="emulated",
+        available=partial(available, runtime),
+        docs=name,
+        dtypes=("float32", "float16", "bfloat16", "float64"),
+        load=load,
+        device=OnDevice(
+            vendor=vendor,
+            build=write_device,
+            loader="tilelang_device.py.j2",
+            session=DEVICE_SESSION,
+            env=env,
+        ),
+    )
+
+
+TILELANG_CUDA = _manifest("tilelang_cuda", "nvidia", arches=("sm_90a", "sm_80"), env=cuda_home)
+TILELANG_HIP = _manifest("tilelang_hip", "amd", arches=("gfx942",))

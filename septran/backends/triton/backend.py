@@ -1,0 +1,53 @@
+"""The triton_cuda and triton_hip backends: NVIDIA and AMD GPUs through Triton."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from septran.backends.base import Backend, OnDevice
+from septran.backends.triton.emit import emit
+from septran.backends.triton.leaves import library, signature
+from septran.backends.triton.passes import PASSES
+from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
+
+
+def _manifest(
+    name: str,
+    vendor: Literal["nvidia", "amd"],
+    *,
+    arches: tuple[str, ...],
+    warp_size: int,
+) -> Backend:
+    makers, runtime = {"nvidia": ("NVIDIA", "cuda"), "amd": ("AMD", "hip")}[vendor]
+    return Backend(
+        name=name,
+        title=f"Triton for {makers} GPUs",
+        language="python",
+        subset="triton",
+        suffix=".py",
+        arches=arches,
+        machine=lambda arch: f"{name}.{arch}",
+        copies_ordered_by="Triton orders copies itself",
+        passes=PASSES,
+        library=library,
+        signature=signature,
+        print_kernel=partial(emit, warp_size=warp_size),
+        build=build,
+        loader="triton_interp.py.j2",
+        where="emulated",
+        available=partial(available, runtime),
+        docs=name,
+        dtypes=("float32", "float16", "bfloat16", "float64"),
+        load=load,
+        device=OnDevice(
+            vendor=vendor,
+            build=write_device,
+            loader="triton_device.py.j2",
+            session=DEVICE_SESSION,
+        ),
+    )
+
+
+TRITON_CUDA = _manifest("triton_cuda", "nvidia", arches=("sm_90", "sm_80"), warp_size=32)
+TRITON_HIP = _manifest("triton_hip", "amd", arches=("gfx942",), warp_size=64)
