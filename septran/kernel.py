@@ -105,6 +105,12 @@ class Leaf:
     inline: bool = False
 
     @property
+    def headline(self) -> str:
+        """Task, meaning and writer in a line."""
+        prims = ", ".join(p.name for p in self.spec.prims)
+        return f"{self.spec.task}: {prims} ({self.writer} {self.name})"
+
+    @property
     def sha(self) -> str:
         """Content hash of the source text."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]

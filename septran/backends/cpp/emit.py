@@ -14,7 +14,6 @@ from septran.backends.text.cstyle import (
     banner,
     elements,
     identifier,
-    leaf_text,
 )
 from septran.errors import InternalError
 from septran.ir.dtypes import compute_dtype
@@ -48,7 +47,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     entry = f"{identifier(program.name)}_entry"
     writer = CppWriter(program, entry, leaves)
     hierarchy = writer.text()
-    sources = "\n".join(map(leaf_text, leaves.values()))
+    sources = "\n".join(f"// {leaf.headline}\n{leaf.source.strip()}\n" for leaf in leaves.values())
     parts = [banner(program), _prelude(sources + hierarchy)]
     parts.append("// ---- leaves\n\n" + sources)
     parts.append("// ---- hierarchy\n\n" + hierarchy)

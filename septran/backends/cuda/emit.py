@@ -8,7 +8,7 @@ from pathlib import Path
 
 from septran.backends.cuda.launch import HostWriter
 from septran.backends.cuda.passes.wgmma import panel_allocs
-from septran.backends.text.cstyle import banner, identifier, leaf_text
+from septran.backends.text.cstyle import banner, identifier
 from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import Kernel, Leaf
@@ -54,7 +54,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         banner(program),
         _prelude(program),
         "// ---- leaves\n",
-        *map(leaf_text, leaves.values()),
+        *(f"// {leaf.headline}\n{leaf.source.strip()}\n" for leaf in leaves.values()),
         "// ---- kernels\n",
         hierarchy,
         _python_module(program, entry),

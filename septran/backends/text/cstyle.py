@@ -23,7 +23,6 @@ from septran.ir.nodes import (
     Sync,
     When,
 )
-from septran.kernel import Leaf
 
 C_TYPES = {
     "float64": "double",
@@ -67,12 +66,6 @@ def banner(program: Program) -> str:
     return (
         f"// {program.name}({shapes})\n// Written by SepTran for {program.target} {program.arch}.\n"
     )
-
-
-def leaf_text(leaf: Leaf) -> str:
-    """Return a leaf's source under a comment that names its task, its meaning and its writer."""
-    prims = ", ".join(p.name for p in leaf.spec.prims)
-    return f"// {leaf.spec.task}: {prims} ({leaf.writer} {leaf.name})\n{leaf.source.strip()}\n"
 
 
 @dataclass(frozen=True, slots=True)
