@@ -14,6 +14,7 @@ from septran.kernel import Kernel
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
+from septran.run.prove import prove_lowered
 from septran.run.require import exit_code
 from septran.run.result import ABSENT, Result
 from septran.run.stored import stored_kernel, verify_again
@@ -51,7 +52,9 @@ def export_run(
     (found,) = set(run.dir.glob("verify*/verdict.json")) - before
     verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
     asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
-    return export_bundle(kernel, verdict, path, request=asked)
+    plan = resolve(request)
+    proof = prove_lowered(plan, lower_plan(plan)).certificate
+    return export_bundle(kernel, verdict, path, request=asked, certificate=proof.to_json())
 
 
 def verify_bundle(

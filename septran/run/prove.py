@@ -153,32 +153,41 @@ def write_certificate(certificate: Certificate, path: Path) -> None:
 
 
 def check_certificate(path: Path) -> Certificate:
-    """Return the certificate of `path` with every rule decided again from the Programs it carries.
+    """Return the certificate in `path`, or in a bundle, with every rule decided again from its Programs.
 
     Raises:
         InputError: C160, it is no certificate.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        program, reference = parse_program(found["program"]), parse_program(found["reference"])
-        dims = [Dim(name, int(low), int(high)) for name, (low, high) in found["domain"].items()]
-        shapes = {
-            name: tuple(parse_expr(e) for e in extents) for name, extents in found["shapes"].items()
-        }
-        unordered = str(found["rules"]["order"].get("why", ""))
-        finished = None
-        if found["finished"]:
-            finished = Finished(
-                program=parse_program(found["finished"]),
-                dims=tuple(Dim(n, int(a), int(b)) for n, (a, b) in found["cores"].items()),
-            )
-        laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
+        return decide_again(found.get("certificate", found))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SeptranError) as e:
         raise InputError.of(
             "C160",
             f"{path} is no certificate: {e}",
             help="`septran prove --certificate FILE` writes one",
         ) from e
+
+
+def decide_again(found: Mapping[str, Any]) -> Certificate:
+    """Return the certificate of a septran.certificate/1 object, decided from the Programs it carries.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is none.
+    """
+    program, reference = parse_program(found["program"]), parse_program(found["reference"])
+    dims = [Dim(name, int(low), int(high)) for name, (low, high) in found["domain"].items()]
+    shapes = {
+        name: tuple(parse_expr(e) for e in extents) for name, extents in found["shapes"].items()
+    }
+    unordered = str(found["rules"]["order"].get("why", ""))
+    finished = None
+    if found["finished"]:
+        finished = Finished(
+            program=parse_program(found["finished"]),
+            dims=tuple(Dim(n, int(a), int(b)) for n, (a, b) in found["cores"].items()),
+        )
+    laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
     return prove(
         program,
         reference,

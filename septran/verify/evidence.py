@@ -32,12 +32,14 @@ class Bundle:
     """A bundle that was read and whose signature is right. key: the signer's public key, hex.
 
     request: what the kernel is for (op, backend, arch, dims, dtype), for whoever runs it again.
+    certificate: what is proven of its hierarchy, {} when the bundle has none.
     """
 
     verdict: Verdict
     kernel: Mapping[str, Any]
     key: str
     request: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, str]:
@@ -52,8 +54,11 @@ def export_bundle(
     *,
     home: Path | None = None,
     request: Mapping[str, Any] | None = None,
+    certificate: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the signed bundle and return its path; the key is made in `home` on first use (0600).
+
+    certificate: the septran.certificate/1 object of the kernel's hierarchy, if there is one.
 
     Raises:
         InputError: V220, the verdict is not an accurate one of this kernel.
@@ -68,6 +73,8 @@ def export_bundle(
         verdict = replace(verdict, level=Level.ATTESTED)
     data = {"schema": SCHEMA, "kernel": _kernel_json(kernel), "verdict": verdict.to_json()}
     data["request"] = dict(request or {})
+    if certificate is not None:
+        data["certificate"] = dict(certificate)
     public = key.public_key().public_bytes_raw().hex()
     signed = {**data, "key": public}
     signature = base64.b64encode(key.sign(_canonical(signed))).decode()
@@ -101,7 +108,11 @@ def read_bundle(path: Path) -> Bundle:
     if sha != verdict.kernel_sha:
         raise InputError.of("V222", f"{path}: the verdict is about another kernel")
     return Bundle(
-        verdict=verdict, kernel=kernel, key=data["key"], request=data.get("request") or {}
+        verdict=verdict,
+        kernel=kernel,
+        key=data["key"],
+        request=data.get("request") or {},
+        certificate=data.get("certificate") or {},
     )
 
 

@@ -55,6 +55,12 @@ def test_gen_says_what_is_proven(septran, tmp_path: Path):
     assert found["proof"]["refused"] == {} and found["proof"]["not_asked"] == {}
     assert json.loads((Path(found["run"]) / "certificate.json").read_text())["program"]
 
+    bundle = tmp_path / "add.json"
+    done = septran("export", Path(found["run"]).name, "-o", str(bundle))
+    assert done.code == 0, done.err
+    again = septran("prove", "--check", str(bundle))
+    assert again.code == 0 and again.out.count(" proved ") == 6, again.err
+
 
 def test_a_missing_proof_fails_only_who_requires_it(septran, monkeypatch):
     from septran.run import prove
