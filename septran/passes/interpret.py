@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from septran.ir.access import is_distributed, regions
+from septran.ir.access import is_distributed, regions, writes
 from septran.ir.expr import Expr, evaluate
 from septran.ir.nodes import (
     CORE_ID,
@@ -97,6 +97,7 @@ class _Run:
         self.placed: dict[tuple[object, ...], list[tuple[Buffer, Any]]] = {}
         self.distributed = is_distributed(program)
         self.source = program
+        self.written = writes(program.body)
         self.shared: Places = {
             p.buffer.name: _Place(0, None if args is None else args[p.buffer.name])
             for p in program.params
@@ -236,6 +237,7 @@ class _Run:
         touches = [
             self.touch(r, env, places, write=write)
             for r, how in regions(stmt)
+            if r.buffer.name in self.written  # what nobody writes may be read in any order
             for write in (False, True)
             if ("w" if write else "r") in how
         ]
