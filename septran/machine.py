@@ -70,6 +70,17 @@ class Machine:
                 return memory
         return None
 
+    def capacity(self, name: str) -> int:
+        """Return the bytes of memory `name` (or alias) per processor that owns it.
+
+        Raises:
+            KeyError: there is no such memory, or it has no bound.
+        """
+        memory = self.memory(name)
+        if memory is None or memory.capacity is None:
+            raise KeyError(f"machine {self.name} does not say how large {name} is")
+        return memory.capacity
+
     def level(self, proc: str) -> int:
         """Return the depth of a processor level, 0 = HOST."""
         return self.procs.index(proc)

@@ -32,7 +32,7 @@ _PRELUDE = {"st_max", "st_min", "st_prod", "st_tanh", "st_pow"}
 
 
 def _compile(folder: Path, arch: str) -> Outcome:
-    backend, name, _ = TARGETS[arch]
+    backend, name = TARGETS[arch]
     out = folder / "out.json"
     env = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
     subprocess.run(

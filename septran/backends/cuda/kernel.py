@@ -36,8 +36,6 @@ from septran.ir.nodes import (
     walk,
 )
 
-SHARED_LIMITS = {"sm_80": 166912, "sm_90a": 232448}
-"""Bytes of shared memory a block may ask for (163 and 227 KiB)."""
 RESERVED = 2048
 """Bytes kept for the scratch of block-wide reductions."""
 STATIC_LIMIT = 48 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.backends.cuda.kernel import RESERVED, SHARED_LIMITS, STATIC_LIMIT, KernelWriter
+from septran.backends.cuda.kernel import RESERVED, STATIC_LIMIT, KernelWriter
 from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier
 from septran.errors import MappingError
@@ -10,6 +10,7 @@ from septran.ir.access import regions, writes
 from septran.ir.expr import bounds
 from septran.ir.launch import HostLoop, Launch, Step, launches, workspaces
 from septran.ir.nodes import Alloc, Buffer, Program, Stmt, walk
+from septran.machine import load_machine
 
 
 class HostWriter(CStyle):
@@ -137,7 +138,7 @@ class HostWriter(CStyle):
         return f"const {kind}* __restrict__ {name}"
 
     def _check_shared(self, used: int, body: tuple[Stmt, ...]) -> None:
-        limit = SHARED_LIMITS.get(self.program.arch, SHARED_LIMITS["sm_90a"]) - RESERVED
+        limit = load_machine(self.program.machine).capacity("SHARED") - RESERVED
         if used <= limit:
             return
         tiles = ", ".join(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built
-from septran.backends.cuda.kernel import SHARED_LIMITS
 from septran.backends.cuda.prepare import prepare
 from septran.backends.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
 from septran.backends.toolchain.compilers import nvcc as nvcc
@@ -18,6 +17,7 @@ from septran.backends.toolchain.confined import plain, run
 from septran.backends.toolchain.ptxas import resource_usage
 from septran.intact import intact, seal
 from septran.kernel import Kernel
+from septran.machine import load_machine
 
 EMULATOR = Path(__file__).resolve().parent / "emulator"
 """The headers that stand for CUDA's when a kernel is built for the CPU."""
@@ -75,7 +75,7 @@ def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Bu
     main = f"{Path(kernel.main).stem}.emulated.cpp"
     sources = [(n, t) for n, t in kernel.files if n != kernel.main]
     sources.append((main, f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'))
-    limit = SHARED_LIMITS.get(kernel.arch, max(SHARED_LIMITS.values()))
+    limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     flags = (
         *EMULATION_FLAGS,
         *SANITIZERS.get(sanitizer, ()),

@@ -24,10 +24,9 @@ from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
 from septran.kernel import Kernel, Leaf
+from septran.machine import load_machine
 
 MAIN = "kernel.py"
-CAPACITY = {"UB": 192 * 1024, "L1": 512 * 1024, "L0C": 128 * 1024}
-"""Bytes per core of a 910B."""
 
 
 def unavailable(program: Program, why: str, stmt: object = None) -> EnvironmentProblem:
@@ -52,6 +51,8 @@ class _Kernel:
     scratches: Mapping[str, tuple[str, ...]]
     """leaf's symbol -> names of the scratch tiles handed to it."""
     names: Names
+    capacity: Mapping[str, int]
+    """bytes of each memory of a core"""
     lines: Lines = field(default_factory=Lines)
     top: list[str] = field(default_factory=list)
     buffers: dict[str, str] = field(default_factory=dict)
@@ -89,12 +90,13 @@ class _Kernel:
 
     def take(self, memory: str, size: int, buffer: Buffer | None = None) -> None:
         self.used[memory] = self.used.get(memory, 0) + size
-        if self.used[memory] > CAPACITY[memory]:
+        limit = self.capacity[memory]
+        if self.used[memory] > limit:
             what = f" ({buffer.name} {list(buffer.shape)} {buffer.dtype})" if buffer else ""
             raise MappingError.of(
                 "M011",
                 f"{memory} needs at least {self.used[memory]} bytes per core but the limit is "
-                f"{CAPACITY[memory]}{what}",
+                f"{limit}{what}",
                 help="make the tiles of the mapping smaller",
             )
 
@@ -316,7 +318,15 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     roles = roles_of(program)
     names = Names()
     names.taken |= {"T", "first"}
-    kernel = _Kernel(program=program, roles=roles, leaves=leaves, scratches={}, names=names)
+    limits = load_machine(program.machine).limits
+    kernel = _Kernel(
+        program=program,
+        roles=roles,
+        leaves=leaves,
+        scratches={},
+        names=names,
+        capacity={m: int(limits[f"{m.lower()}_bytes"]) for m in ("UB", "L1", "L0C")},
+    )
     params = []
     for param in program.params:
         buffer = param.buffer

@@ -7,12 +7,7 @@ import math
 from septran.backends.tilelang.shapes import Shapes
 from septran.errors import MappingError
 from septran.ir.nodes import DTYPE_BYTES, Alloc, Copy, For, Program, Stmt, When, walk
-
-SHARED_BYTES = {"sm_90a": 232448, "sm_80": 166912, "gfx942": 65536}
-"""Shared memory one block may use."""
-
-FRAGMENT_BYTES = 65536 * 4
-"""The register file of one multiprocessor: what fragments of one block can hold at most."""
+from septran.machine import load_machine
 
 THREADS = (32, 64, 128, 256, 512, 1024)
 
@@ -47,10 +42,11 @@ def check_limits(program: Program, shapes: Shapes) -> None:
         for s in walk(program.body)
         if isinstance(s, Alloc) and s.buffer.mem == "REGISTER"
     )
-    if registers > 2 * FRAGMENT_BYTES:
+    most = load_machine(program.machine).capacity("REGISTER")
+    if registers > most:
         raise MappingError.of(
             "M011",
-            f"REGISTER needs {registers} bytes per BLOCK but a multiprocessor has {FRAGMENT_BYTES}",
+            f"REGISTER needs {registers} bytes per BLOCK but the limit of {program.arch} is {most}",
             help="reduce the tile sizes, or map large tiles to SHARED",
         )
 
@@ -58,7 +54,9 @@ def check_limits(program: Program, shapes: Shapes) -> None:
 def shared_limit(program: Program) -> int:
     """Return the bytes of shared memory a block may use."""
     own = program.option("smem_limit", 0)
-    return own if isinstance(own, int) and own else SHARED_BYTES.get(program.arch, 232448)
+    if isinstance(own, int) and own:
+        return own
+    return load_machine(program.machine).capacity("SHARED")
 
 
 def shared_tiles(program: Program, shapes: Shapes) -> list[tuple[str, int]]:

@@ -18,6 +18,7 @@ from septran.backends.toolchain.confined import plain, run_confined
 from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
 from septran.gpu import Vendor
 from septran.kernel import Kernel
+from septran.machine import load_machine
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"
@@ -31,11 +32,11 @@ DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
 """Triton starts its assembler and a C compiler when a kernel is first called."""
 
 TARGETS = {
-    "sm_80": ("cuda", "80", 166912),
-    "sm_90": ("cuda", "90", 232448),
-    "gfx942": ("hip", "gfx942", 65536),
+    "sm_80": ("cuda", "80"),
+    "sm_90": ("cuda", "90"),
+    "gfx942": ("hip", "gfx942"),
 }
-"""arch -> (Triton backend name, arch as Triton names it, bytes of shared memory per block)."""
+"""arch -> (Triton backend name, arch as Triton names it)."""
 
 
 def found() -> bool:
@@ -64,7 +65,8 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if not found():
         reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
         return Built(ok=True, artifact=main, not_checked=(reason,))
-    backend, arch, shared_limit = TARGETS[kernel.arch]
+    backend, arch = TARGETS[kernel.arch]
+    shared_limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     # the kernel file runs while it is compiled: it may write here, not beside its own sources
     work = folder / "compile"
     work.mkdir(exist_ok=True)
@@ -142,7 +144,7 @@ def available(device: str) -> Mapping[Capability, Availability]:
         if torch
         else Availability(ok=False, detail="torch is not installed", install="pip install torch")
     )
-    arches = tuple(arch for arch, (kind, _, _) in TARGETS.items() if kind == device)
+    arches = tuple(arch for arch, (kind, _) in TARGETS.items() if kind == device)
     runs = device_state(_VENDORS[device], arches, torch=True)
     return {"emit": emit, "compile": ready, "emulate": emulate, "device": runs}
 

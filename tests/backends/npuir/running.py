@@ -72,7 +72,7 @@ def changed(kernel: Kernel, old: str, new: str) -> Kernel:
 
 def emitted(body: str) -> Kernel:
     """The kernel of a Program without leaves, written as text (see tests/passes/writing.py)."""
-    return BACKEND.emit(program(body), {})
+    return BACKEND.emit(replace(program(body), machine=BACKEND.machine("910b")), {})
 
 
 def verdict(

@@ -1,0 +1,64 @@
+"""How large a machine's memories are stands in its file only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from septran.assets import listing
+from septran.machine import load_machine
+from tests.packaging.sources import PACKAGE
+
+# simulators that run in a child and import nothing of ours: they hold the figures a second time
+CHILDREN = {"tilesim/gpu.py", "tilesim/npu.py"}
+# the same number by chance: the scratch tile that a leaf written in C may use
+OTHERS = {"dsa/passes/expand_leaves.py"}
+
+
+def capacities() -> set[int]:
+    found: set[int] = set()
+    for asset in listing("configs/machines"):
+        machine = load_machine(asset.name.removeprefix("configs/machines/").removesuffix(".yaml"))
+        found |= {m.capacity for m in machine.memories.values() if m.capacity is not None}
+    return found
+
+
+def numbers(tree: ast.AST) -> Iterator[int]:
+    """Every whole number of a module, products of numbers multiplied out."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=int(value)) if not isinstance(node.value, bool):
+                yield value
+            case ast.BinOp(
+                left=ast.Constant(value=int(a)), op=ast.Mult(), right=ast.Constant(value=int(b))
+            ):
+                yield a * b
+
+
+def test_no_backend_repeats_the_size_of_a_memory():
+    sizes = capacities()
+    assert {166912, 232448, 65536, 524288} <= sizes
+    root = PACKAGE / "backends"
+    holding = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if sizes & set(numbers(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert holding == CHILDREN | OTHERS
+
+
+def test_the_simulators_hold_what_the_machine_files_say():
+    from septran.backends.tilesim.gpu import SHARED_LIMIT
+    from septran.backends.tilesim.npu import ASCEND_CAPACITY
+
+    for arch, limit in SHARED_LIMIT.items():
+        names = {a.name for a in listing("configs/machines") if a.name.endswith(f".{arch}.yaml")}
+        for name in names:
+            machine = load_machine(name.removeprefix("configs/machines/").removesuffix(".yaml"))
+            assert machine.capacity("SHARED") == limit, name
+    npu = load_machine("tilelang_npuir.910b").limits
+    assert {m: ASCEND_CAPACITY[m] for m in ("UB", "L1", "L0C")} == {
+        "UB": npu["ub_bytes"],
+        "L1": npu["l1_bytes"],
+        "L0C": npu["l0c_bytes"],
+    }
