@@ -29,7 +29,7 @@ from septran.verify.cases import Case, draw
 from septran.verify.problem import Problem
 from septran.verify.session import Call, run_calls
 from tests.backends.operators import ROOT
-from tests.conformance.table import EDGES, Row, Tensor
+from tests.conformance.rows import EDGES, Row, Tensor
 
 FAMILIES = ("normal", "nan", "inf", "zeros", "denormal")
 _TENSORS = 48

@@ -7,11 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from septran import backends
 from tests.conformance.harness import Target, batches
-from tests.conformance.table import REFUSED, ROWS, Row
+from tests.conformance.rows import Row
+from tests.conformance.table import REFUSED, ROWS
 
-TARGETS = ("cpp", "cuda_c", "tilelang_cuda", "tilelang_npuir", "triton_cuda")
+TARGETS = (
+    "cpp",
+    "cuda_c",
+    "dsa_c",
+    "tilelang_cuda",
+    "tilelang_npuir",
+    "triton_cuda",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tilelang_hip", "triton_hip")),
+)
 ONE_LAUNCH = ("tilelang_npuir",)
+
+
+def test_every_target_is_tried() -> None:
+    tried = {t if isinstance(t, str) else t.values[0] for t in TARGETS}
+    assert set(dict(backends.BUILTIN)) <= tried
 
 
 def test_names_are_unique() -> None:
@@ -47,3 +62,9 @@ def test_rows(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ONE_LAUNCH)
 def test_every_edge(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path, ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tilelang_cuda", "tilelang_hip", "triton_cuda", "triton_hip"])
+def test_rows_compile(name: str, tmp_path: Path) -> None:
+    _check(name, tmp_path, ROWS, compiled=True)

@@ -49,31 +49,6 @@ def conv(stride: int) -> Callable[[Inputs], np.ndarray]:
     return run
 
 
-def unary(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[Inputs], np.ndarray]:
-    return lambda v: f(v["X"])
-
-
-erf = np.vectorize(math.erf)
-MAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "tanh(x) + sigmoid(x)": lambda x: np.tanh(x) + 1 / (1 + np.exp(-x)),
-    "tanh(x * 0.0001)": lambda x: np.tanh(x * 0.0001),
-    "erf(x) * x ** 2 + abs(x) ** 0.5": lambda x: erf(x) * x * x + abs(x) ** 0.5,
-    "select(x > 0, log(abs(x) + 1), exp2(x))": lambda x: np.where(
-        x > 0, np.log(abs(x) + 1), 2.0**x
-    ),
-    "x ** 3 + abs(x) ** 1.7": lambda x: x**3 + abs(x) ** 1.7,
-    "2 ** x + 1": lambda x: 2.0**x + 1,
-    "index(0) * 100 + index(1)": lambda x: (
-        (np.arange(13) % 4)[:, None] * 100.0 + (np.arange(29) % 8)[None]
-    ),
-    "max(min(x, 1), -0.5) / 3": lambda x: np.clip(x, -0.5, 1) / 3,
-    "1 / sqrt(abs(x) + 2) - rsqrt(abs(x) + 1)": lambda x: (
-        1 / np.sqrt(abs(x) + 2) - 1 / np.sqrt(abs(x) + 1)
-    ),
-    "(x > 0) * 2 - (x <= 0)": lambda x: np.where(x > 0, 2.0, -1.0),
-    "-x + 0 * index(1)": lambda x: -x,
-}
-
 CASES: dict[str, tuple[Program, Callable[[Inputs], np.ndarray]]] = {
     **{f"gemm {d}": (P.gemm(70, 50, 90, d, swizzle=4), relu_gemm) for d in TOLERANCE},
     "gemm even": (P.gemm(64, 64, 64, "float16"), relu_gemm),
@@ -108,7 +83,6 @@ CASES: dict[str, tuple[Program, Callable[[Inputs], np.ndarray]]] = {
         P.pointwise((13, 29), "x * alpha + n", (4, 8), alpha=0.25, n=P.Const(3)),
         lambda v: v["X"] * 0.25 + 3,
     ),
-    **{f"map {e}": (P.pointwise((13, 29), e, (4, 8)), unary(f)) for e, f in MAPS.items()},
 }
 
 

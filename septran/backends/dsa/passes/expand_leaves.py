@@ -13,7 +13,9 @@ from typing import Any
 
 from septran.backends.dsa.passes.map_vectors import compile_map
 from septran.backends.dsa.passes.operations import Builder, Operand, like, whole
-from septran.ir.expr import Const, Var
+from septran.errors import MappingError
+from septran.ir import scalar
+from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import (
     INLINE,
     Alloc,
@@ -25,6 +27,7 @@ from septran.ir.nodes import (
     Prim,
     Program,
     Region,
+    Scalar,
     Stmt,
     When,
 )
@@ -120,14 +123,27 @@ def _transpose(build: Builder, call: LeafCall, prim: Prim) -> None:
 
 def _map(build: Builder, call: LeafCall, prim: Prim) -> None:
     out, finish = _out(build, call, prim)
-    tensors = {a.param: a.region for a in call.args}
-    scalars: dict[str, Operand] = dict(call.scalars)
-    operands: dict[str, Operand] = {
-        name: tensors[param] if param in tensors else scalars[param] for name, param in prim.named
-    }
-    operands = {**scalars, **operands}
-    compile_map(build, out, str(prim.attr("expr")), operands)
+    operands: dict[str, Operand] = {**dict(call.scalars), **{a.param: a.region for a in call.args}}
+    tree = scalar.bound(
+        prim,
+        {a.param: (a.region.buffer.dtype, a.region.tile) for a in call.args},
+        {name: _scalar(name, value) for name, value in call.scalars},
+    )
+    text = str(prim.attr("expr"))
+    try:
+        compile_map(build, out, tree, operands, text)
+    except MappingError as error:
+        raise error.placed(call.span) from None
     finish()
+
+
+def _scalar(name: str, value: Scalar) -> scalar.Node:
+    match value:
+        case Const(number):
+            return scalar.Const(number)
+        case Expr():
+            return scalar.position(name)
+    return scalar.Const(float(value))
 
 
 def _reduce(build: Builder, call: LeafCall, prim: Prim) -> None:

@@ -1,23 +1,39 @@
 """Compile a `map` expression to vector operations with temporaries.
 
-Every inner node of the expression tree becomes one vector operation on a float32 temporary (float64
-when an operand is float64) of the broadcast shape of its operands, so that `exp(m - mn)` on [r, 1]
-operands costs r lanes, not r x n.
+Every inner node of the typed tree becomes one vector operation on a temporary of the broadcast shape of its
+operands, so that `exp(m - mn)` on [r, 1] operands costs r lanes, not r x n. Floats are float32 (float64 when an
+operand is float64), integers int32: an operation is rounded to its destination's dtype, so those are exact.
 """
 
 from __future__ import annotations
 
-import ast
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from septran.backends.dsa.passes.operations import Builder, Operand
+from septran.backends.text.refuse import no_integers
 from septran.errors import InternalError
-from septran.ir.expr import Const, Expr
+from septran.ir.expr import Const, Expr, make
 from septran.ir.nodes import Region
+from septran.ir.scalar import ARITHMETIC, Index, Name, Node, Op, has_tile, walk
+from septran.ir.scalar import Const as Number
 
-_BIN = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
-_CMP = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_UNIT = "the vector engine"
+_POSITIONS = (*ARITHMETIC, "max", "min")
+_BINARY = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "div",
+    "**": "pow",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "==": "eq",
+    "!=": "ne",
+    "max": "max",
+    "min": "min",
+}
 _SWAP = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _COMMUTES = frozenset(("add", "mul", "max", "min"))
 TEXT = {
@@ -37,38 +53,37 @@ TEXT = {
 }
 """Vector operation -> its meaning in the expression language."""
 
-_FOLD: Mapping[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b if b else math.copysign(math.inf, a) if a else math.nan,
-    "pow": lambda a, b: a**b,
-    "max": max,
-    "min": min,
-}
 
+def compile_map(
+    build: Builder, out: Region, tree: Node, operands: Mapping[str, Operand], text: str
+) -> None:
+    """Append the operations of `out[...] = tree` to `build`.
 
-def compile_map(build: Builder, out: Region, expr: str, operands: Mapping[str, Operand]) -> None:
-    """Append the operations of `out[...] = expr` to `build`.
+    operands: name in the tree -> region (any rank up to out's, numpy broadcasting) or integer scalar.
+    text: the expression, for messages.
 
-    operands: name -> region (any rank up to out's, numpy broadcasting) or scalar.
+    Raises:
+        MappingError: M172, an integer that can be larger than 32 bits.
     """
-    tree = ast.parse(expr, mode="eval").body
-    _Compiler(build, out, operands).run(tree)
+    names = {n.name for n in walk(tree) if isinstance(n, Name)}
+    _Compiler(build, out, {n: operands[n] for n in operands if n in names}, text).run(tree)
 
 
 class _Compiler:
-    def __init__(self, build: Builder, out: Region, operands: Mapping[str, Operand]) -> None:
+    def __init__(
+        self, build: Builder, out: Region, operands: Mapping[str, Operand], text: str
+    ) -> None:
         self.build = build
         self.out = out
-        self.operands = {
-            k: build.local(v) if isinstance(v, Region) else v for k, v in operands.items()
-        }
+        self.text = text
         dtypes = {v.buffer.dtype for v in operands.values() if isinstance(v, Region)}
         wide = "float64" in dtypes | {out.buffer.dtype}
         self.dtype = "float64" if wide else "float32"
+        self.operands = {
+            k: build.local(v) if isinstance(v, Region) else v for k, v in operands.items()
+        }
 
-    def run(self, tree: ast.expr) -> None:
+    def run(self, tree: Node) -> None:
         value = self.value(tree, self.out)
         if isinstance(value, Region) and value is self.out:
             return
@@ -94,63 +109,76 @@ class _Compiler:
 
     # -- one node ---------------------------------------------------------------------------
 
-    def value(self, node: ast.expr, into: Region | None = None) -> Operand:
+    def value(self, node: Node, into: Region | None = None) -> Operand:
         """Return the operand holding `node`; its last operation writes `into` when given."""
         match node:
-            case ast.Constant(value=v):
-                return float(v)  # type: ignore[arg-type]
-            case ast.Name(id=name):
+            case Number(number):
+                self.check(node, -(2**53), 2**53)  # a number in a call is a double
+                return float(number)
+            case Name(name):
                 operand = self.operands[name]
                 return float(operand.value) if isinstance(operand, Const) else operand
-            case ast.UnaryOp(op=ast.UAdd(), operand=x):
-                return self.value(x, into)
-            case ast.UnaryOp(op=ast.USub(), operand=x):
-                a = self.value(x)
-                if isinstance(a, float):
-                    return -a
-                if isinstance(a, Expr):
-                    return Const(0) - a
-                return self.emit("dsa.vec_neg", "-a", into, a)
-            case ast.BinOp(left=l, op=op, right=r):
-                if isinstance(op, ast.Pow) and isinstance(r, ast.Constant) and r.value == 2:
-                    base = self.value(l)
-                    return self.binary("mul", base, base, into)
-                return self.binary(_BIN[type(op)], self.value(l), self.value(r), into)
-            case ast.Compare(left=l, ops=[op], comparators=[r]):
-                return self.binary(_CMP[type(op)], self.value(l), self.value(r), into)
-            case ast.Call(func=ast.Name(id="index"), args=[ast.Constant(value=int(d))]):
-                return self.index(d, into)
-            case ast.Call(func=ast.Name(id="select"), args=[c, x, y]):
-                cond, a, b = (self.tensor(self.value(q)) for q in (c, x, y))
-                return self.emit("dsa.vec_select", "select(a, b, c)", into, cond, a, b)
-            case ast.Call(func=ast.Name(id=("max" | "min") as f), args=[x, y]):
-                return self.binary(f, self.value(x), self.value(y), into)
-            case ast.Call(func=ast.Name(id=f), args=[x]):
-                return self.emit(f"dsa.vec_{f}", f"{f}(a)", into, self.tensor(self.value(x)))
-        raise InternalError(f"map expression: no rule for {ast.dump(node)}")
+            case Index(axis):
+                return self.index(axis, into)
+            case Op("float" | "int" | "int64", (inner,)):
+                return self.value(inner, into)
+            case Op(op, args):
+                if node.kind == "int":
+                    self.check(node, -(2**31), 2**31 - 1)
+                dtype = "int32" if node.kind == "int" else self.dtype
+                if node.kind == "int" and op in _POSITIONS and not has_tile(node):
+                    return self.position(node)
+                if op == "**" and args[1] == Number(2.0):
+                    base = self.value(args[0])
+                    return self.binary("mul", base, base, into, dtype)
+                if op in _BINARY:
+                    a, b = (self.value(a) for a in args)
+                    return self.binary(_BINARY[op], a, b, into, dtype)
+                tensors = [self.tensor(self.value(a)) for a in args]
+                if op == "select":
+                    return self.emit("dsa.vec_select", "select(a, b, c)", into, dtype, *tensors)
+                text = "-a" if op == "neg" else f"{op}(a)"
+                return self.emit(f"dsa.vec_{op}", text, into, dtype, *tensors)
 
-    def binary(self, op: str, a: Operand, b: Operand, into: Region | None) -> Operand:
+    def check(self, node: Node, low: int, high: int) -> None:
+        """Raise when an integer can lie outside low..high."""
+        if node.kind == "int" and not (low <= node.low and node.high <= high):
+            raise no_integers(_UNIT, 64, self.text, node)
+
+    def position(self, node: Node) -> Expr:
+        """Return an integer that is the same for all elements."""
+        match node:
+            case Number(number):
+                return Const(int(number))
+            case Name(name):
+                found = self.operands[name]
+                assert isinstance(found, Expr)
+                return found
+            case Op(op, (a, b)):
+                return make(op, self.position(a), self.position(b))
+        raise InternalError(f"no position: {node}")
+
+    def binary(self, op: str, a: Operand, b: Operand, into: Region | None, dtype: str) -> Operand:
         text = TEXT[op]
         if isinstance(a, Region):
             if isinstance(b, Region):
-                return self.emit(f"dsa.vec_{op}", text.format(a="a", b="b"), into, a, b)
-            return self.emit(f"dsa.vec_{op}s", text.format(a="a", b="s"), into, a, scalar=b)
+                return self.emit(f"dsa.vec_{op}", text.format(a="a", b="b"), into, dtype, a, b)
+            return self.emit(f"dsa.vec_{op}s", text.format(a="a", b="s"), into, dtype, a, number=b)
         if isinstance(b, Region):
             if op in _SWAP:
-                return self.binary(_SWAP[op], b, a, into)
+                return self.binary(_SWAP[op], b, a, into, dtype)
             if op in _COMMUTES:
-                return self.binary(op, b, a, into)
-            return self.emit(f"dsa.vec_r{op}s", text.format(a="s", b="a"), into, b, scalar=a)
-        if isinstance(a, float) and isinstance(b, float) and op in _FOLD:
-            return _FOLD[op](a, b)
-        return self.binary(op, self.tensor(a), b, into)
+                return self.binary(op, b, a, into, dtype)
+            return self.emit(f"dsa.vec_r{op}s", text.format(a="s", b="a"), into, dtype, b, number=a)
+        return self.binary(op, self.tensor(a), b, into, dtype)
 
     def tensor(self, a: Operand) -> Region:
         """Return `a`, a scalar put into a one-element temporary."""
         if isinstance(a, Region):
             return a
         rank = self.out.rank
-        t = self.build.temp((1,) * rank, (Const(1),) * rank, self.dtype)
+        dtype = self.dtype if isinstance(a, float) else "int32"
+        t = self.build.temp((1,) * rank, (Const(1),) * rank, dtype)
         if isinstance(a, float):
             self.build.fill(t, a)
         else:
@@ -158,8 +186,6 @@ class _Compiler:
         return t
 
     def index(self, axis: int, into: Region | None) -> Region:
-        rank = self.out.rank
-        axis %= rank
         tile = tuple(t if d == axis else 1 for d, t in enumerate(self.out.tile))
         extent = tuple(e if d == axis else Const(1) for d, e in enumerate(self.out.extent))
         fits = into is not None and into.tile == tile
@@ -172,8 +198,9 @@ class _Compiler:
         name: str,
         expr: str,
         into: Region | None,
+        dtype: str,
         *ins: Region,
-        scalar: Expr | float | None = None,
+        number: Expr | float | None = None,
     ) -> Region:
         tile, extent = self.broadcast(ins)
         for r in ins:  # a temporary may be reused for the result: the engine works element-wise
@@ -184,7 +211,7 @@ class _Compiler:
         if into is not None and into.tile == tile:
             out = into
         else:
-            out = self.reuse(ins, tile, extent)
+            out = self.reuse(ins, tile, extent, dtype)
         names = ("a", "b", "c")
         self.build.op(
             name,
@@ -194,9 +221,9 @@ class _Compiler:
             expr=expr,
             named=(
                 *tuple(zip(names, ("A", "B", "C"), strict=False))[: len(ins)],
-                *(() if scalar is None else (("s", "s"),)),
+                *(() if number is None else (("s", "s"),)),
             ),
-            scalars=() if scalar is None else (("s", scalar),),
+            scalars=() if number is None else (("s", number),),
         )
         return out
 
@@ -206,13 +233,17 @@ class _Compiler:
             free.remove(region.buffer)
 
     def reuse(
-        self, ins: tuple[Region, ...], tile: tuple[int, ...], extent: tuple[Expr, ...]
+        self,
+        ins: tuple[Region, ...],
+        tile: tuple[int, ...],
+        extent: tuple[Expr, ...],
+        dtype: str,
     ) -> Region:
         """Return a temporary for the result: not one that a broadcast operand still needs."""
         held = [r.buffer for r in ins if r.tile != tile and r.buffer in self.build._free]
         for b in held:
             self.build._free.remove(b)
-        out = self.build.temp(tile, extent, self.dtype)
+        out = self.build.temp(tile, extent, dtype)
         self.build._free.extend(held)
         return out
 

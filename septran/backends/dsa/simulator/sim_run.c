@@ -76,6 +76,24 @@ static double binary(int op, double a, double b) {
   }
 }
 
+static int integer(vl_dtype t) { return t == VL_I64 || t == VL_I32 || t == VL_I8 || t == VL_U8 || t == VL_BOOL; }
+
+/* A double holds every integer but those of 64 bits, so integers are compared with integers as such. */
+static double compare(int op, const command *c, int64_t i, int64_t j) {
+  const uint8_t *p = element(&c->a, i, j), *q = element(&c->b, i, j);
+  int64_t a, b;
+  if (c->a.dtype == VL_I64) memcpy(&a, p, 8); else a = (int64_t)load(p, c->a.dtype);
+  if (c->b.dtype == VL_I64) memcpy(&b, q, 8); else b = (int64_t)load(q, c->b.dtype);
+  switch (op) {
+    case VL_LT: return a < b;
+    case VL_LE: return a <= b;
+    case VL_GT: return a > b;
+    case VL_GE: return a >= b;
+    case VL_EQ: return a == b;
+    default: return a != b;
+  }
+}
+
 static double unary(int op, double a) {
   switch (op) {
     case VL_COPY: return a;
@@ -146,7 +164,10 @@ void vl_run(const command *c) {
       double v = 0;
       switch (c->what) {
         case K_FILL: v = c->scalar; break;
-        case K_BINARY: v = binary(c->op, get(&c->a, i, j), get(&c->b, i, j)); break;
+        case K_BINARY:
+          if (c->op >= VL_LT && integer(c->a.dtype) && integer(c->b.dtype)) v = compare(c->op, c, i, j);
+          else v = binary(c->op, get(&c->a, i, j), get(&c->b, i, j));
+          break;
         case K_SCALAR: v = binary(c->op, get(&c->a, i, j), c->scalar); break;
         case K_SCALAR_R: v = binary(c->op, c->scalar, get(&c->a, i, j)); break;
         case K_UNARY: v = unary(c->op, get(&c->a, i, j)); break;
