@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from septran.agent.session import Exhausted, Session
-from septran.agent.writer import LEVELS, Attempt
+from septran.agent.writer import Attempt
+from septran.outcome import LEVELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from septran.agent.ledger import Ledger
 from septran.agent.prompt import Context, Prompter, Shown
 from septran.agent.record import Record, RecordedChat
 from septran.agent.reply import extract_body
-from septran.agent.writer import LEVELS, Attempt, Budget, Judge, LeafVerdict
+from septran.agent.writer import Attempt, Budget, Judge, LeafVerdict
 from septran.kernel import Leaf, LeafSpec
+from septran.outcome import LEVELS, Level
 
 ChatOf = Callable[[str], RecordedChat]
 ModelOf = Callable[[str], str]
@@ -235,7 +236,7 @@ class Session:
         number = len(self.attempts) + 1
         if isinstance(outcome, Fault):
             verdict = LeafVerdict(
-                level="rejected", status="unusable", message=f"no reply: {outcome.message}"
+                level=Level.REJECTED, status="unusable", message=f"no reply: {outcome.message}"
             )
             return Attempt(number=number, mode=mode, model="", leaf=None, verdict=verdict)
         found = extract_body(outcome.text, self.prompter.frame, self.spec)
@@ -246,7 +247,7 @@ class Session:
         if problem or (self.cut and not found.body):
             if self.cut:
                 problem = f"the reply was cut ({outcome.finish}); {problem}"
-            verdict = LeafVerdict(level="rejected", status="unusable", message=problem)
+            verdict = LeafVerdict(level=Level.REJECTED, status="unusable", message=problem)
             self._shown[number] = Shown(
                 body=_excerpt(outcome.text), status="unusable", message=problem
             )
@@ -271,7 +272,9 @@ class Session:
             return known
         if not judge:
             return LeafVerdict(
-                level="emitted", status="unavailable", message="not judged: another candidate won"
+                level=Level.EMITTED,
+                status="unavailable",
+                message="not judged: another candidate won",
             )
         verdict = self._judge.check(leaf)
         verdict = replace(verdict, message=self.record.redact(verdict.message))

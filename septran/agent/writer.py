@@ -10,25 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from septran.kernel import Leaf, LeafSpec
-
-Level = Literal["emitted", "compiled", "ran", "accurate", "attested", "rejected", "unavailable"]
-Status = Literal[
-    "ok", "unusable", "rejected", "compile_error", "crash", "timeout", "wrong", "unavailable"
-]
-
-LEVELS: tuple[Level, ...] = (
-    "rejected",
-    "unavailable",
-    "emitted",
-    "compiled",
-    "ran",
-    "accurate",
-    "attested",
-)
-"""From worst to best; only the last two are verified."""
+from septran.outcome import VERIFIED, LeafStatus, Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +29,7 @@ class LeafVerdict:
     """
 
     level: Level
-    status: Status
+    status: LeafStatus
     message: str = ""
     worst: str = ""
     seconds: float | None = None
@@ -54,7 +39,7 @@ class LeafVerdict:
     @property
     def verified(self) -> bool:
         """Whether the leaf's results are right."""
-        return self.level in ("accurate", "attested")
+        return self.level in VERIFIED
 
     @property
     def speedup(self) -> float | None:

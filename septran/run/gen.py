@@ -14,6 +14,7 @@ from typing import Any
 from septran.errors import SeptranError
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
+from septran.outcome import Status
 from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
@@ -30,7 +31,6 @@ from septran.trial.judge import Judged, build_only, judge_kernel
 from septran.trial.place import Place, place_in
 from septran.verify.problem import Problem
 from septran.verify.timing import Timing, time_kernel
-from septran.verify.verdict import Status
 
 __all__ = ["GenRequest", "Result", "gen"]
 _BLAME = (Status.INCORRECT_NUMERICAL, Status.RUNTIME_ERROR, Status.TIMEOUT)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from septran.backends import get as get_backend
 from septran.gpu import Gpu
+from septran.outcome import Status
 from septran.run.result import Result
 from septran.trial.judge import Judged
 from septran.trial.place import device_for
-from septran.verify.verdict import Status, Verdict
+from septran.verify.verdict import Verdict
 
 
 def exit_code(verdict: Verdict, require: tuple[str, ...]) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from septran.backends.base import Backend
 from septran.errors import SeptranError
-from septran.verify.verdict import Status
+from septran.outcome import Status
 from septran.verify.verify import Request, verify
 
 _KEPT_S = 300

@@ -8,12 +8,13 @@ from pathlib import Path
 from septran.backends.base import Built
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, LeafSpec, leaf_specs
+from septran.outcome import Status
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
 from septran.verify.problem import Problem
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
-from septran.verify.verdict import Status, Verdict, write_evidence
+from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.agent.writer import LeafVerdict
-from septran.agent.writer import Status as LeafStatus
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.outcome import Level, Status
 from septran.passes.run import lower
 from septran.trial.judge import Judged, judge_kernel
 from septran.trial.leaf_case import LeafCase, leaf_cases
@@ -19,19 +19,7 @@ from septran.trial.place import Place
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
-from septran.verify.verdict import Level, Status, Verdict
-
-_STATUS: Mapping[Status, LeafStatus] = {
-    Status.PASSED: "ok",
-    Status.INCORRECT_NUMERICAL: "wrong",
-    Status.INCORRECT_SHAPE: "wrong",
-    Status.RUNTIME_ERROR: "crash",
-    Status.COMPILE_ERROR: "compile_error",
-    Status.TIMEOUT: "timeout",
-    Status.REJECTED: "rejected",
-    Status.UNAVAILABLE: "unavailable",
-}
-
+from septran.verify.verdict import Verdict
 
 _CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
 
@@ -63,7 +51,7 @@ class LeafJudge:
         folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
         refused = scan_leaf(leaf) if leaf.writer != "library" else ()
         if refused:
-            return LeafVerdict(level="rejected", status="rejected", message=str(refused[0]))
+            return LeafVerdict(level=Level.REJECTED, status="rejected", message=str(refused[0]))
         try:
             for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
                 verdict = self._alone(leaf, case, folder / f"alone{number}")
@@ -72,8 +60,8 @@ class LeafJudge:
             return self._inside(leaf, folder / "kernel")
         except SeptranError as e:
             if isinstance(e, EnvironmentProblem):
-                return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
-            return LeafVerdict(level="emitted", status="compile_error", message=str(e))
+                return LeafVerdict(level=Level.UNAVAILABLE, status="unavailable", message=str(e))
+            return LeafVerdict(level=Level.EMITTED, status="compile_error", message=str(e))
 
     def alone(self, leaf: Leaf) -> LeafVerdict | None:
         """Return the first verdict on the leaf alone that is not right, else the last one."""
@@ -154,10 +142,9 @@ def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:
         )
     log = f"\n{verdict.log[-2000:]}" if verdict.status is Status.COMPILE_ERROR else ""
     message = "" if verdict.passed else f"{place}: {verdict.message}. {verdict.hint}{log}"
-    level = verdict.level if isinstance(verdict.level, str) else Level(verdict.level).value
     return LeafVerdict(
-        level=str(level),  # type: ignore[arg-type]
-        status=_STATUS[verdict.status],
+        level=verdict.level,
+        status=verdict.status.of_leaf,
         message=message,
         worst=worst,
     )

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from septran import assets
 from septran.errors import InputError
 from septran.kernel import Kernel
-from septran.verify.verdict import Level, Verdict, write_atomically
+from septran.outcome import Level
+from septran.verify.verdict import Verdict, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

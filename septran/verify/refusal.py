@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from septran.outcome import Level, Status
 from septran.verify.session import Sessions, Transcript, loader_capabilities
-from septran.verify.verdict import Level, Status, Verdict
+from septran.verify.verdict import Verdict
 
 # over about fifteen calls; interpreters (loaders that copy) cache what they compiled
 _GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}

@@ -7,43 +7,13 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.outcome import Level, Status
+
 Where = Literal["native", "emulated", "device"]
 SCHEMA = "septran.verdict/1"
-
-
-class Level(StrEnum):
-    """How far it got; each level includes those before it."""
-
-    EMITTED = "emitted"
-    COMPILED = "compiled"
-    RAN = "ran"
-    ACCURATE = "accurate"
-    ATTESTED = "attested"
-    REJECTED = "rejected"
-    UNAVAILABLE = "unavailable"
-
-    @property
-    def rank(self) -> int:
-        """Position in emitted < compiled < ran < accurate < attested; -1 for the other two."""
-        order = (Level.EMITTED, Level.COMPILED, Level.RAN, Level.ACCURATE, Level.ATTESTED)
-        return order.index(self) if self in order else -1
-
-
-class Status(StrEnum):
-    """Why it stopped there."""
-
-    PASSED = "PASSED"
-    INCORRECT_NUMERICAL = "INCORRECT_NUMERICAL"
-    INCORRECT_SHAPE = "INCORRECT_SHAPE"
-    RUNTIME_ERROR = "RUNTIME_ERROR"
-    COMPILE_ERROR = "COMPILE_ERROR"
-    TIMEOUT = "TIMEOUT"
-    REJECTED = "REJECTED"
-    UNAVAILABLE = "UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

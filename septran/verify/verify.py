@@ -18,6 +18,7 @@ from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
 from septran.errors import TaskLangError
 from septran.kernel import Kernel
+from septran.outcome import Level, Status
 from septran.verify import admission, budget, hosted, judge
 from septran.verify.arena import Placement
 from septran.verify.budget import Expected
@@ -28,15 +29,7 @@ from septran.verify.gate import gate
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, loader_capabilities, run_calls
-from septran.verify.verdict import (
-    CaseResult,
-    Level,
-    Status,
-    Verdict,
-    Where,
-    Worst,
-    write_evidence,
-)
+from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
 # elements of all tensors together above which only the first families are run
 _LARGE, _FEW = 1 << 24, 9

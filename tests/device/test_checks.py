@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran import gpu
-from septran.verify.verdict import Level
+from septran.outcome import Level
 from tests.device.kernels import RELU, built_of, check, sessions_of, source_of
 from tests.verify.kernels import kernel_of, relu
 

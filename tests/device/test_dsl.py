@@ -13,11 +13,12 @@ from septran.backends.base import Availability
 from septran.backends.tilelang import toolchain as tilelang_build
 from septran.backends.toolchain import gpu as gpu_module
 from septran.backends.triton import toolchain as triton_toolchain
+from septran.outcome import Level
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.place import place_of
-from septran.verify.verdict import Level, Verdict
+from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 
 FAKE_TORCH = '''{# capabilities: device, announces #}

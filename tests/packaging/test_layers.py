@@ -33,7 +33,7 @@ LAYERS = (
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
-    ("errors",),
+    ("errors", "outcome"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

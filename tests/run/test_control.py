@@ -11,6 +11,7 @@ import pytest
 from septran.backends import get
 from septran.backends.base import Backend, Built
 from septran.kernel import Kernel
+from septran.outcome import Level, Status
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -19,7 +20,7 @@ from septran.trial import control
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_of
 from septran.verify.problem import Problem
-from septran.verify.verdict import Level, Status, Verdict
+from septran.verify.verdict import Verdict
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 

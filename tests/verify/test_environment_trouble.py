@@ -13,9 +13,10 @@ from septran import assets, sandbox
 from septran.backends.base import Built
 from septran.backends.toolchain import confined as process
 from septran.errors import EnvironmentProblem
+from septran.outcome import Level, Status
 from septran.verify import session
 from septran.verify.session import Sessions
-from septran.verify.verdict import Level, Status, Verdict
+from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 from tests.verify import kernels
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from septran.errors import InputError
+from septran.outcome import Level
 from septran.verify import evidence
-from septran.verify.verdict import Level
 from septran.verify.verify import verify
 from tests.verify import kernels
 

@@ -12,6 +12,7 @@ import pytest
 from septran.backends import get
 from septran.host import chain, control
 from septran.host import process as process_
+from septran.outcome import Level
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -20,7 +21,6 @@ from septran.trial.place import place_of
 from septran.verify import hosted
 from septran.verify.arena import Arena
 from septran.verify.session import Sessions
-from septran.verify.verdict import Level
 from tests.verify import hosting, kernels
 
 GEMM = kernels.GEMM

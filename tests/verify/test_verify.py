@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from septran.outcome import Level, Status
 from septran.verify import session
-from septran.verify.verdict import Level, Status, Verdict
+from septran.verify.verdict import Verdict
 from tests.verify import kernels
 from tests.verify.kernels import check, entry
 

@@ -18,8 +18,9 @@ from septran.backends.npuir.hivm import hivm_text
 from septran.backends.npuir.hivm_ops import NoHivmForm
 from septran.backends.toolchain.confined import Finished
 from septran.kernel import Kernel
+from septran.outcome import Level, Status
 from septran.run.require import exit_code
-from septran.verify.verdict import Level, Status, Verdict
+from septran.verify.verdict import Verdict
 from tests.backends.npuir import running as R
 
 NO_HIVMC = 'loc("kernel.mlir":1:1): error: External hivmc run fails, returning module'
