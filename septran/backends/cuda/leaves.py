@@ -247,11 +247,10 @@ class _LeafText:
     # ---- products
     def _gemm(self, prim: Prim) -> None:
         c, (a, b) = prim.out, prim.ins
-        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
-        shared = [self.params[p].mem == "SHARED" for p in (a, b)]
+        turned = ", ".join(str(bool(prim.attr(key))).lower() for key in ("trans_a", "trans_b"))
+        shared = ", ".join(str(self.params[p].mem == "SHARED").lower() for p in (a, b))
         tile = ", ".join(map(str, self.params[a].shape))
-        flags = ", ".join(str(x).lower() for x in (ta, tb, *shared))
-        product = f"st::Product<st::Tile<{tile}>, {flags}>"
+        product = f"st::Product<st::Tile<{tile}>, {turned}, {shared}>"
         warpgroups = self.params[a].layout == PANELS
         right = identifier(b) if warpgroups else f"st::matrix({identifier(b)})"
         grid = self.grids[c]
@@ -267,7 +266,7 @@ class _LeafText:
         routine = "wgmma" if warpgroups else self._product_routine(c, a, b, grid)
         self.name = _PRODUCTS[routine]
         if warpgroups:
-            product = f"{flags.split(', ')[0]}, {flags.split(', ')[1]}"
+            product = turned
         wide = self.params[c].dtype in ("float32", "float64")
         target = identifier(c) if wide else "sum"
         extents = ", ".join(f"{identifier(c)}.n[{d}]" for d in range(len(self.params[c].shape)))
