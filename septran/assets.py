@@ -73,7 +73,7 @@ def bundled() -> Path:
 
 def home() -> Path:
     """Return $SEPTRAN_HOME, else ~/.septran: user assets, leaf store and caches."""
-    return Path(os.environ.get("SEPTRAN_HOME") or Path.home() / ".septran").expanduser()
+    return Path(os.environ.get("SEPTRAN_HOME") or Path.home() / ".septran").expanduser().absolute()
 
 
 def find_project(start: Path | None = None) -> Path | None:

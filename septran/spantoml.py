@@ -32,6 +32,10 @@ def load(path: Path) -> Document:
         span = Span(file, int(at[1]), int(at[2])) if at else Span(file, 1)
         message = _AT.sub("", str(e)).replace("()", "").strip()
         raise ConfigError.of("C010", f"this is not valid TOML: {message}", span) from e
+    except (RecursionError, ValueError) as e:
+        # tomllib lets these two of Python's own through
+        why = "it nests too deep" if isinstance(e, RecursionError) else str(e).split(";")[0]
+        raise ConfigError.of("C010", f"this is not valid TOML: {why}", Span(file, 1)) from None
     spans, key_spans = _places(text, file)
     return Document(file=file, value=value, spans=spans, key_spans=key_spans)
 

@@ -21,6 +21,7 @@ from septran.errors import ConfigError, Diagnostic, Span
 
 KeyPath = tuple[str | int, ...]
 Tag = Callable[[Any, Span], Any]
+_MAX_DIGITS = 400
 _MAX_NODES = 200_000
 
 
@@ -79,12 +80,17 @@ def loads(text: str, *, file: str = "<text>", tags: Mapping[str, Tag] | None = N
     """Return the parsed text; `file` is what spans name. Raises as `load`."""
     try:
         node = yaml.compose(text, Loader=_Loader)
+    except RecursionError:
+        raise ConfigError.of("C014", f"{file}: it nests too deep", Span(file, 1)) from None
     except yaml.MarkedYAMLError as e:
         raise _syntax_error(e, file) from e
     except yaml.YAMLError as e:  # a control character, found before there is a position
         raise ConfigError.of("C010", f"{file}: {_one_line(str(e))}", Span(file, 1)) from e
     reader = _Reader(file, tags or {})
-    value = reader.read(node, ()) if node is not None else None
+    try:
+        value = reader.read(node, ()) if node is not None else None
+    except RecursionError:
+        raise ConfigError.of("C014", f"{file}: it nests too deep", Span(file, 1)) from None
     reader.spans.setdefault((), Span(file, 1))
     if reader.problems:
         raise ConfigError(reader.problems)
@@ -214,6 +220,9 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
+        if len(node.value) > _MAX_DIGITS and _INT.match(node.value) and not node.style:
+            self._problem("C014", "this number has too many digits", _span(node, self.file))
+            return 0
         return _scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[Any, Any]:
@@ -223,7 +232,7 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._problem("C014", "a key must be a plain word or number", at)
                 continue
-            key = _scalar(key_node)
+            key = self._plain(key_node, path)
             if key in found:
                 first = self.key_spans[(*path, key)]
                 self._problem("C011", f"duplicate key {key!r}", at, f"first given at {first}")

@@ -36,6 +36,7 @@ _KEYS = (
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
+_WRITERS = ("library", "auto", "llm", "replay", "command")
 _REQUIRE = ("compile", "device", "proved")
 
 
@@ -129,6 +130,11 @@ class _Reader:
                 self._wrong(
                     ("require", number), f"{word!r} is not one of compile, device", word, _REQUIRE
                 )
+        for number, word in enumerate(found.writers):
+            kind, colon, detail = word.partition(":")
+            if kind not in _WRITERS or bool(colon and detail) != (kind in ("replay", "command")):
+                told = "use library, auto, llm, replay:RUN or command:PROGRAM"
+                self._wrong(("writers", number), f"writer {word!r} is unknown; {told}")
         if self._problems:
             raise ConfigError(self._problems)
         return found

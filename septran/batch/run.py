@@ -361,6 +361,6 @@ def _count(result: BatchResult, data: Mapping[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

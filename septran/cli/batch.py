@@ -71,8 +71,11 @@ def command(
     if only_list:
         from septran.batch.run import listed
 
-        for name in listed(path, resume, select, settings):
-            term.result(name)
+        names = listed(path, resume, select, settings)
+        if term.json:
+            term.emit({"schema": "septran.batch-list/1", "cells": list(names)})
+        else:
+            term.result("\n".join(names))
         return 0
     from septran.cli.batch_view import BatchView
 

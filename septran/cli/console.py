@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -47,8 +48,7 @@ class Terminal:
     def note(self, text: str) -> None:
         """Write progress or a hint to stderr unless --quiet."""
         if not self.quiet:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            _say(text)
 
     def detail(self, text: str) -> None:
         """Write to stderr with --verbose only."""
@@ -57,8 +57,7 @@ class Terminal:
 
     def error(self, text: str) -> None:
         """Write a rendered diagnostic to stderr, coloured for a person."""
-        sys.stderr.write((paint(text) if self.colored(sys.stderr) else text) + "\n")
-        sys.stderr.flush()
+        _say(paint(text) if self.colored(sys.stderr) else text)
 
     def colored(self, stream: TextIO) -> bool:
         """Return whether colour codes may be written to `stream`."""
@@ -98,6 +97,12 @@ class Terminal:
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self.rich().print(table)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a closed or full stderr changes no result
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 _WIDEST = 60  # one long cell must not push the other rows off the screen

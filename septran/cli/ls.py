@@ -19,10 +19,10 @@ _COLUMNS = {
 
 
 @click.command("ls")
-@click.argument("what", type=click.Choice(list(_COLUMNS)))
+@click.argument("what", type=click.Choice(list(_COLUMNS)), default="ops")
 @common
 def command(what: str) -> None:
-    """List operators, backends, mappings, machines, agents or models."""
+    """List operators (the default), backends, mappings, machines, agents or models."""
     from septran.plan import catalog
 
     entries: list[dict[str, Any]] = getattr(catalog, what)()

@@ -7,10 +7,13 @@ cannot be verified here; 4 a SepTran bug; 130 interrupted. Commands load when th
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -91,15 +94,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; never lets a traceback out."""
     args = list(sys.argv[1:] if argv is None else argv)
     term = Terminal(json="--json" in args)
+    _usable_streams()
     try:
         result = cli.main(args=args, prog_name="septran", standalone_mode=False, obj=term)
         sys.stdout.flush()
     except (BrokenPipeError, ReaderLeft):  # head or less has seen enough; not our mistake
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 0
+    except OSError as e:
+        if e.errno == errno.ENOSPC and e.filename is None:
+            _forget_stdout()  # the same bytes would fail again when Python ends
+        return _report(e, term)
     except BaseException as e:
         return _report(e, term)
     return result if isinstance(result, int) else 0
+
+
+def _usable_streams() -> None:
+    """Give Python streams where the shell closed them, and let no character stop the output."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # a full device tells a result that is lost; messages may get lost
+            path = "/dev/full" if name == "stdout" and Path("/dev/full").exists() else os.devnull
+            file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  # as long as the process
+            setattr(sys, name, file)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _forget_stdout() -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(e: BaseException, term: Terminal) -> int:
@@ -118,13 +143,38 @@ def _report(e: BaseException, term: Terminal) -> int:
         errno.EACCES,
         errno.EROFS,
         errno.EDQUOT,
+        errno.ENOMEM,
+        errno.EIO,
     ):
         where = f" ({e.filename})" if e.filename else ""
         e = EnvironmentProblem.of("V002", f"{e.strerror}{where}")
+    if isinstance(e, FileNotFoundError) and not _has_cwd():
+        e = EnvironmentProblem.of("V002", "the working directory does not exist any more")
+    if isinstance(e, OSError) and _below_home(e.filename):
+        e = EnvironmentProblem.of(
+            "V002", f"{e.strerror} ({e.filename})", help="set SEPTRAN_HOME to a folder of yours"
+        )
+    if isinstance(e, MemoryError):
+        e = EnvironmentProblem.of(
+            "V002", "this machine has not enough memory", help="use smaller sizes (--dim)"
+        )
     if isinstance(e, SeptranError):
         _fail(term, e.exit_code, e.to_json(), "\n\n".join(d.render() for d in e.diagnostics))
         return e.exit_code
     return _bug(e, term)
+
+
+def _below_home(name: object) -> bool:
+    from septran import assets
+
+    return isinstance(name, str) and Path(name).absolute().is_relative_to(assets.home().absolute())
+
+
+def _has_cwd() -> bool:
+    try:
+        return bool(Path.cwd())
+    except OSError:
+        return False
 
 
 def _usage(e: click.ClickException, term: Terminal) -> int:

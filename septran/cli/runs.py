@@ -14,9 +14,14 @@ from septran.run import store
 _RUNS = complete(run_names)
 
 
-@click.group("runs", context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
-    """List, show and remove stored runs."""
+@click.group(
+    "runs", context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List, show and remove stored runs; without a command: list."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(ls)
 
 
 def _row(run: store.Run) -> dict[str, Any]:
@@ -53,15 +58,16 @@ def ls(limit: int) -> None:
 @command.command("show")
 @click.argument("run", default="latest", shell_complete=_RUNS)
 @common
-def show(run: str) -> None:
+def show(run: str) -> int:
     """Show a run: what was asked, what came out, which files there are."""
     term = terminal()
     found = store.find(run, store.root(settings.load()))
     info = {**found.info(), "status": store.status(found), "path": str(found.dir)}
     files = sorted(p.relative_to(found.dir).as_posix() for p in found.dir.rglob("*") if p.is_file())
+    code = 1 if info["status"] == "damaged" else 0
     if term.json:
         term.emit({**info, "events": found.events(), "files": files})
-        return
+        return code
     lines = [f"{found.id}  {info['status']}", f"  path     {found.dir}"]
     facts = ("created", "finished", "key", "exit_code")
     lines.extend(f"  {name:8} {info[name]}" for name in facts if info.get(name) is not None)
@@ -70,6 +76,7 @@ def show(run: str) -> None:
         lines.extend(f"  {title:8} {k}: {v}" for k, v in given.items())
     lines.extend(f"  file     {name}" for name in files)
     term.result("\n".join(lines))
+    return code
 
 
 @command.command("path")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from septran.errors import ConfigError
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8")
+_DIGITS = 18
 
 
 def parse_dims(words: Sequence[str]) -> dict[str, int]:
@@ -19,7 +20,9 @@ def parse_dims(words: Sequence[str]) -> dict[str, int]:
     for word in ",".join(words).split(",") if words else ():
         name, equals, size = word.partition("=")
         name = name.strip()
-        if not equals or not name.isidentifier() or not size.strip().isdecimal() or int(size) < 1:
+        plain = size.strip().isdecimal() and len(size) <= _DIGITS
+        if not equals or not name.isidentifier() or not plain or int(size) < 1:
+            word = word if len(word) <= 80 else f"{word[:80]}..."
             raise ConfigError.of(
                 "C007", f"--dim {word!r} is not NAME=SIZE", help="for example --dim M=1024"
             )

@@ -124,7 +124,9 @@ def read_report(run: store.Run) -> Report:
 def _single(run: store.Run) -> list[dict[str, Any]]:
     try:
         data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(data, dict):
         return []
     if "cell" not in data:
         dims = _dims(data, ",")

@@ -42,6 +42,10 @@ BUDGETS: Mapping[str, str] = {
     "chain": "(8 + 2 sqrt n) x the effect of input changes of u, and last places of the largest value",
 }
 
+_NEEDED = frozenset(
+    "kernel level status where code message hint budget_ratio cases diagnostics".split()
+)
+
 
 def explain_verdict(run: store.Run) -> dict[str, Any]:
     """Return the septran.explain_verdict/1 object of the run's newest verdict.
@@ -54,7 +58,12 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
         raise ConfigError.of(
             "C136", f"run {run.id} holds no verdict", help="`septran runs ls` lists the runs"
         )
-    verdict = json.loads(paths[-1].read_text(encoding="utf-8"))
+    try:
+        verdict = json.loads(paths[-1].read_text(encoding="utf-8"))
+        if not isinstance(verdict, dict) or not verdict.keys() >= _NEEDED:
+            raise ValueError("not a verdict")
+    except (OSError, ValueError, RecursionError):
+        raise ConfigError.of("C136", f"{paths[-1]} is damaged") from None
     worst = verdict.get("worst")
     kind = _kind(run)
     shown: dict[str, Any] = {

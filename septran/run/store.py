@@ -106,7 +106,7 @@ class Run:
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
                 found.append(json.loads(line))
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
         return found
 
@@ -120,9 +120,12 @@ class Run:
         """Return run.json ({} when it is missing or damaged)."""
         try:
             found = json.loads((self.dir / "run.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+        except (OSError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        parts = ("request", "summary")
+        return found if all(isinstance(found.get(n, {}), dict) for n in parts) else {}
 
     def update(self, **fields: object) -> None:
         """Set fields of run.json."""
@@ -262,7 +265,12 @@ def prune(folder: Path, *, keep: int, older_than: timedelta | None = None) -> tu
 
 
 def status(run: Run) -> str:
-    """Return the status; a run whose process is gone without a word was "interrupted"."""
+    """Return the status; a run whose process is gone without a word was "interrupted".
+
+    A run whose run.json cannot be read is "damaged"; the others do not suffer from it.
+    """
+    if not run.info():
+        return "damaged"
     info = run.info()
     found = str(info.get("status", "interrupted"))
     return "interrupted" if found == "running" and not _alive(info.get("pid")) else found

@@ -80,7 +80,7 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
         if wrong:
             raise ValueError(wrong)
         files = tuple((name, _plain_text(run.dir / name)) for name in about["files"])
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ConfigError.of(
             "C136",
             f"run {run.id} holds no finished kernel: {e}",

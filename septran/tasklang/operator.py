@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from septran.reference import Reference, ReferenceKind
 from septran.tasklang.primitives import DTYPE_ALIASES
 from septran.tasklang.tree import Task
 
+MAX_SIZE = 1 << 40
 FLOATS = ("float32", "float16", "bfloat16")
 
 
@@ -75,6 +77,8 @@ class Operator:
                 )
             if value < 1:
                 raise InputError.of("C111", f"dim {name}={value}: a size is at least 1")
+            if value > MAX_SIZE:
+                raise InputError.of("C111", f"dim {name}={value}: a size is at most {MAX_SIZE}")
         return {**self.dims, **given}
 
     def shape(self, param: str, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -100,8 +104,10 @@ def operator_problem(op: Any) -> str:
         return f"entry is a {type(op.entry).__name__}, not a task"
     if not isinstance(op.reference, Reference) or not callable(op.reference.fn):
         return "reference must be a Reference with a function"
-    if not isinstance(op.name, str) or not op.name:
-        return f"name must be a word, found {op.name!r}"
+    if not isinstance(op.name, str) or not re.fullmatch(r"\w[\w.-]{0,99}", op.name):
+        return f"name must be a word of letters, digits, _ . and -, found {str(op.name)[:80]!r}"
+    if not isinstance(op.reference.ulps, int | float) or isinstance(op.reference.ulps, bool):
+        return f"reference: ulps is {op.reference.ulps!r}, not a number"
     texts = (op.tensors, op.scalars, op.dims, *(op.odd_dims or ()))
     if not isinstance(op.odd_dims, tuple | list) or not all(isinstance(t, Mapping) for t in texts):
         return "tensors, scalars and dims are mappings; odd_dims is a tuple of mappings"
@@ -109,6 +115,8 @@ def operator_problem(op: Any) -> str:
         for name, size in dims.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 return f"dim {name} = {size!r}; a size is an integer of at least 1"
+            if size > MAX_SIZE:
+                return f"dim {name}: a size is at most {MAX_SIZE}"
             if name not in op.dims:
                 return f"odd_dims has {name!r}; dims are {', '.join(map(str, op.dims))}"
     for name in (*op.tensors, *op.scalars):

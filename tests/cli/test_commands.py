@@ -308,3 +308,15 @@ def test_doctor_says_what_brings_more(septran, monkeypatch):
     monkeypatch.setattr(backends, "get", lambda name: able)
     monkeypatch.setattr(backends, "names", lambda: ("a",))
     assert "a compile: a check; more with: pip install the-compiler" in septran("doctor").out
+
+
+def test_bare_ls_and_runs_list(septran):
+    assert septran("ls").out == septran("ls", "ops").out
+    assert septran("runs").out == septran("runs", "ls").out
+
+
+def test_the_cells_of_a_batch_as_json(septran, tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text("ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\n")
+    found = septran("batch", str(path), "--list", "--json").json
+    assert found["cells"] == ["relu/cpp.native/N=65/float32/library"]
