@@ -8,6 +8,7 @@ from typing import Any
 
 from septran import backends
 from septran.call.kernel import CompiledKernel
+from septran.call.module import CompiledModule, torch_backend
 from septran.errors import ArgumentError, InputError, MappingError
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping
@@ -17,12 +18,12 @@ from septran.plan.specialize import entry_task
 from septran.tasklang.load import load_logic
 from septran.tasklang.tree import Task
 
-__all__ = ["CompiledKernel", "compile", "jit"]
+__all__ = ["CompiledKernel", "CompiledModule", "compile", "jit", "torch_backend"]
 
 
 def compile(
-    logic_file: str | Path | None = None,
-    mapping_file: str | Path | None = None,
+    logic_file: Any = None,
+    mapping_file: Any = None,
     target: str | None = None,
     *,
     op: str | None = None,
@@ -30,9 +31,13 @@ def compile(
     entry: str | None = None,
     verify: bool = True,
     backward: Callable[..., Any] | None = None,
-) -> CompiledKernel:
+    mode: str = "eval",
+) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
+    `septran.compile(module, example_inputs, target="cpp")` returns a CompiledModule for a torch module
+    instead: a callable with the module's own signature and weights. mode: "eval", or "as-is" to leave norms
+    and dropout as the module has them.
     op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
     At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");
     without it the mapping's `target:`, else what its processors imply. entry: the task to start with,
@@ -45,6 +50,15 @@ def compile(
         ArgumentError: C140 not exactly one of logic_file and op.
         ConfigError: C044 unknown operator, C130, C131 unknown target or arch.
     """
+    if hasattr(logic_file, "named_parameters"):
+        return CompiledModule(
+            logic_file,
+            tuple(mapping_file or ()),
+            target=target or backends.HOST,
+            arch=arch,
+            mode=mode,
+            verify=verify,
+        )
     if (logic_file is None) == (op is None):
         raise ArgumentError.of(
             "C140", "give a logic file or op=, one of them", help='septran.compile(op="softmax")'
@@ -93,7 +107,8 @@ def compile(
 
 
 def _again(asked: Mapping[str, Any]) -> CompiledKernel:
-    return compile(**asked)
+    found: CompiledKernel = compile(**asked)
+    return found
 
 
 def infer_target(mapping: ExplicitMapping) -> str:
@@ -134,6 +149,9 @@ def jit(
         if loading():
             return task  # type: ignore[return-value]  # the file is being read by compile itself
         chosen = target or (None if mapping_file is not None else backends.HOST)
-        return compile(task.span.file, mapping_file, chosen, entry=task.name, **options)
+        found: CompiledKernel = compile(
+            task.span.file, mapping_file, chosen, entry=task.name, **options
+        )
+        return found
 
     return decorate if fn is None else decorate(fn)

@@ -27,7 +27,9 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     """Return parameter -> domain; names: parameter -> the graph's input."""
     inputs = {i.name: i for i in graph.inputs}
     positive = {n for n in names.values() if _variance(inputs[n])}
-    limit, signed = _range(graph, positive)
+    # a chain of products of values over twelve decades is nothing but rounding errors
+    deep = sum(op.kind in ("matmul", "conv") for op in canon.ops) > 1
+    limit, signed = _range(graph, positive, _LIMITS[2:] if deep else _LIMITS)
     specials = (
         limit is None
         and not positive
@@ -67,13 +69,15 @@ def _whole_numbers(graph: Graph, one: Input) -> Domain:
     return Domain(kind="index", low=int(values.min()), high=int(values.max()) + 1)
 
 
-def _range(graph: Graph, positive: set[str]) -> tuple[float | None, bool]:
+def _range(
+    graph: Graph, positive: set[str], limits: tuple[float, ...]
+) -> tuple[float | None, bool]:
     """Return (largest magnitude of inputs and weights, None for any; whether signs are allowed)."""
     if sum(i.meta.elements for i in graph.inputs) > _MAX_ELEMENTS:
         return _LIMITS[-1], True
     half = any(i.meta.dtype == "float16" for i in graph.inputs)
     for signed in (True, False):
-        for limit in _LIMITS:
+        for limit in limits:
             if _fits(graph, limit, positive, signed=signed, largest=_HALF if half else _LARGEST):
                 return (None if limit == _LIMITS[0] and signed else limit), signed
     return _LIMITS[-1], True

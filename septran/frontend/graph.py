@@ -102,12 +102,11 @@ class Graph:
     outputs: tuple[Output, ...]
     values: Mapping[str, bytes]
 
-    def meta(self, name: str) -> Meta:
+    def meta_of(self, name: str) -> Meta:
         """Return shape and dtype of an input or a single-result node; KeyError when there is none."""
-        for given in self.inputs:
-            if given.name == name:
-                return given.meta
-        return next(n for n in self.nodes if n.name == name).meta
+        known = {i.name: i.meta for i in self.inputs}
+        known |= {n.name: n.results[0] for n in self.nodes if n.results and n.results[0]}
+        return known[name]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that `parse_graph` reads back; without the raw bytes."""

@@ -121,6 +121,8 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
         source, index = node.args
         return value(source)[index]
     _, name, overload = node.op.split(".")
+    if name in _VIEWS:  # memory formats are not kept, so what was one view may need a copy
+        return value(node.named["self"]).reshape(value(node.named["size"]))
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
     if node.args:
         raise ValueError(f"{node.op} has unnamed arguments")
@@ -134,5 +136,6 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
     return fn(*plain, **named)
 
 
+_VIEWS = ("view", "_unsafe_view", "unsafe_view")
 _PLACES = ("device", "layout", "pin_memory", "memory_format")
 _MAKERS = ("full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like")

@@ -45,6 +45,10 @@ class Imported:
         """The logic file's text."""
         return self.written.text
 
+    def origins(self) -> dict[str, str]:
+        """Return parameter of the logic -> the graph's input."""
+        return {name: one.name for name, one in _names(self).items()}
+
 
 def import_module(path: Path, *, mode: Mode = "eval") -> Imported:
     """Return the logic of a module file.
@@ -65,7 +69,11 @@ def load_task_file(path: Path, *, mode: Mode = "eval") -> tuple[Operator, Logic]
         ConfigError: C134, C150, C151, C152. EnvironmentProblem: V214. TaskLangError: the written logic is
             not accepted.
     """
-    found = import_module(path, mode=mode)
+    return load_imported(import_module(path, mode=mode))
+
+
+def load_imported(found: Imported) -> tuple[Operator, Logic]:
+    """Return the operator and the logic of an imported module; raises TaskLangError."""
     logic = execute_logic(_kept(found))  # its text is ours
     return operator_of(found, logic), logic
 
@@ -90,7 +98,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
         name: f"{' '.join(map(str, shape))}:{dtype}" for name, shape, dtype in written.params
     }
     inputs = [n for n in tensors if n not in written.outputs]
-    names = {clean: i.name for clean, i in _names(found).items()}
+    names = found.origins()
     dtypes = [dtype for _, _, dtype in written.params]
     floats = [d for d in dtypes if d.startswith(("float", "bfloat"))]
     kind, terms = _error_model(found.canon)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from septran.errors import Span
 from septran.ir import nodes as ir
+from septran.ir.access import regions
 from septran.ir.expr import Bin, Const, Expr, Var
 
 if TYPE_CHECKING:
@@ -238,6 +239,9 @@ def model(
 
     dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are.
     """
+    for region, _ in regions(*program.body):
+        if region.buffer.strides:
+            raise NotAffine(f"another layout of {region.buffer.name}")
     build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
     build.body(program.body, (), (), ())
     return Model(

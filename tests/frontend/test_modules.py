@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from septran.plan.torch_module import operator_of
+from septran import backends
+from septran.machine import load_machine
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import Plan, load_target_mapping, lower_plan
+from septran.plan.torch_module import load_imported, operator_of
 from septran.tasklang.load import execute_logic
 from septran.tasklang.oracle import run_oracle
+from septran.trial.judge import judge_kernel
+from septran.trial.place import place_of
+from septran.verify.cases import plan as plan_cases
 from tests.frontend.importing import imported
 from tests.frontend.modules import MODULES, Module
 
@@ -63,3 +71,51 @@ def _values(written, operator) -> dict[str, torch.Tensor]:
         positive = operator.domains[name].kind == "positive"
         found[name] = values.abs() + 0.05 if positive else values
     return found
+
+
+SAMPLE = (
+    "pointwise_mish",
+    "rows_group_norm",
+    "rows_long",
+    "product_linear_rank3",
+    "attention_self",
+    "conv_grouped",
+    "conv_depthwise",
+    "conv_transposed_strided",
+    "pool_avg_inside",
+    "layout_pad",
+    "layout_same_twice",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_judge_accepts_the_kernels(tmp_path: Path, name: str) -> None:
+    module = next(m for m in MODULES if m.name == name)
+    found = imported(module.write(tmp_path))
+    operator, logic = load_imported(found)
+    backend = backends.get("cpp")
+    arch = backends.resolve_arch(backend, None)
+    plan = Plan(
+        operator=operator,
+        logic=logic,
+        backend=backend,
+        arch=arch,
+        machine=load_machine(backend.machine(arch)),
+        mapping=load_target_mapping(backend, arch, None),
+        dims={},
+        dtype=operator.dtypes[0],
+    )
+    lowered = lower_plan(plan)
+    leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
+    kernel = backend.emit(lowered.program, leaves)
+    place = place_of(backend, arch, "auto", 1)
+    judged = judge_kernel(
+        place,
+        kernel,
+        problem_of(plan, lowered.program, {}),
+        work=tmp_path / "work",
+        admission=True,
+    )
+    assert judged.verdict.passed, judged.verdict.message
+    assert "own" in {c.name for c in plan_cases(problem_of(plan, lowered.program, {}))}

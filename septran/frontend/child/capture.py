@@ -56,8 +56,8 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     if small:
         model, inputs = _build(module, path, config)
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
-        program = _export(model, inputs, path)
-    return _describe(program, inputs, path, out if small else None)
+        program = export(model, inputs, {}, path)
+    return describe(program, inputs, path, out if small else None)
 
 
 def _read(path: Path) -> ModuleType:
@@ -131,12 +131,15 @@ def _nbytes(t: Any) -> int:
     return int(t.numel() * t.element_size())
 
 
-def _export(model: Any, inputs: tuple[Any, ...], path: Path) -> Any:
+def export(model: Any, inputs: tuple[Any, ...], named: dict[str, Any], path: Path) -> Any:
+    """Return torch's exported program without decompositions; raises Refused."""
     first: BaseException | None = None
     for strict in (False, True):
         try:
             with torch.no_grad():
-                return torch.export.export(model, inputs, strict=strict).run_decompositions({})
+                return torch.export.export(model, inputs, named, strict=strict).run_decompositions(
+                    {}
+                )
         except Exception as e:
             first = first or e
     assert first is not None
@@ -146,9 +149,8 @@ def _export(model: Any, inputs: tuple[Any, ...], path: Path) -> Any:
 
 
 # ---- the exported program as plain values
-def _describe(
-    program: Any, inputs: tuple[Any, ...], path: Path, values: Path | None
-) -> dict[str, Any]:
+def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict[str, Any]:
+    """Return an exported program as plain values; `values`: folder that gets weights and inputs."""
     signature = program.graph_signature
     specs = {s.arg.name: s for s in signature.input_specs if hasattr(s.arg, "name")}
     given = [t for t in torch.utils._pytree.tree_leaves(inputs) if torch.is_tensor(t)]

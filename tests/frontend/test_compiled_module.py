@@ -1,0 +1,80 @@
+"""septran.compile(module, ...): the module's signature, structure, weights and values."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import septran
+from septran.errors import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Net(nn.Module):
+    """Two results, a keyword, a norm and two products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(16, 24)
+        self.b = nn.Linear(24, 16)
+        self.n = nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> dict[str, torch.Tensor]:
+        """Return a residual block's result and the mean."""
+        return {"y": x + scale * self.b(torch.relu(self.a(self.n(x)))), "m": x.mean(-1)}
+
+
+def _same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_it_returns_what_the_module_returns_with_its_present_weights() -> None:
+    torch.manual_seed(0)
+    net, x = Net().eval(), torch.randn(5, 16)
+    compiled = septran.compile(net, (x,), target="cpp")
+    _same(compiled(x), net(x))
+    with torch.no_grad():
+        net.a.weight.mul_(3.0)
+    _same(compiled(x), net(x))
+    wide = torch.randn(3, 2, 16)
+    _same(compiled(wide), net(wide))
+    _same(compiled(x, scale=0.5), net(x, scale=0.5))
+    assert "task.define" in compiled.logic
+    assert "aten.linear.default" in compiled.graph()
+
+
+def test_what_has_no_form_is_refused_at_its_line() -> None:
+    class Sorting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sort(x)[0]
+
+    with pytest.raises(ConfigError) as caught:
+        septran.compile(Sorting(), (torch.randn(3),), target="cpp")
+    assert caught.value.codes == ("C150",)
+    assert caught.value.diagnostics[0].span.file.endswith("test_compiled_module.py")
+
+
+def test_torch_compile_takes_it_as_a_backend_and_keeps_the_rest() -> None:
+    x = torch.randn(4, 8)
+
+    def known(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 2.0, -1)
+
+    def unknown(x: torch.Tensor) -> torch.Tensor:
+        return torch.sort(x)[0]
+
+    with torch.no_grad():
+        torch._dynamo.reset()
+        found = torch.compile(known, backend=septran.torch_backend)(x)
+        torch.testing.assert_close(found, known(x), rtol=1e-5, atol=1e-6)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = torch.compile(unknown, backend=septran.torch_backend)(x)
+        torch.testing.assert_close(found, unknown(x))
+    assert any("leaves a graph to torch: sort" in str(w.message) for w in told)
