@@ -9,7 +9,7 @@ from septran.bind.layout import Bound, is_whole
 from septran.bind.scope import Scope
 from septran.errors import Span, TaskLangError
 from septran.tasklang.check import Walked
-from septran.tasklang.values import Laid, Piece, View, root
+from septran.tasklang.values import Piece, View, root
 
 
 def check_complete(slices: Sequence[tuple[View, Span | None]], scope: Scope) -> None:
@@ -76,6 +76,3 @@ def _left(whole: Bound, written: Sequence[Bound]) -> int:
         seen[buffer.start :], shape=buffer.shape, strides=buffer.steps
     )
     return total - int(own.sum())
-
-
-__all__ = ["Laid", "check_complete"]

@@ -8,7 +8,7 @@ from septran.frontend.canon import Op
 from septran.frontend.group import Group
 from septran.frontend.view import View
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
-from septran.frontend.write.frame import ONE, WHOLE, Operand, Tile, make_frame, tunable, tuple_text
+from septran.frontend.write.frame import ONE, Operand, Tile, make_frame, tunable, tuple_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.product import zero_leaf
 
@@ -276,6 +276,3 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
     kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
     return kernel
-
-
-__all__ = ["WHOLE", "halo_text", "tap_text", "write_convolution"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from septran.frontend.write.body import temp_lines
 from septran.frontend.write.frame import Frame, Operand, Tile, partition_text, piece_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
-from septran.frontend.write.rows import temp_lines
 
 
 def finish_leaf(

@@ -8,21 +8,19 @@ from collections.abc import Mapping
 from septran.frontend.canon import Op
 from septran.frontend.group import Group
 from septran.frontend.view import View
+from septran.frontend.write.body import open_kernel, partial, temp_lines
 from septran.frontend.write.frame import (
-    LETTERS,
     ONE,
     WHOLE,
     Frame,
-    Operand,
     Tile,
     make_frame,
-    partition_text,
     piece_text,
     tunable,
-    tuple_text,
 )
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
+from septran.frontend.write.streamed import write_streamed
 
 RESIDENT = 1 << 14
 """Elements of one row that are kept in a local tensor; longer rows are walked in blocks."""
@@ -35,7 +33,7 @@ def write_rows(group: Group, stored: Mapping[str, View]) -> Kernel:
     tiles = _tiles(frame)
     row = math.prod(frame.space[d] for d in frame.reduced)
     if row > RESIDENT:
-        return _streamed(frame, tiles)
+        return write_streamed(frame, tiles)
     return _resident(frame, tiles)
 
 
@@ -53,55 +51,6 @@ def _tiles(frame: Frame) -> list[Tile]:
         else:
             tiles[last] = tunable("rows", 4)
     return tiles
-
-
-def open_kernel(
-    kernel: Kernel, frame: Frame, tiles: list[Tile], operands: list[Operand]
-) -> dict[int, str]:
-    """Write tunables, partitions and the grid loop of a kernel; return dim -> loop variable."""
-    for tile in tiles:
-        if tile.tunable:
-            kernel.body.append(f'{tile.tunable} = task.tunable("{tile.tunable}", {tile.default})')
-    for operand in operands:
-        kernel.body.append(f"{operand.name}p = {partition_text(operand, tiles)}")
-    cut = [d for d, t in enumerate(tiles) if not t.whole]
-    names = [n for n in LETTERS if n not in frame.names.taken]
-    index = {d: names[at] for at, d in enumerate(cut)}
-    if cut:
-        sizes = []
-        for d in cut:
-            owner = next(o for o in operands if o.dims[d] > 1)
-            sizes.append(f"{owner.name}p.shape[{d}]")
-        heads = ", ".join(index[d] for d in cut)
-        kernel.body.append(f"for {heads} in task.parallel_range({', '.join(sizes)}):")
-        kernel.depth = 1
-    return index
-
-
-def extent(frame: Frame, operands: list[Operand], d: int, pieces: dict[str, str]) -> str:
-    """Return the text of the extent of dim `d` of a tile: that of a piece that has it."""
-    for operand in operands:
-        if operand.dims[d] > 1:
-            return f"{pieces[operand.name]}.shape[{d}]"
-    return "1"
-
-
-def temp_lines(
-    values: Values, frame: Frame, operands: list[Operand], pieces: dict[str, str]
-) -> list[str]:
-    """Return the lines that make the local tensors."""
-    lines = []
-    for name, full in values.temps.items():
-        shape = [
-            "1"
-            if frame.space[d] == 1
-            or (d in frame.reduced and not full)
-            or d in values.partials.get(name, ())
-            else extent(frame, operands, d, pieces)
-            for d in range(len(frame.space))
-        ]
-        lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)})')
-    return lines
 
 
 def _resident(frame: Frame, tiles: list[Tile]) -> Kernel:
@@ -145,17 +94,3 @@ def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame) -> None:
             f'op="{op.attrs["op"]}", axis={axis})'
         )
         source = out
-
-
-def partial(values: Values, op: Op, done: list[int]) -> str:
-    """Return a temp with only some of the reduced dims reduced."""
-    name = values.frame.names.fresh(f"{op.name}_part")
-    values.temps[name] = True
-    values.partials[name] = frozenset(done)
-    return name
-
-
-def _streamed(frame: Frame, tiles: list[Tile]) -> Kernel:
-    from septran.frontend.write.streamed import write_streamed
-
-    return write_streamed(frame, tiles)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from septran.frontend.canon import Op
+from septran.frontend.write.body import open_kernel, partial, temp_lines
 from septran.frontend.write.frame import ONE, Frame, Operand, Tile, piece_text, tunable, tuple_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
-from septran.frontend.write.rows import extent, open_kernel, partial, temp_lines
 
 _IDENTITY = {"sum": "0.0", "prod": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
 BLOCK = 4096
@@ -174,6 +174,3 @@ def _accumulate(op: Op, values: Values, leaf: Leaf, frame: Frame) -> None:
             f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={axis})'
         )
         source = out
-
-
-__all__ = ["extent", "write_streamed"]

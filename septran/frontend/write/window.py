@@ -8,7 +8,7 @@ from septran.frontend.group import Group
 from septran.frontend.view import View
 from septran.frontend.write.convolution import halo_text, tap_text
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
-from septran.frontend.write.frame import ONE, Operand, Tile, make_frame, tunable
+from septran.frontend.write.frame import ONE, Operand, make_frame, tunable
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.product import zero_leaf
 
@@ -70,6 +70,3 @@ def write_window(group: Group, stored: Mapping[str, View]) -> Kernel:
     passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
     kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
     return kernel
-
-
-__all__ = ["Tile", "write_window"]

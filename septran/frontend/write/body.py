@@ -1,0 +1,72 @@
+"""The frame of a kernel's body: tunables, partitions, the grid loop and local tensors."""
+
+from __future__ import annotations
+
+from septran.frontend.canon import Op
+from septran.frontend.write.frame import (
+    LETTERS,
+    Frame,
+    Operand,
+    Tile,
+    partition_text,
+    tuple_text,
+)
+from septran.frontend.write.kernel import Kernel
+from septran.frontend.write.leaf import Values
+
+
+def open_kernel(
+    kernel: Kernel, frame: Frame, tiles: list[Tile], operands: list[Operand]
+) -> dict[int, str]:
+    """Write tunables, partitions and the grid loop of a kernel; return dim -> loop variable."""
+    for tile in tiles:
+        if tile.tunable:
+            kernel.body.append(f'{tile.tunable} = task.tunable("{tile.tunable}", {tile.default})')
+    for operand in operands:
+        kernel.body.append(f"{operand.name}p = {partition_text(operand, tiles)}")
+    cut = [d for d, t in enumerate(tiles) if not t.whole]
+    names = [n for n in LETTERS if n not in frame.names.taken]
+    index = {d: names[at] for at, d in enumerate(cut)}
+    if cut:
+        sizes = []
+        for d in cut:
+            owner = next(o for o in operands if o.dims[d] > 1)
+            sizes.append(f"{owner.name}p.shape[{d}]")
+        heads = ", ".join(index[d] for d in cut)
+        kernel.body.append(f"for {heads} in task.parallel_range({', '.join(sizes)}):")
+        kernel.depth = 1
+    return index
+
+
+def extent(frame: Frame, operands: list[Operand], d: int, pieces: dict[str, str]) -> str:
+    """Return the text of the extent of dim `d` of a tile: that of a piece that has it."""
+    for operand in operands:
+        if operand.dims[d] > 1:
+            return f"{pieces[operand.name]}.shape[{d}]"
+    return "1"
+
+
+def temp_lines(
+    values: Values, frame: Frame, operands: list[Operand], pieces: dict[str, str]
+) -> list[str]:
+    """Return the lines that make the local tensors."""
+    lines = []
+    for name, full in values.temps.items():
+        shape = [
+            "1"
+            if frame.space[d] == 1
+            or (d in frame.reduced and not full)
+            or d in values.partials.get(name, ())
+            else extent(frame, operands, d, pieces)
+            for d in range(len(frame.space))
+        ]
+        lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)})')
+    return lines
+
+
+def partial(values: Values, op: Op, done: list[int]) -> str:
+    """Return a temp with only some of the reduced dims reduced."""
+    name = values.frame.names.fresh(f"{op.name}_part")
+    values.temps[name] = True
+    values.partials[name] = frozenset(done)
+    return name
