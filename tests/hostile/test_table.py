@@ -310,3 +310,11 @@ def test_one_damaged_run_does_not_stop_the_others(run, tmp_path):
 def test_there_are_enough_cases():
     cases = (FLAGS, WAYS_TO_END, FEW, REFERENCES, LOGICS, BATCHES, MAPPINGS, SETTINGS)
     assert sum(map(len, cases)) >= 150
+
+
+@pytest.mark.parametrize("result", ["(X + X) * 1.001", "(X + X).nan_to_num()"])
+def test_a_reference_that_is_a_little_off_is_blamed(run, tmp_path, result):
+    path = written(tmp_path, reference=f"return {result}")
+    code, out, err = run(*GEN, "--logic", str(path), "--dim", "N=65", "--json")
+    assert code == 1, err[-500:]
+    assert "the reference disagree" in json.loads(out)["culprit"]["why"]
