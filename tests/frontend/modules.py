@@ -358,4 +358,20 @@ LAYOUTS = (
     ),
     Module(name="layout_positions", body="return x + torch.arange(37) * 0.5"),
 )
-MODULES = (*POINTWISE, *ROWS, *PRODUCTS, *ATTENTION, *CONVOLUTIONS, *WINDOWS, *LAYOUTS)
+RECURRENT = (
+    Module(
+        name="recurrent_lstm",
+        init="self.m = nn.LSTM(6, 5, num_layers=2, batch_first=True)",
+        body="y, (h, c) = self.m(x)\nreturn y, h, c",
+        inputs="torch.randn(3, 4, 6)",
+        kernels=60,
+    ),
+    Module(
+        name="recurrent_gru",
+        init="self.m = nn.GRU(6, 5, bidirectional=True)",
+        body="self.m(x)[0]",
+        inputs="torch.randn(4, 3, 6)",
+        kernels=60,
+    ),
+)
+MODULES = (*RECURRENT, *POINTWISE, *ROWS, *PRODUCTS, *ATTENTION, *CONVOLUTIONS, *WINDOWS, *LAYOUTS)

@@ -1,6 +1,6 @@
 """One row per ATen operator: name -> a function that says it in canonical nodes."""
 
-from septran.frontend.table import layout, makers, pointwise, products, rows, windows
+from septran.frontend.table import layout, makers, pointwise, products, recurrent, rows, windows
 from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "makers",
     "pointwise",
     "products",
+    "recurrent",
     "rows",
     "windows",
 ]

@@ -1,0 +1,89 @@
+"""Rows of recurrent layers: the steps one after another, for short sequences."""
+
+from __future__ import annotations
+
+from septran.frontend.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.layout import cut, join
+from septran.frontend.table.products import product
+from septran.frontend.view import View
+
+MAX_STEPS = 64
+"""Steps over all layers and directions; each one is a few kernels."""
+
+
+@row("lstm", "gru")
+def _recurrent(b: Builder, node: Node, a: Args) -> Value:
+    lstm = node.op.split(".")[1] == "lstm"
+    x, hx, weights = a.view("input"), a["hx"], a["params"]
+    if a["data"] is not None or x.rank != 3:
+        raise NoForm("a recurrent layer over packed sequences")
+    if a["train"] and a["dropout"]:
+        raise NoForm("dropout between layers draws random numbers: no defined result to judge")
+    ways, layers = 2 if a["bidirectional"] else 1, a["num_layers"]
+    states = tuple(hx) if lstm else (hx,)
+    x = x.permute((1, 0, 2)) if a["batch_first"] else x
+    if x.shape[0] * layers * ways > MAX_STEPS:
+        raise NoForm(f"more than {MAX_STEPS} steps of a recurrent layer")
+    each = 4 if a["has_biases"] else 2
+    if len(weights) != each * layers * ways:
+        raise NoForm("a recurrent layer with projections")
+    last: list[list[View]] = [[] for _ in states]
+    for layer in range(layers):
+        outputs = []
+        for way in range(ways):
+            at = layer * ways + way
+            mine = weights[at * each : (at + 1) * each]
+            start = [b.reshape(cut(s, 0, at, 1), s.shape[1:]) for s in states]
+            steps, final = _walk(b, x, start, mine, lstm=lstm, back=way == 1)
+            outputs.append(join(b, steps, 0))
+            for found, value in zip(last, final, strict=True):
+                found.append(b.reshape(value, (1, *value.shape)))
+        x = join(b, outputs, 2)
+    result = x.permute((1, 0, 2)) if a["batch_first"] else x
+    return (result, *(join(b, found, 0) for found in last))
+
+
+def _walk(
+    b: Builder, x: View, state: list[View], weights: tuple[View, ...], *, lstm: bool, back: bool
+) -> tuple[list[View], list[View]]:
+    """Return (results in the order of x, each [1, batch, hidden]; the last state)."""
+    w_in, w_hidden, *bias = weights
+    inside = product(b, x, w_in.permute((1, 0)), name="from_input")
+    if bias:
+        inside = b.map("c + b", {"c": inside, "b": bias[0]}, name="from_input")
+    found: list[View] = []
+    order = range(x.shape[0])
+    for t in reversed(order) if back else order:
+        own = b.reshape(cut(inside, 0, t, 1), inside.shape[1:])
+        hidden = product(b, state[0], w_hidden.permute((1, 0)), name="from_state")
+        if bias:
+            hidden = b.map("c + b", {"c": hidden, "b": bias[1]}, name="from_state")
+        state = _lstm_step(b, own, hidden, state) if lstm else _gru_step(b, own, hidden, state)
+        found.append(b.reshape(state[0], (1, *state[0].shape)))
+    return (found[::-1] if back else found), state
+
+
+def _parts(v: View, count: int) -> list[View]:
+    n = v.shape[1] // count
+    return [cut(v, 1, i * n, n) for i in range(count)]
+
+
+def _lstm_step(b: Builder, own: View, hidden: View, state: list[View]) -> list[View]:
+    gates = b.map("x + h", {"x": own, "h": hidden}, name="gates")
+    i, f, g, o = _parts(gates, 4)
+    c = b.map(
+        "sigmoid(f) * c + sigmoid(i) * tanh(g)",
+        {"f": f, "c": state[1], "i": i, "g": g},
+        name="cell",
+    )
+    return [b.map("sigmoid(o) * tanh(c)", {"o": o, "c": c}, name="hidden"), c]
+
+
+def _gru_step(b: Builder, own: View, hidden: View, state: list[View]) -> list[View]:
+    (xr, xz, xn), (hr, hz, hn) = _parts(own, 3), _parts(hidden, 3)
+    z = b.map("sigmoid(x + h)", {"x": xz, "h": hz}, name="update")
+    n = b.map(
+        "tanh(x + sigmoid(r + s) * h)", {"x": xn, "r": xr, "s": hr, "h": hn}, name="candidate"
+    )
+    return [b.map("(1 - z) * n + z * h", {"z": z, "n": n, "h": state[0]}, name="hidden")]
