@@ -43,7 +43,7 @@ MUTANTS = {
     "ring: waits for one group too few": Mutant(GEMM, r"cp_wait<1>", "cp_wait<2>"),
     "ring: one stage too few": Mutant(GEMM, r"\(k0 \+ 2\) % 3 \* 7232", "(k0 + 2) % 2 * 7232"),
     "ring: all stages in one slot": Mutant(GEMM, r"\(k0 \+ 2\) % 3 \* 5120", "(k0 + 2) % 1 * 5120"),
-    "ring: copies too far ahead": Mutant(GEMM, r"\(k0 \+ 2\) \* 64\)", "(k0 + 3) * 64)"),
+    "ring: copies too far ahead": Mutant(GEMM, r"\+ \(k0 \+ 2\) \* 64\)", "+ (k0 + 3) * 64)"),
     "ring: commits only when it loads": Mutant(
         GEMM, r"\n\s*st::cp_commit\(\);  // also when empty[^\n]*", ""
     ),

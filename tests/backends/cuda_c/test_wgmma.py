@@ -280,6 +280,8 @@ class Mutant:
 
 
 CP_ASYNC = tuple(ODD.items())
+LONG = (("M", 128), ("N", 128), ("K", 640))
+"""Long enough to fill a slot three times."""
 BULK, WGMMA = "st_bulk.cuh", "st_wgmma.cuh"
 MUTANTS = {
     "slot read before it landed": Mutant(r"\n\s*slots_k0\.wait\(k0 % 3\);", ""),
@@ -312,7 +314,7 @@ MUTANTS = {
     "extents swapped": Mutant(r"A, \{256, 320\}", "A, {320, 256}"),
     "reuse not waited for": Mutant(r"\n\s*barrier_wait\(empty \+ slot[^\n]*", "", BULK),
     "phase of landing not counted": Mutant(r"\n\s*landed \^= 1u << slot;", "", BULK),
-    "phase of reuse not counted": Mutant(r"\n\s*released \^= 1u << slot;", "", BULK),
+    "phase of reuse not counted": Mutant(r"\n\s*released \^= 1u << slot;", "", BULK, LONG),
     "one warp's release is enough": Mutant(r"threads / 32\);", "1);", BULK),
     "barriers not shown to the copy engine": Mutant(r"\n\s*barrier_fence_init\(\);", "", BULK),
     "barriers used before they exist": Mutant(
