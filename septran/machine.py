@@ -9,13 +9,14 @@ from typing import Any
 from septran import spanyaml
 from septran.assets import find
 from septran.errors import ConfigError, closest
-from septran.ir.nodes import DTYPE_BYTES, PRIMITIVE_NAMES
+from septran.ir.dtypes import DTYPES
+from septran.ir.nodes import PRIMITIVE_NAMES
 
 _KEYS = {
     "memories": ("capacity", "visible_from", "aliases", "copy", "align", "locals"),
     "leaf_kernels": ("prims", "dtypes", "mems", "requires"),
 }
-_WORDS = {"copy": ("sync", "async"), "prims": PRIMITIVE_NAMES, "dtypes": tuple(DTYPE_BYTES)}
+_WORDS = {"copy": ("sync", "async"), "prims": PRIMITIVE_NAMES, "dtypes": tuple(DTYPES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Value
 from septran.errors import MappingError
-from septran.ir.nodes import DTYPE_BYTES, For, walk
+from septran.ir.dtypes import nbytes
+from septran.ir.nodes import For, walk
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
 from septran.mapping.schema import ROLES, Binding, ExplicitMapping, Instance, Policy, Rule, Tune
@@ -180,7 +181,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
             known = dict.fromkeys(ROLES, 1) | extents
-            known["bytes"] = DTYPE_BYTES[dtype]
+            known["bytes"] = nbytes(dtype)
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
         return rule
@@ -222,7 +223,7 @@ def _tunables(
                         known |= {
                             "extent": trial.probe.extents.get(tunable, 1),
                             "cores": cores,
-                            "bytes": DTYPE_BYTES[_site_dtype(site)],
+                            "bytes": nbytes(_site_dtype(site)),
                         }
                         for r in ROLES:
                             known.setdefault(f"ext_{r}", 1)

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from septran.errors import MappingError
+from septran.ir.dtypes import IDENTITY
 from septran.ir.expr import Const, Var, cdiv, minimum
 from septran.ir.nodes import Alloc, Copy, For, LeafArg, LeafCall, Prim, Region, Stmt
 from septran.mapping.schema import Instance
-from septran.tasklang.primitives import PRIMITIVES, REDUCE_IDENTITY
+from septran.tasklang.primitives import PRIMITIVES
 
 
 def stream_leaf(
@@ -112,7 +113,7 @@ def stream_leaf(
 
 
 def _initial(call: LeafCall, prim: Prim, target: LeafArg) -> LeafCall:
-    value = REDUCE_IDENTITY[str(prim.attr("op"))] if prim.name == "reduce" else 0.0
+    value = IDENTITY[str(prim.attr("op"))] if prim.name == "reduce" else 0.0
     return LeafCall(
         task=f"{call.task}_init",
         impl="auto",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import ConfigError
-from septran.ir.nodes import DTYPE_BYTES
+from septran.ir.dtypes import DTYPES
 
 MAX_NODES = 20_000
 
@@ -251,4 +251,4 @@ def _value(value: Any) -> Any:
 
 def storable(dtype: str) -> bool:
     """Return whether Task Lang has this dtype."""
-    return dtype in DTYPE_BYTES
+    return dtype in DTYPES

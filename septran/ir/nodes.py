@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from septran.errors import Span
+from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr
 from septran.ir.strides import row_major
 
@@ -38,19 +39,6 @@ CORE_ID, CORE_NUM = "core_id", "core_num"
 """Free variables of a distributed Program: this core's number and how many cores there are."""
 Scalar = Expr | float
 """A scalar leaf argument: an integer expression over loop variables, or a float constant."""
-
-DTYPE_BYTES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-
 
 INLINE = "inline"
 """`LeafCall.impl` of a leaf that is no function: the target's passes put its operations in place."""
@@ -91,7 +79,7 @@ class Buffer:
     @property
     def nbytes(self) -> int:
         """Bytes of one version in row layout."""
-        total = DTYPE_BYTES[self.dtype]
+        total = nbytes(self.dtype)
         for extent in self.shape:
             total *= extent
         return total

@@ -8,7 +8,8 @@ from typing import Any
 
 from septran import spanyaml
 from septran.errors import Diagnostic, MappingError, Span, closest
-from septran.ir.nodes import DTYPE_BYTES, PRIMITIVE_NAMES
+from septran.ir.dtypes import DTYPES
+from septran.ir.nodes import PRIMITIVE_NAMES
 from septran.mapping.arith import check_names
 from septran.mapping.schema import (
     LOCALS,
@@ -433,7 +434,7 @@ class _Reader:
             return tuple(str(v) for v in items if v is not None)
 
         found = {"primitive": listed("primitive", "*"), "dtype": listed("dtype")}
-        for key, words in (("primitive", (*PRIMITIVE_NAMES, "*")), ("dtype", tuple(DTYPE_BYTES))):
+        for key, words in (("primitive", (*PRIMITIVE_NAMES, "*")), ("dtype", tuple(DTYPES))):
             for at, word in enumerate(found[key]):
                 self.among(f"rule {i + 1}: {key}", word, words, *path, "match", key, at)
         for at, text in enumerate(listed("when")):

@@ -124,13 +124,6 @@ PRIMITIVES: Mapping[str, Primitive] = {
     )
 }
 
-REDUCE_IDENTITY: Mapping[str, float] = {
-    "sum": 0.0,
-    "prod": 1.0,
-    "max": float("-inf"),
-    "min": float("inf"),
-}
-
 DTYPE_ALIASES: Mapping[str, str] = {
     "acc": "accumulate",
     "f64": "float64",

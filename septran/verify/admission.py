@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from septran.accuracy import Policy, load_policy
+from septran.ir.dtypes import is_float
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, numpy_dtype, plan
-from septran.verify.problem import FLOAT_DTYPES, Problem
+from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -157,7 +158,7 @@ def _rounded(bits: int) -> Mutant:
         inputs = {}
         for param in p.inputs:
             array = a[param.name]
-            inputs[param.name] = _chop(array, bits) if param.dtype in FLOAT_DTYPES else array
+            inputs[param.name] = _chop(array, bits) if is_float(param.dtype) else array
         return budget.evaluate(p, budget.tensors(inputs))
 
     return mutant

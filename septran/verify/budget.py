@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
 from septran.errors import TaskLangError
+from septran.ir.dtypes import is_float
 from septran.reference import Remote
-from septran.verify.problem import FLOAT_DTYPES, Problem
+from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -189,7 +190,7 @@ def _one(
 
     param = problem.outputs[index]
     values = results[index]
-    if param.dtype not in FLOAT_DTYPES:
+    if not is_float(param.dtype):
         zero = torch.zeros(values.shape, dtype=torch.float64)
         return Expected(name=param.name, dtype=param.dtype, values=values, budget=zero, exact=True)
     values = values.to(torch.float64)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.domain import Domain
+from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
-from septran.verify.problem import FLOAT_DTYPES, Problem
+from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,7 +165,7 @@ def numpy_dtype(name: str) -> Any:
 
 def _is_real(problem: Problem, param: KernelParam) -> bool:
     kind = problem.domain(param.name).kind
-    return param.dtype in FLOAT_DTYPES and kind in ("real", "positive", "unit")
+    return is_float(param.dtype) and kind in ("real", "positive", "unit")
 
 
 def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.Generator) -> Array:
@@ -174,7 +175,7 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     dtype = numpy_dtype(param.dtype)
     if domain.kind == "bool" or param.dtype == "bool":
         return rng.integers(0, 2, param.shape).astype(dtype)
-    if domain.kind == "index" or param.dtype not in FLOAT_DTYPES:
+    if domain.kind == "index" or not is_float(param.dtype):
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
         return rng.integers(low, max(high, low + 1), param.shape).astype(dtype)

@@ -9,8 +9,6 @@ from septran.domain import Domain
 from septran.kernel import KernelParam
 from septran.reference import Reference
 
-FLOAT_DTYPES = ("float64", "float32", "float16", "bfloat16")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:

@@ -16,11 +16,10 @@ from septran.backends.text.cstyle import (
     identifier,
 )
 from septran.errors import InternalError
-from septran.ir.dtypes import compute_dtype
+from septran.ir.dtypes import compute_dtype, nbytes
 from septran.ir.expr import Const, Expr
 from septran.ir.launch import Launch, nest
 from septran.ir.nodes import (
-    DTYPE_BYTES,
     Alloc,
     Await,
     Copy,
@@ -161,7 +160,7 @@ class CppWriter(CStyle):
     def alloc(self, stmt: Alloc) -> None:
         """Print a buffer as a slice of the scratch block."""
         buffer = stmt.buffer
-        size = elements(buffer) * buffer.versions * DTYPE_BYTES[buffer.dtype]
+        size = elements(buffer) * buffer.versions * nbytes(buffer.dtype)
         # A line more than a multiple of 64 bytes keeps equal-sized buffers out of each other's sets.
         size = -(-size // 64) * 64 + 64
         kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)

@@ -14,12 +14,12 @@ from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
 from septran.ir.access import regions
+from septran.ir.dtypes import nbytes
 from septran.ir.expr import Bin, Const, Expr, Var, bounds, free
 from septran.ir.launch import Launch, block_index
 from septran.ir.nodes import (
     ASYNC,
     BULK,
-    DTYPE_BYTES,
     THREAD,
     Alloc,
     Await,
@@ -47,7 +47,7 @@ def pitch(buffer: Buffer) -> int:
     A row starts 16-byte aligned and one 16-byte unit is added, so that eight rows read by ldmatrix
     (or four-float loads) fall into different banks.
     """
-    unit = max(1, 16 // DTYPE_BYTES[buffer.dtype])
+    unit = max(1, 16 // nbytes(buffer.dtype))
     return -(-buffer.shape[-1] // unit) * unit + unit
 
 
@@ -60,7 +60,7 @@ def shared_shape(buffer: Buffer) -> tuple[int, ...]:
 
 def shared_bytes(buffer: Buffer) -> int:
     """Return the bytes of one version of a shared tile, a multiple of 128."""
-    size = math.prod(shared_shape(buffer)) * DTYPE_BYTES[buffer.dtype]
+    size = math.prod(shared_shape(buffer)) * nbytes(buffer.dtype)
     return -(-size // 128) * 128
 
 
@@ -187,7 +187,7 @@ class KernelWriter(CStyle):
         for o, s in zip(region.offset, self.buffer_strides(buffer), strict=True):
             total = total + o * s
         if region.version is not None:
-            total = region.version * (shared_bytes(buffer) // DTYPE_BYTES[buffer.dtype]) + total
+            total = region.version * (shared_bytes(buffer) // nbytes(buffer.dtype)) + total
         name = identifier(buffer.name)
         return name if total == Const(0) else f"{name} + ({self.expr(total)})"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from septran.backends.dsa.vendor import Vendor
 from septran.errors import ConfigError, InternalError
+from septran.ir.dtypes import nbytes
 
 _MEMORY = {"global": "GLOBAL", "shared": "SHARED", "local": "REGISTER"}
-_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 _C = {
     "float32": "float",
     "float64": "double",
@@ -104,7 +104,7 @@ class CodeGenDSA:
         out.extend(f"    pointers[{i}]," for i in range(len(params)))
         out.append("  };")
         for i, b in enumerate(params):
-            size = _BYTES.get(str(b.dtype), 1)
+            size = nbytes(str(b.dtype))
             for d in b.shape:
                 size *= int(d)
             out.append(
@@ -270,7 +270,7 @@ class CodeGenDSA:
         text = self.vendor.operand.format(
             address=address, rows=rows, cols=cols, ld=pitch, dtype=kind
         )
-        return Operand(text, address, rows, cols, pitch, kind, _BYTES.get(dtype, 1), memory)
+        return Operand(text, address, rows, cols, pitch, kind, nbytes(dtype), memory)
 
     def address(self, load: Any) -> str:
         buffer = load.buffer
@@ -285,7 +285,7 @@ class CodeGenDSA:
         form = self.vendor.memory[memory]
         if memory == "GLOBAL":
             return form.format(pointer=buffer.name if index == "0" else f"{buffer.name} + {index}")
-        size = _BYTES.get(str(buffer.dtype), 1)
+        size = nbytes(str(buffer.dtype))
         at = buffer.name if index == "0" else f"{buffer.name} + ({index}) * {size}"
         return form.format(offset=at)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from septran.ir.nodes import DTYPE_BYTES
+from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel
 
 QUEUES = ("LOAD", "STORE", "MMA", "VEC")
@@ -69,9 +69,7 @@ def _moves(
     for name in ("LOAD", "STORE"):
         if queues[name]["bytes"] > queues[name]["busy"] * rate:
             raise ValueError(f"{name} moves {queues[name]['bytes']} bytes in too few cycles")
-    outputs = sum(
-        DTYPE_BYTES[p.dtype] * math.prod(p.shape) for p in kernel.params if "w" in p.privilege
-    )
+    outputs = sum(nbytes(p.dtype) * math.prod(p.shape) for p in kernel.params if "w" in p.privilege)
     if queues["STORE"]["bytes"] < outputs:
         raise ValueError(
             f"STORE moves {queues['STORE']['bytes']} bytes, the outputs have {outputs}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from septran.errors import ConfigError, closest
-from septran.ir.nodes import DTYPE_BYTES, Buffer
+from septran.ir.dtypes import nbytes
+from septran.ir.nodes import Buffer
 from septran.machine import Machine, load_machine
 from septran.passes.place_buffers import Bank
 
@@ -49,13 +50,13 @@ class Storage:
         if buffer.mem == "GLOBAL" or len(buffer.shape) < 2:
             return last
         step = max(
-            self.limit("align_bytes", 32) // DTYPE_BYTES[buffer.dtype], self.limit("mma_pitch", 16)
+            self.limit("align_bytes", 32) // nbytes(buffer.dtype), self.limit("mma_pitch", 16)
         )
         return -(-last // step) * step
 
     def nbytes(self, buffer: Buffer) -> int:
         """Return bytes of one version as stored; versions start at aligned addresses."""
-        total = DTYPE_BYTES[buffer.dtype] * self.pitch(buffer)
+        total = nbytes(buffer.dtype) * self.pitch(buffer)
         for n in buffer.shape[:-1]:
             total *= n
         align = self.limit("align_bytes", 32)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from septran.backends.npuir.hivm_ops import ELEMENT
-from septran.backends.npuir.tiles import FLOATS, lie, physical_axis
+from septran.backends.npuir.tiles import lie, physical_axis
 from septran.backends.npuir.vectors import MapVectors, Vec, Vectors
 from septran.backends.text.pystyle import safe_name
+from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
@@ -81,7 +82,7 @@ class _Body:
         if value.shape is None:
             v.op("vbrc", value.text, target.text)
             return True
-        if target.dtype not in FLOATS and value.dtype == "float32":
+        if not is_float(target.dtype) and value.dtype == "float32":
             value = v.buffer(value, target.shape)
             v.op("vcast", value.text, target.text, 'round_mode="trunc"')
         elif value.dtype != target.dtype:
@@ -136,7 +137,7 @@ class _Body:
 
     def _reduced(self, prim: Prim) -> Vec | None:
         src, out = self.param(prim.ins[0]), self.param(prim.out)
-        if src.dtype not in FLOATS:
+        if not is_float(src.dtype):
             return None
         axis_value = prim.attr("axis")
         assert isinstance(axis_value, int)
@@ -202,7 +203,7 @@ class _Body:
 
     def _gemm(self, prim: Prim, init: str) -> bool:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
-        if c.dtype != "float32" or a.dtype != b.dtype or a.dtype not in FLOATS:
+        if c.dtype != "float32" or a.dtype != b.dtype or not is_float(a.dtype):
             return False
         if any(len(lie(p.shape)) != 2 for p in (c, a, b)):
             return False

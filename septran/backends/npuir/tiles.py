@@ -12,17 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-DTYPE_BYTES = {
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-FLOATS = frozenset(("float32", "float16", "bfloat16"))
+from septran.ir import dtypes
 
 
 def lie(shape: Sequence[int]) -> tuple[int, ...]:
@@ -41,5 +31,5 @@ def physical_axis(shape: Sequence[int], axis: int) -> int:
 def nbytes(shape: Sequence[int], dtype: str) -> int:
     """Return the bytes of a tile; its last axis takes a multiple of 32 bytes."""
     dims = lie(shape)
-    row = -(-dims[-1] * DTYPE_BYTES[dtype] // 32) * 32
+    row = -(-dims[-1] * dtypes.nbytes(dtype) // 32) * 32
     return math.prod(dims[:-1]) * row

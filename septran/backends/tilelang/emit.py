@@ -12,10 +12,10 @@ from septran.backends.tilelang.leaves import PRELUDE
 from septran.backends.tilelang.limits import check_limits
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, Shapes, shapes_of, threads_of
 from septran.errors import InternalError
+from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var, bounds
 from septran.ir.launch import Launch, block_index, launches
 from septran.ir.nodes import (
-    DTYPE_BYTES,
     Alloc,
     Await,
     Buffer,
@@ -212,7 +212,7 @@ def is_async_copyable(loop: For) -> bool:
     """
     sources = [stmt.src.buffer for stmt in loop.body if isinstance(stmt, Copy)]
     return not any(
-        b.shape[-1] * DTYPE_BYTES[b.dtype] % 4 for b in sources if b.mem == "GLOBAL" and b.shape
+        b.shape[-1] * nbytes(b.dtype) % 4 for b in sources if b.mem == "GLOBAL" and b.shape
     )
 
 

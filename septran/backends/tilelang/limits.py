@@ -6,7 +6,8 @@ import math
 
 from septran.backends.tilelang.shapes import Shapes
 from septran.errors import MappingError
-from septran.ir.nodes import DTYPE_BYTES, Alloc, Copy, For, Program, Stmt, When, walk
+from septran.ir.dtypes import nbytes
+from septran.ir.nodes import Alloc, Copy, For, Program, Stmt, When, walk
 from septran.machine import load_machine
 
 THREADS = (32, 64, 128, 256, 512, 1024)
@@ -38,7 +39,7 @@ def check_limits(program: Program, shapes: Shapes) -> None:
             help="reduce pipeline or the tile sizes",
         )
     registers = sum(
-        math.prod(shapes.of(s.buffer.shape)) * DTYPE_BYTES[s.buffer.dtype]
+        math.prod(shapes.of(s.buffer.shape)) * nbytes(s.buffer.dtype)
         for s in walk(program.body)
         if isinstance(s, Alloc) and s.buffer.mem == "REGISTER"
     )
@@ -80,7 +81,7 @@ def shared_tiles(program: Program, shapes: Shapes) -> list[tuple[str, int]]:
             b = stmt.buffer
             shape = shapes.of(b.shape)
             count = stages.get(b.name, 1)
-            size = math.prod(shape) * DTYPE_BYTES[b.dtype] * count
+            size = math.prod(shape) * nbytes(b.dtype) * count
             text = f"{b.name}{list(shape)} {b.dtype}" + (f" x{count} stages" if count > 1 else "")
             parts.append((text, size))
     return parts

@@ -33,7 +33,6 @@ SIGNATURE_DTYPE = {
     "uint8": "*u8",
     "bool": "*i1",
 }
-FLOATS = frozenset(("float64", "float32", "float16", "bfloat16"))
 
 
 def padded(extent: int) -> int:

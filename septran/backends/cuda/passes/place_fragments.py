@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
 from septran.ir.access import touches
+from septran.ir.dtypes import nbytes
 from septran.ir.nodes import (
-    DTYPE_BYTES,
     Alloc,
     Buffer,
     Copy,
@@ -163,7 +163,7 @@ def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
     """Return the fragment to move to shared memory when a thread would hold too much at once."""
     leaving = set(_leaving(frags, stmt))
     held = {
-        n: 0 if n in leaving else grid.per_thread(b.shape) * DTYPE_BYTES[b.dtype]
+        n: 0 if n in leaving else grid.per_thread(b.shape) * nbytes(b.dtype)
         for n, b in frags.items()
     }
     worst = max(_live((stmt,), set(frags)), key=lambda live: sum(held[n] for n in live), default=())
@@ -197,7 +197,7 @@ def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
                     and b.name in begun
                     and flat(b.shape) == flat(buffer.shape)
                     and uses[b.name][-1] is made
-                    and DTYPE_BYTES[b.dtype] >= DTYPE_BYTES[buffer.dtype]
+                    and nbytes(b.dtype) >= nbytes(buffer.dtype)
                     for b in whole
                 ):
                     yield name
@@ -240,7 +240,7 @@ def choose_grid(frags: Mapping[str, Buffer], calls: Iterable[LeafCall], warps: i
     if products:
         m, n = (max(s[d] for s in products) for d in (0, 1))
         return _product_grid(m, n, warps, whole_rows)
-    return _row_grid(m, n, warps, min((DTYPE_BYTES[b.dtype] for b in frags.values()), default=4))
+    return _row_grid(m, n, warps, min((nbytes(b.dtype) for b in frags.values()), default=4))
 
 
 def _product_grid(m: int, n: int, warps: int, whole_rows: bool) -> Grid:

@@ -15,6 +15,7 @@ from septran.backends.dsa.passes.map_vectors import compile_map
 from septran.backends.dsa.passes.operations import Builder, Operand, like, whole
 from septran.errors import MappingError
 from septran.ir import scalar
+from septran.ir.dtypes import IDENTITY
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import (
     INLINE,
@@ -34,7 +35,6 @@ from septran.ir.nodes import (
 
 SCRATCH_BYTES = 65536
 MMA_INPUT = ("float32", "float16", "bfloat16")
-_IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
 
@@ -175,7 +175,7 @@ def _reduce_into(build: Builder, out: Region, src: Region, op: str, axis: int) -
     if axis >= src.rank - 2:
         build.op(f"dsa.vec_reduce_{op}", out, src, prim="reduce", op=op, axis=axis)
         return
-    build.fill(out, _IDENTITY[op])
+    build.fill(out, IDENTITY[op])
     var = f"{build.prefix}_r{len(build.stmts)}"
     slice_ = like(
         src,

@@ -17,8 +17,8 @@ from septran.backends.tilelang.limits import shared_limit, shared_tiles
 from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
 from septran.ir.access import touches
+from septran.ir.dtypes import nbytes
 from septran.ir.nodes import (
-    DTYPE_BYTES,
     Alloc,
     Buffer,
     Copy,
@@ -104,7 +104,7 @@ def _leaves(copy: Copy, spread: frozenset[str]) -> bool:
         dst.mem == "GLOBAL"
         and src.mem == "REGISTER"
         and src.name in spread
-        and DTYPE_BYTES[src.dtype] == 2
+        and nbytes(src.dtype) == 2
         and src.dtype == dst.dtype
         and is_whole_scratch(copy.src)
         and _is_tile(src)

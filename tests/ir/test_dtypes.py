@@ -1,0 +1,43 @@
+"""One row per dtype, and byte counts nowhere else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from septran.ir.dtypes import DTYPES, IDENTITY, identity
+from tests.packaging.sources import files, relative
+
+CHILDREN = ("backends/tilesim/", "/interpreter/", "/child/", "/emulator/", "/simulator/")
+"""Programs that run without SepTran know dtypes themselves."""
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_rows_are_torch_s(name: str) -> None:
+    row, dtype = DTYPES[name], getattr(torch, name)
+    assert row.nbytes == dtype.itemsize
+    if row.kind == "float":
+        assert 2.0 ** (1 - row.digits) == torch.finfo(dtype).eps
+    elif row.kind == "int":
+        assert (row.low, row.high) == (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+
+
+@pytest.mark.parametrize("op", IDENTITY)
+@pytest.mark.parametrize("name", DTYPES)
+def test_identities_change_nothing(op: str, name: str) -> None:
+    row, nothing = DTYPES[name], identity(op, name)
+    join = {"sum": sum, "max": max, "min": min, "prod": lambda v: v[0] * v[1]}[op]
+    for value in (row.low, row.high, 1):
+        assert join((value, nothing)) == value  # type: ignore[operator]
+
+
+def test_byte_counts_stand_in_one_place() -> None:
+    table = re.compile(r'"(?:float|bfloat|int|uint)\d+"\s*:\s*[1248]\s*[,}]')
+    found = [
+        relative(p)
+        for p in files()
+        if table.search(p.read_text(encoding="utf-8")) and not any(c in str(p) for c in CHILDREN)
+    ]
+    assert found == []
