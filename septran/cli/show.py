@@ -19,20 +19,23 @@ from septran.cli.request import build, kernel_options
 @click.option("--tir", "what", flag_value="tir", help="The TVM PrimFunc, as TVMScript.")
 @click.option("--kernel", "what", flag_value="kernel", help="The emitted source.")
 @click.option("--leafspec", "what", flag_value="leafspec", help="What a leaf writer is told.")
+@click.option("--leaf", metavar="TASK", help="The library's leaf, as a reply could give it.")
 @click.option("--prompt", "what", flag_value="prompt", help="The first prompt; costs nothing.")
 @common
-def command(*, what: str, after: str | None, **given: Any) -> None:
+def command(*, what: str, after: str | None, leaf: str | None, **given: Any) -> None:
     r"""Show the task, the program after a pass, TIR, a prompt or a kernel.
 
     \b
     septran show --op gemm --backend cpp --after insert_copies
     septran show --op gemm --backend cpp --kernel
+    septran show --op softmax --backend cpp --leaf softmax_leaf
     """
     from septran import settings as settings_
     from septran.run import inspect
 
     settings = settings_.load()
-    text = inspect.show(build(given, settings), what, after=after, settings=settings)
+    what = "leaf" if leaf else what
+    text = inspect.show(build(given, settings), what, after=after, settings=settings, leaf=leaf)
     term = terminal()
     if term.json:
         term.emit({"schema": "septran.show/1", "what": what, "after": after, "text": text})

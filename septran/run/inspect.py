@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from septran.errors import ConfigError, closest
 from septran.ir.nodes import Program
 from septran.ir.text import print_program
+from septran.kernel import Leaf
 from septran.mapping import text as mapping_file
 from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
@@ -35,14 +37,22 @@ def _source(plan: Plan, request: GenRequest) -> str:
     return str(request.mapping or Path("mappings", Path(plan.mapping.file).name))
 
 
-def show(request: GenRequest, what: str, *, after: str | None, settings: Settings) -> str:
+def show(
+    request: GenRequest,
+    what: str,
+    *,
+    after: str | None,
+    settings: Settings,
+    leaf: str | None = None,
+) -> str:
     """Return the text of one step.
 
-    what: task, program, passes, tir, kernel, leafspec or prompt. after: a pass's name, for program (default: the
-    last, so that the program is what is printed) and tir (default: the last before leaves are chosen).
+    what: task, program, passes, tir, kernel, leafspec, leaf or prompt. after: a pass's name, for program (default: the
+    last, so that the program is what is printed) and tir (default: the last before leaves are chosen). leaf: a task's
+    name, for leaf.
 
     Raises:
-        ConfigError: C137 unknown pass or step.
+        ConfigError: C137 unknown pass, step or task.
     """
     plan = resolve(request)
     if what == "task":
@@ -66,6 +76,8 @@ def show(request: GenRequest, what: str, *, after: str | None, settings: Setting
             return plan.backend.emit(lowered.program, leaves).source
         case "leafspec":
             return _leafspecs(plan, lowered)
+        case "leaf":
+            return _leaf_bodies(plan, lowered, leaf or "")
         case "prompt":
             return _prompts(plan, lowered, settings)
     raise ConfigError.of("C137", f"nothing called {what!r} can be shown")
@@ -104,6 +116,37 @@ def _program_after(plan: Plan, lowered: Lowered, after: str | None) -> Program:
             help=f"the passes are {', '.join(names)}",
         )
     return next(p.program for p in outcomes if p.name == after)
+
+
+def _leaf_bodies(plan: Plan, lowered: Lowered, task: str) -> str:
+    """Return the bodies of the library's leaves of a task as a reply could give them."""
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    known = {leaf.spec.task for leaf in leaves.values()}
+    found = [leaf for leaf in leaves.values() if leaf.spec.task == task]
+    if not found:
+        raise ConfigError.of(
+            "C137",
+            f"{plan.operator.name} has no leaf {task!r}{closest(task, known)}",
+            help=f"its leaves are {', '.join(sorted(known))}",
+        )
+    inline = next((leaf for leaf in found if leaf.inline), None)
+    if inline is not None:
+        raise ConfigError.of(
+            "C137",
+            f"the library's leaf {task} of {plan.backend.name} has no text: its operations are put where it is called",
+            notes=inline.source.splitlines(),
+        )
+    return "\n".join(leaf_body(leaf, plan.backend.signature(leaf.spec)) for leaf in found)
+
+
+def leaf_body(leaf: Leaf, signature: str) -> str:
+    """Return what stands below a leaf's signature, not indented: what replaces YOUR CODE."""
+    rest = leaf.source.strip("\n").removeprefix(signature.strip("\n"))
+    text = rest.strip()
+    if text.startswith("{"):
+        text = text[1:].rstrip().removesuffix("}")
+        return textwrap.dedent(text.strip("\n")).rstrip() + "\n"
+    return textwrap.dedent(rest.strip("\n")).rstrip() + "\n"
 
 
 def _leafspecs(plan: Plan, lowered: Lowered) -> str:

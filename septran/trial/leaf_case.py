@@ -7,12 +7,26 @@ extents are run-time expressions, so its LeafSpec equals the kernel's and the sa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from septran.ir.access import map_regions
 from septran.ir.expr import Bin, Const, Expr, Var
-from septran.ir.nodes import Buffer, For, LeafArg, LeafCall, Param, Prim, Program, Region
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    LeafArg,
+    LeafCall,
+    Param,
+    Prim,
+    Program,
+    Region,
+    Stmt,
+    When,
+    leaf_calls,
+)
 from septran.kernel import LeafSpec, kernel_params
 from septran.reference import Reference
 from septran.tasklang.primitives import PRIMITIVES
@@ -217,6 +231,7 @@ def _problem(
         found = tuple(whole[n] for n in outs)
         return found[0] if len(found) == 1 else found
 
+    magnitude = _magnitude(spec, reference, values) if _only_a_map(spec) else None
     reduced = [_reduction(prim, {p.name: p.shape for p in spec.params}) for prim in spec.prims]
     simple = len(spec.prims) == 1
     kind = {
@@ -233,6 +248,7 @@ def _problem(
             fn=reference,
             kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]
             reduction=lambda dims: max([1, *reduced]),
+            magnitude=magnitude,
         ),
         dims={f"{n}.{d}": size for (n, d), size in itertools.islice(cut.items(), 16)},
     )
@@ -247,3 +263,56 @@ def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     axis = prim.attr("axis")
     assert isinstance(axis, int)
     return x[axis]
+
+
+def _only_a_map(spec: LeafSpec) -> bool:
+    """One formula on whole tiles: its nodes' roundings are known, so they are allowed for as in a kernel."""
+    steps = {p.step for p in spec.params}
+    return [p.name for p in spec.prims] == ["map"] and all(set(s) <= {1} for s in steps)
+
+
+def _magnitude(
+    spec: LeafSpec, reference: Callable[..., Any], values: Mapping[str, int | float]
+) -> Callable[..., Any]:
+    """Return the scale of roundings inside a map's formula, per element of its output."""
+    prim = spec.prims[0]
+
+    def magnitude(**given: Any) -> Any:
+        from septran.tasklang.rounding import roundings
+
+        y = reference(**given)
+        tensors = {**given, **values}
+        operands = {k: y if v == prim.out and v not in given else tensors[v] for k, v in prim.named}
+        return roundings(str(prim.attr("expr")), operands, y)
+
+    return magnitude
+
+
+def as_in_the_kernel(program: Program, spec: LeafSpec) -> Program:
+    """Return a leaf's lowered program with the operands where the kernel has them: memory and layout.
+
+    Passes choose both from what else uses a buffer (a fragment's grid follows from the kernel's products), and a
+    leaf alone has no such neighbours.
+    """
+    call = leaf_calls(program)[0]
+    wanted = {p.name: p for p in spec.params}
+    new: dict[str, Buffer] = {}
+    for arg in call.args:
+        param, buffer = wanted[arg.param], arg.region.buffer
+        if buffer.mem != "GLOBAL" and (buffer.mem, buffer.layout) != (param.mem, param.layout):
+            new[buffer.name] = replace(buffer, mem=param.mem, layout=param.layout)
+    if not new:
+        return program
+
+    def moved(region: Region) -> Region:
+        return replace(region, buffer=new.get(region.buffer.name, region.buffer))
+
+    def changed(stmt: Stmt) -> Stmt:
+        match stmt:
+            case Alloc():
+                return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
+            case For() | When():
+                return replace(stmt, body=tuple(map(changed, stmt.body)))
+        return map_regions(stmt, moved)
+
+    return replace(program, body=tuple(map(changed, program.body)))

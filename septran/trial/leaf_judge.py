@@ -14,7 +14,7 @@ from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.outcome import Level, Status
 from septran.passes.run import lower
 from septran.trial.judge import Judged, judge_kernel
-from septran.trial.leaf_case import LeafCase, leaf_cases
+from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases
 from septran.trial.place import Place
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
@@ -75,7 +75,7 @@ class LeafJudge:
         return found
 
     def _alone(self, leaf: Leaf, case: LeafCase, folder: Path) -> Verdict:
-        program = lower(case.program, self._backend.passes)
+        program = as_in_the_kernel(lower(case.program, self._backend.passes), leaf.spec)
         specs = [spec for _, spec in leaf_specs(program)]
         assert len(specs) == 1, "a leaf program has one leaf"
         spec = specs[0]

@@ -23,7 +23,8 @@ class Attack:
 
     language: cpp, host (judged in the static host) and python are hand-written entries (tests/verify/kernels.py); the others change the row_sum that
     SepTran emits for that backend: `body` stands for the leaf's step, `before` is put before the leaves, `edits`
-    are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides.
+    are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides. through: the commit that it was shown to
+    get through, whole (gate, build and verification).
     """
 
     name: str
@@ -36,6 +37,7 @@ class Attack:
     edits: tuple[tuple[str, str], ...] = ()
     source: str = ""
     tries: int = 1
+    through: str = ""
 
     @property
     def family(self) -> str:
@@ -87,8 +89,10 @@ def _try(attack: Attack, folder: Path) -> Outcome:
         sessions = Sessions(loader="python_dsl.py.j2", call_timeout_s=1.0)
         kernel = kernels.kernel_of(problem, source, main="kernel.py")
         gated, where = "python", "native"
-    elif attack.language == "cpp":
+    elif attack.language in ("cpp", "leaf"):
         problem, source = kernels.gemm(), kernels.entry(attack.body, before=attack.before)
+        if attack.language == "leaf":
+            source = families.around_leaf(attack.body, honest=attack.honest)
         built = kernels.build(source, folder, flags=("-O1", "-fopenmp"))
         assert built.ok, (attack.name, built.log)
         sessions = Sessions(call_timeout_s=1.0)

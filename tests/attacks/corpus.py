@@ -8,6 +8,7 @@ from tests.attacks import (
     corpus_cuda,
     corpus_dsl,
     corpus_host,
+    corpus_leaf,
     corpus_python,
 )
 from tests.attacks.attack import Attack
@@ -15,6 +16,7 @@ from tests.attacks.attack import Attack
 CORPUS: tuple[Attack, ...] = (
     *corpus_c.ALL,
     *corpus_host.CORPUS,
+    *corpus_leaf.ALL,
     *corpus_compile.ALL,
     *corpus_python.ALL,
     *corpus_cuda.ALL,

@@ -19,6 +19,7 @@ from septran.backends.tilelang import toolchain as tilelang_build
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.ir.nodes import Prim
 from septran.kernel import Kernel, Leaf, LeafParam, LeafSpec
+from septran.leafgate import printed
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -29,6 +30,7 @@ from septran.verify.session import Sessions
 TITLES = {
     "cpp": "C++ leaf",
     "host": "C++ kernel in the static host",
+    "leaf": "C++ leaf on views, by its text",
     "python": "Python leaf",
     "compile": "C++ compile step",
     "cuda": "CUDA C++",
@@ -103,7 +105,7 @@ def foreign_leaf(language: str, body: str, before: str) -> Leaf | None:
     """Return the leaf that an attack's texts stand for, as a writer could give it; None when they are none."""
     if language in ("python", "host") or not (body or before):  # whole kernels
         return None
-    if language == "cpp":
+    if language in ("cpp", "leaf"):
         for text in ENTRY:
             body = body.replace(text, "")
         source, spec = f"{get('cpp').signature(GEMM)} {{\n{body}\n}}\n", GEMM
@@ -124,6 +126,29 @@ def foreign_leaf(language: str, body: str, before: str) -> Leaf | None:
     return Leaf(spec=spec, writer="llm", name="attack", source=text)
 
 
+def around_leaf(body: str, *, honest: bool) -> str:
+    """Return a C++ file whose entry calls the leaf with `body` on C[37, 29], A[37, 53], B[53, 29].
+
+    honest: the body as the gate prints it.
+    """
+    leaf = foreign_leaf("leaf", body, "")
+    assert leaf is not None
+    if honest:
+        leaf = printed(leaf, signature=get("cpp").signature(GEMM), subset="cpp")
+    plan = resolve(GenRequest(op="gemm", backend="cpp", dims={"M": 37, "N": 29, "K": 53}))
+    lowered = lower_plan(plan)
+    floor = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    runtime = plan.backend.emit(lowered.program, floor).source.partition("// ---- leaves")[0]
+    views = ", ".join(
+        f"{{static_cast<{kind}*>(args[{i}]), {{{m}, {n}}}, {{{n}, 1}}}}"
+        for i, (kind, m, n) in enumerate(
+            (("float", 37, 29), ("const float", 37, 53), ("const float", 53, 29))
+        )
+    )
+    entry = f'extern "C" void entry(void* const* args) {{ {GEMM.symbol}({views}); }}\n'
+    return f"{runtime}{leaf.source}{entry}"
+
+
 class Made(NamedTuple):
     """A built kernel and how it is verified."""
 
@@ -139,7 +164,7 @@ def missing(language: str) -> str:
     """Return what this machine lacks, "" when nothing."""
     if language == "triton" and importlib.util.find_spec("triton") is None:
         return "triton"
-    if language in ("cpp", "host", "compile", "cuda", "dsa") and shutil.which("g++") is None:
+    if language in ("cpp", "leaf", "host", "compile", "cuda", "dsa") and shutil.which("g++") is None:
         return "g++"
     return ""
 

@@ -22,7 +22,7 @@ HEAD = """# The catch table
 Kernels that cheat, and honest ones that must pass, tried against SepTran {version} on {date}. Written by
 `python -m tests.attacks.table`; a test compares the names with the corpus in `tests/attacks/`. "running it" is what the
 confined child shows without the static gate; "gate" is what the static gate says without running anything. Attacks marked
-*gate only* leave right results, so nothing else can see them. The authors of the checks wrote the attacks: read the table as a floor.
+*gate only* leave right results, so nothing else can see them; *got through* names the commit that an attack was shown to pass whole. The authors of the checks wrote the attacks: read the table as a floor.
 [Verification](verification.md) explains the checks, `septran explain CODE` the codes.
 """
 
@@ -85,6 +85,7 @@ def _line(row: Row) -> str:
         return f"| {attack.name} | control: {attack.what} | {result} | - | - |"
     caught = outcome.code or "**GOT THROUGH**"
     only = " *gate only*" if attack.static_only else ""
+    only += f" *got through {attack.through}*" if attack.through else ""
     static = outcome.static.rpartition("(")[2].rstrip(")") if outcome.static else "-"
     return (
         f"| {attack.name} | {attack.what}{only} | {caught} | {outcome.dynamic or '-'} | {static} |"

@@ -101,6 +101,13 @@ def test_views(septran):
     assert "- system -" in prompt and "- user -" in prompt
 
 
+def test_a_leaf_as_a_reply_could_give_it(septran):
+    text = septran("show", "--op", "gemm", "--backend", "cpp", "--leaf", "mma").out
+    assert text.startswith("using namespace st;\ngemm<float")
+    text = septran("show", "--op", "relu", "--backend", "triton_cuda", "--leaf", "relu_leaf").out
+    assert "def " not in text and text.rstrip().splitlines()[-1].startswith("return ")
+
+
 @pytest.mark.slow
 def test_tir():
     assert "@T.prim_func" in show("tir")
@@ -120,6 +127,8 @@ def test_commands(septran, in_tmp):
         (("--op", "gem", "--backend", "cpp"), "C044"),
         (("--op", "gemm", "--backend", "cp"), "C130"),
         (("--op", "gemm", "--backend", "cpp", "--after", "bnd"), "C137"),
+        (("--op", "gemm", "--backend", "cpp", "--leaf", "mmma"), "C137"),
+        (("--op", "softmax", "--backend", "dsa_c", "--leaf", "softmax_leaf"), "C137"),
         (("--op", "gemm", "--backend", "cpp", "--dim", "m=3"), "C110"),
         (("--op", "gemm", "--logic", "x.py", "--backend", "cpp"), "C008"),
     ):
