@@ -54,6 +54,7 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         "Edges: " + _edges(spec),
         "Arithmetic: " + _arithmetic(spec),
         "Error allowed: " + _budget(spec),
+        "Compared: what the kernel reads after the leaf; a written operand that only holds a step in between is free.",
         "May be called: " + _CALLS,
         *_machine(spec, backend),
     ]

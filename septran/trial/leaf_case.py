@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from septran.ir.access import map_regions
+from septran.ir.access import map_regions, regions
 from septran.ir.expr import Bin, Const, Expr, Var
 from septran.ir.nodes import (
     Alloc,
@@ -27,7 +27,7 @@ from septran.ir.nodes import (
     When,
     leaf_calls,
 )
-from septran.kernel import LeafSpec, kernel_params
+from septran.kernel import LeafSpec, kernel_params, leaf_specs
 from septran.reference import Reference
 from septran.tasklang.primitives import PRIMITIVES
 from septran.verify.problem import Problem
@@ -265,6 +265,20 @@ def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     return x[axis]
 
 
+def unused_operands(program: Program, spec: LeafSpec) -> frozenset[str]:
+    """Return the operands that a leaf writes and that nothing of its kernel reads afterwards."""
+    read = {region.buffer.name for region, privilege in regions(*program.body) if "r" in privilege}
+    calls = [call for call, own in leaf_specs(program) if own.key == spec.key]
+    live = {
+        arg.param
+        for call in calls
+        for arg in call.args
+        if arg.region.buffer.mem == "GLOBAL" or arg.region.buffer.name in read
+    }
+    wrote = {p.name for p in spec.params if "w" in p.privilege}
+    return frozenset(wrote - live) if calls and wrote & live else frozenset()
+
+
 def _only_a_map(spec: LeafSpec) -> bool:
     """One formula on whole tiles: its nodes' roundings are known, so they are allowed for as in a kernel."""
     steps = {p.step for p in spec.params}
@@ -299,7 +313,8 @@ def as_in_the_kernel(program: Program, spec: LeafSpec) -> Program:
     new: dict[str, Buffer] = {}
     for arg in call.args:
         param, buffer = wanted[arg.param], arg.region.buffer
-        if buffer.mem != "GLOBAL" and (buffer.mem, buffer.layout) != (param.mem, param.layout):
+        placed = "GLOBAL" not in (buffer.mem, param.mem)  # what lies in GLOBAL was not placed
+        if placed and (buffer.mem, buffer.layout) != (param.mem, param.layout):
             new[buffer.name] = replace(buffer, mem=param.mem, layout=param.layout)
     if not new:
         return program

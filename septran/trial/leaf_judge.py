@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,10 +12,12 @@ from septran.agent.writer import LeafVerdict
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.leafgate import Refusal
 from septran.outcome import Level, Status
 from septran.passes.run import lower
+from septran.plan.floor import admitted
 from septran.trial.judge import Judged, judge_kernel
-from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases
+from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases, unused_operands
 from septran.trial.place import Place
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
@@ -82,11 +85,14 @@ class LeafJudge:
         renamed = replace(
             leaf, spec=spec, source=leaf.source.replace(leaf.spec.symbol, spec.symbol)
         )
+        if leaf.writer != "library":  # the comments of a signature may differ
+            with contextlib.suppress(Refusal):
+                renamed = admitted(renamed, self._backend)
         kernel = self._backend.emit(program, {spec.key: renamed})
         return judge_kernel(
             self._place,
             kernel,
-            case.problem,
+            replace(case.problem, unused=unused_operands(self._program, leaf.spec)),
             work=folder,
         ).verdict
 

@@ -18,6 +18,7 @@ class Problem:
     device: where torch computes the reference ("cuda" only for sizes that a CPU takes minutes for).
     scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
     samples: input -> the bytes of given values; when every input has some, they are one more case.
+    unused: outputs that nobody reads afterwards (a leaf's temporaries): they may hold anything.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Problem:
     domains: Mapping[str, Domain] = field(default_factory=dict)
     device: str = "cpu"
     samples: Mapping[str, bytes] = field(default_factory=dict)
+    unused: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

@@ -315,6 +315,8 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
         known = _expected(problem, ran.call.case, policy, cache)
         comparisons = []
         for param, wanted in zip(problem.outputs, known, strict=True):
+            if param.name in problem.unused:
+                continue
             raw = ran.outputs[param.name]
             found = judge.compare(param, wanted, raw)
             comparisons.append(found)
@@ -390,7 +392,9 @@ def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Ver
             )
         if ran.call.repeat_of is not None:
             first = next(r for r in transcript.ran if r.call.case == ran.call.case)
-            if first.call.placement == ran.call.placement and first.outputs != ran.outputs:
+            used = [p.name for p in problem.outputs if p.name not in problem.unused]
+            same = all(first.outputs[name] == ran.outputs[name] for name in used)
+            if first.call.placement == ran.call.placement and not same:
                 return replace(
                     rejected,
                     code="V208",

@@ -164,7 +164,10 @@ def missing(language: str) -> str:
     """Return what this machine lacks, "" when nothing."""
     if language == "triton" and importlib.util.find_spec("triton") is None:
         return "triton"
-    if language in ("cpp", "leaf", "host", "compile", "cuda", "dsa") and shutil.which("g++") is None:
+    if (
+        language in ("cpp", "leaf", "host", "compile", "cuda", "dsa")
+        and shutil.which("g++") is None
+    ):
         return "g++"
     return ""
 

@@ -24,6 +24,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.inspect import leaf_body
 from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import place_of
 from tests.verify.honest import OPERATORS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "self-consistency.md"
@@ -64,16 +65,18 @@ def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
     found = extract_body(f"Here it is.\n```{frame.tags[0]}\n{body}```\n", frame, spec)
     if found.problem:
         return LeafVerdict(level="rejected", status="unusable", message=found.problem)
+    where = "emulated" if plan.backend.where == "emulated" else "auto"
     judge = LeafJudge(
-        plan.backend,
+        place_of(plan.backend, spec.arch, where, 1),
         lowered.program,
         problem_of(plan, lowered.program, plan.dims),
         library_leaves(plan.backend, lowered.program, lowered.bound.mapping),
         work=folder,
-        threads=1,
-        where="emulated" if plan.backend.where == "emulated" else "auto",
     )
-    verdict = judge.alone(assemble(frame, found.body, spec, "command", "library"))
+    try:
+        verdict = judge.alone(assemble(frame, found.body, spec, "command", "library"))
+    except SeptranError as e:
+        return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
     assert verdict is not None
     return verdict
 
