@@ -53,6 +53,8 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     Raises:
         ConfigError: C007 a bad --dim, C008 not exactly one of --op, --task, --logic, C009 no target.
     """
+    if given.get("resume") and not any(given[n] for n in ("op", "task_file", "logic")):
+        given = {**given, **_asked_before(given, settings)}
     exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
     backend = given["backend"] or _target_of(given["mapping"])
     from septran.plan.resolve import GenRequest
@@ -66,7 +68,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         dims=parse_dims(given["dims"]),
         dtype=given["dtype"],
         mapping=given["mapping"],
-        writer=settings.writer,
+        writer=given.get("writer") or settings.writer,
         attempts=settings.attempts,
         candidates=settings.candidates,
         budget_tokens=settings.budget_tokens,
@@ -79,6 +81,19 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         resume=given.get("resume"),
         where=given.get("where") or "auto",
     )
+
+
+def _asked_before(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return what the run to resume was asked for, where the flags do not say something else."""
+    from septran.run import store
+
+    asked = store.find(str(given["resume"]), store.root(settings)).info().get("request", {})
+    found = {n: asked.get(n) for n in ("op", "backend", "arch", "dtype", "writer")}
+    found |= {
+        n: Path(asked[n]) for n in ("task_file", "logic", "mapping", "config") if asked.get(n)
+    }
+    found["dims"] = tuple(f"{n}={size}" for n, size in (asked.get("dims") or {}).items())
+    return {n: v for n, v in found.items() if v and not given.get(n)}
 
 
 def _target_of(mapping: Path | None) -> str:

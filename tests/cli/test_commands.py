@@ -320,3 +320,12 @@ def test_the_cells_of_a_batch_as_json(septran, tmp_path):
     path.write_text("ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\n")
     found = septran("batch", str(path), "--list", "--json").json
     assert found["cells"] == ["relu/cpp.native/N=65/float32/library"]
+
+
+def test_resume_needs_no_flags_repeated(septran, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
+    first = septran("gen", "--op", "relu", "--backend", "cpp", "--dim", "N=9", "--json")
+    assert first.code == 0, first.err
+    again = septran("gen", "--resume", "latest", "--json")
+    assert again.code == 0, again.err
+    assert (again.json["op"], again.json["dims"]) == ("relu", {"N": 9})
