@@ -104,7 +104,9 @@ class Backend:
     dtypes: tuple[str, ...] = ("float32",)
     subset: str = ""
     views: bool = False
-    """whether tensors may be read and written in another layout (task.reshape, permute, slice, halo fill)"""
+    """whether tensors may be read and written in another layout (task.reshape, permute, slice)"""
+    fills: bool = False
+    """whether what is outside a window may read as another number than 0"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
     session: tuple[tuple[str, object], ...] = ()

@@ -124,7 +124,7 @@ def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: in
     return Bound(region, base.root, (NO_TAINT,) * rank)
 
 
-def check_layouts(program: Program, target: str) -> None:
+def check_layouts(program: Program, target: str, *, views: bool, fills: bool) -> None:
     """Raise MappingError M171 when the program sees a tensor in another layout than it is stored in."""
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall | Copy):
@@ -132,9 +132,9 @@ def check_layouts(program: Program, target: str) -> None:
         regions = (stmt.src, stmt.dst) if isinstance(stmt, Copy) else [a.region for a in stmt.args]
         for region in regions:
             what = ""
-            if region.buffer.strides:
+            if region.buffer.strides and not views:
                 what = f"{region.buffer.name} in another layout (task.reshape, permute or slice)"
-            elif region.fill:
+            elif region.fill and not fills:
                 what = f"windows of {region.buffer.name} with fill={region.fill}"
             if what:
                 raise MappingError.of(

@@ -58,8 +58,7 @@ def lower_to_fit(
             arch=arch,
             cores=cores(),
         )
-        if not backend.views:
-            check_layouts(bound.program, backend.name)
+        check_layouts(bound.program, backend.name, views=backend.views, fills=backend.fills)
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)
         _finish_once(backend, program, emit=probe)

@@ -81,6 +81,7 @@ CPP = Backend(
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),
     views=True,
+    fills=True,
     layouts=layouts,
     load=load,
 )
