@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from septran.kernel import Leaf
 from septran.leafgate.cleaf import print_leaf
-from septran.leafgate.names import COMPILED
+from septran.leafgate.names import is_compiled
 from septran.leafgate.pyleaf import print_python_leaf
 
 
@@ -18,7 +18,7 @@ def printed(leaf: Leaf, *, signature: str, subset: str) -> Leaf:
     Raises:
         Refusal: what is not part of the subset. ConfigError C001: there is no such subset.
     """
-    if subset in COMPILED:
+    if is_compiled(subset):
         text = print_leaf(leaf.source, signature=signature, spec=leaf.spec, of=subset)
     else:
         text = print_python_leaf(leaf.source, signature=signature, of=subset)

@@ -24,8 +24,6 @@ _LISTS = {
     "values": VALUE,
     "value_templates": VALUE_TEMPLATE,
 }
-COMPILED = ("cpp", "cuda", "c")
-"""subsets that are read by this parser; the others are Python's."""
 SCALARS = frozenset(
     ("void", "bool", "float", "double", "int", "unsigned", "signed", "short", "long", "char")
 )
@@ -61,6 +59,12 @@ class Language:
         """Return the runtime's name with the same last part, "" when there is none."""
         last = path.split("::")[-1]
         return next((n for n in self.kinds if n.split("::")[-1] == last and n != path), "")
+
+
+@functools.cache
+def is_compiled(name: str) -> bool:
+    """Return whether the subset is a compiled language's; a Python DSL's names its module."""
+    return "module" not in spanyaml.load(assets.find(f"configs/leaves/{name}.yaml").path).value
 
 
 @functools.cache

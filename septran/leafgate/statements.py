@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from septran.leafgate import names as n
-from septran.leafgate.expressions import INSTEAD, Expressions
+from septran.leafgate.expressions import Expressions
 from septran.leafgate.layout import Tree, Word
 from septran.leafgate.names import Language, Scopes
 from septran.leafgate.tokens import Token
+from septran.leafgate.type_names import INSTEAD
 
 _LOOPS = ("for", "while", "do")
 _REFUSED = frozenset(INSTEAD) - {"auto", "static", "->", "::", "->*", ".*", "char"}

@@ -99,7 +99,7 @@ def learn(clock: Clock, other: Mapping[Agent, int]) -> None:
 
 
 @dataclass(slots=True)
-class Engine:
+class Strand:
     """One engine of a processor. known: what its next statement starts with; done: all it was given."""
 
     known: Clock = field(default_factory=dict)
@@ -117,14 +117,14 @@ class Processor:
     number: int
     all: Clock = field(default_factory=dict)
     own: Clock = field(default_factory=dict)
-    engines: dict[str, Engine] = field(default_factory=dict)
+    engines: dict[str, Strand] = field(default_factory=dict)
     posted: dict[tuple[str, int], Clock] = field(default_factory=dict)
     taken: dict[tuple[str, int], tuple[Agent, int]] = field(default_factory=dict)
     ticks: int = 0
 
-    def engine(self, name: str) -> Engine:
+    def engine(self, name: str) -> Strand:
         """Return the engine called `name`."""
-        return self.engines.setdefault(name, Engine())
+        return self.engines.setdefault(name, Strand())
 
     def tick(self) -> tuple[Agent, int]:
         """Return the next moment of the control flow."""
