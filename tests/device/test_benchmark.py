@@ -215,7 +215,11 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script.Session, "_torch", torch_times)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(
-        timing, "_gpu_slot", lambda problem, inputs, found: timing._torch_slot(problem, inputs)
+        timing,
+        "_gpu_slot",
+        lambda problem, inputs, found: timing._torch_slots(problem, [inputs], processor_time=False)[
+            "fn"
+        ],
     )
 
 

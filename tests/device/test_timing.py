@@ -31,7 +31,11 @@ def measured(body: str, folder: Path, found: gpu.Gpu) -> timing.Timing:
 def torch_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake GPU is none for torch: its side is timed on the CPU."""
     monkeypatch.setattr(
-        timing, "_gpu_slot", lambda problem, inputs, found: timing._torch_slot(problem, inputs)
+        timing,
+        "_gpu_slot",
+        lambda problem, inputs, found: timing._torch_slots(problem, [inputs], processor_time=False)[
+            "fn"
+        ],
     )
 
 

@@ -126,11 +126,11 @@ def test_a_home_is_never_opened_for_a_compiler(
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin" / "g++"
     tool.touch()
-    assert tmp_path not in process._toolchain(str(tool), {})
+    assert tmp_path not in process.toolchain_folders(str(tool), {})
     other = tmp_path / "opt" / "gcc" / "bin" / "g++"
     other.parent.mkdir(parents=True)
     other.touch()
-    assert tmp_path / "opt" / "gcc" in process._toolchain(str(other), {})
+    assert tmp_path / "opt" / "gcc" in process.toolchain_folders(str(other), {})
 
 
 @pytest.mark.parametrize(

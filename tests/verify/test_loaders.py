@@ -111,7 +111,7 @@ def test_cuda_emulation(tmp_path: Path) -> None:
         ("far", "y[i] = x[i + 1024];", False),
     ):
         kernel = kernel_of(problem(), CUDA.format(also=also), main="kernel.cu", backend="cuda_c")
-        built = cuda_build.compile_emulated(replace(kernel, arch="sm_90"), tmp_path / name)
+        built = cuda_build.compile_emulated(replace(kernel, arch="sm_90a"), tmp_path / name)
         verdict = judged(kernel, built, problem(), tmp_path / name, "cuda_emu.py.j2")
         assert verdict.passed == right, (name, verdict.message)
         if not right:
