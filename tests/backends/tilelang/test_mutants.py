@@ -73,7 +73,7 @@ MUTANTS: list[Mutant[Case]] = [
     Mutant("statistics of the neighbour row", SOFTMAX, "m[i]", "m[i + 1]"),
     Mutant("rescaling forgotten", ATTENTION, "acc[i, j] * c[i]", "acc[i, j] * 1.0"),
     Mutant("key tail not masked", ATTENTION, "j < S_1", "j < 64"),
-    Mutant("scores not scaled", ATTENTION, "S[i, j] * scale", "S[i, j]"),
+    Mutant("scores not scaled", ATTENTION, "S[i, j] * 0.15811388300841897", "S[i, j]"),
     Mutant("diagonal off by one", CAUSAL, "<= (i + q0)", "< (i + q0)"),
     Mutant("mean of the wrong count", NORM, "mu[i] / ", "2.0 * mu[i] / "),
     Mutant("variance uninitialised", NORM, "T.reduce_sum(t, ", "T.reduce_sum(Y, "),

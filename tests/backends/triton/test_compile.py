@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran.backends.triton import toolchain as triton_toolchain
+from septran.backends.triton.backend import TRITON_CUDA, TRITON_HIP
 from septran.ir.nodes import Program
 from tests.backends.triton import programs as P
 from tests.backends.triton import running as R
@@ -17,7 +18,9 @@ BIG = P.gemm(700, 500, 900, "float16", tile=(128, 128, 64), threads=256, swizzle
 
 
 def facts(program: Program, arch: str, folder: Path) -> dict[str, int]:
-    built = triton_toolchain.build(replace(R.build_kernel(program), arch=arch), folder)
+    (backend,) = (b for b in (TRITON_CUDA, TRITON_HIP) if arch in b.arches)
+    aimed = replace(program, target=backend.name, arch=arch, machine=backend.machine(arch))
+    built = triton_toolchain.build(backend.emit(aimed, {}), folder)
     assert built.ok, built.log
     assert built.artifact == folder / "kernel.py" and built.seconds > 0
     return {k: v for k, v in built.facts if isinstance(v, int)}
@@ -48,7 +51,7 @@ def test_spills_of_wide_tiles_with_odd_rows_are_seen(tmp_path: Path) -> None:
 
 
 def test_a_type_error_is_reported_without_paths(tmp_path: Path) -> None:
-    kernel = R.changed(R.build_kernel(P.softmax(10, 37)), "(t / s)", "tl.dot(t, s)")
+    kernel = R.changed(R.build_kernel(P.softmax(10, 37)), "t / s", "tl.dot(t, s)")
     built = triton_toolchain.build(kernel, tmp_path)
     assert not built.ok and built.artifact is None
     assert "leaf_softmax" in built.log or "dot" in built.log

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from septran.backends.text.names import Names
-from septran.backends.triton import amd as triton_hip
-from septran.backends.triton import backend as triton_cuda
+from septran.backends.triton.backend import TRITON_CUDA, TRITON_HIP
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.shapes import index_text, padded
 from septran.errors import MappingError
@@ -151,7 +150,7 @@ def test_padding_and_names() -> None:
 
 
 def test_manifests() -> None:
-    for backend in (triton_cuda.TRITON_CUDA, triton_hip.TRITON_HIP):
+    for backend in (TRITON_CUDA, TRITON_HIP):
         caps = backend.available()
         assert caps["emit"].ok and set(caps) == {"emit", "compile", "emulate", "device"}
         for arch in backend.arches:

@@ -53,12 +53,12 @@ MUTANTS: list[Mutant[Program]] = [
     ),
     Mutant("tf32", GEMM, '"ieee"', '"tf32"'),
     Mutant("operands swapped", GEMM, "tl.dot(A, B, C", "tl.dot(B, A, C"),
-    Mutant("bias ignored", GEMM, "(C + b[None, :])", "C"),
+    Mutant("bias ignored", GEMM, "C + b[None, :]", "C"),
     Mutant(
         "relu ignored",
         GEMM,
-        "tl.maximum((C + b[None, :]), 0.0, propagate_nan=tl.PropagateNan.ALL)",
-        "C + b",
+        "tl.maximum(C + b[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL)",
+        "C + b[None, :]",
     ),
     Mutant("grid too small", GEMM, "[(6,)]", "[(5,)]"),
     Mutant("pid decoded wrong", GEMM, "pid % 2", "pid % 3"),
@@ -69,7 +69,7 @@ MUTANTS: list[Mutant[Program]] = [
         "X + 100",
     ),
     Mutant("sum over padding", SOFT, "tl.where(tl.arange(0, 64)[None, :] < 37, t, 0.0)", "t"),
-    Mutant("normalisation dropped", SOFT, "(t / s)", "t"),
+    Mutant("normalisation dropped", SOFT, "t / s", "t"),
     Mutant(
         "row stride off",
         SOFT,
@@ -82,7 +82,7 @@ MUTANTS: list[Mutant[Program]] = [
         "<= (tl.arange(0, 32)[:, None] + q0)",
         "< (tl.arange(0, 32)[:, None] + q0)",
     ),
-    Mutant("rescale dropped", ATT, "(acc * c)", "acc"),
+    Mutant("rescale dropped", ATT, "acc * c", "acc"),
     Mutant(
         "padding of k not masked", FULL, "tl.where(tl.arange(0, 32)[None, :] < n_S_1, S, 0.0)", "S"
     ),

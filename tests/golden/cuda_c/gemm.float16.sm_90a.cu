@@ -37,23 +37,31 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) gemm_kernel(const __half* 
     st::bound(acc, st::least(128, 200 - i0 * 128), st::least(128, 136 - i1 * 128));
     leaf_zero_218682(acc);
     // 3-stage ring: tensor copies run 2 iterations ahead.
-    auto load_k0 = [&](const st::idx k0) {
-        st::Barrier* const landed = slots_k0.refill(k0 % 3, 32768);
-        st::copy_bulk(st::Panels<__half, 128, 64>{A_s + (k0 % 3 * 8192)}, A_map, landed, {i0 * 128, k0 * 64});
-        st::copy_bulk(st::Panels<__half, 64, 128>{B_s + (k0 % 3 * 8192)}, B_map, landed, {k0 * 64, i1 * 128});
-    };
-    if (threadIdx.x == 0) {
-        for (st::idx s = 0; s < 2; ++s) {
-            if (s < 6) load_k0(s);
+    for (st::idx k0_first = 0; k0_first < 2; ++k0_first) {
+        if (threadIdx.x == 0) {
+            st::Barrier* const landed = slots_k0.expect(k0_first % 3, 32768);
+            st::copy_bulk(st::Panels<__half, 128, 64>{A_s + (k0_first % 3 * 8192)}, A_map, landed, {i0 * 128, k0_first * 64});
+            st::copy_bulk(st::Panels<__half, 64, 128>{B_s + (k0_first % 3 * 8192)}, B_map, landed, {k0_first * 64, i1 * 128});
         }
     }
     for (st::idx k0 = 0; k0 < 6; ++k0) {
-        if (threadIdx.x == 0 && k0 + 2 < 6) load_k0(k0 + 2);
+        if (k0 + 2 < 6) {
+            if (threadIdx.x == 0) {
+                if (1 <= k0) {
+                    slots_k0.reuse((k0 + 2) % 3);
+                }
+                st::Barrier* const landed = slots_k0.expect((k0 + 2) % 3, 32768);
+                st::copy_bulk(st::Panels<__half, 128, 64>{A_s + ((k0 + 2) % 3 * 8192)}, A_map, landed, {i0 * 128, (k0 + 2) * 64});
+                st::copy_bulk(st::Panels<__half, 64, 128>{B_s + ((k0 + 2) % 3 * 8192)}, B_map, landed, {(k0 + 2) * 64, i1 * 128});
+            }
+        }
         slots_k0.wait(k0 % 3);
         leaf_mma_fcf101(acc,
             st::Panels<const __half, 128, 64>{A_s + (k0 % 3 * 8192)},
             st::Panels<const __half, 64, 128>{B_s + (k0 % 3 * 8192)});
-        slots_k0.release(k0 % 3);
+        if (k0 + 3 < 6) {
+            slots_k0.release(k0 % 3);
+        }
     }
     st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 128> C_r;
     st::bound(C_r, st::least(128, 200 - i0 * 128), st::least(128, 136 - i1 * 128));
