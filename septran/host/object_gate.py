@@ -22,6 +22,8 @@ _SECTIONS = re.compile(
 _KINDS = frozenset({0, 1, 2, 3, 4, 7, 8, 17, 0x70000001})
 _WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
 _IFUNC = 10
+_RELOCATABLE, _SHARED = 1, 3
+_SYMBOLS, _DYNAMIC = 2, 11
 RUNTIME = frozenset({"st_scratch", "st_say", "_GLOBAL_OFFSET_TABLE_"})
 
 
@@ -66,6 +68,15 @@ def findings(path: Path, entry: str, allowed: Callable[[str], bool]) -> list[str
     return found
 
 
+def offers(path: Path, entry: str) -> bool:
+    """Return whether a shared library can be read here and has `entry` for those who load it."""
+    try:
+        _, symbols = read(path.read_bytes(), shared=True)
+    except (OSError, struct.error, ValueError, IndexError):
+        return False
+    return any(s.name == entry and s.defined and s.is_global for s in symbols)
+
+
 def _wrong(section: Section) -> str:
     if section.kind not in _KINDS:
         return f"a section of kind {section.kind} ({section.name})"
@@ -82,14 +93,18 @@ def _wrong(section: Section) -> str:
     return ""
 
 
-def read(raw: bytes) -> tuple[list[Section], list[Symbol]]:
+def read(raw: bytes, *, shared: bool = False) -> tuple[list[Section], list[Symbol]]:
     """Return the sections and symbols of a relocatable 64-bit little-endian object.
+
+    shared: it is a shared library, of which the dynamic symbols are returned.
 
     Raises:
         ValueError: it is none. struct.error, IndexError: it is cut short.
     """
-    if raw[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", raw, 16)[0] != 1:
-        raise ValueError("no relocatable 64-bit little-endian ELF file")
+    wanted, symbol_table = (_SHARED, _DYNAMIC) if shared else (_RELOCATABLE, _SYMBOLS)
+    if raw[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", raw, 16)[0] != wanted:
+        kind = "shared" if shared else "relocatable"
+        raise ValueError(f"no {kind} 64-bit little-endian ELF file")
     (table,) = struct.unpack_from("<Q", raw, 40)
     size, count, names = struct.unpack_from("<HHH", raw, 58)
     heads = [struct.unpack_from("<IIQQQQIIQQ", raw, table + size * i) for i in range(count)]
@@ -97,7 +112,7 @@ def read(raw: bytes) -> tuple[list[Section], list[Symbol]]:
     sections = [Section(_text(raw, at + h[0]), h[1], h[2], h[5]) for h in heads]
     symbols = []
     for head in heads:
-        if head[1] == 2:
+        if head[1] == symbol_table:
             strings = heads[head[6]][4]
             for place in range(head[4] + 24, head[4] + head[5], 24):
                 name, info, _, index = struct.unpack_from("<IBBH", raw, place)

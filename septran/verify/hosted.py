@@ -61,6 +61,12 @@ def object_findings(built: Built, kernel: Kernel) -> list[str]:
     return object_gate.findings(built.kernel_object, kernel.entry, _allowed)
 
 
+def library_offers(built: Built, kernel: Kernel) -> bool:
+    """Return whether the library that users load can be read and has the entry; the host needs neither."""
+    assert built.artifact is not None
+    return object_gate.offers(built.artifact, kernel.entry)
+
+
 @functools.cache
 def _allowed(symbol: str) -> bool:
     names, patterns = _known_symbols()

@@ -147,6 +147,14 @@ def _verify(
             message="; ".join(f"the compiled kernel {text}" for text in found[:5]),
             hint="a kernel holds code and constants, and keeps nothing between calls",
         )
+    if in_host and not hosted.library_offers(built, kernel):
+        # the host judges the object; users load the library that was linked from it
+        return replace(
+            base,
+            code="V205",
+            message=f"the library cannot be loaded: it is damaged or has no {kernel.entry}",
+            hint="the entry needs default visibility",
+        )
     return _run_and_judge(base, kernel, built, problem, run_dir, request, seed, in_host=in_host)
 
 

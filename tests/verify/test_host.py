@@ -21,6 +21,7 @@ from septran.trial.place import place_of
 from septran.verify import hosted
 from septran.verify.arena import Arena
 from septran.verify.session import Sessions
+from septran.verify.verify import Request, verify
 from tests.verify import hosting, kernels
 
 GEMM = kernels.GEMM
@@ -51,6 +52,25 @@ def test_the_host_and_the_library_hold_the_same_code(tmp_path: Path) -> None:
     # addresses of calls differ, the first instructions hold none
     assert code[:48] in built.host.read_bytes()
     assert code[:48] in built.artifact.read_bytes()
+
+
+def test_a_library_that_users_cannot_call_is_no_kernel(tmp_path: Path) -> None:
+    problem = kernels.gemm()
+    source = kernels.entry(GEMM, before=hosting.BEFORE)
+    kernel, built = hosting.build(source, problem, tmp_path / "whole")
+    assert built.artifact is not None
+    assert hosted.library_offers(built, kernel)
+    built.artifact.write_bytes(built.artifact.read_bytes()[:100])
+    hidden = source.replace("visibility push(default)", "visibility push(hidden)")
+    for name, (each, made) in {
+        "cut": (kernel, built),
+        "hidden": hosting.build(hidden, problem, tmp_path / "hidden"),
+    }.items():
+        assert made.host is not None
+        request = Request(gate=False)
+        verdict = verify(each, made, problem, run_dir=tmp_path / name, request=request)
+        assert (verdict.code, verdict.level) == ("V205", Level.COMPILED), (name, verdict.message)
+        assert "cannot be loaded" in verdict.message
 
 
 def _text_of(path: Path) -> bytes:
