@@ -61,8 +61,15 @@ RIGHT = """for (long i = 0; i < Y.n[0]; ++i)
     }
 """
 WRONG = RIGHT.replace("x < 0 ? 0 : x", "x")
-BROKEN = RIGHT.replace("const float x", "const flaot x")
+BROKEN = RIGHT.replace(
+    "x = X(i, j);", "x = X(i, j);\n        const float frozen = x;\n        frozen += x;"
+)
 TAIL = RIGHT.replace("j < Y.n[1]", "j < Y.n[1] / 4 * 4")
+
+
+def marked(name: str, body: str = RIGHT) -> str:
+    """Return `body` with a variable that nothing reads: the marks that survive printing (comments do not)."""
+    return f"const long {name} = 0;\n{body}"
 
 
 def fenced(body: str, tag: str = "cpp") -> str:
@@ -83,12 +90,12 @@ class FakeJudge:
 
 
 def by_markers(source: str) -> LeafVerdict:
-    """Return a verdict from words in the source: `flaot`, `crash`, `slow`, `fast`, else right or wrong relu."""
-    if "flaot" in source:
+    """Return a verdict from words in the source: `frozen`, `crash`, `slow`, `fast`, else right or wrong relu."""
+    if "frozen" in source:
         return LeafVerdict(
             level="emitted",
             status="compile_error",
-            message="kernel.cpp:4: error: 'flaot' does not name a type",
+            message="kernel.cpp:4: error: assignment of read-only variable 'frozen'",
         )
     if "crash" in source:
         return LeafVerdict(level="compiled", status="crash", message="signal 11")

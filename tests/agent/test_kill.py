@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from septran.agent.record import Record
-from tests.agent.leaves import BROKEN, RIGHT, WRONG, fenced
+from tests.agent.leaves import BROKEN, WRONG, fenced, marked
 from tests.support.openai_double import Answer, ChatDouble, Step
 
-FAST = RIGHT.replace("Y(i, j) =", "/* fast */ Y(i, j) =")
+FAST = marked("fast")
 
 
 def answer(body: dict[str, Any]) -> Step:
@@ -25,12 +25,12 @@ def answer(body: dict[str, Any]) -> Step:
     text = str(body["messages"][-1]["content"])
     seed = body["seed"]
     if "Your last body" not in text:
-        reply = WRONG + f"// {seed}\n"
-    elif "flaot" not in text:
-        reply = BROKEN + f"// {seed}\n"
+        reply = WRONG
+    elif "frozen" not in text:
+        reply = BROKEN
     else:
-        reply = (FAST if "leaf_relu" in text else WRONG) + f"// {seed}\n"
-    return Answer(fenced(reply), delay=0.03, chunk=40, chunk_delay=0.004)
+        reply = FAST if "leaf_relu" in text else WRONG
+    return Answer(fenced(marked(f"seed{seed}", reply)), delay=0.03, chunk=40, chunk_delay=0.004)
 
 
 def start(double: ChatDouble, folder: Path) -> subprocess.Popen[str]:

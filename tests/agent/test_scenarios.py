@@ -34,11 +34,12 @@ from tests.agent.leaves import (
     FakeJudge,
     by_markers,
     fenced,
+    marked,
 )
 from tests.support.openai_double import Answer, ChatDouble, Raw, Reset, Status, Step
 
-FAST = RIGHT.replace("Y(i, j) =", "/* fast */ Y(i, j) =")
-SLOW = RIGHT.replace("Y(i, j) =", "/* slow */ Y(i, j) =")
+FAST = marked("fast")
+SLOW = marked("slow")
 
 
 def config(double: ChatDouble | None = None, **over: Any) -> AgentConfig:
@@ -85,7 +86,7 @@ def test_wrong_then_compile_error_then_right_and_faster(tmp_path: Path) -> None:
     assert written.verdict is not None
     assert written.verdict.speedup == 2.0
     assert "expected" in prompt(double, 1)
-    assert "flaot" in prompt(double, 2)
+    assert "frozen" in prompt(double, 2)
     assert "attempt 1 (first): wrong" in prompt(double, 2)
     value = outcome_json(written)
     assert (value["writer"], value["model"], value["usage"]["calls"]) == ("llm", "fake-coder", 3)
@@ -183,7 +184,7 @@ def test_a_repeated_reply_is_not_judged_again_and_changes_the_strategy(tmp_path:
 
 
 def test_the_conductor_is_asked_when_stuck_and_may_stop(tmp_path: Path) -> None:
-    wrongs = [WRONG + f"// {i}\n" for i in range(9)]
+    wrongs = [marked(f"wrong{i}", WRONG) for i in range(9)]
     script: list[Step] = [*answers(*wrongs[:3]), Answer('Well: {"action": "stop", "advice": ""}')]
     with ChatDouble(script) as double:
         written, _, _ = run(double, tmp_path, budget=Budget(attempts=9))
@@ -192,7 +193,7 @@ def test_the_conductor_is_asked_when_stuck_and_may_stop(tmp_path: Path) -> None:
 
 
 def test_a_conductor_cannot_accept_a_leaf(tmp_path: Path) -> None:
-    wrongs = [WRONG + f"// {i}\n" for i in range(5)]
+    wrongs = [marked(f"wrong{i}", WRONG) for i in range(5)]
     accept = Answer('{"action": "accept", "verified": true, "advice": "it is perfect"}')
     script: list[Step] = [*answers(*wrongs[:3]), accept, *answers(wrongs[3]), accept]
     with ChatDouble(script) as double:
@@ -209,7 +210,7 @@ def test_a_cut_reply_asks_for_a_shorter_one(tmp_path: Path) -> None:
 
 
 def test_candidates_are_asked_in_parallel_and_end_early(tmp_path: Path) -> None:
-    script = {0: WRONG, 1: FAST, 2: RIGHT + "// third\n"}
+    script = {0: WRONG, 1: FAST, 2: marked("third")}
 
     together = threading.Barrier(3)
 
@@ -239,7 +240,7 @@ def test_without_timing_a_verified_leaf_needs_accept_verified(tmp_path: Path) ->
 
 
 def test_token_budget_is_never_exceeded(tmp_path: Path) -> None:
-    wrongs = [WRONG + f"// {i}\n" for i in range(50)]
+    wrongs = [marked(f"wrong{i}", WRONG) for i in range(50)]
     with ChatDouble(answers(*wrongs)) as double:
         written, writer, _ = run(
             double, tmp_path, budget=Budget(attempts=50, tokens=20_000), request={"max_tokens": 500}
@@ -250,7 +251,7 @@ def test_token_budget_is_never_exceeded(tmp_path: Path) -> None:
 
 
 def test_time_and_call_budgets(tmp_path: Path) -> None:
-    wrongs = [WRONG + f"// {i}\n" for i in range(50)]
+    wrongs = [marked(f"wrong{i}", WRONG) for i in range(50)]
     with ChatDouble(answers(*wrongs)) as double:
         written, _, _ = run(double, tmp_path / "a", budget=Budget(attempts=50, minutes=1e-9))
     assert "minutes" in written.reason
@@ -432,7 +433,7 @@ def test_evolution_keeps_its_archive_and_lineage(tmp_path: Path) -> None:
     def choose(body: dict[str, Any]) -> Step:
         count[0] += 1
         kind = SLOW if count[0] > 2 else WRONG
-        return Answer(fenced(kind + f"// {count[0]}\n"))
+        return Answer(fenced(marked(f"n{count[0]}", kind)))
 
     search = {"kind": "evolve", "islands": 2, "generations": 3, "population": 2}
     with ChatDouble(choose) as double:
