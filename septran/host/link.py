@@ -6,7 +6,6 @@ from that same object. All names of it but the entry become local, its allocatio
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import platform
 import re
@@ -95,13 +94,12 @@ def link_commands(compiler: str, kernel: str, entry: str, host: Path, output: st
     )
 
 
-@functools.cache
 def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:
     """Return a host with an entry that returns at once, linked into `cache` on first use."""
     if host.path is None:
         return None
     kept = cache / f"null-{host.path.stem}"
-    if kept.is_file():
+    if intact(kept):
         return kept
     text = b"void st_entry(void *const *args) { (void)args; }\n"
     try:
@@ -116,6 +114,7 @@ def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:
                     [compiler, *step], input=text, capture_output=True, timeout=120, check=True
                 )
             made.replace(kept)
+            seal(kept)
     except (OSError, subprocess.SubprocessError):
         return None
     return kept
