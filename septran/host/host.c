@@ -28,8 +28,8 @@
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
 enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF };
-static const size_t SCRATCH = (size_t)256 << 20; /* room per thread and use; untouched pages cost nothing */
-static const size_t HEAP = (size_t)256 << 20;
+static const size_t SCRATCH = ROOM_BYTES;
+static const size_t HEAP = ROOM_BYTES;
 
 static volatile uint64_t *control;
 static uint64_t plan[CONTROL_BYTES / 8]; /* read once */

@@ -35,6 +35,7 @@ enum {
   MAX_PLACEMENTS = 3,
   STEP = 64,
   CONTROL_BYTES = 8192,
+  ROOM_BYTES = 268435456, /* for scratch and for allocations, per thread and use; untouched pages cost nothing */
   TEXT_BYTES = 65536, /* what a simulator says, from CONTROL_BYTES on, ended by a zero */
 };
 #endif

@@ -219,13 +219,26 @@ class HostProcess:
 
     def private_kib(self) -> int:
         """Return its private resident memory in KiB, counted exactly."""
+        return sum(self._resident())
+
+    def kept_kib(self) -> int:
+        """Return what `private_kib` counts outside the rooms for scratch, which the host overwrites after each order."""
+        return self._resident()[0]
+
+    def _resident(self) -> tuple[int, int]:
+        """KiB of anonymous memory outside and inside the rooms for scratch and allocations."""
+        found = [0, 0]
+        room = 0
         try:
-            text = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
+            text = Path(f"/proc/{self.pid}/smaps").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return int((self._status("RssAnon") or "0").split()[0])
-        return next(
-            int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:")
-        )
+            return int((self._status("RssAnon") or "0").split()[0]), 0
+        for line in text.splitlines():
+            if line.startswith("Size:"):
+                room = int(line.split()[1]) == words.ROOM_BYTES >> 10
+            elif line.startswith("Anonymous:"):
+                found[room] += int(line.split()[1])
+        return found[0], found[1]
 
     def _status(self, name: str) -> str:
         try:

@@ -84,7 +84,7 @@ class HostTimed:
         self._shift = 0
         self._timed: list[_Timed] = []
         self._nothing: dict[int, float] = {}
-        self._resident = -1
+        self._resident, self._kept = -1, 0
         self._walls = self._waited = 0.0
         null = null_host()
         assert null is not None
@@ -123,7 +123,9 @@ class HostTimed:
         Raises:
             TimeoutError: the kernel stopped answering.
         """
-        if self._resident < 0 and self._timed:
+        if not self._timed:
+            self._kept = self._host.kept_kib()
+        elif self._resident < 0:  # scratch was touched for the first time by then
             self._resident = self._host.private_kib()
         self._refresh()
         seed = secrets.randbits(64)
@@ -141,8 +143,10 @@ class HostTimed:
 
     def wrong(self) -> str:
         """Return what is wrong with the timed calls, "" when they were right."""
-        grown = self._host.private_kib() - self._resident
-        if self._resident >= 0 and grown > _GROWTH_KIB:
+        grown = self._host.kept_kib() - self._kept
+        if self._resident >= 0:
+            grown = max(grown, self._host.private_kib() - self._resident)
+        if grown > _GROWTH_KIB:
             return f"memory grew by {grown} KiB while the kernel was timed: it keeps something"
         full = max(t.count for t in self._timed)
         whole = [t for t in self._timed if t.count == full]
