@@ -119,6 +119,8 @@ def _spread(timing: Mapping[str, Any]) -> str:
     words = [f"{timing['low']:.2f} to {timing['high']:.2f}"]
     if timing.get("reused") and timing.get("call_s"):
         words.append(f"outputs allocated; reused {timing['reused']:.2f} x")
+    if timing.get("clock") == "processor":
+        words.append("one thread each")
     if not timing.get("reliable", True):
         words.append("not reliable: the machine is busy")
     return f" ({'; '.join(words)})"

@@ -80,6 +80,9 @@ class HostProcess:
             "OMP_WAIT_POLICY": "active" if spin else "passive",
             "GOMP_SPINCOUNT": str(spin),
         }
+        if spin and threads <= len(os.sched_getaffinity(0)):
+            # threads that wait awake on one processor would wait for each other's turn
+            env |= {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         fds = (self._fd, inputs, outputs)
         self._process = subprocess.Popen(
             [str(program), *map(str, fds)],

@@ -109,7 +109,7 @@ def _figure(
     flops = work_of(lower_plan(plan).bound.program)
     on_gpu = data.get("where") == "device"
     other = _torch_compile_s(request, settings, on_gpu) if compiled and seconds else None
-    threads = settings.threads or cores()
+    threads = timing.get("threads") or settings.threads or cores()
     gflops = flops / seconds / 1e9 if flops and seconds else None
     gbytes = moved / seconds / 1e9 if seconds else None
     cycles = data.get("cycles") or None

@@ -149,11 +149,10 @@ def _gen(job: _Job) -> Result:
         result = result.with_culprit(found)
     timing = _timed(job, place, judged, problem)
     if judged.verdict.passed:
-        seconds = timing.kernel_s if timing is not None and timing.ok else None
+        seconds = None if timing is None else timing.kernel_s
         where, program = judged.verdict.where, lowered.bound.program
-        result = result.with_share(
-            share_of(plan, program, seconds, where=where, threads=place.threads)
-        )
+        threads = place.threads if timing is None else timing.threads
+        result = result.with_share(share_of(plan, program, seconds, where=where, threads=threads))
     result = replace(
         result.with_verdict(judged.verdict).with_timing(timing), build=dict(judged.built.facts)
     )

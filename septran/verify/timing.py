@@ -49,7 +49,7 @@ class Timing:
     ok: the outputs of timed calls were right; else `why` says what happened. kernel_s: the kernel alone, outputs
     reused. call_s: what a call from Python adds, outputs allocated. speedup, low, high: torch_s / (kernel_s + call_s), the median of the
     pairs. reused: the same without allocation on either side. baseline: how torch was called, "fn" or "best".
-    reliable: the interval is narrow. clock: "wall" or "processor".
+    reliable: the interval is narrow. clock: "wall" or "processor". threads: the kernel's.
     """
 
     ok: bool
@@ -87,19 +87,27 @@ def time_kernel(
     budget_s: float = 1.0,
     slot_s: float = 0.01,
 ) -> Timing | None:
-    """Return the timing of a verified kernel against torch eager, or None when it could not be timed."""
+    """Return the timing of a verified kernel against torch eager, or None when it could not be timed.
+
+    Where other work takes processors away, several threads have no figure; then both sides get one
+    thread, whose processor time other work hardly moves, and `Timing.threads` says so.
+    """
     assert built.artifact is not None
     settings = sessions or Sessions(threads=threads)
-    with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
-        timing = measure(
-            kernel,
-            built,
-            problem,
-            run_dir=Path(folder),
-            settings=settings,
-            budget_s=budget_s,
-            slot_s=slot_s,
-        )
+    timing = Timing(ok=False)
+    for asked in (settings, replace(settings, threads=1)):
+        with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
+            timing = measure(
+                kernel,
+                built,
+                problem,
+                run_dir=Path(folder),
+                settings=asked,
+                budget_s=budget_s,
+                slot_s=slot_s,
+            )
+        if not timing.ok or timing.reliable or not can_be_timed(built, kernel, problem, asked):
+            break
     return timing if timing.ok else None
 
 
@@ -187,8 +195,8 @@ def measure(
                 slots = {"fn": _gpu_slot(problem, timed.input_sets[0], settings.gpu)}
             else:
                 slots = _torch_slots(problem, timed.input_sets, processor_time=by_processor)
-            baseline, threads = _best(slots, settings, 1 if by_processor else settings.threads)
-            with budget.threads(threads):
+            baseline, theirs = _best(slots, settings, 1 if by_processor else settings.threads)
+            with budget.threads(theirs):
                 cost = call_cost(kernel) if timed.native else CallCost(call=0.0, allocate=0.0)
                 found = measure_pairs(
                     timed.slot, slots[baseline], budget_s=budget_s, slot_s=slot_s, most=timed.most
@@ -212,7 +220,7 @@ def measure(
         baseline=baseline,
         clock="processor" if by_processor else "wall",
         pairs=len(found.first),
-        threads=threads,
+        threads=1 if by_processor else settings.threads,
     )
 
 

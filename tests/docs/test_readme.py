@@ -20,7 +20,9 @@ def sample() -> str:
 def without_figures(card: str) -> list[str]:
     """Return a card's lines with every figure, path and duration as one sign."""
     lines = [re.sub(r"\S*runs/\S+", "PATH", line) for line in card.strip().splitlines()]
-    lines = [re.sub(r"; not reliable: [^)]*", "", line) for line in lines]  # of a busy machine
+    lines = [
+        re.sub(r"; (not reliable: [^;)]*|one thread each)", "", line) for line in lines
+    ]  # busy
     return [re.sub(r"(?<![\w=])\d+(\.\d+)?(e[+-]\d+)?(?!\w)", "#", line) for line in lines]
 
 

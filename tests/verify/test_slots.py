@@ -21,7 +21,7 @@ from septran.verify.pairs import Pairs, calls_per_slot
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 from septran.verify.slots import HostTimed, can_be_timed, torch_calls
-from septran.verify.timing import Timing, measure, settled
+from septran.verify.timing import Timing, measure, settled, time_kernel
 from tests.verify import hosting, kernels
 
 ONE = Sessions(threads=1)
@@ -67,6 +67,19 @@ def test_an_honest_kernel(tmp_path: Path) -> None:
     assert timing.clock == "processor"
     assert 0 < timing.low <= timing.speedup <= timing.high
     assert timing.kernel_s > 1e-6 and timing.call_s > 0
+
+
+def test_threads_without_processors_are_timed_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose threads had to wait has no figure for two threads, but one for one."""
+    problem = _problem()
+    source = kernels.entry(f"{OPEN} work(x, y);", before=f"{hosting.BEFORE}{WORK}")
+    kernel, built = hosting.build(source, problem, tmp_path)
+    monkeypatch.setattr(HostTimed, "waited", 0.5)
+    timing = time_kernel(kernel, built, problem, threads=2, budget_s=0.1, slot_s=0.002)
+    assert timing is not None
+    assert (timing.threads, timing.clock) == (1, "processor")
 
 
 def test_answers_that_are_worse_in_slots_only(tmp_path: Path) -> None:
