@@ -9,6 +9,7 @@
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
     +-- NothingSelected         nothing was asked for in the end (exit 5, as pytest says it)
+    OutOfTime                   the time of --timeout is over (exit 3); ends a command as Ctrl-C does
     InternalError               a SepTran bug (exit 4); never raised for a user's mistake
 
 Every diagnostic has a code that `septran explain CODE` documents (docs/errors/CODE.md).
@@ -177,6 +178,15 @@ class NothingSelected(SeptranError):
     """A selection that leaves nothing to do; 0 would look like a verdict."""
 
     exit_code = 5
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The user's own limit of a command's time is over: whoever cleans up after Ctrl-C does so here, too."""
+
+    exit_code = 3
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"not done in {seconds:g} s, the time of --timeout")
 
 
 class InternalError(Exception):

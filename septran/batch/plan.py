@@ -12,7 +12,7 @@ from septran.run import store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A batch run's directory and what is to be done in it."""
+    """A batch run's directory and what is to be done in it. until: time.monotonic() at which all stops."""
 
     run: store.Run
     cells: tuple[Cell, ...]
@@ -20,6 +20,7 @@ class Plan:
     workers: int | None
     time: bool
     require: tuple[str, ...]
+    until: float | None = None
 
 
 def job_of(plan: Plan, cell: Cell) -> Job:

@@ -70,11 +70,13 @@ def run_jobs(
     log: Path,
     cell_s: float,
     deadline: float | None,
+    until: float | None,
     started: Callable[[Cell], None],
 ) -> Generator[Outcome, None, None]:
     """Yield each job's outcome as it ends; closing the iterator kills the workers.
 
     cell_s: seconds for one cell. deadline: time.monotonic() after which no further cell starts.
+    until: after which those that run are stopped, too.
     """
     queue = deque(jobs)
     again: set[str] = set()
@@ -82,9 +84,14 @@ def run_jobs(
     threads = max(1, len(os.sched_getaffinity(0)) // workers)
     try:
         while queue or any(worker.job for worker in team):
-            late = deadline is not None and time.monotonic() > deadline
+            now = time.monotonic()
+            over = until is not None and now > until
+            late = over or (deadline is not None and now > deadline)
             while late and queue:
                 yield Outcome(queue.popleft(), "stopped")
+            if over:
+                yield from [Outcome(worker.job, "stopped") for worker in team if worker.job]
+                return
             for worker in [w for w in team if w.gone()]:
                 team.remove(worker)
             while queue and len(team) < workers:

@@ -51,7 +51,8 @@ def run_on_ray(
         remote = task.options(num_cpus=1, num_gpus=gpus)
         jobs[remote.remote(cell.to_json(), str(job.runs), plan.time)] = job
     limit = plan.budget.minutes
-    deadline = None if limit is None else time.monotonic() + 60 * limit
+    ends = [] if limit is None else [time.monotonic() + 60 * limit]
+    ends += [] if plan.until is None else [plan.until]
     try:
         while jobs:
             done, _ = ray.wait(list(jobs), num_returns=1, timeout=_POLL_S)
@@ -64,7 +65,7 @@ def run_on_ray(
                     continue
                 write_atomic(job.result, json.dumps(data, default=str) + "\n")
                 yield Outcome(job, "done")
-            if deadline is not None and time.monotonic() > deadline:
+            if ends and time.monotonic() > min(ends):
                 for job in jobs.values():
                     yield Outcome(job, "stopped")
                 return

@@ -41,7 +41,7 @@ SORTS: tuple[Sort, ...] = ("accurate", "rejected", "unavailable", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """What the user asked for. file or resume (a run) is given."""
+    """What the user asked for. file or resume (a run) is given. timeout_s: seconds for all of it."""
 
     file: Path | None = None
     resume: str | None = None
@@ -51,11 +51,12 @@ class BatchRequest:
     workers: int | None = None
     executor: str = "local"
     require: tuple[str, ...] = ()
+    timeout_s: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchResult:
-    """What came out. not_run: cells that the batch's minutes did not reach."""
+    """What came out. not_run: cells that the batch's minutes or --timeout did not reach."""
 
     run: Path
     counts: dict[Sort, int] = field(default_factory=lambda: dict.fromkeys(SORTS, 0))
@@ -97,7 +98,8 @@ def run_batch(request: BatchRequest, *, settings: Settings, watch: Watch) -> Bat
             executor's library is missing. KeyboardInterrupt: after saying how to go on.
     """
     execute = _executor(request.executor)
-    plan = _plan(request, settings)
+    until = None if request.timeout_s is None else time.monotonic() + request.timeout_s
+    plan = replace(_plan(request, settings), until=until)
     with plan.run.held():
         return _run(request, plan, execute, settings=settings, watch=watch)
 
@@ -185,9 +187,14 @@ def listed(
 
 def results(run: store.Run) -> list[dict[str, Any]]:
     """Return the finished cells of a batch run, in the plan's order."""
+    return [data for _, data in planned(run) if data is not None]
+
+
+def planned(run: store.Run) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the id of each planned cell of a batch run, with its result when it has one."""
     plan = _read(run.dir / "batch.json") or {"cells": []}
-    found = (_read(run.dir / "cells" / f"{cell['key']}.json") for cell in plan["cells"])
-    return [data for data in found if data is not None]
+    folder = run.dir / "cells"
+    return [(cell["id"], _read(folder / f"{cell['key']}.json")) for cell in plan["cells"]]
 
 
 def _plan(request: BatchRequest, settings: Settings) -> Plan:
@@ -314,6 +321,7 @@ def _local(plan: Plan, todo: Sequence[Cell], started: Callable[[Cell], None]) ->
         log=plan.run.dir / "workers.log",
         cell_s=60 * plan.budget.cell_minutes,
         deadline=None if minutes is None else time.monotonic() + 60 * minutes,
+        until=plan.until,
         started=started,
     )
 

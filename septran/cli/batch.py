@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from septran.cli.deadline import TIMEOUT
 from septran.cli.options import common, set_threads, terminal
 from septran.cli.request import FILE
 
@@ -32,6 +33,8 @@ from septran.cli.request import FILE
     type=click.Choice(["compile", "device", "proved"]),
     help="What must have happened; otherwise exit 3.",
 )
+@TIMEOUT
+@click.option("--junit", type=FILE, help="Also write the cells here as JUnit XML, for a CI server.")
 @click.option("--list", "only_list", is_flag=True, help="Print the cells and stop.")
 @common
 def command(
@@ -45,6 +48,8 @@ def command(
     executor: str,
     seed: int | None,
     require: tuple[str, ...],
+    timeout: float | None,
+    junit: Path | None,
     only_list: bool,
 ) -> int:
     r"""Run a matrix of operators, backends, sizes and types; FILE describes it.
@@ -89,11 +94,21 @@ def command(
         workers=workers,
         executor=executor,
         require=require,
+        timeout_s=timeout,
     )
     with view.shown():
         result = run_batch(request, settings=settings, watch=view.watch())
     view.result(result)
+    if junit is not None:
+        _write_junit(result.run, junit)
     return result.exit_code
+
+
+def _write_junit(run: Path, path: Path) -> None:
+    from septran.report.junit import junit
+    from septran.run.store import Run, write_atomic
+
+    write_atomic(path, junit(Run(run)))
 
 
 def _find(path: Path) -> Path:

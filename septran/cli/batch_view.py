@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from septran.batch.cells import Cell
 from septran.batch.plan import Plan
 from septran.batch.run import SORTS, BatchResult, Watch, sort_of
 from septran.cli.console import Terminal
+from septran.cli.steps import heartbeat, live
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -38,17 +38,12 @@ class BatchView:
             planned=self._planned, started=self._started, ended=self._ended, note=self._term.note
         )
 
-    def shown(self) -> AbstractContextManager[Any]:
-        """Return the live table as a context, or nothing when stderr is not a terminal."""
-        if not sys.stderr.isatty() or self._term.quiet:
-            return nullcontext()
-        from rich.console import Console
-        from rich.live import Live
-
-        colored = self._term.colored(sys.stderr)
-        console = Console(stderr=True, no_color=not colored, highlight=False)
-        self._live = Live(get_renderable=self._table, console=console, transient=True)
-        return self._live
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show a live table on a terminal, and in a log now and then the cells that still run."""
+        beat = heartbeat(self._term, self._still, unless=lambda: self._live is not None)
+        with live(self._term, self._table) as self._live, beat:
+            yield
 
     def result(self, result: BatchResult) -> None:
         """Write the last line (JSON), or the table and the totals."""
@@ -83,6 +78,11 @@ class BatchView:
         if self._live is None and not (reused and not self._term.verbose):
             width = len(str(self._total))
             self._term.note(f"[{self._done:{width}}/{self._total}] {line(data, sort)}")
+
+    def _still(self) -> str:
+        now = time.monotonic()
+        known = [f"{name}: {now - since:.0f} s" for name, since in list(self._running.items())]
+        return f"running {', '.join(known)}" if known else ""
 
     def _table(self) -> Table:
         from rich.table import Table

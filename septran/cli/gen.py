@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from septran.cli import card
+from septran.cli.deadline import TIMEOUT, within
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import FILE, build, kernel_options
+from septran.cli.request import FILE, asked_before, build, kernel_options
+from septran.cli.steps import steps
 
 
 @click.command("gen")
@@ -45,10 +47,13 @@ from septran.cli.request import FILE, build, kernel_options
     show_default=True,
     help="Run on a GPU (auto: when one here fits) or emulate.",
 )
-@click.option("--resume", metavar="RUN", help="Continue an interrupted run.")
+@click.option(
+    "--resume", metavar="RUN", help="Go on with an interrupted run; flags may be left out."
+)
+@TIMEOUT
 @click.option("-o", "--output", type=FILE, help="Also copy the kernel here.")
 @common
-def command(*, output: Path | None, **given: Any) -> int:
+def command(*, output: Path | None, timeout: float | None, **given: Any) -> int:
     r"""Generate one verified kernel.
 
     \b
@@ -59,11 +64,14 @@ def command(*, output: Path | None, **given: Any) -> int:
     from septran import settings as settings_
 
     term = terminal()
+    if given["resume"]:
+        given = asked_before(given)
     settings = settings_.load(flags={name: given.get(name) for name in settings_.SCHEMA})
-    request = build(given, settings)
-    from septran.run.gen import gen
+    with within(timeout), steps(term) as progress:
+        request = build(given, settings)
+        from septran.run.gen import gen
 
-    result = gen(request, settings=settings, progress=term.note)
+        result = gen(request, settings=settings, progress=progress)
     found: dict[str, Any] = result.to_json()
     if output is not None and found.get("kernel"):
         from septran.run.store import write_atomic

@@ -129,10 +129,12 @@ def _forget_stdout() -> None:
 
 def _report(e: BaseException, term: Terminal) -> int:
     """Print what a person (or, with --json, a program) needs about `e`; return the exit code."""
-    from septran.errors import EnvironmentProblem, SeptranError
+    from septran.errors import EnvironmentProblem, OutOfTime, SeptranError
 
     if isinstance(e, SystemExit):
         return e.code if isinstance(e.code, int) else 2
+    if isinstance(e, click.Abort) and isinstance(e.__cause__, OutOfTime):  # click's word for both
+        e = EnvironmentProblem.of("V003", str(e.__cause__), help="allow more time")
     if isinstance(e, (KeyboardInterrupt, click.Abort)):
         term.error("interrupted")
         return 130

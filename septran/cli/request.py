@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from septran.settings import Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+FILES = ("task_file", "logic", "mapping", "config")
+"""The options of a request that are files."""
+_WHAT = ("op", "task_file", "logic")
 
 
 def kernel_options(command: F) -> F:
@@ -53,8 +57,6 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     Raises:
         ConfigError: C007 a bad --dim, C008 not exactly one of --op, --task, --logic, C009 no target.
     """
-    if given.get("resume") and not any(given[n] for n in ("op", "task_file", "logic")):
-        given = {**given, **_asked_before(given, settings)}
     exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
     backend = given["backend"] or _target_of(given["mapping"])
     from septran.plan.resolve import GenRequest
@@ -83,17 +85,38 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     )
 
 
-def _asked_before(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Return what the run to resume was asked for, where the flags do not say something else."""
+def asked_before(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `given` with what the run to resume was asked for, where the flags say nothing.
+
+    Raises:
+        ConfigError: C030, C031, there is no such run; C136, it does not say what was asked for.
+    """
+    from septran import settings as settings_
+    from septran.errors import ConfigError
     from septran.run import store
 
-    asked = store.find(str(given["resume"]), store.root(settings)).info().get("request", {})
-    found = {n: asked.get(n) for n in ("op", "backend", "arch", "dtype", "writer")}
-    found |= {
-        n: Path(asked[n]) for n in ("task_file", "logic", "mapping", "config") if asked.get(n)
-    }
-    found["dims"] = tuple(f"{n}={size}" for n, size in (asked.get("dims") or {}).items())
-    return {n: v for n, v in found.items() if v and not given.get(n)}
+    run = store.find(str(given["resume"]), store.root(settings_.load()))
+    try:
+        found = {**_recorded(run.info()), "resume": str(run.dir)}
+    except (KeyError, TypeError, AttributeError):
+        raise ConfigError.of("C136", f"run {run.id} is damaged: run.json") from None
+    if any(given[n] for n in _WHAT):
+        found |= dict.fromkeys(_WHAT)
+    silent = (None, (), "auto")
+    return {n: found.get(n) if given[n] in silent else given[n] for n in given}
+
+
+def _recorded(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that a run's record stands for; --threads travels in the environment."""
+    asked = info["request"]
+    found = {**asked} | {n: Path(asked[n]) for n in FILES if asked.get(n)}
+    found["dims"] = tuple(f"{n}={size}" for n, size in asked["dims"].items())
+    for name, one in info["settings"].items():
+        if str(one["from"]).startswith("--"):
+            found[name] = one["value"]
+        elif one["from"] == "SEPTRAN_THREADS":
+            os.environ.setdefault("SEPTRAN_THREADS", str(one["value"]))
+    return found
 
 
 def _target_of(mapping: Path | None) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from septran.cli import card
+from septran.cli.deadline import TIMEOUT, within
 from septran.cli.options import common, complete, run_names, terminal
 from septran.cli.request import FILE
+from septran.cli.steps import steps
 
 
 @click.command("verify")
@@ -32,6 +34,7 @@ from septran.cli.request import FILE
 @click.option(
     "--logic", type=FILE, help="With --bundle: the logic file, if it is no known operator."
 )
+@TIMEOUT
 @common
 def command(
     run: str,
@@ -40,6 +43,7 @@ def command(
     where: str,
     bundle: Path | None,
     logic: Path | None,
+    timeout: float | None,
 ) -> int:
     """Verify a stored run's kernel again (RUN: id, part of it, path, or latest)."""
     from septran import settings as settings_
@@ -48,16 +52,17 @@ def command(
 
     settings = settings_.load(flags={"seed": seed})
     term = terminal()
-    if bundle is not None:
-        from septran.run.bundle import Recheck, verify_bundle
+    with within(timeout), steps(term) as progress:
+        if bundle is not None:
+            from septran.run.bundle import Recheck, verify_bundle
 
-        recheck = Recheck(path=bundle, logic=logic, require=require)
-        result = verify_bundle(recheck, settings=settings, progress=term.note)
-    else:
-        found = store.find(run, store.root(settings))
-        result = verify_again(
-            found, settings=settings, require=require, progress=term.note, where=where
-        )
+            recheck = Recheck(path=bundle, logic=logic, require=require)
+            result = verify_bundle(recheck, settings=settings, progress=progress)
+        else:
+            found = store.find(run, store.root(settings))
+            result = verify_again(
+                found, settings=settings, require=require, progress=progress, where=where
+            )
     shown: dict[str, Any] = result.to_json()
     if term.json:
         term.emit(shown)

@@ -5,13 +5,14 @@ resolve -> bind + lower -> write leaves -> emit -> build -> verify -> time
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from septran.errors import SeptranError
+from septran.errors import OutOfTime, SeptranError
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
 from septran.outcome import Status
@@ -67,7 +68,8 @@ def gen(
     into: folder of the run directory instead of the stored runs. timed: whether to measure speed.
 
     Raises:
-        InputError: the user's mistake. EnvironmentProblem: V110, L5xx.
+        InputError: the user's mistake; C067, another process has the run to resume. EnvironmentProblem:
+            V110, L5xx. KeyboardInterrupt: after saying how to go on.
     """
     plan = resolve(request)
     start = time.perf_counter()
@@ -85,9 +87,12 @@ def gen(
         seconds=seconds,
     )
     try:
-        return _gen(job)
-    except KeyboardInterrupt:
-        run.finish("interrupted", exit_code=130, summary={})
+        with run.held():
+            return _gen(job)
+    except KeyboardInterrupt as e:
+        code = e.exit_code if isinstance(e, OutOfTime) else 130
+        run.finish("interrupted", exit_code=code, summary={})
+        progress(f"to go on: septran gen --resume {run.id}")
         raise
     except SeptranError as e:
         run.event("error", codes=list(e.codes), message=str(e))
@@ -97,8 +102,11 @@ def gen(
 
 def _open(request: GenRequest, plan: Plan, settings: Settings, into: Path | None) -> store.Run:
     if request.resume is not None:
-        return store.find(request.resume, store.root(settings))
-    asked = {k: str(v) if isinstance(v, Path) else v for k, v in _plain(request).items()}
+        run = store.find(request.resume, store.root(settings))
+        with run.held():
+            run.update(status="running", pid=os.getpid())
+        return run
+    asked = _plain(request)
     key = content_hash(
         [plan.logic.sha, plan.backend.name, plan.arch, dict(plan.dims), plan.dtype, request.writer]
     )
@@ -112,9 +120,10 @@ def _open(request: GenRequest, plan: Plan, settings: Settings, into: Path | None
 
 
 def _plain(request: GenRequest) -> dict[str, Any]:
+    """Return the request as JSON has it; files by their whole path, because a run is resumed from anywhere."""
     found = {name: getattr(request, name) for name in GenRequest.__slots__}
     found["dims"] = dict(request.dims)
-    return found
+    return {k: str(v.absolute()) if isinstance(v, Path) else v for k, v in found.items()}
 
 
 def _gen(job: _Job) -> Result:

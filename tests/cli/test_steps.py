@@ -1,0 +1,117 @@
+"""Long steps say what is awaited and for how long; --timeout and Ctrl-C say how to go on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from septran.cli import steps as steps_
+from septran.cli.console import Terminal
+from septran.errors import OutOfTime
+from septran.run import gen as gen_
+from tests.packaging.sources import ROOT
+from tests.tasklang.test_reader import written
+
+RELU = ("gen", "--op", "relu", "--backend", "cpp", "--dim", "N=9")
+EMIT = ("--stop-after", "emit")
+
+
+def test_a_log_hears_what_is_awaited(monkeypatch, capsys):
+    monkeypatch.setattr(steps_, "STILL_S", 0.02)
+    with steps_.steps(Terminal()) as progress:
+        progress("building x.cpp")
+        time.sleep(0.2)
+    err = capsys.readouterr().err.splitlines()
+    assert err[0] == "building x.cpp"
+    assert err[1] == "still building x.cpp: 0 s"
+
+
+def test_quiet_is_quiet(monkeypatch, capsys):
+    monkeypatch.setattr(steps_, "STILL_S", 0.02)
+    with steps_.steps(Terminal(quiet=1)) as progress:
+        progress("building x.cpp")
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_elapsed_time(tmp_path):
+    main, other = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "septran", *RELU, "--stop-after", "compile"],
+        cwd=tmp_path,
+        env={**os.environ, "SEPTRAN_HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        stdout=subprocess.DEVNULL,
+        stderr=other,
+    ) as child:
+        os.close(other)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(main, 4096)
+            except OSError:  # a terminal that nobody holds any more
+                break
+            seen += chunk
+        os.close(main)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert child.returncode == 0, text
+    assert "building relu.cpp: 0 s" in text, "what is awaited"
+    assert re.search(r"building relu.cpp  \d+\.\d s", text), "how long it took"
+
+
+@pytest.fixture
+def stopped(septran, monkeypatch, tmp_path):
+    """Call gen, which is stopped by `why` halfway; then the command that it printed."""
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(why: BaseException, *flags: str):
+        def stop(*_: object) -> None:
+            raise why
+
+        with monkeypatch.context() as patched:
+            patched.setattr(gen_, "prove_and_keep", stop)
+            first = septran(*flags)
+        (line,) = [line for line in first.err.splitlines() if "septran gen --resume" in line]
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        words = line.partition("septran ")[2].split()
+        return first, septran(*words, "--json")
+
+    return call
+
+
+def test_ctrl_c_prints_the_command_that_goes_on(stopped):
+    first, again = stopped(KeyboardInterrupt(), *RELU, *EMIT, "--dtype", "float64")
+    assert first.code == 130
+    assert again.code == 0, again.err
+    assert (again.json["level"], again.json["dtype"]) == ("emitted", "float64")
+
+
+def test_a_logic_file_is_found_from_another_folder(stopped, tmp_path):
+    written(tmp_path, reference="return X + X")
+    flags = ("gen", "--logic", "logic.py", "--backend", "cpp", "--dim", "N=9", *EMIT)
+    first, again = stopped(OutOfTime(2), *flags)
+    assert first.code == 3 and "V003" in first.err and "2 s" in first.err
+    assert again.code == 0, again.err
+    assert again.json["dims"] == {"N": 9}
+
+
+@pytest.mark.parametrize("command", [RELU, ("verify", "latest")])
+def test_a_timeout_stops_for_good(septran, monkeypatch, tmp_path, command):
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
+    if command[0] == "verify":
+        assert septran(*RELU, *EMIT).code == 0
+    late = septran(*command, "--timeout", "0.001", "--json")
+    assert (late.code, late.json["errors"][0]["code"]) == (3, "V003")
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_timeout_of_nothing_is_refused(septran):
+    assert septran(*RELU, "--timeout", "0").code == 2
