@@ -76,6 +76,18 @@ SCHEMA: Schema = {
         "prompt_per_million": Key(kind="float", default=0.0, minimum=0),
         "completion_per_million": Key(kind="float", default=0.0, minimum=0),
     },
+    "ask": {
+        "min_share": Key(
+            kind="float",
+            default=0.01,
+            minimum=0,
+            about="of the kernel's time, from which a leaf is asked for",
+        ),
+        "moves": Key(kind="bool", default=False, about="ask for fills and copies, too"),
+        "single_calls": Key(
+            kind="bool", default=False, about="ask where the library's leaf is one call, too"
+        ),
+    },
     "frame": Key(
         kind="str",
         default="body",

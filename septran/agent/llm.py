@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from septran.agent.chat import Chat, messages_tokens
+from septran.agent.chat import Chat
 from septran.agent.client import OpenAIChat, read_key
 from septran.agent.command import CommandChat
 from septran.agent.config import AgentConfig
@@ -16,7 +16,7 @@ from septran.agent.evolve import evolve
 from septran.agent.faults import Fault
 from septran.agent.ledger import Ledger
 from septran.agent.loop import best_of
-from septran.agent.prompt import Prompter, render_prompt
+from septran.agent.prompt import Prompter
 from septran.agent.record import Record, RecordedChat
 from septran.agent.redact import Redactor
 from septran.agent.session import Session
@@ -296,29 +296,6 @@ def outcome_json(written: Written) -> dict[str, Any]:
             for a in written.history
         ],
     }
-
-
-def cost_line(
-    specs: tuple[LeafSpec, ...], backend: Backend, config: AgentConfig, budget: Budget
-) -> str:
-    """Return what a run may spend at most, and whether that is above the budget; for a person.
-
-    Tokens are estimates (no tokenizer): distinct leaves x attempts x (first prompt + longest reply).
-    """
-    distinct = {spec.key: spec for spec in specs}
-    longest = config.role("coder").max_tokens
-    prompts = [messages_tokens(render_prompt(s, backend, config)) for s in distinct.values()]
-    most = sum(budget.attempts * (p + longest) for p in prompts)
-    price = Ledger(config.get("prices")).price(
-        sum(budget.attempts * p for p in prompts), budget.attempts * longest * len(prompts)
-    )
-    money = f" ({price:.2f} {config.get('prices', 'currency')})" if price else ""
-    text = f"{len(distinct)} leaves x {budget.attempts} calls: at most about {most} tokens{money}"
-    if budget.tokens is not None and most > budget.tokens:
-        return f"{text}; the budget of {budget.tokens} tokens may end the search early"
-    if budget.cost is not None and price > budget.cost:
-        return f"{text}; the budget of {budget.cost:g} may end the search early"
-    return text
 
 
 def with_flags(budget: Budget, **given: int | float | None) -> Budget:

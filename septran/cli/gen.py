@@ -21,6 +21,16 @@ from septran.cli.steps import steps
 @click.option("--candidates", type=click.IntRange(min=1), help="Replies asked for at once.")
 @click.option("--budget-tokens", type=click.IntRange(min=0))
 @click.option("--budget-minutes", type=click.FloatRange(min=0))
+@click.option(
+    "--leaf",
+    "leaves",
+    multiple=True,
+    metavar="TASK",
+    help="Ask a model for this leaf only; repeat.",
+)
+@click.option(
+    "--plan", is_flag=True, help="Show what a model would be asked and its worst cost; ask nobody."
+)
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option("--config", type=FILE, help="A model config instead of the backend's.")
@@ -53,12 +63,13 @@ from septran.cli.steps import steps
 @TIMEOUT
 @click.option("-o", "--output", type=FILE, help="Also copy the kernel here.")
 @common
-def command(*, output: Path | None, timeout: float | None, **given: Any) -> int:
+def command(*, output: Path | None, plan: bool, timeout: float | None, **given: Any) -> int:
     r"""Generate one verified kernel.
 
     \b
     septran gen --op gemm --backend cpp
     septran gen --op softmax --backend cpp --dim N=1000 --dtype bfloat16 --json
+    septran gen --op softmax --backend cpp --writer llm --plan
     septran gen --logic my_op.py --backend cpp -o my_op.cpp
     """
     from septran import settings as settings_
@@ -67,6 +78,12 @@ def command(*, output: Path | None, timeout: float | None, **given: Any) -> int:
     if given["resume"]:
         given = asked_before(given)
     settings = settings_.load(flags={name: given.get(name) for name in settings_.SCHEMA})
+    if plan:
+        from septran.run.leaves import what_is_asked
+
+        asked = what_is_asked(build(given, settings), settings=settings)
+        term.emit(asked.to_json()) if term.json else term.result(asked.text())
+        return 0
     with within(timeout), steps(term) as progress:
         request = build(given, settings)
         from septran.run.gen import gen

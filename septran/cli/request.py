@@ -80,6 +80,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         require=tuple(given.get("require") or ()),
         config=given.get("config"),
         search=settings.search,
+        leaves=tuple(given.get("leaves") or ()),
         resume=given.get("resume"),
         where=given.get("where") or "auto",
     )

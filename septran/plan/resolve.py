@@ -41,6 +41,8 @@ class GenRequest:
     require: tuple[str, ...] = ()
     config: Path | None = None
     search: str = "best-of"
+    leaves: tuple[str, ...] = ()
+    """tasks a model is asked for; () = those where it pays"""
     resume: str | None = None
     where: str = "auto"
 

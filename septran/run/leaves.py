@@ -8,7 +8,7 @@ from pathlib import Path
 
 from septran.agent import config as agent_config
 from septran.agent.library import AutoWriter, LibraryWriter
-from septran.agent.llm import command_writer, cost_line, llm_writer, replay_writer, with_flags
+from septran.agent.llm import command_writer, llm_writer, replay_writer, with_flags
 from septran.agent.store import LeafStore
 from septran.agent.writer import Budget, LeafWriter, Usage, Written
 from septran.backends.base import Backend
@@ -17,7 +17,8 @@ from septran.ir.nodes import Program
 from septran.kernel import Leaf, leaf_specs
 from septran.mapping.schema import ExplicitMapping
 from septran.plan.floor import library_leaves
-from septran.plan.resolve import GenRequest
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.run.worth import AskPlan, ask_plan, candidates
 from septran.settings import Settings
 from septran.trial.leaf_judge import LeafJudge
 from septran.trial.place import Place
@@ -62,16 +63,13 @@ def choose(
             return ChosenLeaves(leaves=floor, written=())
     store = LeafStore(settings.home / "leaves")
     budget = _budget(request, backend, settings)
-    specs = {spec.key: (call, spec) for call, spec in leaf_specs(program)}
-    asked = {
-        key: spec
-        for key, (call, spec) in specs.items()
-        if floor[key].writer == "library" and (kind != "library" or call.impl == "agent")
-    }
     writer = _writer(kind, detail, request, backend, folder, settings, store)
-    if kind in ("llm", "command"):
-        config = _config(request, backend, settings)
-        progress(cost_line(tuple(asked.values()), backend, config, budget))
+    if kind == "auto":
+        asked = {k: leaf.spec for k, leaf in floor.items() if leaf.writer == "library"}
+    else:
+        plan = _ask_plan(request, backend, program, floor, budget, settings)
+        asked = {c.work.spec.key: c.work.spec for c in plan.asked}
+        progress(plan.line())
     leaves = dict(floor)
     written: list[Written] = []
     usage = Usage()
@@ -84,6 +82,35 @@ def choose(
         leaves[key] = result.leaf
         progress(f"leaf {number}/{len(asked)}: {spec.task}: {result.leaf.name} ({result.reason})")
     return ChosenLeaves(leaves=leaves, written=tuple(written), usage=usage)
+
+
+def what_is_asked(request: GenRequest, *, settings: Settings) -> AskPlan:
+    """Return what `request` would ask a model for, in which order, and the most it can cost; asks nobody.
+
+    Raises:
+        ConfigError: C137 a --leaf that the kernel does not have.
+    """
+    plan = resolve(request)
+    lowered = lower_plan(plan)
+    floor = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    budget = _budget(request, plan.backend, settings)
+    return _ask_plan(request, plan.backend, lowered.program, floor, budget, settings)
+
+
+def _ask_plan(
+    request: GenRequest,
+    backend: Backend,
+    program: Program,
+    floor: Mapping[str, Leaf],
+    budget: Budget,
+    settings: Settings,
+) -> AskPlan:
+    config = _config(request, backend, settings)
+    found = candidates(program, floor, backend, config, request.leaves)
+    if request.writer == "library":  # only what the mapping gives to an agent
+        agents = {spec.key for call, spec in leaf_specs(program) if call.impl == "agent"}
+        found = tuple(c for c in found if c.work.spec.key in agents)
+    return ask_plan(found, backend, config, budget)
 
 
 def _wants_agent(program: Program) -> bool:

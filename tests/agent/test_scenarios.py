@@ -14,7 +14,6 @@ from septran.agent.config import AgentConfig, load, override
 from septran.agent.llm import (
     SearchWriter,
     command_writer,
-    cost_line,
     llm_writer,
     outcome_json,
     replay_writer,
@@ -25,7 +24,6 @@ from septran.errors import EnvironmentProblem, SeptranError
 from tests.agent.leaves import (
     BACKEND,
     BROKEN,
-    GEMM,
     RELU,
     RIGHT,
     TAIL,
@@ -259,14 +257,6 @@ def test_time_and_call_budgets(tmp_path: Path) -> None:
         written, _, _ = run(double, tmp_path / "b", budget=Budget(attempts=2))
         assert len(double.requests) == 2
     assert "2 calls" in written.reason
-
-
-def test_cost_line() -> None:
-    settings = config(prices={"prompt_per_million": 1.0, "completion_per_million": 10.0})
-    line = cost_line((RELU, RELU, GEMM), BACKEND, settings, Budget(attempts=3, tokens=1000))
-    assert line.startswith("2 leaves x 3 calls: at most about ")
-    assert "USD" in line
-    assert "may end the search early" in line
 
 
 def test_an_unreachable_model_is_an_environment_problem(tmp_path: Path) -> None:
