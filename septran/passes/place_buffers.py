@@ -10,17 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from septran.errors import MappingError, Span
+from septran.errors import Span
 from septran.ir.access import map_regions, touches
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    Program,
-    Region,
-    Stmt,
-    When,
-)
+from septran.ir.nodes import Alloc, Buffer, For, Program, Region, Stmt, When
+from septran.passes.check_memory import Held, too_small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +61,10 @@ def place_buffers(
         if placed is None:
             placed = _pack(mine, bank, nbytes, share=True)
         if placed is None:
-            raise _too_small(mine, bank, nbytes)
+            raise too_small(bank.name, bank.proc, bank.capacity, _held(mine, bank, nbytes))
         offsets.update(placed)
     sizes = {life.buffer.name: nbytes(life.buffer) for life in alive}
-    return with_offsets(program, offsets, sizes)
+    return replace(program, body=with_offsets(program.body, offsets, sizes))
 
 
 def lifetimes(program: Program) -> tuple[Life, ...]:
@@ -137,38 +130,27 @@ def _pack(
     return {life.buffer.name: low for low, _, life in placed}
 
 
-def _too_small(alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]) -> MappingError:
-    peak: list[Life] = []
-    for point in sorted({life.first for life in alive}):
-        now = [x for x in alive if x.first <= point <= x.last]
-        if sum(_total(x.buffer, bank, nbytes) for x in now) >= sum(
-            _total(x.buffer, bank, nbytes) for x in peak
-        ):
-            peak = now
-    peak.sort(key=lambda x: -_total(x.buffer, bank, nbytes))
-    need = sum(_total(x.buffer, bank, nbytes) for x in peak)
-    parts = []
-    for life in peak[:6]:
-        b = life.buffer
-        dims = ",".join(str(n) for n in b.shape)
-        stages = f" x{b.versions} stages" if b.versions > 1 else ""
-        parts.append(f"{b.name}[{dims}] {b.dtype}{stages} = {_total(b, bank, nbytes)}")
-    if len(peak) > 6:
-        parts.append(f"{len(peak) - 6} more")
-    span = next((x.span for x in peak if x.span is not None), None)
-    error = MappingError.of(
-        "M011",
-        f"{bank.name} needs {need} bytes per {bank.proc} but the limit is {bank.capacity}: "
-        + ", ".join(parts),
-        span,
-        help="reduce pipeline or the tile sizes",
-    )
-    assert isinstance(error, MappingError)
-    return error
+def _held(alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int]) -> tuple[Held, ...]:
+    """Return what is held when most bytes are; all there is where only the gaps between buffers are too small."""
+
+    def held(point: int | None) -> tuple[Held, ...]:
+        return tuple(
+            Held.of(x.buffer, _total(x.buffer, bank, nbytes), x.span)
+            for x in alive
+            if point is None or x.first <= point <= x.last
+        )
+
+    def size(row: tuple[Held, ...]) -> int:
+        return sum(h.nbytes for h in row)
+
+    peak = max((held(life.first) for life in alive), key=size)
+    return peak if size(peak) > bank.capacity else held(None)
 
 
-def with_offsets(program: Program, offsets: Mapping[str, int], sizes: Mapping[str, int]) -> Program:
-    """Return `program` with the buffers named in `offsets` placed; sizes: bytes of one version as stored."""
+def with_offsets(
+    body: tuple[Stmt, ...], offsets: Mapping[str, int], sizes: Mapping[str, int]
+) -> tuple[Stmt, ...]:
+    """Return `body` with the buffers named in `offsets` placed; sizes: bytes of one version as stored."""
 
     def buffer(b: Buffer) -> Buffer:
         return replace(b, offset=offsets[b.name], size=sizes[b.name]) if b.name in offsets else b
@@ -184,4 +166,4 @@ def with_offsets(program: Program, offsets: Mapping[str, int], sizes: Mapping[st
                 return replace(stmt, body=tuple(one(s) for s in stmt.body))
         return map_regions(stmt, region)
 
-    return replace(program, body=tuple(one(s) for s in program.body))
+    return tuple(one(s) for s in body)

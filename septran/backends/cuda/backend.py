@@ -10,6 +10,7 @@ from septran.backends.cuda.emit import emit
 from septran.backends.cuda.leaves import library_leaf, signature
 from septran.backends.cuda.passes.place_barriers import place_barriers
 from septran.backends.cuda.passes.place_fragments import place_fragments
+from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import plan_rings
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
 from septran.backends.toolchain.compilers import cpp_compiler
@@ -57,7 +58,11 @@ CUDA_C = Backend(
     arches=ARCHES,
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
     passes=(*staging_passes(), ("place_fragments", place_fragments)),
-    finish=(("plan_rings", plan_rings), ("place_barriers", place_barriers)),
+    finish=(
+        ("plan_rings", plan_rings),
+        ("place_barriers", place_barriers),
+        ("place_shared", place_shared),
+    ),
     library=library_leaf,
     signature=signature,
     print_kernel=emit,

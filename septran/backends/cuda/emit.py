@@ -35,9 +35,6 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
 
     Its entry is `extern "C" void <name>_entry(void* const* args)` on device pointers (host pointers
     in the emulated build). Compiled with SEPTRAN_PYBIND the file is also a Python module.
-
-    Raises:
-        MappingError: M011, a block needs more shared memory than the machine has.
     """
     for stmt in walk(program.body):
         if (

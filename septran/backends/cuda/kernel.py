@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.backends.cuda.leaves import fragment_type, panels_type
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid
+from septran.backends.cuda.passes.place_shared import SLOTS, shared_bytes, shared_shape
 from septran.backends.cuda.passes.wgmma import is_panels
 from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier, strides
@@ -36,33 +36,6 @@ from septran.ir.nodes import (
     walk,
 )
 
-RESERVED = 2048
-"""Bytes kept for the scratch of block-wide reductions."""
-STATIC_LIMIT = 48 * 1024
-
-
-def pitch(buffer: Buffer) -> int:
-    """Return the elements from one row of a shared tile to the next.
-
-    A row starts 16-byte aligned and one 16-byte unit is added, so that eight rows read by ldmatrix
-    (or four-float loads) fall into different banks.
-    """
-    unit = max(1, 16 // nbytes(buffer.dtype))
-    return -(-buffer.shape[-1] // unit) * unit + unit
-
-
-def shared_shape(buffer: Buffer) -> tuple[int, ...]:
-    """Return the shape of a shared tile with its padded rows; panels have none."""
-    if is_panels(buffer):
-        return buffer.shape
-    return (*buffer.shape[:-1], pitch(buffer))
-
-
-def shared_bytes(buffer: Buffer) -> int:
-    """Return the bytes of one version of a shared tile, a multiple of 128."""
-    size = math.prod(shared_shape(buffer)) * nbytes(buffer.dtype)
-    return -(-size // 128) * 128
-
 
 def _multiplies(body: tuple[Stmt, ...]) -> bool:
     calls = (s for s in walk(body) if isinstance(s, LeafCall))
@@ -76,13 +49,11 @@ class KernelWriter(CStyle):
         super().__init__()
         self.program = program
         self.ranges.update({v: (0, n - 1) for v, n in host.items()})
-        self.shared = 0
         self.layout: list[str] = []
         self.extents: dict[str, set[tuple[Expr, ...]]] = {}
         self.scope: set[str] = set(host)
         self.settled: set[str] = set()
         self.maps: dict[str, tuple[Buffer, tuple[int, ...]]] = {}
-        self.slots: dict[str, str] = {}
         self.one_thread = False
         self.panels = False
 
@@ -103,7 +74,7 @@ class KernelWriter(CStyle):
         if self.layout:
             head += [
                 "    ST_DYNAMIC_SHARED(smem);",
-                *(f"    {t}" for t in (*self.layout, *self.slots.values())),
+                *(f"    {t}" for t in self.layout),
             ]
         return "\n".join([*head, *text, "}"]) + "\n"
 
@@ -138,16 +109,17 @@ class KernelWriter(CStyle):
             raise InternalError(
                 f"cuda_c: {buffer.name} cannot be allocated in {buffer.mem} in a kernel"
             )
-        count = buffer.versions
+        if buffer.offset is None:
+            raise InternalError(f"{buffer.name}: place_shared has not run")
+        if buffer.layout == SLOTS:
+            self.layout.append(f"st::Slots<{buffer.shape[0]}> {name}(smem + {buffer.offset});")
+            return
         kind = CUDA_TYPES[buffer.dtype]
         shape = "][".join(map(str, shared_shape(buffer)))
-        slots = f"[{count}]" if count > 1 else ""
-        if is_panels(buffer):
-            self.shared = -(-self.shared // 1024) * 1024
+        slots = f"[{buffer.versions}]" if buffer.versions > 1 else ""
         self.layout.append(
-            f"{kind}* const {name} = reinterpret_cast<{kind}*>(smem + {self.shared});  // {slots}[{shape}]"
+            f"{kind}* const {name} = reinterpret_cast<{kind}*>(smem + {buffer.offset});  // {slots}[{shape}]"
         )
-        self.shared += shared_bytes(buffer) * count
 
     def _bound(self, buffer: Buffer, extent: tuple[Expr, ...]) -> None:
         values = ", ".join(self.expr(e) for e in extent)
@@ -255,20 +227,10 @@ class KernelWriter(CStyle):
         super().body(tuple(s for s in run if isinstance(s, When | Await)))
         for post in (s for s in run if isinstance(s, Post)):
             size = sum(shared_bytes(c.dst.buffer) for c in copies)
-            slots = self._slots(post.event, copies[0].dst.buffer.versions)
             self.line(
-                f"st::Barrier* const landed = {slots}.expect({self.expr(post.slot)}, {size});"
+                f"st::Barrier* const landed = {_barriers(post.event)}.expect({self.expr(post.slot)}, {size});"
             )
         super().body(copies)
-
-    def _slots(self, event: str, depth: int = 0) -> str:
-        """Return the object that holds the barriers of a ring of tensor copies."""
-        name = f"slots_{identifier(event.partition('.')[0])}"
-        if name not in self.slots:
-            self.shared = -(-self.shared // 8) * 8
-            self.slots[name] = f"st::Slots<{depth}> {name}(smem + {self.shared});"
-            self.shared += 16 * depth
-        return name
 
     def loop(self, stmt: For) -> None:
         """Print a sequential loop."""
@@ -319,7 +281,7 @@ class KernelWriter(CStyle):
                 self.line("st::fence_for_wgmma();")
         else:
             verb = "release" if isinstance(stmt, Post) else "reuse" if _is_bulk(stmt) else "wait"
-            self.line(f"{self._slots(stmt.event)}.{verb}({self.expr(stmt.slot)});")
+            self.line(f"{_barriers(stmt.event)}.{verb}({self.expr(stmt.slot)});")
 
     def _tensor_map(self, copy: Copy) -> str:
         """Return the name of the kernel argument that describes the source of a tensor copy."""
@@ -331,6 +293,11 @@ class KernelWriter(CStyle):
         name = f"{identifier(buffer.name)}_map{taken or ''}"
         self.maps[name] = (buffer, box)
         return name
+
+
+def _barriers(event: str) -> str:
+    """Return the object that holds the barriers of a ring of tensor copies."""
+    return identifier(f"slots_{event.partition('.')[0]}")
 
 
 def _slots(slot: Expr) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from septran.backends.cuda.kernel import RESERVED, STATIC_LIMIT, KernelWriter
+from septran.backends.cuda.kernel import KernelWriter
+from septran.backends.cuda.passes.place_shared import shared_end
 from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier
-from septran.errors import MappingError
 from septran.ir.access import regions, writes
 from septran.ir.expr import bounds
 from septran.ir.launch import HostLoop, Launch, Step, launches, workspaces
-from septran.ir.nodes import Alloc, Buffer, Program, Stmt, walk
-from septran.machine import load_machine
+from septran.ir.nodes import Buffer, Program, Stmt
+
+STATIC_LIMIT = 48 * 1024
+"""Bytes of shared memory that a kernel may take without asking."""
 
 
 class HostWriter(CStyle):
@@ -112,16 +114,16 @@ class HostWriter(CStyle):
         for map_name, (buffer, box) in writer.maps.items():
             self._tensor_map(f"{map_name}{number}", buffer, box)
             passed.append(f"{map_name}{number}")
-        self._check_shared(writer.shared, body)
-        if writer.shared > STATIC_LIMIT:
+        shared = shared_end(body)
+        if shared > STATIC_LIMIT:
             self.line(
-                f"cudaFuncSetAttribute({name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {writer.shared});"
+                f"cudaFuncSetAttribute({name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});"
             )
         self.line(
-            f"ST_LAUNCH({name}, dim3({launch.blocks}), dim3(SEPTRAN_THREADS), {writer.shared}, stream, "
+            f"ST_LAUNCH({name}, dim3({launch.blocks}), dim3(SEPTRAN_THREADS), {shared}, stream, "
             f"{', '.join(passed)});"
         )
-        self.shared_bytes = max(self.shared_bytes, writer.shared)
+        self.shared_bytes = max(self.shared_bytes, shared)
 
     def _tensor_map(self, name: str, buffer: Buffer, box: tuple[int, ...]) -> None:
         shape, tile = (", ".join(map(str, x)) for x in (buffer.shape, box))
@@ -136,19 +138,3 @@ class HostWriter(CStyle):
         if buffer.name in writes(body):
             return f"{kind}* __restrict__ {name}"
         return f"const {kind}* __restrict__ {name}"
-
-    def _check_shared(self, used: int, body: tuple[Stmt, ...]) -> None:
-        limit = load_machine(self.program.machine).capacity("SHARED") - RESERVED
-        if used <= limit:
-            return
-        tiles = ", ".join(
-            f"{s.buffer.name}{list(s.buffer.shape)} {s.buffer.dtype}"
-            for s in walk(body)
-            if isinstance(s, Alloc) and s.buffer.mem == "SHARED"
-        )
-        raise MappingError.of(
-            "M011",
-            f"SHARED needs {used} bytes per BLOCK but the limit is {limit}: {tiles}",
-            help="reduce pipeline or the block sizes; a row that the logic keeps whole has to fit, "
-            "or the logic has to go over it in tiles",
-        )

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from septran.backends.cuda.passes.place_shared import SLOTS
 from septran.backends.cuda.passes.wgmma import bulk_copy
 from septran.ir.access import map_regions, regions, substituted, writes
 from septran.ir.expr import Const, Expr, Var, evaluate, free, make, minimum
@@ -207,8 +208,16 @@ class _Ring:
             body=self._fill(p, BULK),
             span=self.loop.span,
         )
+        barriers = Buffer(
+            name=f"slots_{self.loop.var}",
+            shape=(self.depth, 2),
+            dtype="int64",
+            mem="SHARED",
+            layout=SLOTS,
+        )
         return [
             *self.allocs,
+            Alloc(buffer=barriers, span=self.loop.span),
             *((prologue,) if self.depth > 1 else ()),
             replace(
                 self.loop,
