@@ -230,7 +230,7 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
     scalars = tuple(
         (name, "int" if isinstance(value, Expr) else repr(value)) for name, value in call.scalars
     )
-    keep = ("threads", "math", "vectorize", "unroll")
+    keep = ("threads", "math", "vectorize", "unroll", "warps")
     return LeafSpec(
         task=call.task,
         backend=program.target,

@@ -84,6 +84,28 @@ def show(what: str, **more: str | None) -> str:
     return inspect.show(request, what, after=more.get("after"), settings=settings.load())
 
 
+@pytest.mark.parametrize(
+    ("backend", "arch", "op", "before", "after", "text"),
+    [
+        ("tilelang_cuda", "sm_80", "gemm", "merge_stages", "share_warps", '"warps": "square"'),
+        ("tilelang_cuda", "sm_80", "gemm", "check_tiles", "settle_blocks", '"swizzled": ['),
+        ("tilelang_cuda", "sm_90a", "batched_gemm", "bind", "settle_threads", '"threads": 64'),
+        ("triton_cuda", "sm_90", "gemm", "merge_stages", "order_blocks", '"swizzled": ['),
+        ("cuda_c", "sm_90a", "gemm", "place_barriers", "place_shared", "@0+"),
+    ],
+)
+def test_what_a_printer_follows_is_in_the_program(backend, arch, op, before, after, text):
+    """Each of these was decided while the kernel was printed."""
+    dims = {"M": 32} if op == "batched_gemm" else {}  # two warps of 16 rows each
+    request = GenRequest(op=op, backend=backend, arch=arch, dtype="float16", dims=dims)
+
+    def shown(name):
+        return inspect.show(request, "program", after=name, settings=settings.load())
+
+    assert text not in shown(before)
+    assert text in shown(after)
+
+
 def test_the_program_after_each_pass_parses():
     names = [line.split()[0] for line in show("passes").splitlines()]
     assert names[0] == "bind" and len(names) > 1

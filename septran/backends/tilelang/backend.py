@@ -9,7 +9,7 @@ from typing import Literal
 from septran.backends.base import Backend, OnDevice
 from septran.backends.tilelang.emit import emit
 from septran.backends.tilelang.leaves import library, signature
-from septran.backends.tilelang.passes.pipeline import PASSES
+from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
 from septran.backends.toolchain.compilers import cuda_home
 
@@ -32,6 +32,7 @@ def _manifest(
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="TileLang orders copies itself",
         passes=PASSES,
+        finish=FINISH,
         library=library,
         signature=signature,
         print_kernel=emit,

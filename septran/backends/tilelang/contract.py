@@ -118,7 +118,8 @@ def _tensor_gemm(
     words = [left, right, target]
     words += ["transpose_A=True"] if trans_a else []
     words += ["transpose_B=True"] if trans_b else []
-    words.append("policy=T.GemmWarpPolicy.FullRow")
+    square = dict(leaf.spec.options).get("warps") == "square"
+    words.append(f"policy=T.GemmWarpPolicy.{'Square' if square else 'FullRow'}")
     words += [] if accumulate else ["clear_accum=True"]
     leaf.lines.add(f"T.gemm({', '.join(words)})")
     if not direct:

@@ -78,24 +78,6 @@ def shapes_of(program: Program) -> Shapes:
     return Shapes(MATRIX_FLOOR if prims & set(MATRIX_PRIMS) else 1)
 
 
-def threads_of(program: Program) -> int:
-    """Return the threads of a block: what the mapping says, but at most one warp per 16 matrix rows.
-
-    Matrix leaves give each warp whole rows (policy FullRow), so that row statistics between two
-    products need no other warp; TileLang refuses a warp without 16 rows.
-    """
-    threads = int(program.option("threads", 128) or 128)  # type: ignore[call-overload]
-    warp = 64 if program.arch.startswith("gfx") else 32
-    rows = [
-        padded(groups(call.arg(prim.out).region.tile)[0].extent, MATRIX_FLOOR)
-        for call in leaf_calls(program)
-        for prim in call.prims
-        if prim.name in MATRIX_PRIMS
-    ]
-    limits: list[int] = [threads, *(warp * (n // 16) for n in rows)]
-    return min(limits)
-
-
 def logical_index(tile: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
     """Return per logical dim its position in terms of the TileLang indices `names`."""
     out = ["0"] * len(tile)

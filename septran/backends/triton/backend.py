@@ -8,7 +8,7 @@ from typing import Literal
 from septran.backends.base import Backend, OnDevice
 from septran.backends.triton.emit import emit
 from septran.backends.triton.leaves import library, signature
-from septran.backends.triton.passes import PASSES
+from septran.backends.triton.passes import FINISH, PASSES
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
 
 
@@ -30,6 +30,7 @@ def _manifest(
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="Triton orders copies itself",
         passes=PASSES,
+        finish=FINISH,
         library=library,
         signature=signature,
         print_kernel=partial(emit, warp_size=warp_size),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from septran.backends.text.grid_order import shares_operands
 from septran.backends.text.names import Names
 from septran.backends.triton.leaves import leaf_shape
 from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
@@ -31,6 +30,7 @@ from septran.ir.nodes import (
     walk,
 )
 from septran.kernel import Leaf
+from septran.passes.order_blocks import is_swizzled
 
 
 def loads_and_stores(body: tuple[Stmt, ...]) -> dict[str, Buffer]:
@@ -165,12 +165,10 @@ class KernelText:
         for loop, _ in reversed(live):
             at = index_text(index[loop.var], {"pid": block})
             self._emit(1, f"{self.vars[loop.var]} = {at}")
-        group = self.program.option("swizzle")
-        if isinstance(group, int) and group > 1 and len(live) >= 2:
+        if live and is_swizzled(self.program, live[-1][0]):
             (a, n), (b, m) = live[-2:]
-            if shares_operands(a.var, b.var, launch.body):
-                i, j = self.vars[a.var], self.vars[b.var]
-                self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
+            i, j, group = self.vars[a.var], self.vars[b.var], self.program.option("swizzle")
+            self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
 
     def _body(self, body: tuple[Stmt, ...], indent: int) -> None:
         self.text.scopes.append({})

@@ -1,10 +1,11 @@
-"""The passes of the Triton backends: staging only; Triton orders and pipelines copies itself."""
+"""The passes of the Triton backends: staging, and the order of blocks; Triton orders and pipelines copies itself."""
 
 from __future__ import annotations
 
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.merge_stages import merge_stages
+from septran.passes.order_blocks import order_blocks
 from septran.passes.run import Pass
 
 PASSES: tuple[tuple[str, Pass], ...] = (
@@ -12,3 +13,4 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("hoist_copies", hoist_copies),
     ("merge_stages", merge_stages),
 )
+FINISH: tuple[tuple[str, Pass], ...] = (("order_blocks", order_blocks),)

@@ -1,7 +1,10 @@
-"""The passes of the TileLang backends: staging; TileLang itself orders and pipelines copies."""
+"""The passes of the TileLang backends: staging, then what TileLang can do; it orders and pipelines copies itself."""
 
 from __future__ import annotations
 
+from septran.backends.tilelang.passes.check_tiles import check_tiles
+from septran.backends.tilelang.passes.settle import settle_blocks, settle_loops, settle_threads
+from septran.backends.tilelang.passes.share_warps import share_warps
 from septran.backends.tilelang.passes.stage_operands import stage_operands
 from septran.backends.tilelang.passes.stage_results import stage_results
 from septran.passes.hoist_copies import hoist_copies
@@ -14,5 +17,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("stage_operands", stage_operands),
     ("hoist_copies", hoist_copies),
     ("merge_stages", merge_stages),
+    ("share_warps", share_warps),
     ("stage_results", stage_results),
+)
+FINISH: tuple[tuple[str, Pass], ...] = (
+    ("settle_threads", settle_threads),
+    ("check_tiles", check_tiles),
+    ("settle_loops", settle_loops),
+    ("settle_blocks", settle_blocks),
 )

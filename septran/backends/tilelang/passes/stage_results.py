@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.backends.tilelang.limits import shared_limit, shared_tiles
+from septran.backends.tilelang.passes.check_tiles import shared_limit, shared_tiles
 from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
 from septran.ir.access import touches
@@ -67,7 +67,7 @@ def stage_results(program: Program) -> Program:
         return tuple(out)
 
     staged = replace(program, body=body(program.body))
-    total = sum(size for _, size in shared_tiles(staged, shapes_of(staged)))
+    total = sum(held.nbytes for held in shared_tiles(staged, shapes_of(staged)))
     return staged if total <= shared_limit(staged) else program
 
 
