@@ -29,6 +29,12 @@ CELLS = [
     if (name, arch)
     not in {("cpp", "native")}  # the same text as x86_64_v4 or less: not this machine's
 ]
+BESIDE = {
+    *(("triton_cuda", arch) for arch in ("sm_100", "sm_120")),
+    *(("triton_hip", arch) for arch in ("gfx90a", "gfx950", "gfx1201")),
+}
+"""Architectures that differ from another one of their target in figures only: slow, not tried in every run."""
+QUICK = [pytest.param(*c, marks=pytest.mark.slow) if c in BESIDE else c for c in CELLS]
 
 
 def _digest(text: str) -> str:
@@ -74,7 +80,7 @@ def _compare(backend: str, arch: str, request: pytest.FixtureRequest, *, few: bo
     assert not changed, f"{label}: {len(changed)} kernels differ: {', '.join(changed[:12])}"
 
 
-@pytest.mark.parametrize(("backend", "arch"), CELLS)
+@pytest.mark.parametrize(("backend", "arch"), QUICK)
 def test_kernels_are_as_recorded(backend: str, arch: str, request: pytest.FixtureRequest):
     """In each operator's first dtype; --update-golden records all of them."""
     _compare(backend, arch, request, few=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.triton.toolchain import HERE, TARGETS, found, write_emulator
+from septran.backends.triton.arches import ARCHES
+from septran.backends.triton.toolchain import HERE, found, write_emulator
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -28,11 +29,12 @@ interp.install(interp.Watch())
 import kernel
 kernel.check()
 """
+_EVERY_FAMILY = ("sm_80", "sm_90", "gfx942")
 _PRELUDE = {"st_max", "st_min", "st_prod", "st_tanh", "st_pow"}
 
 
 def _compile(folder: Path, arch: str) -> Outcome:
-    backend, name = TARGETS[arch]
+    target = ARCHES[arch]
     out = folder / "out.json"
     env = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
     subprocess.run(
@@ -40,8 +42,9 @@ def _compile(folder: Path, arch: str) -> Outcome:
             sys.executable,
             str(HERE / "child" / "compile_child.py"),
             str(folder),
-            backend,
-            name,
+            target.runtime,
+            target.name,
+            str(target.warp),
             str(out),
         ],
         cwd=folder,
@@ -71,7 +74,7 @@ def check(block: Block, folder: Path) -> Outcome:
         )
         if done.returncode:
             return Outcome(ok=False, log=done.stdout + done.stderr)
-    for arch in TARGETS if block.test == "run" else ["sm_90"]:
+    for arch in _EVERY_FAMILY if block.test == "run" else ["sm_90"]:
         outcome = _compile(folder, arch)
         if not outcome.ok:
             return outcome

@@ -6,19 +6,14 @@ from functools import partial
 from typing import Literal
 
 from septran.backends.base import Backend, OnDevice
+from septran.backends.triton.arches import arches_of
 from septran.backends.triton.emit import emit
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.passes import FINISH, PASSES
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
 
 
-def _manifest(
-    name: str,
-    vendor: Literal["nvidia", "amd"],
-    *,
-    arches: tuple[str, ...],
-    warp_size: int,
-) -> Backend:
+def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
     makers, runtime = {"nvidia": ("NVIDIA", "cuda"), "amd": ("AMD", "hip")}[vendor]
     return Backend(
         name=name,
@@ -26,14 +21,14 @@ def _manifest(
         language="python",
         subset="triton",
         suffix=".py",
-        arches=arches,
+        arches=arches_of(runtime),
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="Triton orders copies itself",
         passes=PASSES,
         finish=FINISH,
         library=library,
         signature=signature,
-        print_kernel=partial(emit, warp_size=warp_size),
+        print_kernel=emit,
         build=build,
         loader="triton_interp.py.j2",
         where="emulated",
@@ -50,5 +45,5 @@ def _manifest(
     )
 
 
-TRITON_CUDA = _manifest("triton_cuda", "nvidia", arches=("sm_90", "sm_80"), warp_size=32)
-TRITON_HIP = _manifest("triton_hip", "amd", arches=("gfx942",), warp_size=64)
+TRITON_CUDA = _manifest("triton_cuda", "nvidia")
+TRITON_HIP = _manifest("triton_hip", "amd")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
+from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.kernel import KernelText, loads_and_stores
 from septran.backends.triton.prelude import used
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
@@ -88,12 +89,13 @@ class _File:
         self.launches.append(f"    ({name}, {{{', '.join(types)}}}, {chosen}}}),")
 
 
-def emit(program: Program, leaves: Mapping[str, Leaf], *, warp_size: int) -> Kernel:
+def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the Triton kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
     Raises:
         MappingError: M170, the mapping asks for something a Triton tile cannot do.
     """
+    warp_size = ARCHES[program.arch].warp
     threads = program.option("threads", 4 * warp_size)
     if not isinstance(threads, int):
         raise InternalError(f"threads is {threads!r}; an int was expected after tuning")

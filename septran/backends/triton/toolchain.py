@@ -16,6 +16,7 @@ from typing import Any
 from septran.backends.base import Availability, Built, Capability
 from septran.backends.toolchain.confined import plain, run_confined
 from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
+from septran.backends.triton.arches import ARCHES, arches_of
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.machine import load_machine
@@ -30,13 +31,6 @@ EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest")
 _VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
 DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
 """Triton starts its assembler and a C compiler when a kernel is first called."""
-
-TARGETS = {
-    "sm_80": ("cuda", "80"),
-    "sm_90": ("cuda", "90"),
-    "gfx942": ("hip", "gfx942"),
-}
-"""arch -> (Triton backend name, arch as Triton names it)."""
 
 
 def found() -> bool:
@@ -65,7 +59,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if not found():
         reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
         return Built(ok=True, artifact=main, not_checked=(reason,))
-    backend, arch = TARGETS[kernel.arch]
+    arch = ARCHES[kernel.arch]
     shared_limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     # the kernel file runs while it is compiled: it may write here, not beside its own sources
     work = folder / "compile"
@@ -75,8 +69,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
         sys.executable,
         str(HERE / "child" / "compile_child.py"),
         str(folder),
-        backend,
-        arch,
+        arch.runtime,
+        arch.name,
+        str(arch.warp),
         str(out),
     ]
     env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
@@ -84,7 +79,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         "TRITON_CACHE_DIR": str(work / "cache"),
         "TRITON_DEFAULT_FP_FUSION": "1",
     }
-    shown = f"triton.compile({kernel.main}, target={backend}:{arch})"
+    shown = f"triton.compile({kernel.main}, target={arch.runtime}:{arch.name})"
     done = run_confined(command, work, _COMPILE_SECONDS, env=env, reads=(folder,))
     if done.code == 124:
         log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
@@ -144,8 +139,7 @@ def available(device: str) -> Mapping[Capability, Availability]:
         if torch
         else Availability(ok=False, detail="torch is not installed", install="pip install torch")
     )
-    arches = tuple(arch for arch, (kind, _) in TARGETS.items() if kind == device)
-    runs = device_state(_VENDORS[device], arches, torch=True)
+    runs = device_state(_VENDORS[device], arches_of(device), torch=True)
     return {"emit": emit, "compile": ready, "emulate": emulate, "device": runs}
 
 
@@ -163,7 +157,7 @@ def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
     Raises:
         EnvironmentProblem: V111, Triton, a GPU or a torch that sees it is missing.
     """
-    vendor = _VENDORS[TARGETS[kernel.arch][0]]
+    vendor = _VENDORS[ARCHES[kernel.arch].runtime]
     ready = Availability(ok=found(), detail="triton is not installed", install=_INSTALL)
     require(kernel, device_state(vendor, (kernel.arch,), ready, torch=True))
     built = write_device(kernel, folder)

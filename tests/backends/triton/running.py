@@ -48,9 +48,15 @@ for job in jobs:
 """
 
 
-def build_kernel(program: Program, warp_size: int = 32) -> Kernel:
+def aimed(program: Program, arch: str) -> Program:
+    """The program for another architecture."""
+    (backend,) = (b for b in (TRITON_CUDA, TRITON_HIP) if arch in b.arches)
+    return replace(program, target=backend.name, arch=arch, machine=backend.machine(arch))
+
+
+def build_kernel(program: Program) -> Kernel:
     """Emit with library leaves."""
-    backend = {32: TRITON_CUDA, 64: TRITON_HIP}[warp_size]
+    (backend,) = (b for b in (TRITON_CUDA, TRITON_HIP) if program.arch in b.arches)
     return backend.emit(program, {})
 
 

@@ -1,6 +1,6 @@
 """Compiles a kernel file for one GPU, without the GPU. Runs in the sandboxed child only.
 
-argv: folder with kernel.py, backend ("cuda" or "hip"), arch ("90" or "gfx942"), output JSON path.
+argv: folder with kernel.py, backend ("cuda" or "hip"), arch ("90" or "gfx942"), threads of a warp, output JSON path.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
     ptx = asm["ptx"]
     facts = {
         "wgmma": ptx.count("wgmma.mma_async"),
+        "tcgen05": ptx.count("tcgen05.mma"),
         "mma": ptx.count("mma.sync"),
         "cp_async": ptx.count("cp.async.c"),
         "tma": ptx.count("cp.async.bulk.tensor"),
@@ -58,7 +59,7 @@ def _nvidia(asm: dict[str, Any]) -> dict[str, int]:
 
 def _amd(asm: dict[str, Any]) -> dict[str, int]:
     text = asm["amdgcn"]
-    facts = {"mfma": text.count("v_mfma")}
+    facts = {"mfma": text.count("v_mfma"), "wmma": text.count("v_wmma")}
     for key, name in (
         ("vgpr_count", "registers"),
         ("vgpr_spill_count", "spilled_registers"),
@@ -72,7 +73,7 @@ def _amd(asm: dict[str, Any]) -> dict[str, int]:
 
 def main() -> int:
     """Compile every launch; write {"ok", "facts", "log"} to the output file."""
-    folder, backend, arch, out = sys.argv[1:5]
+    folder, backend, arch, warp, out = sys.argv[1:6]
     warnings.simplefilter("ignore")
     result: dict[str, Any] = {"ok": True, "facts": {}, "log": ""}
     try:
@@ -81,9 +82,7 @@ def main() -> int:
         from triton.compiler import ASTSource
 
         module = _load(Path(folder) / "kernel.py")
-        target = GPUTarget(
-            backend, int(arch) if arch.isdigit() else arch, 64 if backend == "hip" else 32
-        )
+        target = GPUTarget(backend, int(arch) if arch.isdigit() else arch, int(warp))
         for kernel, signature, options in module.LAUNCHES:
             attrs = {
                 (i,): [["tt.divisibility", 16]]
