@@ -124,6 +124,26 @@ def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: in
     return Bound(region, base.root, (NO_TAINT,) * rank)
 
 
+MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
+
+
+def check_primitives(program: Program, target: str, *, movement: bool) -> None:
+    """Raise MappingError M173 when a leaf uses a primitive that the target has no code for."""
+    if movement:
+        return
+    for stmt in walk(program.body):
+        if not isinstance(stmt, LeafCall):
+            continue
+        missing = [p.name for p in stmt.prims if p.name in MOVEMENT]
+        if missing:
+            raise MappingError.of(
+                "M173",
+                f"{target} has no leaf for the primitive {missing[0]} yet",
+                stmt.span,
+                help="use a target that has one (cpp), or say it with map and reduce",
+            )
+
+
 def check_layouts(program: Program, target: str, *, views: bool, fills: bool) -> None:
     """Raise MappingError M171 when the program sees a tensor in another layout than it is stored in."""
     for stmt in walk(program.body):

@@ -24,7 +24,7 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
         yield from ((a, d, r) for d, r in enumerate(_matrix(rank(a), *rows, lead="lead")))
         cols = ("n", "k") if prim.attr("trans_b") else ("k", "n")
         yield from ((b, d, r) for d, r in enumerate(_matrix(rank(b), *cols, lead="")) if r)
-    elif prim.name in ("reduce", "reduce_acc"):
+    elif prim.name in ("reduce", "reduce_acc", "scan", "argreduce"):
         axis = prim.attr("axis")
         assert isinstance(axis, int)
         for name in (prim.ins[0], prim.out):

@@ -46,6 +46,20 @@ def _problem(
                 return f"needs axis= in {-len(x)}..{len(x) - 1}, got {axis!r}"
             kept = tuple(1 if d == axis % len(x) else n for d, n in enumerate(x))
             return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
+        case "scan":
+            return _axis(prim, len(y)) or _equal(
+                prim.out, y, prim.ins[0], tiles[prim.ins[0]], texts
+            )
+        case "argreduce":
+            x = tiles[prim.ins[0]]
+            found = _axis(prim, len(x))
+            if found:
+                return found
+            axis = int(str(prim.attr("axis"))) % len(x)
+            kept = tuple(1 if d == axis else n for d, n in enumerate(x))
+            return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
+        case "gather" | "scatter_acc":
+            return _moved(prim, tiles, texts)
         case "map":
             for key, name in prim.named:
                 if name in tiles and not _broadcasts(tiles[name], y):
@@ -53,6 +67,45 @@ def _problem(
                         f"operand {key} = {texts[name]} of shape {tiles[name]} does not broadcast "
                         f"to {prim.out} = {texts[prim.out]} of shape {y}"
                     )
+    return None
+
+
+_OPS = {
+    "scan": ("sum", "max", "min", "prod"),
+    "argreduce": ("max", "min"),
+    "scatter_acc": ("sum", "max", "min", "prod", "last"),
+}
+
+
+def _axis(prim: Prim, rank: int) -> str | None:
+    """Return what is wrong with op= or axis=."""
+    axis, op = prim.attr("axis"), prim.attr("op")
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        return f"needs axis= in {-rank}..{rank - 1}, got {axis!r}"
+    if prim.name in _OPS and op not in _OPS[prim.name]:
+        return f"needs op= one of {', '.join(_OPS[prim.name])}, got {op!r}"
+    return None
+
+
+def _moved(
+    prim: Prim, tiles: Mapping[str, tuple[int, ...]], texts: Mapping[str, str]
+) -> str | None:
+    """Return what is wrong with the shapes of a gather or scatter: they agree in all dims but the axis."""
+    y, x, i = (tiles[n] for n in (prim.out, *prim.ins))
+    found = _axis(prim, len(y))
+    if found:
+        return found
+    if not len(y) == len(x) == len(i):
+        return f"needs tensors of one rank, got {y}, {x} and {i}"
+    axis = int(str(prim.attr("axis"))) % len(y)
+    whole, many = (x, y) if prim.name == "gather" else (y, x)
+    for d, n in enumerate(many):
+        fits = whole[d] == n or (whole[d] == 1 and prim.name == "gather")
+        if (d != axis and not fits) or i[d] not in (1, n):
+            return (
+                f"dim {d} does not fit: {prim.out} = {texts[prim.out]} has {y}, "
+                f"{prim.ins[0]} = {texts[prim.ins[0]]} {x}, {prim.ins[1]} = {texts[prim.ins[1]]} {i}"
+            )
     return None
 
 

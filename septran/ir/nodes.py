@@ -138,6 +138,7 @@ class Region:
 
 PRIMITIVE_NAMES = (
     "fill", "copy", "transpose", "gemm", "gemm_acc", "map", "reduce", "reduce_acc",
+    "scan", "argreduce", "gather", "scatter_acc",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from septran.backends.base import Backend
-from septran.bind import ArgType, BoundKernel, bind, check_layouts
+from septran.bind import ArgType, BoundKernel, bind, check_layouts, check_primitives
 from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.kernel import leaf_specs
@@ -59,6 +59,7 @@ def lower_to_fit(
             cores=cores(),
         )
         check_layouts(bound.program, backend.name, views=backend.views, fills=backend.fills)
+        check_primitives(bound.program, backend.name, movement=backend.movement)
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)
         _finish_once(backend, program, emit=probe)

@@ -156,6 +156,13 @@ def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
             assert isinstance(axis, int)
             x = prim.ins[0]
             yield from (((y, d), (x, d)) for d in range(rank[x]) if d != axis % rank[x])
+        case "scan":
+            yield from (((y, d), (prim.ins[0], d)) for d in range(rank[y]))
+        case "argreduce":
+            axis = prim.attr("axis")
+            assert isinstance(axis, int)
+            x = prim.ins[0]
+            yield from (((y, d), (x, d)) for d in range(rank[x]) if d != axis % rank[x])
         case "map":
             for _, name in prim.named:
                 if rank.get(name) == rank[y]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import TaskLangError
 from septran.ir import scalar
-from septran.tasklang import mapexpr
+from septran.tasklang import mapexpr, movement
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import Elsewhere, Task
@@ -158,7 +158,8 @@ class _Oracle:
         if dtype == "accumulate":
             dtype = self.accumulate
         kind = getattr(torch, dtype) if isinstance(dtype, str) else dtype.dtype
-        return torch.full(tuple(int(n) for n in shape), float("nan"), dtype=kind)
+        undefined = float("nan") if kind.is_floating_point else 77
+        return torch.full(tuple(int(n) for n in shape), undefined, dtype=kind)
 
     def tunable(self, name: str, default: int | None) -> int:
         return self.tunables.get(name, DEFAULT_TILE if default is None else default)
@@ -198,6 +199,8 @@ def apply_primitive(name: str, y: Any, ins: tuple[Any, ...], attrs: Mapping[str,
     elif name == "map":
         operands = {k: v for k, v in attrs.items() if k != "expr"}
         y.copy_(evaluate_map(str(attrs["expr"]), operands, y))
+    elif name in ("scan", "argreduce", "gather", "scatter_acc"):
+        movement.apply(name, y, ins, attrs)
     elif name in ("reduce", "reduce_acc"):
         wide = compute_dtype(y, *ins)
         value = _reduce(ins[0].to(wide), attrs["op"], attrs["axis"])

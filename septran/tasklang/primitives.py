@@ -121,6 +121,46 @@ PRIMITIVES: Mapping[str, Primitive] = {
             flops=1,
             meaning="Y = op(Y, op over axis of X)",
         ),
+        Primitive(
+            name="scan",
+            args=("Y", "X"),
+            privileges=("w", "r"),
+            attrs={"op": True, "axis": True, "reverse": False},
+            pad={},
+            flops=1,
+            meaning="Y[.., j] = op over X[.., 0..j] along axis (reverse: X[.., j..end]); op sum max min "
+            "prod; NaN stays",
+        ),
+        Primitive(
+            name="argreduce",
+            args=("I", "X"),
+            privileges=("w", "r"),
+            attrs={"op": True, "axis": True},
+            pad={},
+            flops=1,
+            meaning="I = position of the first max or min along axis of X, the axis kept with size 1; NaN "
+            "counts as the extreme",
+        ),
+        Primitive(
+            name="gather",
+            args=("Y", "X", "I"),
+            privileges=("w", "r", "r"),
+            attrs={"axis": True},
+            pad={},
+            flops=0,
+            meaning="Y[.., j, ..] = X[.., I[.., j, ..], ..] along axis; dims of size 1 of X and I broadcast; "
+            "0 where I is outside X",
+        ),
+        Primitive(
+            name="scatter_acc",
+            args=("Y", "X", "I"),
+            privileges=("rw", "r", "r"),
+            attrs={"op": True, "axis": True},
+            pad={},
+            flops=1,
+            meaning="Y[.., I[.., j, ..], ..] = op(Y[..], X[.., j, ..]) along axis, in the order of j; op sum "
+            "max min prod, or last: the value itself; dims of size 1 of I broadcast; an I outside Y counts nothing",
+        ),
     )
 }
 

@@ -112,7 +112,15 @@ def _equal_dims(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[t
         rows_c = [d for d in range(rc - 2) if shapes[out][d] != 1]
         rows_a = [d for d in range(ra - 2) if shapes[a][d] != 1]
         yield from (((out, c), (a, d)) for c, d in zip(rows_c, rows_a, strict=False))
-    elif prim.name in ("reduce", "reduce_acc"):
+    elif prim.name in ("gather", "scatter_acc"):
+        axis = prim.attr("axis")
+        assert isinstance(axis, int)
+        many = out if prim.name == "gather" else prim.ins[0]
+        for d in range(ranks[out]):
+            yield (many, d), (prim.ins[1], d)
+            if d != axis % ranks[out]:
+                yield (out, d), (prim.ins[0], d)
+    elif prim.name in ("reduce", "reduce_acc", "argreduce"):
         x = prim.ins[0]
         axis = prim.attr("axis")
         assert isinstance(axis, int)

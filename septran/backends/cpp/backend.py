@@ -82,6 +82,7 @@ CPP = Backend(
     dtypes=("float32", "float64", "float16", "bfloat16"),
     views=True,
     fills=True,
+    movement=True,
     layouts=layouts,
     load=load,
 )

@@ -72,6 +72,8 @@ def _prelude(text: str) -> str:
         parts.append("gemm")
     if "reduce_rows<" in text:
         parts.append("reduce")
+    if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):
+        parts.append("movement")
     includes: dict[str, None] = {}
     bodies = []
     for part in parts:

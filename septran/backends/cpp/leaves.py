@@ -19,6 +19,7 @@ from septran.kernel import Leaf, LeafParam, LeafSpec
 ROWS, COLS = 12, 32
 """Width of the panels of A and B; runtime/gemm.h has the same numbers."""
 
+_MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 _OPS = {"sum": "Sum", "prod": "Prod", "max": "Max", "min": "Min"}
 
 
@@ -136,12 +137,25 @@ class _LeafText:
             self.gemm(prim)
         elif prim.name in ("reduce", "reduce_acc"):
             self.reduce_columns(prim)
+        elif prim.name in _MOVEMENT:
+            self.movement(prim)
         elif prim.name == "transpose":
             perm = prim.attr("perm")
             assert isinstance(perm, tuple | list)
             self.copy(prim.out, prim.ins[0], tuple(int(d) for d in perm))
         else:
             self.copy(prim.out, prim.ins[0], None)
+
+    def movement(self, prim: Prim) -> None:
+        axis = prim.attr("axis")
+        assert isinstance(axis, int)
+        names = (prim.out, *prim.ins)
+        options = [str(axis % len(self.params[prim.out].shape))]
+        if prim.attr("op"):
+            options.insert(0, f"On::{prim.attr('op')}")
+        if prim.name == "scan":
+            options.append("true" if prim.attr("reverse") else "false")
+        self.line(f"{prim.name}<{', '.join(options)}>({', '.join(identifier(n) for n in names)});")
 
     def gemm(self, prim: Prim) -> None:
         flags = [

@@ -63,4 +63,46 @@ def _one(p, t, scalars):
             b = b.T if p.attr("trans_b") else b
             got = (a @ b).reshape(out.shape)
             return out + got if p.name == "gemm_acc" else got
+        case "scan":
+            x = t[p.ins[0]]
+            flip = (lambda a: np.flip(a, p.attr("axis"))) if p.attr("reverse") else (lambda a: a)
+            return flip(SCANS[p.attr("op")](flip(x), axis=p.attr("axis")))
+        case "argreduce":  # the first NaN, else the first extreme
+            x = t[p.ins[0]]
+            pick = np.argmax if p.attr("op") == "max" else np.argmin
+            return np.expand_dims(pick(x, axis=p.attr("axis")), p.attr("axis"))
+        case "gather":
+            found = np.zeros(out.shape)
+            for at in np.ndindex(out.shape):
+                k = _at(t[p.ins[1]], at)
+                if 0 <= k < t[p.ins[0]].shape[p.attr("axis")]:
+                    found[at] = _at(t[p.ins[0]], _put(at, p.attr("axis"), int(k)))
+            return found
+        case "scatter_acc":
+            found = out.copy()
+            for at in np.ndindex(t[p.ins[0]].shape):
+                k = _at(t[p.ins[1]], at)
+                if 0 <= k < out.shape[p.attr("axis")]:
+                    to = _put(at, p.attr("axis"), int(k))
+                    one = t[p.ins[0]][at]
+                    op = p.attr("op")
+                    found[to] = one if op == "last" else JOIN[op](found[to], one)
+            return found
     raise AssertionError(p.name)
+
+
+SCANS = {
+    "sum": np.cumsum,
+    "prod": np.cumprod,
+    "max": np.maximum.accumulate,
+    "min": np.minimum.accumulate,
+}
+
+
+def _at(a, index):
+    """Return an element; dims of size 1 are broadcast."""
+    return a[tuple(0 if n == 1 else i for n, i in zip(a.shape, index, strict=True))]
+
+
+def _put(index, axis, k):
+    return (*index[:axis], k, *index[axis + 1 :])
