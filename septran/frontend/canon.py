@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from septran.frontend.view import View
 
-Kind = Literal["map", "reduce", "matmul", "conv", "window", "join"]
+Kind = Literal[
+    "map", "reduce", "matmul", "conv", "window", "join", "scan", "argreduce", "gather", "scatter"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,9 @@ class Op:
 
     kind: map (attrs expr; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
         matmul (a [.., m, k], b [.., k, n]), conv (x, w; stride, pad, dilation, groups, transposed),
-        window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis).
+        window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis),
+        scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),
+        scatter (y, x, i; op, axis: y with x combined in at positions i).
     ins: operand name -> view. line, path: where in the user's module it comes from.
     """
 

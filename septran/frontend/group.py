@@ -14,7 +14,7 @@ from septran.frontend.canon import Canon, Op
 from septran.frontend.simplify import aligned
 from septran.frontend.view import View
 
-ANCHORS = ("matmul", "conv", "window")
+ANCHORS = ("matmul", "conv", "window", "scan", "argreduce", "gather", "scatter")
 MAX_NODES = 64
 MAX_TENSORS = 14
 

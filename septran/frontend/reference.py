@@ -40,6 +40,10 @@ ALLOWED = frozenset(
     zeros_like _log_softmax _softmax _to_copy _unsafe_view to relu_ l1_loss mse_loss smooth_l1_loss huber_loss
     nll_loss cross_entropy_loss kl_div binary_cross_entropy cosine_similarity hinge_embedding_loss
     triplet_margin_loss rnn_tanh rnn_relu sort argsort
+    __and__ __or__ __xor__ bitwise_xor nan_to_num _weight_norm binary_cross_entropy_with_logits margin_ranking_loss
+    pairwise_distance cdist _cdist_forward nll_loss_nd nll_loss2d outer ger linalg_multi_dot chain_matmul bilinear
+    diag diag_embed im2col adaptive_max_pool1d adaptive_max_pool3d lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+    take_along_dim one_hot logcumsumexp
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -123,6 +127,8 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
     _, name, overload = node.op.split(".")
     if name in _VIEWS:  # memory formats are not kept, so what was one view may need a copy
         return value(node.named["self"]).reshape(value(node.named["size"]))
+    if name == "topk":
+        return _topk(*(value(node.named[k]) for k in ("self", "k", "dim", "largest")))
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
     if node.args:
         raise ValueError(f"{node.op} has unnamed arguments")
@@ -134,6 +140,14 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
     if name in _MAKERS and made is not None:
         named["dtype"] = wide if made.dtype in _FLOATS else getattr(torch, made.dtype)
     return fn(*plain, **named)
+
+
+def _topk(x: torch.Tensor, k: int, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the k largest; of equal ones the first, an order that torch leaves open."""
+    import torch
+
+    values, places = torch.sort(x, dim=dim, descending=largest, stable=True)
+    return values.narrow(dim, 0, k), places.narrow(dim, 0, k)
 
 
 _VIEWS = ("view", "_unsafe_view", "unsafe_view")

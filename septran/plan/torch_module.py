@@ -163,6 +163,13 @@ def _error_model(canon: Canon) -> tuple[ReferenceKind, int]:
         elif op.kind == "conv":
             terms = max(terms, math.prod(op.ins["w"].shape[1:]))
             exact, linear = False, linear + 1
+        elif op.kind == "scan":
+            (view,) = op.ins.values()
+            terms = max(terms, view.shape[op.attrs["axis"]])
+            exact = exact and op.attrs["op"] in ("max", "min")
+        elif op.kind == "scatter":
+            terms = max(terms, op.ins["x"].shape[op.attrs["axis"]])
+            exact = exact and op.attrs["op"] == "last"
         elif op.kind == "window":
             terms = max(terms, math.prod(op.attrs["window"]))
             exact = exact and op.attrs["op"] == "max"

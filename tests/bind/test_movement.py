@@ -73,6 +73,6 @@ def test_a_target_without_code_for_it_says_so() -> None:
     )
     program = Program(name="p", target="t", arch="", machine="m", params=(), body=(call,))
     check_primitives(program, "t", movement=True)
-    with pytest.raises(MappingError, match="M173.*t has no leaf for the primitive scan"):
+    with pytest.raises(MappingError, match=r"M173.*t has no leaf for the primitive scan"):
         check_primitives(program, "t", movement=False)
     assert [n for n in backends.names() if backends.get(n).movement] == ["cpp"]

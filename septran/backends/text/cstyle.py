@@ -45,7 +45,7 @@ _KEYWORDS = frozenset(
     "args core host int8_t int32_t int64_t uint8_t uint16_t uint32_t F I L "
     # names of the runtime that leaves use without st::
     "keep total first last lanes lane cast load load_n store store_n splat unit gather iota fold "
-    "apply power least most plain flat each above".split()
+    "apply power least most plain flat each above scan argreduce scatter_acc On".split()
 )
 
 

@@ -1,6 +1,18 @@
 """One row per ATen operator: name -> a function that says it in canonical nodes."""
 
-from septran.frontend.table import layout, makers, pointwise, products, recurrent, rows, windows
+from septran.frontend.table import (
+    checks,
+    einsum,
+    layout,
+    losses,
+    makers,
+    movement,
+    pointwise,
+    products,
+    recurrent,
+    rows,
+    windows,
+)
 from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
 
 __all__ = [
@@ -8,9 +20,13 @@ __all__ = [
     "Args",
     "Builder",
     "NoForm",
+    "checks",
     "clean_name",
+    "einsum",
     "layout",
+    "losses",
     "makers",
+    "movement",
     "pointwise",
     "products",
     "recurrent",

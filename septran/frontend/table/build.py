@@ -86,6 +86,9 @@ class Builder:
             dtype = meta.dtype
         if math.prod(shape) == 0:
             raise NoForm("a tensor without elements")
+        if not tuple(shape):  # kernels have at least one dim
+            flat = {k: View_reshape(v, (1,)) for k, v in ins.items()}
+            return View_reshape(self.add(kind, (1,), flat, name=name, dtype=dtype, **attrs), ())
         op = Op(
             name=self.fresh(_clean(name or self.node.name)),
             kind=kind,

@@ -239,12 +239,22 @@ def _pixel_unshuffle(b: Builder, node: Node, a: Args) -> Value:
     return b.reshape(moved, node.meta.shape)
 
 
-@row("constant_pad_nd", "pad")
-def _pad(b: Builder, node: Node, a: Args) -> Value:
-    x, pads = a.view("self"), tuple(a["pad"])
-    if a["mode"] not in (None, "constant"):
-        raise NoForm(f"padding by {a['mode']}")
-    value = a["value"] or 0
+def wrapped(b: Builder, x: View, pads: Sequence[int]) -> View:
+    """Return `x` with its other end around it; pads: before and after, the last axis first."""
+    for i in range(len(pads) // 2):
+        before, after = pads[2 * i], pads[2 * i + 1]
+        axis = x.rank - 1 - i
+        n = x.shape[axis]
+        if before > n or after > n or min(before, after) < 0:
+            raise NoForm("circular padding by more than the tensor has")
+        parts = [cut(x, axis, n - before, before)] if before else []
+        parts += [x, cut(x, axis, 0, after)] if after else [x]
+        x = join(b, parts, axis)
+    return x
+
+
+def padded(b: Builder, x: View, pads: Sequence[int], value: float) -> View:
+    """Return `x` with a constant around it; pads: before and after, the last axis first."""
     for i in range(len(pads) // 2):
         before, after = pads[2 * i], pads[2 * i + 1]
         axis = x.rank - 1 - i
@@ -261,9 +271,64 @@ def _pad(b: Builder, node: Node, a: Args) -> Value:
     return x
 
 
+MAX_PARTS = 64
+"""Windows that are copied side by side, each by a kernel of its own."""
+
+
 @row("unfold")
 def _unfold(b: Builder, node: Node, a: Args) -> Value:
-    raise NoForm("unfold makes overlapping windows as a tensor")
+    x, size, step = a.view("self"), a["size"], a["step"]
+    axis = a["dimension"] % x.rank
+    if size > MAX_PARTS:
+        raise NoForm(f"unfold into windows of more than {MAX_PARTS}")
+    count = (x.shape[axis] - size) // step + 1
+    parts = [cut(x, axis, t, count, step) for t in range(size)]
+    return join(b, [b.reshape(p, (*p.shape, 1)) for p in parts], x.rank)
+
+
+@row("im2col")
+def _im2col(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    x = x if x.rank == 4 else b.reshape(x, (1, *x.shape))
+    (kh, kw), (sh, sw), (dh, dw) = a["kernel_size"], a["stride"], a["dilation"]
+    ph, pw = a["padding"]
+    x = padded(b, x, (pw, pw, ph, ph), 0)
+    n, c, h, w = x.shape
+    oh, ow = (h - (kh - 1) * dh - 1) // sh + 1, (w - (kw - 1) * dw - 1) // sw + 1
+    if kh * kw > MAX_PARTS:
+        raise NoForm(f"unfold into windows of more than {MAX_PARTS}")
+    parts = [
+        b.reshape(cut(cut(x, 2, r * dh, oh, sh), 3, s * dw, ow, sw), (n, c, 1, oh, ow))
+        for r in range(kh)
+        for s in range(kw)
+    ]
+    return b.reshape(join(b, parts, 2), node.meta.shape)
+
+
+@row("diag", "diag_embed")
+def _diag(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if a.first("diagonal", "offset") or a["dim1"] not in (None, -2) or a["dim2"] not in (None, -1):
+        raise NoForm("a diagonal that is not the main one")
+    if x.rank == 2 and "embed" not in node.op:
+        return _main_diagonal(b, x)
+    n = x.rank
+    rows = b.reshape(x, (*x.shape, 1))
+    return b.map(f"select(at({n - 1}) == at({n}), x, 0)", {"x": rows}, node.meta.shape)
+
+
+@row("diagonal")
+def _diagonal(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if a["offset"] or x.rank != 2:
+        raise NoForm("a diagonal that is not the main one of a matrix")
+    return _main_diagonal(b, x)
+
+
+def _main_diagonal(b: Builder, x: View) -> View:
+    m, n = x.shape
+    flat = b.reshape(x, (m * n,))
+    return cut(flat, 0, 0, min(m, n), n + 1)
 
 
 def elements(shape: Sequence[int]) -> int:

@@ -53,6 +53,10 @@ UNARY: dict[str, str] = {
     + "))",
     "log_sigmoid": f"min(x, 0) - {log1p('exp(-abs(x))')}",
     "sign": "select(x > 0, 1, select(x < 0, -1, x * 0))",
+    "isnan": "x != x",
+    "isinf": "abs(x) == (1 / 0.0)",
+    "sgn": "select(x > 0, 1, select(x < 0, -1, x * 0))",
+    "relu_": "max(x, 0)",
     "sinh": f"0.5 * ({expm1('x')} - {expm1('-x')})",
     "cosh": "0.5 * (exp(x) + exp(-x))",
 }
@@ -139,13 +143,33 @@ def _not(b: Builder, node: Node, a: Args) -> Value:
     return b.map("select(x, 0, 1) > 0", {"x": a["self"]})
 
 
-@row("logical_and", "bitwise_and")
+@row("logical_and", "bitwise_and", "__and__")
 def _and(b: Builder, node: Node, a: Args) -> Value:
     _only_bool(node)
     return b.map("select(x, select(y, 1, 0), 0) > 0", {"x": a["self"], "y": other(a)})
 
 
-@row("logical_or", "bitwise_or")
+@row("logical_xor", "bitwise_xor", "__xor__")
+def _xor(b: Builder, node: Node, a: Args) -> Value:
+    _only_bool(node)
+    return b.map("select(x, 1, 0) != select(y, 1, 0)", {"x": a["self"], "y": other(a)})
+
+
+@row("nan_to_num")
+def _nan_to_num(b: Builder, node: Node, a: Args) -> Value:
+    nan, high, low = (a[k] for k in ("nan", "posinf", "neginf"))
+    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+    most = largest.get(node.meta.dtype, 3.4028234663852886e38)
+    high, low = most if high is None else high, -most if low is None else low
+    inf = "(1 / 0.0)"
+    return b.map(
+        f"select(x != x, {number(nan or 0.0)}, select(x == {inf}, {number(high)}, "
+        f"select(x == -{inf}, {number(low)}, x)))",
+        {"x": a["self"]},
+    )
+
+
+@row("logical_or", "bitwise_or", "__or__")
 def _or(b: Builder, node: Node, a: Args) -> Value:
     _only_bool(node)
     return b.map("select(x, 1, select(y, 1, 0)) > 0", {"x": a["self"], "y": other(a)})

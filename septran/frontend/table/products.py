@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from septran.frontend.graph import Node
@@ -48,46 +47,44 @@ def _linear(b: Builder, node: Node, a: Args) -> Value:
 @row("addmm", "baddbmm", "addmv", "addbmm")
 def _addmm(b: Builder, node: Node, a: Args) -> Value:
     x, y = a.first("mat1", "batch1", "mat"), a.first("mat2", "batch2", "vec")
-    if node.op.split(".")[1] in ("addmv", "addbmm"):
-        raise NoForm(node.op)
-    c = product(b, x, y)
+    name = node.op.split(".")[1]
+    if name == "addbmm":
+        raise NoForm("addbmm")
+    c = product(b, x, y if name != "addmv" else b.reshape(y, (y.elements, 1)))
+    if name == "addmv":
+        c = b.reshape(c, node.meta.shape)
     alpha = "" if a["alpha"] in (None, 1) else f"{number(a['alpha'])} * "
     beta = "" if a["beta"] in (None, 1) else f"{number(a['beta'])} * "
     return b.map(f"{alpha}c + {beta}b", {"c": c, "b": a.view("self")})
 
 
-@row("einsum")
-def _einsum(b: Builder, node: Node, a: Args) -> Value:
-    text, tensors = a["equation"].replace(" ", ""), a["tensors"]
-    if len(tensors) != 2 or "->" not in text or "." in text:
-        raise NoForm(f"einsum {text!r}")
-    (left, right), out = text.split("->")[0].split(","), text.split("->")[1]
-    x, y = tensors
-    if len({*left}) != len(left) or len({*right}) != len(right):
-        raise NoForm(f"einsum {text!r} takes a diagonal")
-    both = [c for c in left if c in right]
-    batch = [c for c in both if c in out]
-    summed = [c for c in both if c not in out]
-    rows = [c for c in left if c not in right]
-    cols = [c for c in right if c not in left]
-    if any(c not in out for c in (*rows, *cols)):
-        raise NoForm(f"einsum {text!r} sums a dim of one operand")
-    sizes = {**dict(zip(left, x.shape, strict=True)), **dict(zip(right, y.shape, strict=True))}
+@row("outer", "ger")
+def _outer(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    return b.map("x * y", {"x": b.reshape(x, (x.elements, 1)), "y": a.first("vec2", "other")})
 
-    def flat(v: View, names: str, *groups: Sequence[str]) -> View:
-        moved = v.permute([names.index(c) for g in groups for c in g])
-        shape = [sizes[c] for c in groups[0]]
-        for g in groups[1:]:
-            n = 1
-            for c in g:
-                n *= sizes[c]
-            shape.append(n)
-        return b.reshape(moved, shape)
 
-    c = product(b, flat(x, left, batch, rows, summed), flat(y, right, batch, summed, cols))
-    order = [*batch, *rows, *cols]
-    full = b.reshape(c, [sizes[k] for k in order])
-    return full.permute([order.index(k) for k in out])
+@row("linalg_multi_dot", "chain_matmul")
+def _multi_dot(b: Builder, node: Node, a: Args) -> Value:
+    first, *rest = a.first("tensors", "matrices")
+    found = first if first.rank > 1 else b.reshape(first, (1, first.elements))
+    for t in rest:
+        found = product(b, found, t if t.rank > 1 else b.reshape(t, (t.elements, 1)))
+    return b.reshape(found, node.meta.shape)
+
+
+@row("bilinear")
+def _bilinear(b: Builder, node: Node, a: Args) -> Value:
+    x, y, w = a.view("input1"), a.view("input2"), a.view("weight")
+    rows = x.elements // x.shape[-1]
+    left = b.reshape(x, (rows, x.shape[-1]))
+    inner = product(b, left, w)  # [out, rows, in2]
+    right = b.reshape(y, (rows, y.shape[-1]))
+    total = b.reduce("sum", b.map("x * y", {"x": inner, "y": right}), (2,), name="bilinear_sum")
+    found = b.reshape(total, total.shape[:2]).permute((1, 0))
+    if a["bias"] is not None:
+        found = b.map("x + b", {"x": found, "b": a["bias"]})
+    return b.reshape(found, node.meta.shape)
 
 
 @row("scaled_dot_product_attention")
@@ -144,8 +141,8 @@ def _conv(b: Builder, node: Node, a: Args) -> Value:
             pad = 0
         else:
             reach = [(n - 1) * k for n, k in zip(w.shape[2:], dilation, strict=True)]
-            if any(r % 2 for r in reach):
-                raise NoForm("padding='same' with an even window")
+            for i, r in enumerate(reach):  # torch puts the odd one behind
+                x = _fit(b, x, i + 2, x.shape[i + 2] + r % 2)
             pad = tuple(r // 2 for r in reach)
     found = _convolve(b, node, x, w, stride, spread(pad, d), dilation, a["groups"] or 1)
     return _with_bias(b, node, found, bias)

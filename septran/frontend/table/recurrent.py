@@ -12,9 +12,10 @@ MAX_STEPS = 64
 """Steps over all layers and directions; each one is a few kernels."""
 
 
-@row("lstm", "gru")
+@row("lstm", "gru", "rnn_tanh", "rnn_relu")
 def _recurrent(b: Builder, node: Node, a: Args) -> Value:
-    lstm = node.op.split(".")[1] == "lstm"
+    kind = node.op.split(".")[1]
+    lstm = kind == "lstm"
     x, hx, weights = a.view("input"), a["hx"], a["params"]
     if a["data"] is not None or x.rank != 3:
         raise NoForm("a recurrent layer over packed sequences")
@@ -35,7 +36,7 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
             at = layer * ways + way
             mine = weights[at * each : (at + 1) * each]
             start = [b.reshape(cut(s, 0, at, 1), s.shape[1:]) for s in states]
-            steps, final = _walk(b, x, start, mine, lstm=lstm, back=way == 1)
+            steps, final = _walk(b, x, start, mine, kind, back=way == 1)
             outputs.append(join(b, steps, 0))
             for found, value in zip(last, final, strict=True):
                 found.append(b.reshape(value, (1, *value.shape)))
@@ -45,7 +46,7 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
 
 
 def _walk(
-    b: Builder, x: View, state: list[View], weights: tuple[View, ...], *, lstm: bool, back: bool
+    b: Builder, x: View, state: list[View], weights: tuple[View, ...], kind: str, *, back: bool
 ) -> tuple[list[View], list[View]]:
     """Return (results in the order of x, each [1, batch, hidden]; the last state)."""
     w_in, w_hidden, *bias = weights
@@ -59,7 +60,7 @@ def _walk(
         hidden = product(b, state[0], w_hidden.permute((1, 0)), name="from_state")
         if bias:
             hidden = b.map("c + b", {"c": hidden, "b": bias[1]}, name="from_state")
-        state = _lstm_step(b, own, hidden, state) if lstm else _gru_step(b, own, hidden, state)
+        state = _STEPS[kind](b, own, hidden, state)
         found.append(b.reshape(state[0], (1, *state[0].shape)))
     return (found[::-1] if back else found), state
 
@@ -87,3 +88,30 @@ def _gru_step(b: Builder, own: View, hidden: View, state: list[View]) -> list[Vi
         "tanh(x + sigmoid(r + s) * h)", {"x": xn, "r": xr, "s": hr, "h": hn}, name="candidate"
     )
     return [b.map("(1 - z) * n + z * h", {"z": z, "n": n, "h": state[0]}, name="hidden")]
+
+
+def _tanh_step(b: Builder, own: View, hidden: View, state: list[View]) -> list[View]:
+    return [b.map("tanh(x + h)", {"x": own, "h": hidden}, name="hidden")]
+
+
+def _relu_step(b: Builder, own: View, hidden: View, state: list[View]) -> list[View]:
+    return [b.map("max(x + h, 0)", {"x": own, "h": hidden}, name="hidden")]
+
+
+_STEPS = {"lstm": _lstm_step, "gru": _gru_step, "rnn_tanh": _tanh_step, "rnn_relu": _relu_step}
+
+
+@row("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+def _cell(b: Builder, node: Node, a: Args) -> Value:
+    kind = node.op.split(".")[1].removesuffix("_cell")
+    x, hx = a.view("input"), a["hx"]
+    state = list(hx) if kind == "lstm" else [hx]
+    if x.rank != 2:
+        raise NoForm("a recurrent cell without a batch")
+    own = product(b, x, a.view("w_ih").permute((1, 0)), name="from_input")
+    hidden = product(b, state[0], a.view("w_hh").permute((1, 0)), name="from_state")
+    if a["b_ih"] is not None:
+        own = b.map("c + b", {"c": own, "b": a["b_ih"]}, name="from_input")
+        hidden = b.map("c + b", {"c": hidden, "b": a["b_hh"]}, name="from_state")
+    found = _STEPS[kind](b, own, hidden, state)
+    return tuple(found) if kind == "lstm" else found[0]

@@ -23,7 +23,7 @@ def count(x: View, axes: Sequence[int]) -> int:
     return math.prod(x.shape[d] for d in axes)
 
 
-def _shaped(b: Builder, node: Node, kept: View, *, at: int = 0) -> View:
+def shaped(b: Builder, node: Node, kept: View, *, at: int = 0) -> View:
     """Return the result in the shape that torch gives it (reduced axes dropped or kept)."""
     meta = node.results[at]
     assert meta is not None
@@ -35,17 +35,45 @@ def _float(b: Builder, x: View) -> None:
         raise NoForm(f"a reduction of {b.dtypes[x.source]}")
 
 
+def counted(b: Builder, node: Node, x: View, axes: Sequence[int]) -> View:
+    """Return how many truth values are set over `axes`; float32 counts up to 2**24 exactly."""
+    if count(x, axes) > 1 << 24:
+        raise NoForm("a count of more than 2**24 truth values is not exact in float32")
+    ones = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="float32")
+    return b.map("x", {"x": b.reduce("sum", ones, axes, name="number", dtype="float32")})
+
+
+@row("any", "all")
+def _any(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    axes = axes_of(a["dim"], x.rank)
+    ones = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="float32")
+    op = "max" if "any" in node.op else "min"
+    kept = b.reduce(op, ones, axes, name="found", dtype="float32")
+    return shaped(b, node, b.map("x > 0", {"x": kept}))
+
+
 _REDUCE = {"sum": "sum", "amax": "max", "amin": "min", "prod": "prod", "nansum": ""}
 
 
 @row("sum", "amax", "amin", "prod")
 def _reduce(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
-    _float(b, x)
+    if b.dtypes[x.source] != "bool" or not node.op.startswith("aten.sum"):
+        _float(b, x)
     if x.rank == 0:
         return x
     op = _REDUCE[node.op.split(".")[1]]
-    return _shaped(b, node, b.reduce(op, x, axes_of(a["dim"], x.rank)))
+    if b.dtypes[x.source] == "bool" and op == "sum":
+        return shaped(b, node, counted(b, node, x, axes_of(a["dim"], x.rank)))
+    return shaped(b, node, b.reduce(op, x, axes_of(a["dim"], x.rank)))
+
+
+def extreme(b: Builder, op: str, x: View, axis: int) -> View:
+    """Return where the extreme of each line is, the axis kept with size 1."""
+    axis %= x.rank
+    shape = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    return b.add("argreduce", shape, {"x": x}, dtype="int64", op=op, axis=axis)
 
 
 @row("max", "min")
@@ -56,8 +84,8 @@ def _max(b: Builder, node: Node, a: Args) -> Value:
     _float(b, x)
     kept = b.reduce(op, x, axes_of(a["dim"], x.rank))
     if not node.many:
-        return _shaped(b, node, kept)
-    return (_shaped(b, node, kept), None)
+        return shaped(b, node, kept)
+    return (shaped(b, node, kept), shaped(b, node, extreme(b, op, x, a["dim"]), at=1))
 
 
 def mean(b: Builder, x: View, axes: Sequence[int], name: str = "") -> View:
@@ -76,7 +104,7 @@ def squares(b: Builder, x: View, axes: Sequence[int], name: str = "") -> tuple[V
 def _mean(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     _float(b, x)
-    return _shaped(b, node, mean(b, x, axes_of(a["dim"], x.rank), node.name))
+    return shaped(b, node, mean(b, x, axes_of(a["dim"], x.rank), node.name))
 
 
 @row("var", "std", "var_mean")
@@ -94,8 +122,8 @@ def _var(b: Builder, node: Node, a: Args) -> Value:
     expr = f"x * {number(1.0 / n)}"
     found = b.map(f"sqrt({expr})" if root else expr, {"x": total}, name=node.name)
     if node.many:
-        return (_shaped(b, node, found), _shaped(b, node, mean(b, x, axes), at=1))
-    return _shaped(b, node, found)
+        return (shaped(b, node, found), shaped(b, node, mean(b, x, axes), at=1))
+    return shaped(b, node, found)
 
 
 @row("norm", "linalg_vector_norm", "vector_norm")
@@ -106,12 +134,25 @@ def _norm(b: Builder, node: Node, a: Args) -> Value:
     axes = axes_of(a["dim"], x.rank)
     if p == 2:
         total = b.reduce("sum", b.map("x * x", {"x": x}), axes)
-        return _shaped(b, node, b.map("sqrt(x)", {"x": total}))
+        return shaped(b, node, b.map("sqrt(x)", {"x": total}))
     if p == 1:
-        return _shaped(b, node, b.reduce("sum", b.map("abs(x)", {"x": x}), axes))
+        return shaped(b, node, b.reduce("sum", b.map("abs(x)", {"x": x}), axes))
     if p == float("inf"):
-        return _shaped(b, node, b.reduce("max", b.map("abs(x)", {"x": x}), axes))
-    raise NoForm(f"a norm of order {p}")
+        return shaped(b, node, b.reduce("max", b.map("abs(x)", {"x": x}), axes))
+    if p == float("-inf"):
+        return shaped(b, node, b.reduce("min", b.map("abs(x)", {"x": x}), axes))
+    if p == 0:
+        raise NoForm("a norm of order 0")
+    total = b.reduce("sum", b.map(f"abs(x) ** {number(float(p))}", {"x": x}), axes)
+    return shaped(b, node, b.map(f"x ** {number(1.0 / p)}", {"x": total}))
+
+
+@row("_weight_norm")
+def _weight_norm(b: Builder, node: Node, a: Args) -> Value:
+    v, g = a.view("v"), a.view("g")
+    axes = tuple(d for d in range(v.rank) if d != a["dim"] % v.rank)
+    total = b.reduce("sum", b.map("x * x", {"x": v}, name="square"), axes, name="squares")
+    return b.map("v * (g / sqrt(n))", {"v": v, "g": g, "n": total}, v.shape)
 
 
 @row("softmax", "_softmax", "log_softmax", "_log_softmax")
@@ -138,7 +179,7 @@ def _logsumexp(b: Builder, node: Node, a: Args) -> Value:
     m = b.reduce("max", x, axes, name="rowmax")
     m = b.map("select(abs(m) > 3.0e38, 0, m)", {"m": m}, name="shift")
     s = b.reduce("sum", b.map("exp(x - m)", {"x": x, "m": m}, name="e"), axes, name="total")
-    return _shaped(b, node, b.map("m + log(s)", {"m": m, "s": s}))
+    return shaped(b, node, b.map("m + log(s)", {"m": m, "s": s}))
 
 
 @row("layer_norm", "native_layer_norm")
@@ -265,38 +306,3 @@ def _instance_norm(b: Builder, node: Node, a: Args) -> Value:
         r = b.map(f"rsqrt(v + {number(a['eps'])})", {"v": v}, name="rstd")
         return affine(b, "(x - m) * r", {"x": x, "m": m, "r": r}, w, bias, x.shape)
     return normalised(b, x, tuple(range(2, x.rank)), a["eps"], w, bias)
-
-
-@row("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-def _loss(b: Builder, node: Node, a: Args) -> Value:
-    name = node.op.split(".")[1]
-    x, y = a.view("self"), a.view("target")
-    beta = a.first("beta", "delta") or 1.0
-    k, h = number(beta), number(0.5 * beta)
-    expr = {
-        "mse_loss": "(x - y) * (x - y)",
-        "l1_loss": "abs(x - y)",
-        "smooth_l1_loss": f"select(abs(x - y) < {k}, 0.5 * (x - y) * (x - y) / {k}, "
-        f"abs(x - y) - {h})",
-        "huber_loss": f"select(abs(x - y) <= {k}, 0.5 * (x - y) * (x - y), "
-        f"{k} * (abs(x - y) - {h}))",
-    }[name]
-    return _reduced(b, node, b.map(expr, {"x": x, "y": y}, name="loss"), a["reduction"])
-
-
-@row("kl_div")
-def _kl_div(b: Builder, node: Node, a: Args) -> Value:
-    x, y = a.view("self"), a.view("target")
-    if a["log_target"]:
-        loss = b.map("exp(y) * (y - x)", {"x": x, "y": y}, name="loss")
-    else:
-        loss = b.map("select(y > 0, y * (log(y) - x), y * 0)", {"x": x, "y": y}, name="loss")
-    return _reduced(b, node, loss, a["reduction"])
-
-
-def _reduced(b: Builder, node: Node, loss: View, how: int) -> View:
-    axes = tuple(range(loss.rank))
-    if how == 0 or not axes:
-        return loss
-    found = mean(b, loss, axes) if how == 1 else b.reduce("sum", loss, axes)
-    return _shaped(b, node, found)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from septran.frontend.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.table.layout import MAX_PARTS, cut, join, padded
 from septran.frontend.table.products import spread
 from septran.frontend.table.rows import mean
 from septran.frontend.view import View
@@ -42,9 +45,30 @@ def _sizes(a: Args, d: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int
     size = spread(a["kernel_size"], d)
     stride = spread(a["stride"], d) if a["stride"] not in (None, ()) else size
     pad = spread(a["padding"] if a["padding"] is not None else 0, d)
-    if a["ceil_mode"]:
-        raise NoForm("pooling with ceil_mode")
     return size, stride, pad
+
+
+def _reached(
+    b: Builder,
+    node: Node,
+    x: View,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    pad: tuple[int, ...],
+    dilation: tuple[int, ...],
+    fill: float,
+) -> View:
+    """Return `x` with `fill` behind it as far as the last windows of ceil_mode reach."""
+    meta = node.results[0]
+    assert meta is not None
+    d = len(size)
+    for i, (k, s, p, e) in enumerate(zip(size, stride, pad, dilation, strict=True)):
+        axis = x.rank - d + i
+        last = (meta.shape[len(meta.shape) - d + i] - 1) * s + (k - 1) * e + 1
+        behind = last - (x.shape[axis] + 2 * p)
+        if behind > 0:
+            x = padded(b, x, (0, 0) * (d - 1 - i) + (0, behind), fill)
+    return x
 
 
 @row(
@@ -59,7 +83,8 @@ def _max_pool(b: Builder, node: Node, a: Args) -> Value:
     d = int(node.op.split("pool")[1][0])
     size, stride, pad = _sizes(a, d)
     dilation = spread(a["dilation"] if a["dilation"] is not None else 1, d)
-    found = window(b, "max", a.first("self", "input"), size, stride, pad, dilation, node.name)
+    x = _reached(b, node, a.first("self", "input"), size, stride, pad, dilation, float("-inf"))
+    found = window(b, "max", x, size, stride, pad, dilation, node.name)
     return (found, None) if node.many else found
 
 
@@ -68,19 +93,21 @@ def _avg_pool(b: Builder, node: Node, a: Args) -> Value:
     d = int(node.op.split("pool")[1][0])
     x = a.first("self", "input")
     size, stride, pad = _sizes(a, d)
-    total = window(b, "sum", x, size, stride, pad, (1,) * d, f"{node.name}_sum")
+    wide = _reached(b, node, x, size, stride, pad, (1,) * d, 0.0)
+    total = window(b, "sum", wide, size, stride, pad, (1,) * d, f"{node.name}_sum")
     if a["divisor_override"]:
         return b.map(f"x * {number(1.0 / a['divisor_override'])}", {"x": total})
     n = 1
     for k in size:
         n *= k
-    if a["count_include_pad"] or not any(pad):
+    if wide is x and (a["count_include_pad"] or not any(pad)):
         return b.map(f"x * {number(1.0 / n)}", {"x": total})
     counts = []
     for i, (k, s, p) in enumerate(zip(size, stride, pad, strict=True)):
         axis = total.rank - d + i
         first = f"at({axis}) * {s} - {p}"
-        counts.append(f"(min({first} + {k}, {x.shape[axis]}) - max({first}, 0))")
+        low, high = (-p, x.shape[axis] + p) if a["count_include_pad"] else (0, x.shape[axis])
+        counts.append(f"(min({first} + {k}, {number(high)}) - max({first}, {number(low)}))")
     return b.map(f"x / ({' * '.join(counts)})", {"x": total})
 
 
@@ -97,10 +124,38 @@ def _adaptive(b: Builder, node: Node, a: Args) -> Value:
     if all(n == 1 for n in out[-d:]):
         return mean(b, x, tuple(range(x.rank - d, x.rank)), node.name)
     if any(n % m for n, m in zip(x.shape[-d:], out[-d:], strict=True)):
-        raise NoForm(f"adaptive pooling from {list(x.shape[-d:])} to {list(out[-d:])}")
+        for i, m in enumerate(out[-d:]):
+            x = _shares(b, x, x.rank - d + i, m, lambda part, axis: mean(b, part, (axis,)))
+        return x
     size = tuple(n // m for n, m in zip(x.shape[-d:], out[-d:], strict=True))
     total = window(b, "sum", x, size, size, (0,) * d, (1,) * d, f"{node.name}_sum")
     n = 1
     for k in size:
         n *= k
     return b.map(f"x * {number(1.0 / n)}", {"x": total})
+
+
+def _shares(
+    b: Builder, x: View, axis: int, parts: int, reduced: Callable[[View, int], View]
+) -> View:
+    """Return one axis in `parts` overlapping shares, torch's adaptive windows, each reduced."""
+    n = x.shape[axis]
+    if n == parts:
+        return x
+    if parts > MAX_PARTS:
+        raise NoForm(f"adaptive pooling of {n} into {parts} uneven parts")
+    found = []
+    for i in range(parts):
+        start, end = i * n // parts, -(-(i + 1) * n // parts)
+        found.append(reduced(cut(x, axis, start, end - start), axis))
+    return join(b, found, axis)
+
+
+@row("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def _adaptive_max(b: Builder, node: Node, a: Args) -> Value:
+    x, meta = a.view("self"), node.results[0]
+    assert meta is not None
+    d = int(node.op.split("pool")[1][0])
+    for i, m in enumerate(meta.shape[-d:]):
+        x = _shares(b, x, x.rank - d + i, m, lambda part, axis: b.reduce("max", part, (axis,)))
+    return (x, None) if node.many else x

@@ -32,7 +32,7 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
         stored,
         lambda v: v,
         {d: d for d in range(rank)},
-        solid=(rank - 1,),
+        solid=_apart(b, rank),
         also=(
             replace(a, shape=group.space, strides=(*a.strides[:-1], 0)),
             replace(b, shape=group.space, strides=(*b.strides[:-2], 0, b.strides[-1])),
@@ -94,6 +94,12 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
     kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
     return kernel
+
+
+def _apart(b: View, rank: int) -> tuple[int, ...]:
+    """Return the dims of the result that stay on their own: columns, and rows that B does not share."""
+    batched = any(n > 1 and s != 0 for n, s in zip(b.shape[:-2], b.strides[:-2], strict=True))
+    return (rank - 2, rank - 1) if batched else (rank - 1,)
 
 
 def _merged(frame: Frame, a: View, b: View) -> tuple[View, View]:

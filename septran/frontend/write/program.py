@@ -14,6 +14,7 @@ from septran.frontend.view import View
 from septran.frontend.write.convolution import write_convolution
 from septran.frontend.write.frame import comment, file_name, tuple_text, view_text
 from septran.frontend.write.kernel import Kernel
+from septran.frontend.write.movement import write_movement
 from septran.frontend.write.product import write_product
 from septran.frontend.write.rows import write_rows
 from septran.frontend.write.window import write_window
@@ -75,7 +76,9 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel:
         return write_product(one, kept)
     if anchor.kind == "conv":
         return write_convolution(one, kept)
-    return write_window(one, kept)
+    if anchor.kind == "window":
+        return write_window(one, kept)
+    return write_movement(one, kept)
 
 
 def _source(file: str) -> list[str]:

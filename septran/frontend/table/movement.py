@@ -1,0 +1,288 @@
+"""Rows of scans, positions of extremes, gathers and scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from septran.frontend.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
+from septran.frontend.table.layout import cut, join, padded, wrapped
+from septran.frontend.table.rows import extreme
+from septran.frontend.view import View
+
+MAX_TOP = 64
+"""Elements of a top-k, each found by a walk over its row."""
+
+
+# ---- scans
+def scan(b: Builder, op: str, x: View, axis: int) -> View:
+    """Return the running `op` along an axis."""
+    return b.add("scan", x.shape, {"x": x}, op=op, axis=axis % x.rank)
+
+
+_SCANS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
+
+
+@row(*_SCANS)
+def _scan(b: Builder, node: Node, a: Args) -> Value:
+    x, name = a.view("self"), node.op.split(".")[1]
+    if x.rank == 0:
+        return x
+    if b.dtypes[x.source] == "bool":
+        x = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="int64")
+    found = scan(b, _SCANS[name], x, a["dim"])
+    return (found, None) if node.many else found
+
+
+@row("logcumsumexp")
+def _logcumsumexp(b: Builder, node: Node, a: Args) -> Value:
+    x, axis = a.view("self"), a["dim"] % a.view("self").rank
+    m = b.reduce("max", x, (axis,), name="rowmax")
+    m = b.map("select(abs(m) > 3.0e38, 0, m)", {"m": m}, name="shift")
+    total = scan(b, "sum", b.map("exp(x - m)", {"x": x, "m": m}, name="e"), axis)
+    return b.map("m + log(s)", {"m": m, "s": total}, x.shape)
+
+
+# ---- positions
+@row("argmax", "argmin")
+def _argmax(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if x.rank == 0:
+        raise NoForm("the position in a scalar")
+    op = node.op.split(".")[1].removeprefix("arg")
+    if a["dim"] is None:
+        return b.reshape(extreme(b, op, b.reshape(x, (x.elements,)), 0), node.meta.shape)
+    return b.reshape(extreme(b, op, x, a["dim"]), node.meta.shape)
+
+
+@row("topk")
+def _topk(b: Builder, node: Node, a: Args) -> Value:
+    """The k largest one after another; what was taken is set below (above) all others."""
+    x, k, axis = a.view("self"), a["k"], a["dim"] % a.view("self").rank
+    if k > MAX_TOP:
+        raise NoForm(f"the {k} largest of a row, more than {MAX_TOP}")
+    op = "max" if a["largest"] in (None, True) else "min"
+    below = "(-1 / 0.0)" if op == "max" else "(1 / 0.0)"
+    dtype, rest = b.dtypes[x.source], x
+    values, places = [], []
+    for at in range(k):
+        place = extreme(b, op, rest, axis)
+        values.append(take(b, x, place, axis, dtype=dtype))
+        places.append(place)
+        if at < k - 1:
+            rest = b.map(
+                f"select(at({axis}) == i, {below}, x)",
+                {"x": rest, "i": place},
+                x.shape,
+                name="rest",
+                dtype=dtype,
+            )
+    return join(b, values, axis), _joined_whole(b, places, axis)
+
+
+def _joined_whole(b: Builder, parts: Sequence[View], axis: int) -> View:
+    if len(parts) == 1:
+        return parts[0]
+    shape = tuple(len(parts) if d == axis else n for d, n in enumerate(parts[0].shape))
+    ins = {f"x{i}": p for i, p in enumerate(parts)}
+    return b.add("join", shape, ins, dtype="int64", axis=axis)
+
+
+# ---- gathers
+def take(b: Builder, x: View, i: View, axis: int, *, dtype: str = "", name: str = "") -> View:
+    """Return x[.., i[.., j, ..], ..]; the dims of x and i besides the axis broadcast."""
+    rest = broadcast(*(tuple(1 if d == axis else n for d, n in enumerate(v.shape)) for v in (x, i)))
+    shape = tuple(i.shape[axis] if d == axis else n for d, n in enumerate(rest))
+    wide = tuple(x.shape[axis] if d == axis else n for d, n in enumerate(shape))
+    return b.add(
+        "gather",
+        shape,
+        {"x": x.expand(wide), "i": i.expand(shape)},
+        dtype=dtype,
+        name=name,
+        axis=axis,
+    )
+
+
+def along(rank: int, axis: int, count: int) -> tuple[int, ...]:
+    """Return the shape of positions along one axis."""
+    return tuple(count if d == axis else 1 for d in range(rank))
+
+
+def placed(b: Builder, i: View, n: int) -> View:
+    """Return indices with negative ones counted from the end."""
+    return b.map(f"select(i < 0, i + {n}, i)", {"i": i}, name="place", dtype="int64")
+
+
+@row("embedding")
+def _embedding(b: Builder, node: Node, a: Args) -> Value:
+    w, i = a.view("weight"), a.view("indices")
+    flat = b.reshape(i, (i.elements, 1))
+    return b.reshape(take(b, w, flat, 0), node.meta.shape)
+
+
+@row("index_select")
+def _index_select(b: Builder, node: Node, a: Args) -> Value:
+    x, i = a.view("self"), a.view("index")
+    axis = a["dim"] % x.rank
+    return take(b, x, b.reshape(i, along(x.rank, axis, i.elements)), axis)
+
+
+@row("gather", "take_along_dim")
+def _gather(b: Builder, node: Node, a: Args) -> Value:
+    x, i = a.view("self"), a.first("index", "indices")
+    if a["dim"] is None:
+        raise NoForm("take_along_dim of the flattened tensor")
+    axis = a["dim"] % x.rank
+    if "take_along" not in node.op:  # gather reads the corner that the index has
+        for d, n in enumerate(i.shape):
+            if d != axis and n < x.shape[d]:
+                x = cut(x, d, 0, n)
+    return take(b, x, i, axis)
+
+
+@row("index")
+def _index(b: Builder, node: Node, a: Args) -> Value:
+    x, indices = a.view("self"), a["indices"]
+    used = [d for d, i in enumerate(indices) if i is not None]
+    if not used or used != list(range(used[0], used[-1] + 1)):
+        raise NoForm("indexing by tensors that are not next to each other")
+    if any(b.dtypes[indices[d].source] == "bool" for d in used):
+        raise NoForm("indexing by a mask has a data-dependent shape")
+    first, count = used[0], len(used)
+    shape = broadcast(*(indices[d].shape for d in used))
+    flat: View | None = None
+    for d in used:  # one position in the indexed dims taken as one
+        i = placed(b, indices[d].expand(shape), x.shape[d])
+        flat = (
+            i
+            if flat is None
+            else b.map(f"p * {x.shape[d]} + i", {"p": flat, "i": i}, name="place", dtype="int64")
+        )
+    assert flat is not None
+    sizes = x.shape[first : first + count]
+    total = 1
+    for n in sizes:
+        total *= n
+    merged = b.reshape(x, (*x.shape[:first], total, *x.shape[first + count :]))
+    place = b.reshape(flat, along(merged.rank, first, flat.elements))
+    return b.reshape(take(b, merged, place, first), node.meta.shape)
+
+
+def moved(b: Builder, x: View, axis: int, count: int, expr: str) -> View:
+    """Return `x` read along one axis at the positions that `expr` makes of at(axis)."""
+    place = b.map(expr, {}, along(x.rank, axis, count), name="place", dtype="int64")
+    return take(b, x, place, axis, dtype=b.dtypes[x.source])
+
+
+@row("flip")
+def _flip(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    for dim in a["dims"]:
+        axis = dim % x.rank
+        if x.shape[axis] > 1:
+            x = moved(b, x, axis, x.shape[axis], f"{x.shape[axis] - 1} - at({axis})")
+    return x
+
+
+def reflected(b: Builder, x: View, pads: Sequence[int], how: str) -> View:
+    """Return `x` padded by its own elements; pads: before and after, the last axis first."""
+    for i in range(len(pads) // 2):
+        before, after = pads[2 * i], pads[2 * i + 1]
+        axis = x.rank - 1 - i
+        n = x.shape[axis]
+        if min(before, after) < 0:
+            raise NoForm(f"padding by {how} with a negative width")
+        if not before and not after:
+            continue
+        at = f"(at({axis}) - {before})"
+        if how == "reflect":
+            expr = f"{n - 1} - abs({n - 1} - abs{at})"
+        else:
+            expr = f"min(max({at}, 0), {n - 1})"
+        x = moved(b, x, axis, n + before + after, expr)
+    return x
+
+
+@row("constant_pad_nd", "pad")
+def _pad(b: Builder, node: Node, a: Args) -> Value:
+    x, pads = a.view("self"), tuple(a["pad"])
+    if a["mode"] == "circular":
+        return wrapped(b, x, pads)
+    if a["mode"] in ("reflect", "replicate"):
+        return reflected(b, x, pads, a["mode"])
+    if a["mode"] not in (None, "constant"):
+        raise NoForm(f"padding by {a['mode']}")
+    return padded(b, x, pads, a["value"] or 0)
+
+
+@row("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def _reflection_pad(b: Builder, node: Node, a: Args) -> Value:
+    return reflected(b, a.view("self"), a["padding"], "reflect")
+
+
+@row("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def _replication_pad(b: Builder, node: Node, a: Args) -> Value:
+    return reflected(b, a.view("self"), a["padding"], "replicate")
+
+
+@row("one_hot")
+def _one_hot(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("self")
+    if a["num_classes"] in (None, -1):
+        raise NoForm("one_hot without num_classes has a data-dependent shape")
+    wide = b.reshape(x, (*x.shape, 1))
+    return b.map(f"select(at({x.rank}) == i, 1, 0)", {"i": wide}, node.meta.shape)
+
+
+# ---- scatters
+def put(b: Builder, op: str, y: View, x: View, i: View, axis: int) -> View:
+    """Return `y` with x combined in at positions i along an axis."""
+    return b.add(
+        "scatter", y.shape, {"y": y, "x": x, "i": i.expand(x.shape)}, op=op, axis=axis % y.rank
+    )
+
+
+_SCATTERS = {"scatter": "last", "scatter_add": "sum"}
+_REDUCTIONS = {
+    "sum": "sum",
+    "prod": "prod",
+    "amax": "max",
+    "amin": "min",
+    "add": "sum",
+    "multiply": "prod",
+}
+
+
+@row("scatter", "scatter_add", "scatter_reduce")
+def _scatter(b: Builder, node: Node, a: Args) -> Value:
+    y, i, x = a.view("self"), a.view("index"), a.first("src", "value")
+    axis, name = a["dim"] % y.rank, node.op.split(".")[1]
+    op = _SCATTERS.get(name, "")
+    if a["reduce"] is not None:
+        op = _REDUCTIONS.get(a["reduce"], "")
+    if not op or a["include_self"] is False:
+        raise NoForm(f"{name} with reduce={a['reduce']!r}")
+    if not isinstance(x, View):
+        x = b.map(number(x), {}, i.shape, name="value")
+    for d, n in enumerate(i.shape):
+        x = x if x.shape[d] == n else cut(x, d, 0, n)
+    if any(d != axis and n != y.shape[d] for d, n in enumerate(i.shape)):
+        raise NoForm("scattering into a part of the other dims")
+    return put(b, op, y, x, i, axis)
+
+
+@row("index_add")
+def _index_add(b: Builder, node: Node, a: Args) -> Value:
+    y, i, x = a.view("self"), a.view("index"), a.view("source")
+    axis = a["dim"] % y.rank
+    if a["alpha"] not in (None, 1):
+        x = b.map(f"{number(a['alpha'])} * x", {"x": x})
+    return put(b, "sum", y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
+
+
+@row("index_copy")
+def _index_copy(b: Builder, node: Node, a: Args) -> Value:
+    y, i, x = a.view("self"), a.view("index"), a.view("source")
+    axis = a["dim"] % y.rank
+    return put(b, "last", y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)

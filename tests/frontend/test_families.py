@@ -1,0 +1,77 @@
+"""Operator families and blocks of networks, imported whole: their logic computes what the module computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from septran.plan.torch_module import operator_of
+from septran.tasklang.load import execute_logic
+from septran.tasklang.oracle import run_oracle
+from tests.frontend.families import FAMILIES
+from tests.frontend.importing import imported
+from tests.frontend.modules import Module
+from tests.frontend.test_modules import TUNABLES, _values
+
+QUICK = (
+    "scan_sum_middle",
+    "scan_reverse",
+    "arg_max_pair",
+    "arg_topk",
+    "gather_embedding",
+    "gather_along",
+    "gather_reflect",
+    "scatter_add",
+    "map_bools",
+    "map_scalar_result",
+    "reduce_count",
+    "loss_cross_entropy_smooth",
+    "loss_triplet",
+    "loss_cosine",
+    "matmul_three",
+    "matmul_sum",
+    "window_max_ceil",
+    "window_adaptive_odd",
+    "convolve_same",
+    "block_segment_sum",
+    "block_moe",
+    "block_gru_cell",
+)
+"""One for each form of text; the others run with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(m, id=m.name, marks=() if m.name in QUICK else (pytest.mark.slow,))
+        for m in FAMILIES
+    ],
+)
+def test_the_written_logic_is_the_module(tmp_path: Path, module: Module) -> None:
+    found = imported(module.write(tmp_path))
+    path = tmp_path / "logic.py"
+    path.write_text(found.text)
+    logic = execute_logic(path)
+    operator = operator_of(found, logic)
+    values = _values(found.written, operator)
+    wanted = operator.reference.fn(**values)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    results = {
+        name: _undefined(shape, dtype)
+        for name, shape, dtype in found.written.params
+        if name in found.written.outputs
+    }
+    args = tuple(results.get(n, values.get(n)) for n, _, _ in found.written.params)
+    run_oracle(logic.task(found.written.entry), args, TUNABLES)
+    for name, right in zip(found.written.outputs, wanted, strict=True):
+        # workspaces are float32
+        got = results[name]
+        torch.testing.assert_close(got, right.to(got.dtype), rtol=2e-5, atol=2e-5)
+
+
+def _undefined(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    if dtype.startswith(("float", "bfloat")):
+        return torch.full(shape, float("nan"), dtype=torch.float64)
+    return torch.full(shape, 1, dtype=getattr(torch, dtype))
