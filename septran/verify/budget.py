@@ -286,24 +286,58 @@ def _conditioning(
     """Return (largest change under relative perturbations of u, error of torch in the compute dtype).
 
     A backward stable algorithm is as good as an exact one on inputs perturbed by a few u; what that does
-    to the result is measured instead of derived, so it holds for any fused operator.
+    to the result is measured instead of derived, so it holds for any fused operator. The steps are as long
+    as the budget allows (in float64, 1 + u is 1) and go both ways: a maximum hides one of them, and with it
+    what cancels below it.
     """
     import torch
 
     u = policy.unit_roundoff[problem.accumulate]
+    step = policy.probe_coefficient * u
     generator = torch.Generator().manual_seed(seed % 2**31)
-    change = torch.zeros_like(values)
-    for _ in range(policy.probes):
-        moved = {}
-        for name, t in inputs.items():
-            sign = torch.randint(0, 2, t.shape, generator=generator) * 2.0 - 1.0
-            moved[name] = t * (1 + u * sign) if t.is_floating_point() else t
-        found = evaluate(problem, moved)[index].to(torch.float64)
-        change = torch.maximum(change, (found - values).abs().nan_to_num(0.0, 0.0, 0.0))
+
+    def change(signs: Tensors) -> torch.Tensor:
+        largest = torch.zeros_like(values)
+        for way in (step, -step):
+            moved = {n: t * (1 + way * signs[n]) if n in signs else t for n, t in inputs.items()}
+            found = evaluate(problem, moved)[index].to(torch.float64)
+            largest = largest.maximum((found - values).abs().nan_to_num(0.0, 0.0, 0.0))
+        return largest
+
+    moves = _moves(problem, inputs, policy, generator)
+    if problem.reference.kind == "elementwise":  # the effects of single inputs add up
+        most = sum(map(change, moves), torch.zeros_like(values))
+    else:
+        most = torch.zeros_like(values)
+        for signs in moves:
+            most = most.maximum(change(signs))
+    most = most / policy.probe_coefficient
     if problem.accumulate == "float64":
-        return change, change * 0.0
+        return most, most * 0.0
     own = evaluate(problem, inputs, dtype=torch.float32)[index].to(torch.float64)
-    return change, (own - values).abs().nan_to_num(0.0, 0.0, 0.0)
+    return most, (own - values).abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _moves(
+    problem: Problem, inputs: Tensors, policy: Policy, generator: torch.Generator
+) -> Iterator[Tensors]:
+    """Yield the directions in which inputs are perturbed, as signs per element.
+
+    An elementwise result depends on one element of each input, so each input is moved alone; elsewhere
+    random directions stand for all of them.
+    """
+    import torch
+
+    floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
+    if problem.reference.kind == "elementwise":
+        for name, tensor in floats.items():
+            yield {name: torch.ones_like(tensor)}
+        return
+    for _ in range(policy.probes):
+        yield {
+            name: torch.randint(0, 2, t.shape, generator=generator) * 2.0 - 1.0
+            for name, t in floats.items()
+        }
 
 
 def _pooled(error: torch.Tensor) -> torch.Tensor:

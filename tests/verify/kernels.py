@@ -118,6 +118,19 @@ def relu(rows: int = 19, n: int = 67) -> Problem:
     )
 
 
+def fused_relu(n: int, dtype: str) -> Problem:
+    """Z = max(A B + C, 0)."""
+    return Problem(
+        name="fused_relu",
+        params=(_param("Z", (n,), "w", dtype), *(_param(name, (n,), "r", dtype) for name in "ABC")),
+        reference=Reference(
+            fn=lambda A, B, C: (A * B + C).clamp(min=0),
+            kind="elementwise",
+        ),
+        dims={"N": n},
+    )
+
+
 def gather(rows: int = 23, n: int = 31) -> Problem:
     """Y[i] = X[i, index[i]]."""
     return Problem(

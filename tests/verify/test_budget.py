@@ -1,0 +1,108 @@
+"""The error budget of fused elementwise operators: honest roundings fit, wrong arithmetic does not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from septran.accuracy import load_policy
+from septran.reference import Reference
+from septran.verify.budget import Expected, expected
+from septran.verify.problem import Problem
+from tests.verify import kernels
+
+DTYPES = {"float64": np.float64, "float32": np.float32}
+U = {"float64": 2.0**-53, "float32": 2.0**-24}
+N = 400
+SEEDS = range(6)
+
+
+def draw(seed: int, dtype: str) -> dict[str, np.ndarray]:
+    """Return A, B, C; in the first half C is -A B, correctly rounded, or a neighbour of that."""
+    rng = np.random.default_rng(seed)
+    a, b, c = (rng.standard_normal(N).astype(DTYPES[dtype]) for _ in range(3))
+    half = N // 2
+    c[:half] = -(a[:half] * b[:half])
+    near = np.nextafter(c[: half // 2], rng.choice([-9, 9], half // 2).astype(c.dtype))
+    c[: half // 2] = near
+    return {"A": a, "B": b, "C": c}
+
+
+def fused(data: dict[str, np.ndarray], rounded: bool, wrong: float = 0.0) -> list[Fraction]:
+    """Return max(a b + c, 0) exactly, with a b `rounded` before or (a fused multiply-add) not."""
+    found = []
+    for a, b, c in zip(data["A"], data["B"], data["C"], strict=True):
+        product = Fraction(float(a)) * Fraction(float(b)) * (1 + Fraction(wrong))
+        if rounded:
+            product = Fraction(float(data["A"].dtype.type(float(product))))
+        found.append(max(product + Fraction(float(c)), Fraction(0)))
+    return found
+
+
+def judged(seed: int, dtype: str) -> tuple[dict[str, np.ndarray], Expected]:
+    data = draw(seed, dtype)
+    problem = kernels.fused_relu(N, dtype)
+    (one,) = expected(problem, data, zero_mean=False, policy=load_policy(), seed=seed)
+    return data, one
+
+
+def used(one: Expected, found: list[Fraction], dtype: str) -> np.ndarray:
+    """Return the share of the budget that each element needs, rounded to the output's type."""
+    values = np.array([float(DTYPES[dtype](float(f))) for f in found])
+    return np.abs(values - one.values.numpy()) / one.budget.numpy()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rounded", [True, False], ids=["two roundings", "fused"])
+def test_honest_roundings_under_a_maximum_fit(dtype, rounded):
+    for seed in SEEDS:
+        data, one = judged(seed, dtype)
+        assert used(one, fused(data, rounded), dtype).max() < 0.5, seed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_of_64_last_places_less_is_caught_where_it_cancels(dtype):
+    for seed in SEEDS:
+        data, one = judged(seed, dtype)
+        share = used(one, fused(data, False, wrong=64 * U[dtype]), dtype)
+        ordinary = share[N // 2 :][one.values.numpy()[N // 2 :] > 0]
+        above = data["A"] * data["B"] > 0  # below, the maximum hides it
+        assert (share[: N // 2][above[: N // 2]] > 1).mean() > 0.9, seed
+        assert (ordinary > 1).mean() > 0.3, seed
+
+
+def test_arithmetic_in_float32_is_caught_in_float64():
+    data, one = judged(1, "float64")
+    low = {n: t.astype(np.float32) for n, t in data.items()}
+    share = used(one, fused(low, False), "float64")
+    assert (share > 1).mean() > 0.5
+
+
+def test_a_result_that_vanishes_everywhere_gets_no_allowance():
+    problem = Problem(
+        name="nothing",
+        params=kernels.fused_relu(N, "float64").params,
+        reference=Reference(fn=lambda A, B, C: (A * B + C) * 0, kind="elementwise"),
+    )
+    (one,) = expected(problem, draw(2, "float64"), zero_mean=False, policy=load_policy(), seed=2)
+    assert float(one.budget.max()) < 1e-300
+
+
+def test_kernels_with_and_without_fma_pass_and_a_planted_bug_does_not(tmp_path):
+    body = """
+    const double *A = (const double*)args[1], *B = (const double*)args[2], *C = (const double*)args[3];
+    double* Z = (double*)args[0];
+    for (int i = 0; i < 400; i++) { double v = VALUE; Z[i] = v > 0 || v != v ? v : 0; }"""
+    values = {
+        "std::fma(A[i], B[i], C[i])": True,
+        "A[i] * B[i] + C[i]": True,
+        "std::fma(A[i] * (1 + 0x1p-46), B[i], C[i])": False,
+    }
+    problem = kernels.fused_relu(N, "float64")
+    for number, (value, passes) in enumerate(values.items()):
+        folder = tmp_path / str(number)
+        source = kernels.entry(body.replace("VALUE", value))
+        verdict = kernels.check(source, problem, folder, seed=5, flags=("-O2", "-ffp-contract=off"))
+        assert verdict.passed is passes, (value, verdict.message)
