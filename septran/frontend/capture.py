@@ -14,6 +14,8 @@ from septran.frontend.graph import Graph, parse_graph
 
 Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0
+"""Processor seconds for torch and the file together."""
+_BUSY = 3.0  # wall seconds for each of them
 MEMORY_BYTES = 8 << 30
 VALUES_BYTES = 64 << 20
 """Inputs and weights of at most this size come back with the graph, as one more family of inputs."""
@@ -21,15 +23,17 @@ _MAX_JSON = 64 << 20
 _CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
 
 
-def capture(path: Path, *, mode: Mode = "eval", limit_s: float = LIMIT_S) -> Graph:
+def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) -> Graph:
     """Return the exported graph of a module file (`Model`, `get_inputs`, `get_init_inputs`).
 
     mode: eval switches dropout off and uses running statistics; as-is leaves the module as it is made.
+    limit_s: processor seconds for all of it; default: LIMIT_S.
 
     Raises:
         ConfigError: C134, the file is not in the form or raised; C151, torch cannot export it.
         EnvironmentProblem: V214, the child did not start.
     """
+    limit_s = LIMIT_S if limit_s is None else limit_s
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -42,7 +46,7 @@ def capture(path: Path, *, mode: Mode = "eval", limit_s: float = LIMIT_S) -> Gra
         result = sandbox.run(
             [sys.executable, "-I", _CHILD, copy, folder, config],
             rw_dir=folder,
-            timeout_s=limit_s,
+            timeout_s=_BUSY * limit_s,
             cpu_s=int(limit_s),
             memory_bytes=MEMORY_BYTES,
             address_space=False,
