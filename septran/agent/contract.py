@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from septran.accuracy import load_policy
+from septran.agent.tile_work import tile_bytes, tile_flops
 from septran.backends.base import Backend
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
@@ -54,11 +55,24 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         "Edges: " + _edges(spec),
         "Arithmetic: " + _arithmetic(spec),
         "Error allowed: " + _budget(spec),
-        "Compared: what the kernel reads after the leaf; a written operand that only holds a step in between is free.",
+        "Compared: element by element what the kernel reads after the leaf, at full and ragged extents, with NaN, infinities and "
+        "large values among the inputs; a written operand that only holds a step in between is free. "
+        "Then the kernel is timed against the same kernel with the library's leaf.",
+        "Work of a full tile: " + _work(spec),
         "May be called: " + _CALLS,
         *_machine(spec, backend),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _work(spec: LeafSpec) -> str:
+    read, written = tile_bytes(spec)
+    flops = tile_flops(spec)
+    rate = f" ({flops / (read + written):.2g} a byte)" if flops else ""
+    return (
+        f"{flops:,} operations{rate} on {read:,} bytes read and {written:,} written; a function counts as 16, a division as 4. "
+        "No leaf can be faster than these take on the units below."
+    )
 
 
 def _budget(spec: LeafSpec) -> str:

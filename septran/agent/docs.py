@@ -21,6 +21,8 @@ _FENCE = re.compile(r"^(?P<mark>```+|~~~+)(?P<info>.*)$")
 _INFO = re.compile(r"^(?P<lang>[\w+-]*)\s*(?:\{(?P<tag>.*)\})?\s*$")
 _ATTR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 _QUOTES = {0x2018: "'", 0x2019: "'"}  # compilers quote names so in a UTF-8 locale
+_ALWAYS = ("performance", "resource", "numeric", "trap", "do not")
+"""words in the titles of the advice that every prompt carries"""
 _CELL = re.compile(r"(?<!\\)\|")
 
 
@@ -168,12 +170,14 @@ def always(docs: DslDocs) -> str:
     return "\n".join(doc.body for doc in (*docs.api, *docs.basic_docs))
 
 
-def suggestions(docs: DslDocs, *, words: frozenset[str], log: str, optimise: bool) -> str:
+def suggestions(docs: DslDocs, *, words: frozenset[str], log: str) -> str:
     """Return the parts of suggestion.md that this leaf and the last message call for.
+
+    Formulas, rules of speed and of numbers and silent traps are always there: who reads them only after a
+    failure has paid for a call to get them.
 
     words: the leaf's primitives; the decision table's rows whose first cell names one are taken.
     log: the last message; rows of the error table whose `regex` matches it are taken.
-    optimise: the performance and resource sections are taken as they are.
     """
     parts: list[str] = []
     for doc in docs.suggestion:
@@ -183,14 +187,8 @@ def suggestions(docs: DslDocs, *, words: frozenset[str], log: str, optimise: boo
                 text = _rows(section.text, lambda cell: bool(log) and _matches(cell, log))
             elif "decision" in title:
                 text = _rows(section.text, lambda cell: _names(cell, words))
-            elif "performance" in title or "resource" in title:
-                text = section.text if optimise else ""
-            elif "numeric" in title or "trap" in title:
-                text = section.text if log else ""
-            elif "do not" in title:
-                text = section.text
             else:
-                text = ""
+                text = section.text if any(word in title for word in _ALWAYS) else ""
             if text:
                 parts.append(text.strip("\n"))
     return "\n\n".join(parts)

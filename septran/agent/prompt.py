@@ -95,7 +95,7 @@ class Prompter:
             "frame": self.frame.shown.rstrip(),
             "hole": self.frame.kind,
             "docs": self._documents(role, trim),
-            "suggestions": self._suggestions(template, context)
+            "suggestions": self._suggestions(context)
             if trim < 2 and self.config.get("context", "docs") != "none"
             else "",
             "earlier": context.earlier[-keep:] if keep and trim < 1 else (),
@@ -120,13 +120,8 @@ class Prompter:
             return "\n".join(doc.body for doc in self.docs.api)
         return dsl_docs.always(self.docs)
 
-    def _suggestions(self, template: str, context: Context) -> str:
-        return dsl_docs.suggestions(
-            self.docs,
-            words=primitive_words(self.spec),
-            log=context.log,
-            optimise=template in ("optimise", "evolve", "user"),
-        )
+    def _suggestions(self, context: Context) -> str:
+        return dsl_docs.suggestions(self.docs, words=primitive_words(self.spec), log=context.log)
 
 
 def shorten(text: str, limit: int) -> str:

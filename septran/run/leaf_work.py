@@ -6,22 +6,20 @@ iterations only, and memories other than the machine's outermost are taken to be
 
 from __future__ import annotations
 
-import ast
 import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from septran.agent.tile_work import prim_flops
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Expr, evaluate, free
-from septran.ir.nodes import For, LeafArg, LeafCall, Prim, Program, Stmt, When, walk
+from septran.ir.nodes import For, LeafArg, LeafCall, Program, Stmt, When, walk
 from septran.kernel import LeafSpec, leaf_specs
 from septran.machine import Machine
 
 _LOOKED_AT = 9
 """iterations of a loop that are counted, when its number decides sizes; the rest are like them"""
-_FUNCTION_FLOPS = 16
-"""operations of one exp, tanh, pow, ... on a vector unit"""
 _BALANCE = 8.0
 """operations in the time of moving a byte, where a machine file gives no peaks: about that of CPUs and of vector units"""
 
@@ -87,8 +85,9 @@ def _count(
             case LeafCall():
                 into = counts[keys[id(stmt)]]
                 into[0] += times
-                into[1] += times * sum(_flops(stmt, prim, env) for prim in stmt.prims)
-                into[2] += times * sum(_moved(arg, env) for arg in stmt.args)
+                sizes = {arg.param: _sizes(arg, env) for arg in stmt.args}
+                into[1] += times * sum(prim_flops(p, sizes.__getitem__) for p in stmt.prims)
+                into[2] += times * sum(_moved(arg, sizes[arg.param]) for arg in stmt.args)
             case When(expr=expr, low=low, high=high):
                 if low <= evaluate(expr, env) < high:
                     _count(stmt.body, env, times, keys, counts)
@@ -128,32 +127,6 @@ def _sizes(arg: LeafArg, env: Mapping[str, int]) -> list[int]:
     return [max(0, evaluate(e, env)) for e in arg.region.extent]
 
 
-def _moved(arg: LeafArg, env: Mapping[str, int]) -> int:
+def _moved(arg: LeafArg, sizes: list[int]) -> int:
     times = 2 if arg.privilege == "rw" else 1
-    return times * math.prod(_sizes(arg, env)) * nbytes(arg.region.buffer.dtype)
-
-
-def _flops(call: LeafCall, prim: Prim, env: Mapping[str, int]) -> int:
-    if prim.name in ("gemm", "gemm_acc"):
-        columns = _sizes(call.arg(prim.ins[1]), env)[-2 if prim.attr("trans_b") else -1]
-        return 2 * math.prod(_sizes(call.arg(prim.ins[0]), env)) * columns
-    if prim.name in ("reduce", "reduce_acc"):
-        return math.prod(_sizes(call.arg(prim.ins[0]), env))
-    if prim.name == "map":
-        return math.prod(_sizes(call.arg(prim.out), env)) * _operations(str(prim.attr("expr")))
-    return 0
-
-
-def _operations(expr: str) -> int:
-    total = 0
-    for node in ast.walk(ast.parse(expr, mode="eval")):
-        match node:
-            case ast.Call(func=ast.Name(id="max" | "min" | "abs" | "select")):
-                total += 1
-            case ast.Call() | ast.BinOp(op=ast.Pow()):
-                total += _FUNCTION_FLOPS
-            case ast.BinOp(op=ast.Div()):
-                total += 4
-            case ast.BinOp() | ast.Compare() | ast.UnaryOp():
-                total += 1
-    return total
+    return times * math.prod(sizes) * nbytes(arg.region.buffer.dtype)

@@ -30,13 +30,17 @@ def check(block: Block, folder: Path) -> Outcome:
         kinds = [p.annotation for p in inspect.signature(module.main.fn).parameters.values()]
         rng = np.random.default_rng(3)
         arrays = [rng.standard_normal(k.shape).astype(k.dtype) for k in kinds]
+        if block.attrs.get("nan"):  # one element of the first operand
+            arrays[0].flat[3] = np.nan
         arrays[-1][...] = np.nan
         module.main(*arrays)
     except SimError as e:
         return Outcome(ok=False, log=str(e))
     if not hasattr(module, "reference"):
         return Outcome(ok=False, log="the block has no reference")
-    ok = np.allclose(arrays[-1], module.reference(*arrays[:-1]), rtol=1e-2, atol=1e-2)
+    near = 1e-5 if block.attrs.get("tight") else 1e-2  # tight: tf32 or 16 bits would fail
+    want = module.reference(*arrays[:-1])
+    ok = np.allclose(arrays[-1], want, rtol=near, atol=near, equal_nan=bool(block.attrs.get("nan")))
     return Outcome(ok=bool(ok), log="" if ok else "wrong numbers")
 
 

@@ -32,11 +32,16 @@ def check(block: Block, folder: Path) -> Outcome:
         module, _ = load_file(path, npu_dialect())
         kinds = [p.annotation for p in inspect.signature(module.entry.fn).parameters.values()]
         arrays = [(rng.random(k.shape) + 0.5).astype(k.dtype) for k in kinds]
+        if block.attrs.get("nan"):  # one element of the first operand
+            arrays[0].flat[3] = np.nan
         want = module.reference(*(a.astype(np.float64) for a in arrays))
         module.entry(*arrays)
     except SimError as e:
         return Outcome(ok=False, log=str(e))
-    error = np.abs(arrays[-1].astype(np.float64) - want).max() / np.abs(want).max()
+    got = arrays[-1].astype(np.float64)
+    if not np.array_equal(np.isnan(got), np.isnan(want)):
+        return Outcome(ok=False, log="NaN where none is expected, or none where it is")
+    error = np.nanmax(np.abs(got - want)) / np.nanmax(np.abs(want))
     return Outcome(ok=bool(error < _DTYPES[kinds[-1].dtype]), log=f"error {error}")
 
 
