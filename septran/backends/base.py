@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from septran.errors import InternalError
 from septran.ir.nodes import LeafCall, Program
-from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 from septran.passes.name_leaves import name_leaves
 from septran.passes.run import Pass, PassRun, lower
 
@@ -62,6 +62,72 @@ class OnDevice:
     loader: str
     session: tuple[tuple[str, object], ...] = ()
     env: Callable[[], tuple[tuple[str, str], ...]] = tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostParam:
+    """A parameter of somebody's host function.
+
+    kind: any (Python says nothing), tensor or number. writes: through a tensor that is not const.
+    dtype: of the tensor's elements or the number, "" when the language does not say. default: it has one.
+    """
+
+    name: str
+    kind: Literal["any", "tensor", "number"] = "any"
+    dtype: str = ""
+    writes: bool = False
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The host function of a file that SepTran did not write: what allocates and launches. line: where it is."""
+
+    name: str
+    line: int
+    params: tuple[HostParam, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What a host function is called with at one place: tensor `param` of the problem, or `value`. keyword: "" = by place."""
+
+    param: str = ""
+    value: object = None
+    keyword: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCall:
+    """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters."""
+
+    host: Host
+    args: tuple[Passed, ...]
+    returns: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """How a file that SepTran did not write is judged for a target.
+
+    suffixes: of such files. marks: words of which the text holds one. hosts: text -> the functions that may be the
+        entry; SyntaxError where the text is none. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
+    objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
+    build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
+    unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
+    """
+
+    suffixes: tuple[str, ...]
+    marks: tuple[str, ...]
+    hosts: Callable[[str], tuple[Host, ...]]
+    host: Callable[[str, str], Host | None]
+    kernel: Callable[[str, HostCall, tuple[KernelParam, ...], str], tuple[Kernel, tuple[str, ...]]]
+    build: Callable[[Kernel, Path], Built]
+    loader: str
+    session: tuple[tuple[str, object], ...] = ()
+    objections: Callable[[str, str], tuple[tuple[str, str, int], ...]] | None = None
+    unchecked: tuple[str, ...] = ()
+    unsupported: Callable[[str], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +189,8 @@ class Backend:
     """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
     device: OnDevice | None = field(default=None)
     """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""
+    foreign: Foreign | None = field(default=None)
+    """how files that SepTran did not write are judged; None: they are not."""
 
     def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:
         """Return the passes that follow `passes` once `leaves` are chosen (by spec key)."""

@@ -24,6 +24,7 @@ from septran.cli.options import common
 _COMMANDS = {
     "gen": ("gen", "Generate one verified kernel."),
     "verify": ("verify", "Verify a stored run or kernel again."),
+    "judge": ("judge", "Judge a kernel that SepTran did not write against a torch reference."),
     "batch": ("batch", "Run a matrix of operators, backends, sizes and types; resumable."),
     "report": ("report", "Write the report of a run or batch: html, md, json or csv; compare two."),
     "export": ("export", "Write a run's verdict and kernel as a signed bundle."),

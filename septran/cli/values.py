@@ -32,6 +32,29 @@ def parse_dims(words: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
+    """Return {"n": 4, "eps": 1e-5} for ("n=4", "eps=1e-5").
+
+    Raises:
+        ConfigError: C007 a word that is not NAME=VALUE, or a name given twice.
+    """
+    found: dict[str, int | float] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        try:
+            value: int | float = int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
+        except ValueError:
+            value = float("nan")
+        if not name.isidentifier() or value != value or name in found:
+            raise ConfigError.of(
+                "C007",
+                f"--number {word[:80]!r} is not NAME=VALUE, or given twice",
+                help="for example --number eps=1e-5",
+            )
+        found[name] = value
+    return found
+
+
 def exactly_one(**given: object) -> str:
     """Return the name of the one option that was given.
 

@@ -92,15 +92,30 @@ class Output:
     target: str
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An argument of the module's call that is no tensor: a number, text or None.
+
+    opaque: what it is instead, where it is anything else (a list of tensors).
+    """
+
+    value: Any = None
+    opaque: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """An exported module. file: the user's file; values: name -> raw bytes of what it was made with."""
+    """An exported module. file: the user's file; values: name -> raw bytes of what it was made with.
+
+    call: what the file's own inputs are, in order: an input of the graph, or a plain value.
+    """
 
     file: str
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     values: Mapping[str, bytes]
+    call: tuple[Ref | Plain, ...] = ()
 
     def meta_of(self, name: str) -> Meta:
         """Return shape and dtype of an input or a single-result node; KeyError when there is none."""
@@ -187,6 +202,7 @@ def parse_graph(text: str, file: str, values: Mapping[str, bytes]) -> Graph:
                 for o in data["outputs"]
             ),
             values=dict(values),
+            call=tuple(_argument(c) for c in data.get("call", ())),
         )
         _closed(graph)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -218,6 +234,14 @@ def _node(data: Mapping[str, Any]) -> Node:
         line=int(data["line"]),
         path=str(data["path"])[:200],
     )
+
+
+def _argument(data: Mapping[str, Any]) -> Ref | Plain:
+    if "tensor" in data:
+        return Ref(_word(data["tensor"]))
+    if "opaque" in data:
+        return Plain(opaque=str(data["opaque"])[:80])
+    return Plain(_value(data["value"]))
 
 
 def _word(value: Any) -> str:

@@ -101,7 +101,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
     names = found.origins()
     dtypes = [dtype for _, _, dtype in written.params]
     floats = [d for d in dtypes if d.startswith(("float", "bfloat"))]
-    kind, terms = _error_model(found.canon)
+    kind, terms = error_model(found.canon)
     return Operator(
         name=found.canon.name,
         about=f"Model of {Path(graph.file).name}",
@@ -148,7 +148,7 @@ def _reference(graph: Graph, names: Mapping[str, str], written: Written) -> Call
     return reference
 
 
-def _error_model(canon: Canon) -> tuple[ReferenceKind, int]:
+def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
     """Return the kind of error budget and the number of terms of the longest sum."""
     terms, exact, linear = 1, True, 0
     for op in canon.ops:

@@ -305,6 +305,8 @@ def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[st
     if request.where == "device":
         held = ["guard regions on the device", "inputs unchanged after each call"]
         return held, ["guard pages: reads beside a tensor in device memory do not fault"]
+    if "watched" in known:
+        return ["bounds of each access of a launch", "read-only inputs"], []
     if "in_place" not in known:
         why = "this loader copies"
         return [], [f"guard pages: {why}", f"read-only inputs: {why}"]

@@ -8,6 +8,7 @@ from typing import Literal
 from septran.backends.base import Backend, OnDevice
 from septran.backends.triton.arches import arches_of
 from septran.backends.triton.emit import emit
+from septran.backends.triton.foreign import FOREIGN
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.passes import FINISH, PASSES
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
@@ -42,6 +43,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
             loader="triton_device.py.j2",
             session=DEVICE_SESSION,
         ),
+        foreign=FOREIGN if runtime == "cuda" else None,
     )
 
 

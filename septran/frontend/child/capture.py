@@ -13,6 +13,7 @@ import linecache
 import math
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 _NEEDED = ("Model", "get_init_inputs")
+_FUNCTION = "reference"
+"""A file may define a function of this name instead of a module; it has no weights."""
 
 
 class Refused(Exception):
@@ -67,12 +70,24 @@ def _read(path: Path) -> ModuleType:
     sys.modules["septran_task"] = module
     linecache.checkcache(str(path))
     _guarded(path, lambda: exec(compile(text, str(path), "exec", dont_inherit=True), vars(module)))
+    if "Model" not in vars(module) and callable(vars(module).get(_FUNCTION)):
+        _as_module(module)
     missing = [n for n in _NEEDED if n not in vars(module)]
     if not {"get_inputs", "get_inputs_dyn_list"} & vars(module).keys():
         missing.append("get_inputs")
     if missing:
         raise Refused("form", f"it does not define {', '.join(missing)}")
     return module
+
+
+def _as_module(module: ModuleType) -> None:
+    """Define `Model` and `get_init_inputs` for a file that has only a function."""
+    function = vars(module)[_FUNCTION]
+
+    class Model(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+        forward = staticmethod(function)
+
+    vars(module).update(Model=Model, get_init_inputs=list)
 
 
 def _guarded(path: Path, run: Any) -> Any:
@@ -162,6 +177,8 @@ def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict
     held = {**program.state_dict, **program.constants}
     users = dict(zip(given_names, given, strict=False))
     found: dict[str, Any] = {"inputs": [], "nodes": [], "outputs": [], "values": []}
+    names = iter(given_names)
+    found["call"] = [_argument(one, names) for one in inputs]
     saved: list[Any] = []
     for node in program.graph.nodes:
         if node.op == "placeholder":
@@ -189,6 +206,18 @@ def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict
     if values is not None:
         found["values"] = _save(saved, values / "values.bin")
     return found
+
+
+def _argument(one: Any, names: Iterator[str]) -> dict[str, Any]:
+    """Return one of the file's own inputs: a tensor's name in the graph, a plain value, or what it is."""
+    if torch.is_tensor(one):
+        return {"tensor": next(names)}
+    if one is None or isinstance(one, bool | int | float | str):
+        return {"value": _plain(one)}
+    for leaf in torch.utils._pytree.tree_leaves(one):
+        if torch.is_tensor(leaf):
+            next(names)
+    return {"opaque": type(one).__name__}
 
 
 def _save(saved: list[tuple[str, Any]], path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,296 @@
+"""What of somebody's Python file its host function needs, and what such a file may not say.
+
+A tutorial's file also holds its demonstration: sizes, plots and benchmarks at module level. Only the statements
+that the entry depends on are run; the others become empty lines, so line numbers stay.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A function that may be the host. params: (name, has a default)."""
+
+    name: str
+    line: int
+    params: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a file may say. imports: modules. names, attributes: words that it may not use; `torch.x` is that one only.
+
+    kernel: whether a function is device code, which may use only imports of `device_roots`.
+    """
+
+    imports: frozenset[str]
+    names: frozenset[str]
+    attributes: frozenset[str]
+    kernel: Callable[[ast.AST], bool]
+    device_roots: frozenset[str]
+
+
+def host_functions(
+    text: str, kernel: Callable[[ast.AST], bool], launches: Callable[[ast.AST], bool]
+) -> tuple[Found, ...]:
+    """Return the functions at module level that launch device code, also through others; not those others.
+
+    kernel: whether a function is device code. launches: whether an expression is a launch.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    tree = ast.parse(text)
+    plain = {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not kernel(node) and _is_plain(node)
+    }
+    calls = {name: _names(node) & plain.keys() - {name} for name, node in plain.items()}
+    direct = {n for n, node in plain.items() if any(launches(e) for e in ast.walk(node))}
+    reached = _closure(calls, direct)
+    hosts = [n for n in plain if n in reached and not _is_test(n)]
+    inner = {c for n in hosts for c in calls[n]}
+    return tuple(
+        Found(name=n, line=plain[n].lineno, params=_params(plain[n]))
+        for n in hosts
+        if n not in inner
+    )
+
+
+def any_function(text: str, name: str) -> Found | None:
+    """Return the function `name` of the file, None when there is none.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return Found(name=name, line=node.lineno, params=_params(node))
+    return None
+
+
+def needed(text: str, entry: str) -> tuple[str, tuple[str, ...]]:
+    """Return the text with the statements that `entry` does not need made empty, and "lines A-B" of those.
+
+    Imports stay when something that is kept uses them.
+    """
+    tree = ast.parse(text)
+    keep = _kept(tree, entry)
+    lines = text.splitlines()
+    out: list[tuple[int, int]] = []
+    for node in tree.body:
+        if node in keep or _is_docstring(node):
+            continue
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        last = node.end_lineno or first
+        lines[first - 1 : last] = [""] * (last - first + 1)
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            out.append((first, last))
+    return "\n".join(lines) + "\n", tuple(_ranges(out))
+
+
+def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
+    """Return (kind, what, line) of everything that `text` may not say."""
+    tree = ast.parse(text)
+    imported = _imported(tree)
+    found = [one for node in ast.walk(tree) for one in _objection(node, rules, imported)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and rules.kernel(node):
+            found += _in_kernel(node, rules, imported)
+    return tuple(dict.fromkeys(found))
+
+
+def _objection(
+    node: ast.AST, rules: Rules, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    line = getattr(node, "lineno", 0)
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                if alias.name not in rules.imports:
+                    yield "import", f"imports {alias.name}", line
+        case ast.ImportFrom(module=module, level=level, names=names):
+            if level or module not in rules.imports:
+                yield "import", f"imports from {'.' * level}{module or ''}", line
+            for alias in names:
+                known = {alias.name, f"{module}.{alias.name}"} & rules.attributes
+                if known or alias.name[:1] in ("_", "*"):
+                    yield "import", f"imports {module}.{alias.name}", line
+        case ast.Name(id=word) if word in rules.names:
+            yield "name", f"uses {word}", line
+        case ast.Attribute(attr=word):
+            dotted = _dotted(node, imported)
+            if word in rules.attributes or dotted in rules.attributes or _private(word):
+                yield (
+                    "attribute",
+                    f"uses {dotted if dotted in rules.attributes else f'.{word}'}",
+                    line,
+                )
+
+
+def _dotted(node: ast.Attribute, imported: Mapping[str, str]) -> str:
+    """Return the full name of an attribute of something imported, "" for any other."""
+    parts, at = [node.attr], node.value
+    while isinstance(at, ast.Attribute):
+        parts.append(at.attr)
+        at = at.value
+    known = imported.get(at.id) if isinstance(at, ast.Name) else None
+    return ".".join([known, *reversed(parts)]) if known else ""
+
+
+def _private(word: str) -> bool:
+    """Whether an attribute is somebody's inside; `kernel._init_handles()` is what tutorials call."""
+    if word in ("_init_handles", "__init__", "__name__", "__version__", "_asdict", "_replace"):
+        return False
+    return word.startswith("_")
+
+
+def _in_kernel(
+    node: ast.FunctionDef, rules: Rules, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    """Device code computes with its own language: anything else would only work in an interpreter."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in imported:
+            root = imported[inner.id].split(".")[0]
+            if root not in rules.device_roots:
+                yield (
+                    "kernel",
+                    f"device code of {node.name} uses {imported[inner.id]}",
+                    inner.lineno,
+                )
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                found[name] = alias.name if alias.asname else name
+        elif isinstance(node, ast.ImportFrom):
+            found.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
+    return found
+
+
+def _kept(tree: ast.Module, entry: str) -> set[ast.stmt]:
+    """Return the statements that `entry` needs, and all that change a name which they need."""
+    assigned = {n for node in tree.body if not _is_import(node) for n in _defines(node)}
+    keep: set[ast.stmt] = set()
+    wanted, grew = {entry}, True
+    while grew:
+        grew = False
+        for node in tree.body:
+            if node in keep:
+                continue
+            named = _defines(node) & wanted or _touches(node) & wanted & assigned
+            if named or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+                keep.add(node)
+                wanted |= set() if _is_import(node) else _names(node)
+                grew = True
+    return keep
+
+
+def _defines(node: ast.AST) -> set[str]:
+    """Return the names that a statement binds."""
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {a.asname or a.name.split(".")[0] for a in node.names}
+    found = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+        inner = [n for part in ast.iter_child_nodes(node) for n in ast.walk(part)]
+        kinds = (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
+        for each in inner:
+            if isinstance(each, kinds):
+                found |= _defines(each)
+    return found
+
+
+def _touches(node: ast.stmt) -> set[str]:
+    """Return the names of objects that a statement changes: `x[k] = v`, `x.a = v`, `x.append(v)`."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets: Sequence[ast.expr] = (
+            node.targets if isinstance(node, ast.Assign) else [node.target]
+        )
+        return {
+            r for t in targets if isinstance(t, (ast.Subscript, ast.Attribute)) and (r := _root(t))
+        }
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        func = node.value.func
+        known = isinstance(func, ast.Attribute) and func.attr in (
+            "append",
+            "extend",
+            "update",
+            "setdefault",
+            "add",
+        )
+        return {_root(func)} - {""} if known else set()
+    return set()
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _closure(calls: Mapping[str, set[str]], direct: set[str]) -> set[str]:
+    found, grew = set(direct), True
+    while grew:
+        more = {n for n, called in calls.items() if called & found} - found
+        found |= more
+        grew = bool(more)
+    return found
+
+
+def _is_plain(node: ast.FunctionDef) -> bool:
+    words = {
+        n.attr for d in node.decorator_list for n in ast.walk(d) if isinstance(n, ast.Attribute)
+    }
+    words |= {n.id for d in node.decorator_list for n in ast.walk(d) if isinstance(n, ast.Name)}
+    return words <= set(_PLAIN_DECORATORS)
+
+
+def _is_test(name: str) -> bool:
+    return name == "main" or name.startswith(
+        ("test", "bench", "_test", "_bench", "run_bench", "check_")
+    )
+
+
+def _is_import(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _params(node: ast.FunctionDef) -> tuple[tuple[str, bool], ...]:
+    args = [*node.args.posonlyargs, *node.args.args]
+    first = len(args) - len(node.args.defaults)
+    return tuple((a.arg, k >= first) for k, a in enumerate(args))
+
+
+def _ranges(spans: Sequence[tuple[int, int]]) -> Iterator[str]:
+    merged: list[list[int]] = []
+    for first, last in spans:
+        if merged and first <= merged[-1][1] + 3:
+            merged[-1][1] = last
+        else:
+            merged.append([first, last])
+    for first, last in merged:
+        yield f"line {first}" if first == last else f"lines {first}-{last}"

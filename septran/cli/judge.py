@@ -1,0 +1,103 @@
+"""`septran judge`: a kernel that SepTran did not write, against a torch reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from septran.cli.console import Terminal
+from septran.cli.options import backend_names, common, complete, terminal
+from septran.cli.request import FILE
+from septran.cli.values import parse_numbers
+
+
+@click.command("judge")
+@click.argument("file", type=FILE)
+@click.option(
+    "--reference",
+    type=FILE,
+    required=True,
+    metavar="MODULE.py",
+    help="What it should compute: `Model` or a function `reference`, and `get_inputs`.",
+)
+@click.option(
+    "--entry", default="", metavar="NAME", help="The host function; default: the only one."
+)
+@click.option(
+    "--backend",
+    default="",
+    metavar="NAME",
+    shell_complete=complete(backend_names),
+    help="What FILE is written for; default: told from FILE.",
+)
+@click.option(
+    "--number", "numbers", multiple=True, metavar="NAME=VALUE", help="Value of a number parameter."
+)
+@click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
+@click.option(
+    "--evidence",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep verdict, log and what was run in this folder.",
+)
+@common
+def command(
+    *,
+    file: Path,
+    reference: Path,
+    entry: str,
+    backend: str,
+    numbers: tuple[str, ...],
+    specials: bool,
+    seed: int | None,
+    evidence: Path | None,
+) -> int:
+    r"""Judge the kernel in FILE: accuracy, races, bounds, uninitialised reads, precision, cheating.
+
+    \b
+    septran judge softmax.py --reference softmax_reference.py
+    septran judge gemm.cu --reference gemm_reference.py --number M=64
+    """
+    from septran import settings as settings_
+    from septran.run.judge import JudgeRequest, judge
+
+    request = JudgeRequest(
+        file=file,
+        reference=reference,
+        entry=entry,
+        backend=backend,
+        numbers=parse_numbers(numbers),
+        specials=specials,
+        seed=seed,
+    )
+    found = judge(request, settings=settings_.load(), work=evidence)
+    term = terminal()
+    shown = found.to_json()
+    if term.json:
+        term.emit(shown)
+    else:
+        show(shown, term)
+    return found.code
+
+
+def show(result: Mapping[str, Any], term: Terminal) -> None:
+    """Write the card of a septran.judge/1 object."""
+    head = f"{result['entry']} of {Path(result['file']).name} on {result['backend']} ({result['where']})"
+    lines = [("verdict", result["level"] + (f": {result['finding']}" if result["finding"] else ""))]
+    if result["reason"]:
+        lines.append(("because", result["reason"]))
+    if result["hint"]:
+        lines.append(("hint", result["hint"]))
+    if result["ok"]:
+        used = 100 * float(result["budget_ratio"])
+        lines.append(
+            ("errors", f"{used:.0f} % of what is allowed; largest {float(result['max_error']):.3g}")
+        )
+    lines += [("left out", text) for text in result["left_out"]]
+    lines += [("not checked", text) for text in result["not_checked"]]
+    lines.append(("seed", str(result["seed"])))
+    width = max(len(name) for name, _ in lines)
+    term.result(head + "\n" + "".join(f"  {n.ljust(width)}  {t}\n" for n, t in lines))

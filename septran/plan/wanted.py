@@ -1,0 +1,190 @@
+"""What a module file or a reference function asks of a kernel that somebody else wrote.
+
+No Task Lang is involved: the exported graph is the meaning, so any graph of the judge's operators will do.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from septran.domain import Domain
+from septran.errors import ConfigError, Span
+from septran.frontend.canon import Canon
+from septran.frontend.capture import capture
+from septran.frontend.domains import domains_of
+from septran.frontend.graph import Graph, Input, Plain, Ref
+from septran.frontend.reference import run_graph
+from septran.frontend.table import clean_name
+from septran.frontend.translate import translate
+from septran.ir.dtypes import DTYPES
+from septran.kernel import KernelParam
+from septran.plan.torch_module import error_model
+from septran.reference import Reference, ReferenceKind
+from septran.verify.problem import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A problem and how its reference is called.
+
+    problem: inputs first, then weights, then outputs. given: what the file's own inputs are, in order: a parameter
+        of the problem (a text) or a plain value. weights: parameters that the module holds, in its own order.
+    """
+
+    problem: Problem
+    given: tuple[str | Plain, ...]
+    weights: tuple[str, ...]
+
+
+def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
+    """Return what the file at `path` asks for: `Model` (docs/import.md) or a function `reference`, and `get_inputs`.
+
+    specials: also give NaN, infinities, denormals and signed zeros.
+
+    Raises:
+        ConfigError: C134 the file, C151 torch cannot export it, C171 an input or output that no kernel takes.
+        EnvironmentProblem: V214, the child did not start.
+    """
+    graph = _captured(path, _read(path))
+    names = {one.name: one for one in _inputs(graph)}
+    called = {one.name: clean_name(one.name) for one in names.values()}
+    if len(set(called.values())) < len(called):
+        called = {name: name for name in called}
+    inputs = tuple(
+        _param(path, called[n], i.meta.shape, i.meta.dtype, "r") for n, i in names.items()
+    )
+    outputs = _outputs(path, graph, {p.name for p in inputs})
+    canon = _canon(graph)
+    kind, terms = error_model(canon) if canon is not None else _unknown(graph)
+    domains = _domains(graph, canon, {c: n for n, c in called.items()})
+    if not specials:
+        domains = {name: replace(domain, specials=False) for name, domain in domains.items()}
+    problem = Problem(
+        name=path.stem,
+        params=(*inputs, *outputs),
+        reference=Reference(
+            fn=_reference(graph, {c: n for n, c in called.items()}),
+            kind=kind,
+            reduction=lambda dims: terms,
+        ),
+        domains=domains,
+        samples={called[n]: graph.values[n] for n in names if n in graph.values},
+    )
+    return Wanted(
+        problem=problem,
+        given=tuple(called[c.name] if isinstance(c, Ref) else c for c in graph.call),
+        weights=tuple(called[i.name] for i in names.values() if i.kind != "user_input"),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError.of("C134", f"{path}: {e}", Span(str(path), 1)) from e
+
+
+@functools.lru_cache(maxsize=64)
+def _captured(path: Path, text: str) -> Graph:
+    """Return the graph of a file with this text; a server is asked about the same few files all the time."""
+    return capture(path)
+
+
+def _inputs(graph: Graph) -> list[Input]:
+    """Return what a kernel is given: the file's inputs in their order, then the module's weights."""
+    order = [c.name for c in graph.call if isinstance(c, Ref)]
+    users = {i.name: i for i in graph.inputs if i.kind == "user_input"}
+    weights = [i for i in graph.inputs if i.kind in ("parameter", "buffer")]
+    return [users[n] for n in order if n in users] + weights
+
+
+def _param(
+    path: Path, name: str, shape: tuple[int, ...], dtype: str, privilege: str
+) -> KernelParam:
+    if dtype not in DTYPES or 0 in shape:
+        raise ConfigError.of(
+            "C171",
+            f"{path}: {name} is {dtype}{list(shape)}, which is not judged",
+            Span(str(path), 1),
+            help=f"dtypes are {', '.join(DTYPES)}; a tensor has elements",
+        )
+    return KernelParam(name=name, shape=shape or (1,), dtype=dtype, privilege=privilege)  # type: ignore[arg-type]
+
+
+def _outputs(path: Path, graph: Graph, taken: set[str]) -> tuple[KernelParam, ...]:
+    found = []
+    for number, out in enumerate(o for o in graph.outputs if o.kind == "user_output"):
+        if not isinstance(out.value, Ref):
+            raise ConfigError.of(
+                "C171", f"{path}: result {number} is no tensor", Span(str(path), 1)
+            )
+        name = "out" if number == 0 else f"out_{number}"
+        while name in taken:
+            name += "_"
+        meta = graph.meta_of(out.value.name)
+        found.append(_param(path, name, meta.shape, meta.dtype, "w"))
+    if changed := [o.target for o in graph.outputs if o.kind != "user_output"]:
+        raise ConfigError.of(
+            "C171",
+            f"{path}: the module changes {', '.join(changed)}; only results are judged",
+            Span(str(path), 1),
+            help="write a module that returns the new value",
+        )
+    return tuple(found)
+
+
+def _canon(graph: Graph) -> Canon | None:
+    """Return the graph in Task Lang's forms, which tell how far off a result may be; None when it has none."""
+    try:
+        return translate(graph)
+    except ConfigError:
+        return None
+
+
+def _unknown(graph: Graph) -> tuple[ReferenceKind, int]:
+    """Return the budget of a graph that nobody knows: a chain whose sums are as long as its largest input's row."""
+    longest = max((n for i in graph.inputs for n in i.meta.shape), default=1)
+    return "chain", longest
+
+
+def _domains(graph: Graph, canon: Canon | None, names: Mapping[str, str]) -> dict[str, Domain]:
+    if canon is not None:
+        return domains_of(graph, canon, names)
+    plain = Canon(name="unknown", file=graph.file, given=(), ops=(), results=())
+    return domains_of(graph, plain, names)
+
+
+def _reference(graph: Graph, names: Mapping[str, str]) -> Callable[..., Any]:
+    import numpy as np
+
+    metas = {i.name: i.meta for i in graph.inputs}
+    fixed = {
+        i.name: graph.values[i.name]
+        for i in graph.inputs
+        if i.name not in names.values() and i.name in graph.values
+    }
+    results = [graph.meta_of(o.value.name) for o in graph.outputs]
+
+    def reference(**values: torch.Tensor) -> Any:
+        import torch
+
+        given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items()}
+        wide = next((v.dtype for v in given.values() if v.is_floating_point()), torch.float64)
+        for name, raw in fixed.items():
+            own = torch.from_numpy(np.frombuffer(raw, dtype=metas[name].dtype).copy())
+            own = own.reshape(metas[name].shape)
+            given[name] = own.to(wide) if own.is_floating_point() else own
+        found = run_graph(graph, given)
+        shaped = tuple(
+            t.reshape(m.shape or (1,)).contiguous() for t, m in zip(found, results, strict=True)
+        )
+        return shaped[0] if len(shaped) == 1 else shaped
+
+    return reference

@@ -1,0 +1,73 @@
+"""What kind of mistake a verdict on somebody's kernel is about, and codes that only such kernels have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from septran.outcome import Level, Status
+from septran.verify.verdict import Verdict
+
+_LACKS = ("NotImplementedError", "not supported in interpreter mode", "is unknown to this emulator")
+
+
+def told(verdict: Verdict) -> Verdict:
+    """Return the verdict with codes of its own for host functions and for what the emulation lacks."""
+    first = verdict.diagnostics[0] if verdict.diagnostics else {}
+    if verdict.code == "V209" and first.get("kind") == "host":
+        return replace(
+            verdict,
+            code="V216",
+            message=str(first.get("message")),
+            hint="allocation, views, copies and launches are the host function's work",
+        )
+    if verdict.code == "V205" and "HostError: host:" in verdict.message:
+        text = verdict.message.partition("host: ")[2]
+        return replace(verdict, code="V204", status=Status.INCORRECT_SHAPE, message=text, hint="")
+    if verdict.code == "V205" and any(word in verdict.message for word in _LACKS):
+        return replace(
+            verdict,
+            code="V217",
+            level=Level.UNAVAILABLE,
+            status=Status.UNAVAILABLE,
+            message=f"the emulation lacks something: {verdict.message}",
+            hint="nothing is known about the kernel",
+        )
+    return verdict
+
+
+def finding_of(verdict: Verdict) -> str:
+    """Return the class of what is wrong: race, bounds, uninitialised, precision, wrong, cheat, ...; "" for nothing."""
+    if verdict.passed or verdict.level is Level.UNAVAILABLE:
+        return ""
+    text = verdict.message
+    match verdict.code:
+        case "V202" if "never written" in text or "not written" in text:
+            return "uninitialised"
+        case "V202":
+            return "precision" if verdict.hint.startswith("right on small integers") else "wrong"
+        case "V209" if "race" in text or "hazard" in text:
+            return "race"
+        case "V209" if "uninitialised" in text or "before" in text:
+            return "uninitialised"
+        case "V209":
+            return "bounds"
+        case "V205" if "SIG" in text:
+            return "bounds"
+        case "V216":
+            return "cheat"
+    return _BY_CODE.get(verdict.code, "wrong")
+
+
+_BY_CODE = {
+    "V201": "compile",
+    "V204": "shape",
+    "V205": "crash",
+    "V206": "hang",
+    "V207": "bounds",
+    "V208": "race",
+    "V210": "refused",
+    "V211": "cheat",
+    "V212": "state",
+    "V213": "race",
+    "V215": "bounds",
+}

@@ -1,0 +1,140 @@
+"""What somebody's host function is called with, so that its kernel does what a reference asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from septran.backends.base import Host, HostCall, HostParam, Passed
+from septran.errors import ConfigError, Span
+from septran.frontend.graph import Plain
+from septran.plan.wanted import Wanted
+
+Numbers = Mapping[str, float | int]
+"""Values of number parameters by name, as the user gave them."""
+_COUNTS = (
+    "n",
+    "size",
+    "numel",
+    "n_elements",
+    "num_elements",
+    "count",
+    "total",
+    "len",
+    "length",
+    "num",
+)
+"""Names of a parameter that says how many elements the result has, where nothing else is said."""
+
+
+def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> HostCall:
+    """Return how the host function is called with the reference's inputs, weights and outputs.
+
+    Tensors go to tensor parameters in order, plain values of `get_inputs` and `numbers` to the others. A function
+    that takes one tensor more per result writes its results there; else it returns them.
+
+    Raises:
+        ConfigError: C172, they do not fit.
+    """
+    outputs = [p.name for p in wanted.problem.outputs]
+    if any(p.kind != "any" for p in host.params):
+        return _typed_call(host, wanted, numbers, file)
+    given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
+    weights = [Passed(param=w) for w in wanted.weights]
+    results = [Passed(param=o) for o in outputs]
+    least, most = sum(not p.default for p in host.params), len(host.params)
+    named = {p.name: Passed(value=numbers[p.name]) for p in host.params if p.name in numbers}
+    for args, returns in (
+        ([*given, *weights], True),
+        ([*given, *weights, *results], False),
+    ):
+        free = [p for p in host.params if p.name not in named]
+        if least - len(named) <= len(args) <= len(free) and len(args) <= most:
+            order = iter(args)
+            found = [(p, named.get(p.name) or next(order, None)) for p in host.params]
+            gap = next((k for k, (_, one) in enumerate(found) if one is None), len(found))
+            filled = [
+                replace(one, keyword=p.name if k > gap else "")
+                for k, (p, one) in enumerate(found)
+                if one is not None
+            ]
+            return HostCall(host=host, args=tuple(filled), returns=returns)
+    raise _misfit(host, wanted, file)
+
+
+def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostCall:
+    """Fill typed parameters: read-only pointers with inputs and weights, others with results, numbers by name."""
+    reads = [*(g for g in wanted.given if isinstance(g, str)), *wanted.weights]
+    writes = [p.name for p in wanted.problem.outputs]
+    plain = [g for g in wanted.given if not isinstance(g, str)]
+    tensors = [p for p in host.params if p.kind == "tensor"]
+    if sum(p.writes for p in tensors) != len(writes):
+        # without const nobody says which pointers are results: they come last
+        tensors = [
+            replace(p, writes=k >= len(tensors) - len(writes)) for k, p in enumerate(tensors)
+        ]
+    if len(tensors) != len(reads) + len(writes):
+        raise _misfit(host, wanted, file)
+    kinds = {p.name: p for p in wanted.problem.params}
+    writing = {p.name for p in tensors if p.writes}
+    numbers = [p for p in host.params if p.kind == "number"]
+    known = {p.name: given[p.name] for p in numbers if p.name in given}
+    open_ = [p for p in numbers if p.name not in known]
+    if len(open_) == len(plain):
+        known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]
+        open_ = []
+    if len(open_) == 1 and not plain and open_[0].name.lower() in _COUNTS:
+        known[open_[0].name] = math.prod(kinds[writes[0]].shape)
+        open_ = []
+    if open_:
+        raise ConfigError.of(
+            "C172",
+            f"{file}: {host.name} wants {', '.join(p.name for p in open_)}, whose value the reference does not say",
+            Span(str(file), host.line),
+            help=" ".join(f"--number {p.name}=..." for p in open_),
+        )
+    args = []
+    ins, outs = iter(reads), iter(writes)
+    for p in host.params:
+        if p.kind == "number":
+            args.append(Passed(value=known[p.name]))
+            continue
+        name = next(outs) if p.name in writing else next(ins)
+        if p.dtype and p.dtype != kinds[name].dtype:
+            raise ConfigError.of(
+                "C172",
+                f"{file}: {host.name} takes {p.name} as {p.dtype}, the reference has {name} as {kinds[name].dtype}",
+                Span(str(file), host.line),
+            )
+        args.append(Passed(param=name))
+    return HostCall(host=host, args=tuple(args), returns=False)
+
+
+def _plain(given: object, file: Path) -> Passed:
+    assert isinstance(given, Plain)
+    if given.opaque:
+        raise ConfigError.of(
+            "C172",
+            f"{file}: the reference's get_inputs gives a {given.opaque}; a host function is given tensors and numbers",
+            Span(str(file), 1),
+        )
+    return Passed(value=given.value)
+
+
+def _misfit(host: Host, wanted: Wanted, file: Path) -> ConfigError:
+    def told(p: HostParam) -> str:
+        return f"{p.name}=" if p.default else p.name
+
+    has = [g if isinstance(g, str) else repr(g.value) for g in wanted.given]
+    weights = f" and weights {', '.join(wanted.weights)}" if wanted.weights else ""
+    results = ", ".join(p.name for p in wanted.problem.outputs)
+    return ConfigError.of(
+        "C172",
+        f"{file}: {host.name}({', '.join(map(told, host.params))}) does not fit the reference, which has "
+        f"inputs {', '.join(has) or 'none'}{weights}, and results {results}",
+        Span(str(file), host.line),
+        help="the host function takes the inputs of get_inputs in order, then the weights; results are returned, or "
+        "come as further parameters; --number NAME=VALUE gives a number",
+    )

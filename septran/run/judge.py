@@ -1,0 +1,247 @@
+"""Judge a kernel that SepTran did not write: a user's file against a torch reference.
+
+The file's host function is called as its author calls it; everything of it runs in a confined child. What is
+established, and by what, is the same as for SepTran's own kernels (docs/verification.md).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from septran import backends
+from septran.backends.base import Backend, Foreign, Host
+from septran.errors import ConfigError, Span, closest
+from septran.kernel import content_hash
+from septran.outcome import Level, Status
+from septran.plan.wanted import load_wanted
+from septran.run.finding import finding_of, told
+from septran.run.host_call import host_call
+from septran.settings import Settings
+from septran.trial.place import place_in
+from septran.verify.verdict import Verdict, write_evidence
+from septran.verify.verify import Request, verify
+
+SCHEMA = "septran.judge/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRequest:
+    """What to judge. file: with the kernel and its host function; reference: a module file or a function.
+
+    entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
+    function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
+    """
+
+    file: Path
+    reference: Path
+    entry: str = ""
+    backend: str = ""
+    numbers: Mapping[str, float | int] = field(default_factory=dict)
+    specials: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The septran.judge/1 object. finding: the class of what is wrong, "" when nothing was found.
+
+    left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
+    """
+
+    request: JudgeRequest
+    backend: str
+    entry: str
+    verdict: Verdict
+    finding: str
+    left_out: tuple[str, ...]
+    sha: str
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 nothing found, 1 something, 3 it could not be judged here."""
+        if self.verdict.level is Level.UNAVAILABLE:
+            return 3
+        return 0 if self.verdict.passed else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.judge/1 object; `verdict` is a septran.verdict/1."""
+        verdict = self.verdict
+        plain = verdict.to_json()
+        return {
+            "schema": SCHEMA,
+            "file": str(self.request.file),
+            "reference": str(self.request.reference),
+            "backend": self.backend,
+            "entry": self.entry,
+            "sha": self.sha,
+            "ok": verdict.passed,
+            "finding": self.finding,
+            "level": str(verdict.level),
+            "status": str(verdict.status),
+            "where": verdict.where,
+            "reason": "" if verdict.passed else f"[{verdict.code}] {verdict.message}",
+            "hint": "" if verdict.passed else verdict.hint,
+            "max_error": plain["max_error"],
+            "budget_ratio": plain["budget_ratio"],
+            "seed": verdict.seed,
+            "left_out": list(self.left_out),
+            "not_checked": list(verdict.not_checked),
+            "exit_code": self.code,
+            "verdict": plain,
+        }
+
+
+def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None) -> Judgement:
+    """Return what was found out about the kernel in `request.file`.
+
+    work: folder for the evidence (verdict.json, child.log, the reduced file); None: it is thrown away.
+
+    Raises:
+        ConfigError: C134, C151, C171 the reference; C170 the file or its entry; C172 the entry's parameters
+            do not fit the reference; C173 it uses what cannot be judged here.
+        EnvironmentProblem: V110, V214.
+    """
+    text = _read(request.file)
+    backend, foreign = _target(request, text)
+    host = _entry(request, foreign, text)
+    if foreign.unsupported is not None and (used := foreign.unsupported(text)):
+        raise ConfigError.of(
+            "C173",
+            f"{request.file}: it uses {', '.join(used)}, which cannot be judged without a device",
+            Span(str(request.file), host.line),
+        )
+    wanted = load_wanted(request.reference, specials=request.specials)
+    call = host_call(host, wanted, request.numbers, file=request.file)
+    arch = backends.resolve_arch(backend, None)
+    kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
+    place = replace(
+        place_in(settings, backend, arch, "emulated"),
+        build=foreign.build,
+    )
+    place.require()
+    sessions = replace(
+        place.sessions,
+        loader=foreign.loader,
+        **dict(foreign.session),  # type: ignore[arg-type]
+    )
+    with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
+        folder = work or Path(name)
+        objections = foreign.objections(text, host.name) if foreign.objections else ()
+        if objections:
+            verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
+        else:
+            (folder / "build").mkdir(parents=True, exist_ok=True)
+            built = place.build(kernel, folder / "build")
+            asked = Request(
+                where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
+            )
+            verdict = verify(kernel, built, wanted.problem, run_dir=folder, request=asked)
+        skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
+        verdict = told(verdict)
+        missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
+        verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
+        write_evidence(verdict, folder, files={})
+    return Judgement(
+        request=request,
+        backend=backend.name,
+        entry=host.name,
+        verdict=verdict,
+        finding=finding_of(verdict),
+        left_out=left_out,
+        sha=content_hash([text, _read(request.reference), host.name, backend.name]),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError.of("C170", f"{path}: {e}", Span(str(path), 1)) from e
+
+
+def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
+    """Return the target that the file is for: the one asked for, or the first whose marks it has."""
+    known = {n: b.foreign for n in backends.names() if (b := backends.get(n)).foreign is not None}
+    if request.backend:
+        found = backends.get(request.backend)
+        if found.foreign is None:
+            raise ConfigError.of(
+                "C170",
+                f"files for {found.name} are not judged",
+                help=f"targets whose files are: {', '.join(known)}",
+            )
+        return found, found.foreign
+    for name, foreign in known.items():
+        marked = not foreign.marks or any(mark in text for mark in foreign.marks)
+        if request.file.suffix in foreign.suffixes and marked:
+            return backends.get(name), foreign
+    raise ConfigError.of(
+        "C170",
+        f"{request.file}: which target it is for cannot be told from the file",
+        Span(str(request.file), 1),
+        help=f"give --backend: {', '.join(known)}",
+    )
+
+
+def _entry(request: JudgeRequest, foreign: Foreign, text: str) -> Host:
+    try:
+        if request.entry:
+            found = foreign.host(text, request.entry)
+            names = [h.name for h in foreign.hosts(text)]
+            if found is not None:
+                return found
+            raise ConfigError.of(
+                "C170",
+                f"{request.file} has no function {request.entry!r}{closest(request.entry, names)}",
+                Span(str(request.file), 1),
+            )
+        hosts = foreign.hosts(text)
+    except SyntaxError as e:
+        line = e.lineno or 1
+        raise ConfigError.of(
+            "C170", f"{request.file}: {e.msg}", Span(str(request.file), line)
+        ) from e
+    if len(hosts) == 1:
+        return hosts[0]
+    if not hosts:
+        raise ConfigError.of(
+            "C170",
+            f"{request.file}: no function launches a kernel",
+            Span(str(request.file), 1),
+            help="a host function allocates the result, launches the kernel and returns the result",
+        )
+    raise ConfigError.of(
+        "C170",
+        f"{request.file}: {len(hosts)} functions launch kernels: {', '.join(h.name for h in hosts)}",
+        Span(str(request.file), hosts[0].line),
+        help="name the one to judge with --entry",
+    )
+
+
+def _refused(
+    request: JudgeRequest,
+    sha: str,
+    backend: str,
+    where: Any,
+    objections: tuple[tuple[str, str, int], ...],
+) -> Verdict:
+    """Return the verdict on a file that says what no kernel needs; nothing of it has run."""
+    told = [f"{request.file.name}:{line} {what}" for _, what, line in objections]
+    return Verdict(
+        level=Level.REJECTED,
+        status=Status.REJECTED,
+        where=where,
+        kernel=request.file.stem,
+        kernel_sha=sha,
+        backend=backend,
+        arch="",
+        code="V216" if any(kind == "kernel" for kind, _, _ in objections) else "V210",
+        message="; ".join(told[:5]),
+        hint="what the entry does not need may stay in the file: it is left out before",
+        seed=request.seed,
+        diagnostics=tuple({"kind": k, "message": w, "line": n} for k, w, n in objections),
+    )

@@ -1,0 +1,87 @@
+"""`septran judge`: files from tutorials as they are, mistakes that people report, files that cannot be judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from septran import settings
+from septran.cli.main import main
+from septran.errors import ConfigError
+from septran.outcome import Level
+from septran.run.judge import Judgement, JudgeRequest, judge
+from tests.judge.corpus import ADD, BUGS, HERE, HONEST, REFERENCES, Bug, Honest
+
+QUICK = ("add: blocks overlap", "add: the host adds")
+
+
+def judged(case: Honest | Bug, folder: Path) -> Judgement:
+    honest = case.honest if isinstance(case, Bug) else case
+    file = folder / honest.file
+    file.write_text(case.text(), encoding="utf-8")
+    request = JudgeRequest(
+        file=file,
+        reference=REFERENCES / honest.reference,
+        entry=honest.entry,
+        numbers=honest.numbers,
+    )
+    return judge(request, settings=settings.load())
+
+
+def test_a_tutorial_as_it_is(capsys):
+    file, reference = HERE / ADD.file, REFERENCES / ADD.reference
+    code = main(["judge", str(file), "--reference", str(reference), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["schema"], found["level"]) == (0, "septran.judge/1", "accurate")
+    assert (found["entry"], found["backend"]) == ("add", "triton_cuda")
+    assert found["left_out"][-1].startswith("lines "), "the demonstration was not run"
+    assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
+    assert found["verdict"]["schema"] == "septran.verdict/1"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mistake_is_named(name, tmp_path):
+    bug = next(b for b in BUGS if b.name == name)
+    found = judged(bug, tmp_path)
+    assert found.finding in bug.findings, found.verdict.message
+    assert found.code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.name)
+def test_every_mistake_is_found(bug, tmp_path):
+    found = judged(bug, tmp_path)
+    assert found.finding in bug.findings, f"{found.finding}: {found.verdict.message}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("honest", HONEST, ids=lambda h: h.name)
+def test_no_honest_kernel_is_accused(honest, tmp_path):
+    found = judged(honest, tmp_path)
+    assert found.verdict.level is Level.ACCURATE, found.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("import triton\n", "C170", "no function launches"),
+        ("import triton\ndef (", "C170", "invalid syntax"),
+        ("import numpy\n", "C170", "cannot be told"),
+        (
+            "import triton\ndef a(x):\n    k[1](x)\ndef b(x):\n    k[1](x)\n",
+            "C170",
+            "2 functions launch",
+        ),
+        ("import triton\ndef f(x, y, z, w, v):\n    k[1](x)\n", "C172", "f(x, y, z, w, v)"),
+    ],
+)
+def test_a_file_that_cannot_be_judged_says_why(text, code, word, tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text(text)
+    request = JudgeRequest(file=file, reference=REFERENCES / "vector_add.py")
+    with pytest.raises(ConfigError) as error:
+        judge(request, settings=settings.load())
+    assert error.value.codes == (code,)
+    assert word in str(error.value)
