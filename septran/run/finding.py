@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from septran.outcome import Level, Status
@@ -23,7 +24,9 @@ def told(verdict: Verdict) -> Verdict:
     if verdict.code == "V205" and "HostError: host:" in verdict.message:
         text = verdict.message.partition("host: ")[2]
         return replace(verdict, code="V204", status=Status.INCORRECT_SHAPE, message=text, hint="")
-    if verdict.code == "V205" and any(word in verdict.message for word in _LACKS):
+    emulated = verdict.where == "emulated"
+    uncompiled = verdict.code == "V201" and emulated
+    if uncompiled or (verdict.code == "V205" and any(w in verdict.message for w in _LACKS)):
         return replace(
             verdict,
             code="V217",
@@ -45,10 +48,12 @@ def finding_of(verdict: Verdict) -> str:
             return "uninitialised"
         case "V202":
             return "precision" if verdict.hint.startswith("right on small integers") else "wrong"
-        case "V209" if "race" in text or "hazard" in text:
+        case "V209" if re.match(r"(emulator: )?(race|hazard|divergence|deadlock|async)", text):
             return "race"
-        case "V209" if "uninitialised" in text or "before" in text:
+        case "V209" if "uninitialised" in text:
             return "uninitialised"
+        case "V209" if text.startswith("launch"):
+            return "launch"
         case "V209":
             return "bounds"
         case "V205" if "SIG" in text:

@@ -80,7 +80,7 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
     kinds = {p.name: p for p in wanted.problem.params}
     writing = {p.name for p in tensors if p.writes}
     numbers = [p for p in host.params if p.kind == "number"]
-    known = {p.name: given[p.name] for p in numbers if p.name in given}
+    known = {p.name: given.get(p.name, 0) for p in numbers if p.name in given or p.default}
     open_ = [p for p in numbers if p.name not in known]
     if len(open_) == len(plain):
         known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]

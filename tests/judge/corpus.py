@@ -49,7 +49,32 @@ ADD = Honest(file="tutorial_add.py", reference="vector_add.py")
 SOFTMAX = Honest(file="tutorial_softmax.py", reference="softmax.py")
 MATMUL = Honest(file="tutorial_matmul.py", reference="matmul_half.py")
 
-HONEST = [ADD, SOFTMAX, MATMUL]
+CPP_SOFTMAX = Honest(
+    file="rows.cpp", reference="softmax.py", entry="softmax", numbers={"rows": 181, "cols": 781}
+)
+CPP_MATMUL = Honest(
+    file="rows.cpp", reference="matmul.py", entry="matmul", numbers={"m": 37, "n": 29, "k": 53}
+)
+CPP_ADD = Honest(file="rows.cpp", reference="vector_add.py", entry="add")
+CUDA_MATMUL = Honest(file="gemm.cu", reference="matmul.py", numbers={"m": 37, "n": 29, "k": 53})
+CUDA_SOFTMAX = Honest(
+    file="rows.cu", reference="softmax.py", entry="softmax", numbers={"rows": 181, "cols": 781}
+)
+CUDA_ADD = Honest(file="rows.cu", reference="vector_add.py", entry="add")
+CUDA_SUM = Honest(file="rows.cu", reference="total.py", entry="sum", numbers={"n": 3001})
+
+HONEST = [
+    ADD,
+    SOFTMAX,
+    MATMUL,
+    CPP_SOFTMAX,
+    CPP_MATMUL,
+    CPP_ADD,
+    CUDA_MATMUL,
+    CUDA_SOFTMAX,
+    CUDA_ADD,
+    CUDA_SUM,
+]
 
 BUGS = [
     Bug(
@@ -163,5 +188,191 @@ BUGS = [
         old="tl.cdiv(K, BLOCK_SIZE_K)",
         new="(K // 64)",
         findings=("wrong",),
+    ),
+    Bug(
+        name="C++ softmax: a sum that starts anywhere",
+        honest=CPP_SOFTMAX,
+        old="float best = row_max(row, cols), total = 0.0f;",
+        new="float best = row_max(row, cols), total;",
+        findings=("wrong", "uninitialised"),
+    ),
+    Bug(
+        name="C++ softmax: the rows' buffer is too short",
+        honest=CPP_SOFTMAX,
+        old="std::vector<float> numerators(cols);",
+        new="std::vector<float> numerators(cols - 1);",
+        findings=("bounds", "crash"),
+    ),
+    Bug(
+        name="C++ softmax: threads share the sum",
+        honest=CPP_SOFTMAX,
+        old="    #pragma omp parallel for\n    for (int i = 0; i < rows; i++) {\n"
+        "        const float* row = x + (size_t)i * cols;\n"
+        "        float best = row_max(row, cols), total = 0.0f;",
+        new="    float best, total;\n    #pragma omp parallel for\n    for (int i = 0; i < rows; i++) {\n"
+        "        const float* row = x + (size_t)i * cols;\n"
+        "        best = row_max(row, cols); total = 0.0f;",
+        findings=("race", "wrong", "precision"),
+    ),
+    Bug(
+        name="C++ softmax: reads one column too many",
+        honest=CPP_SOFTMAX,
+        old="for (int j = 1; j < cols; j++) best",
+        new="for (int j = 1; j <= cols; j++) best",
+        findings=("bounds", "wrong"),
+    ),
+    Bug(
+        name="C++ matmul: uninitialised accumulators",
+        honest=CPP_MATMUL,
+        old="sums[i][j] = 0.0f;",
+        new=";",
+        findings=("wrong", "uninitialised"),
+    ),
+    Bug(
+        name="C++ matmul: an index beyond the tile",
+        honest=CPP_MATMUL,
+        old="for (int j = 0; j < tile; j++) sums",
+        new="for (int j = 0; j <= tile; j++) sums",
+        findings=("bounds",),
+    ),
+    Bug(
+        name="C++ matmul: tails are not cut",
+        honest=CPP_MATMUL,
+        old="const int rows = std::min(tile, m - i0), cols = std::min(tile, n - j0);",
+        new="const int rows = tile, cols = tile;",
+        findings=("bounds",),
+    ),
+    Bug(
+        name="C++ matmul: sums in bfloat16",
+        honest=CPP_MATMUL,
+        old="float sums[tile][tile];",
+        new="__bf16 sums[tile][tile];",
+        findings=("precision",),
+    ),
+    Bug(
+        name="C++ add: the wrong stride",
+        honest=CPP_ADD,
+        old="out[i] = x[i] + y[i];",
+        new="out[i] = x[i] + y[i / 2];",
+        findings=("wrong",),
+    ),
+    Bug(
+        name="C++ add: an input is written",
+        honest=CPP_ADD,
+        old="out[i] = x[i] + y[i];",
+        new="((float*)x)[i] += y[i], out[i] = x[i];",
+        findings=("bounds",),
+    ),
+    Bug(
+        name="CUDA matmul: no barrier after the loads",
+        honest=CUDA_MATMUL,
+        old="        __syncthreads();\n        for (int i = 0",
+        new="        for (int i = 0",
+        findings=("race", "wrong", "uninitialised"),
+    ),
+    Bug(
+        name="CUDA matmul: no barrier before the tiles are overwritten",
+        honest=CUDA_MATMUL,
+        old="        __syncthreads();  // before the tiles are overwritten\n",
+        new="",
+        findings=("race", "wrong"),
+    ),
+    Bug(
+        name="CUDA matmul: the last tile of K is not masked",
+        honest=CUDA_MATMUL,
+        old="row < m && ac < k ? a[row * k + ac] : 0.0f",
+        new="row < m ? a[row * k + ac] : 0.0f",
+        findings=("bounds", "wrong"),
+    ),
+    Bug(
+        name="CUDA matmul: a store without its mask",
+        honest=CUDA_MATMUL,
+        old="if (row < m && col < n) c",
+        new="c",
+        findings=("bounds", "race", "wrong"),
+    ),
+    Bug(
+        name="CUDA matmul: a barrier in divergent code",
+        honest=CUDA_MATMUL,
+        old="        __syncthreads();\n        for (int i = 0",
+        new="        if (row < m) __syncthreads();\n        for (int i = 0",
+        findings=("race", "wrong", "hang"),
+    ),
+    Bug(
+        name="CUDA matmul: tiles share memory",
+        honest=CUDA_MATMUL,
+        old="    __shared__ float bs[TILE][TILE];\n",
+        new="    float (*bs)[TILE] = as + TILE / 2;\n",
+        findings=("race", "wrong", "bounds"),
+    ),
+    Bug(
+        name="CUDA matmul: an accumulator nobody sets",
+        honest=CUDA_MATMUL,
+        old="float sum = 0.0f;",
+        new="float sum;",
+        findings=("wrong", "uninitialised"),
+    ),
+    Bug(
+        name="CUDA softmax: no barrier before the maxima are read",
+        honest=CUDA_SOFTMAX,
+        old="    if (lane == 0) maxima[warp] = best;\n    __syncthreads();\n",
+        new="    if (lane == 0) maxima[warp] = best;\n",
+        findings=("race", "wrong", "uninitialised"),
+    ),
+    Bug(
+        name="CUDA softmax: a shuffle of half a warp",
+        honest=CUDA_SOFTMAX,
+        old="for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffff, v, d);",
+        new="for (int d = 8; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffff, v, d);",
+        findings=("wrong",),
+    ),
+    Bug(
+        name="CUDA softmax: shared array too small for the warps",
+        honest=CUDA_SOFTMAX,
+        old="__shared__ float sums[8];",
+        new="__shared__ float sums[4];",
+        findings=("bounds", "race", "wrong"),
+    ),
+    Bug(
+        name="CUDA add: blocks overlap",
+        honest=CUDA_ADD,
+        old="const int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];",
+        new="const int i = blockIdx.x * (blockDim.x - 1) + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];",
+        findings=("race", "wrong", "uninitialised"),
+    ),
+    Bug(
+        name="CUDA add: the check is off by one",
+        honest=CUDA_ADD,
+        old="if (i < n) out[i]",
+        new="if (i <= n) out[i]",
+        findings=("bounds",),
+    ),
+    Bug(
+        name="CUDA sum: a plain addition instead of the atomic one",
+        honest=CUDA_SUM,
+        old="atomicAdd(total, part[0]);",
+        new="*total += part[0];",
+        findings=("race",),
+    ),
+    Bug(
+        name="CUDA sum: the result is not cleared",
+        honest=CUDA_SUM,
+        old="    cudaMemset(total, 0, sizeof(float));\n",
+        new="",
+        findings=("uninitialised", "wrong"),
+    ),
+    Bug(
+        name="CUDA sum: too little dynamic shared memory",
+        honest=CUDA_SUM,
+        old="128 * sizeof(float)>>>",
+        new="64 * sizeof(float)>>>",
+        findings=("bounds",),
+    ),
+    Bug(
+        name="CUDA sum: no barrier in the tree",
+        honest=CUDA_SUM,
+        old="        __syncthreads();\n    }",
+        new="    }",
+        findings=("race", "wrong"),
     ),
 ]

@@ -14,7 +14,11 @@ from septran.outcome import Level
 from septran.run.judge import Judgement, JudgeRequest, judge
 from tests.judge.corpus import ADD, BUGS, HERE, HONEST, REFERENCES, Bug, Honest
 
-QUICK = ("add: blocks overlap", "add: the host adds")
+QUICK = (
+    "add: blocks overlap",
+    "C++ add: the wrong stride",
+    "CUDA add: the check is off by one",
+)
 
 
 def judged(case: Honest | Bug, folder: Path) -> Judgement:

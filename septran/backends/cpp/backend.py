@@ -7,6 +7,7 @@ from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.cpp.emit import emit, runtime_folder
+from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.toolchain import build_module, load_module
 from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
@@ -85,4 +86,5 @@ CPP = Backend(
     movement=True,
     layouts=layouts,
     load=load,
+    foreign=FOREIGN,
 )

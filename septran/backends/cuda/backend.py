@@ -7,6 +7,7 @@ from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Capability, OnDevice
 from septran.backends.cuda.emit import emit
+from septran.backends.cuda.foreign import FOREIGN
 from septran.backends.cuda.leaves import library_leaf, signature
 from septran.backends.cuda.passes.place_barriers import place_barriers
 from septran.backends.cuda.passes.place_fragments import place_fragments
@@ -74,5 +75,6 @@ CUDA_C = Backend(
     dtypes=("float32", "float16", "bfloat16", "float64"),
     views=True,
     load=load,
+    foreign=FOREIGN,
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
 )

@@ -1,0 +1,94 @@
+"""C++ files that SepTran did not write: their host function, and a build in which mistakes show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
+from septran.backends.toolchain.c_host import functions, outermost
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.kernel import Kernel, KernelParam
+
+ENTRY = "septran_judged_entry"
+FLAGS = (
+    "-std=c++20",
+    "-O2",
+    "-g1",
+    "-march=native",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+    "-w",
+    "-fno-strict-aliasing",
+    "-ftrivial-auto-var-init=pattern",
+    "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,return,unreachable,vla-bound",
+    "-fsanitize-undefined-trap-on-error",
+    "-fstack-protector-strong",
+    "-D_GLIBCXX_ASSERTIONS",
+)
+"""Variables nobody set hold a pattern, an index outside an array of known size is SIGILL."""
+
+
+def _device(before: str) -> bool:
+    return "static inline" in before or "__global__" in before
+
+
+def hosts(text: str) -> tuple[Host, ...]:
+    """Return the functions on pointers and numbers that no other such function calls."""
+    return hosts_of(outermost(functions(text, _device)))
+
+
+def host(text: str, name: str) -> Host | None:
+    """Return the function `name`, None when the file has none on pointers and numbers."""
+    return named(hosts_of(functions(text, lambda before: False)), name)
+
+
+def kernel(
+    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
+) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the file with the judge's entry after it."""
+    types = {f.name: f for f in functions(text, lambda before: False)}[call.host.name]
+    main = f"{text}\n{entry_text(ENTRY, types, call, params)}"
+    found = Kernel(
+        name=call.host.name,
+        backend="cpp",
+        arch=arch,
+        entry=ENTRY,
+        params=params,
+        main="judged_kernel.cpp",
+        files=(("judged_kernel.cpp", main),),
+        leaves=(),
+    )
+    return found, ()
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file with what makes mistakes show into `folder/kernel.so`."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    return compile_shared(
+        kernel.files, kernel.main, folder, compiler=compiler, flags=FLAGS, output="kernel.so"
+    )
+
+
+FOREIGN = Foreign(
+    suffixes=(".cpp", ".cc", ".cxx", ".c"),
+    marks=(),
+    hosts=hosts,
+    host=host,
+    kernel=kernel,
+    build=build,
+    loader="c_abi.py.j2",
+    session=(("env", (("MALLOC_PERTURB_", "1"),)),),
+    unsupported=lambda text: (
+        ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
+    ),
+    unchecked=(
+        "races of threads: seen only when the same inputs give different bits",
+        "static host: the file may need the C library, so it runs in a Python process",
+        "cheating through libraries: the file may link what g++ finds",
+        "time: nothing was measured",
+    ),
+)

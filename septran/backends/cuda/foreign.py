@@ -1,0 +1,124 @@
+"""CUDA files that SepTran did not write: their host function, and a build for the emulation in which mistakes show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.cuda.prepare import prepare, unsupported
+from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR
+from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
+from septran.backends.toolchain.c_host import CFunction, blank, functions, outermost
+from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.kernel import Kernel, KernelParam
+from septran.machine import load_machine
+
+ENTRY = "septran_judged_entry"
+_FLAGS = (
+    *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
+    "-ftrivial-auto-var-init=pattern",
+    "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
+    "-fsanitize-undefined-trap-on-error",
+)
+
+
+def _device(before: str) -> bool:
+    return "__global__" in before or "__device__" in before
+
+
+def _launching(text: str) -> tuple[CFunction, ...]:
+    """Return the functions that launch, also through others."""
+    found = functions(text, _device)
+    launching = {f.name for f in found if "<<<" in f.body}
+    grew = True
+    while grew:
+        more = {f.name for f in found if any(f"{n}(" in f.body for n in launching)} - launching
+        launching |= more
+        grew = bool(more)
+    return tuple(f for f in found if f.name in launching)
+
+
+def hosts(text: str) -> tuple[Host, ...]:
+    """Return the functions on pointers and numbers that launch and that no other such function calls."""
+    return hosts_of(outermost(_launching(text)))
+
+
+def host(text: str, name: str) -> Host | None:
+    """Return the function `name`, None when the file has none on pointers and numbers."""
+    return named(hosts_of(functions(text, _device)), name)
+
+
+def kernel(
+    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
+) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the file with the judge's entry after it, which runs every order of threads."""
+    function = {f.name: f for f in functions(text, _device)}[call.host.name]
+    sizes = ", ".join(
+        f"{{args[{i}], {_nbytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
+    )
+    around = f"cuemu::in_every_order({{{sizes}}}, [&] {{ {{call}}; }});"
+    entry = entry_text(ENTRY, function, call, params, around=around)
+    found = Kernel(
+        name=call.host.name,
+        backend="cuda_c",
+        arch=arch,
+        entry=ENTRY,
+        params=params,
+        main="judged_kernel.cu",
+        files=(("judged_kernel.cu", f"{text}\n{entry}"),),
+        leaves=(),
+    )
+    return found, ()
+
+
+def _nbytes(param: KernelParam) -> str:
+    count = 1
+    for extent in param.shape:
+        count *= extent
+    size = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1}
+    return str(count * size.get(param.dtype, 4))
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file against the emulation's headers into `folder/kernel.so`."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    main = "judged_kernel.emulated.cpp"
+    head = "#include <cstdio>\n#include <cuda_runtime.h>\n"
+    source = f'{head}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(EMULATOR.glob("*.h")))
+    return compile_shared(
+        [(main, source)],
+        main,
+        folder,
+        compiler=compiler,
+        flags=(*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}"),
+        output="kernel.so",
+        extra=headers,
+    )
+
+
+def _unsupported(text: str) -> tuple[str, ...]:
+    found = unsupported(blank(text))
+    return (*found, "torch's C++ extension interface") if "torch/extension.h" in text else found
+
+
+FOREIGN = Foreign(
+    suffixes=(".cu", ".cuh"),
+    marks=(),
+    hosts=hosts,
+    host=host,
+    kernel=kernel,
+    build=build,
+    loader="cuda_emu.py.j2",
+    session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0)),
+    unsupported=_unsupported,
+    unchecked=(
+        "compile for a GPU: nvcc was not asked",
+        "races that three orders of threads do not show; the order of atomic additions",
+        "cheating on the host: the file may compute before it launches",
+        "time: nothing was measured",
+    ),
+)
