@@ -35,6 +35,7 @@ class Built:
     not_checked: compile gates that could not run here, with the reason.
     kernel_object, host: the kernel's object and the static host that was linked with it (septran/host/), None
         where kernels are judged in a Python process; why not stands in `not_checked` of the verdict.
+    runtime_calls: what a kernel may call of the simulator that is linked with it; None: it runs by itself.
     """
 
     ok: bool
@@ -46,6 +47,7 @@ class Built:
     not_checked: tuple[str, ...] = ()
     kernel_object: Path | None = None
     host: Path | None = None
+    runtime_calls: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

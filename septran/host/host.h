@@ -20,6 +20,7 @@ enum {
   PARAMS = 11,
   PLACEMENTS = 12,
   DEPTH = 13,       /* one call: KiB of stack that are overwritten after it */
+  VARIANT = 14,     /* one call: what a simulator may do in several ways, it does in this one */
   WINDOW = 16,      /* one call: window of each parameter */
   TABLE = 48,       /* placements x MAX_PARAMS rows of ROW words */
   /* of a row */

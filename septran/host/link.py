@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,18 @@ class HostObject:
     missing: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What a kernel of this target calls, as C: a simulator of its machine.
+
+    files: names and texts. units: those that are compiled. calls: the functions that a kernel may call.
+    """
+
+    files: tuple[tuple[str, str], ...]
+    units: tuple[str, ...]
+    calls: frozenset[str]
+
+
 def host_object(compiler: str, cache: Path, machine_features: str) -> HostObject:
     """Return the host's object for this machine, compiled into `cache` on first use.
 
@@ -62,14 +74,37 @@ def trusted_object(
     for part in (compiler, *flags, extra):
         digest.update(part.encode() + b"\0")
     kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}.o"
+    return _compiled([compiler, *flags, "-c", str(source)], kept, {})
+
+
+def trusted_library(
+    compiler: str, runtime: Runtime, flags: Sequence[str], cache: Path, *, extra: str = ""
+) -> HostObject:
+    """Return SepTran's own `runtime` as one object whose only names are its calls, from `cache` where it is there."""
+    digest = hashlib.sha256()
+    texts = [part for pair in runtime.files for part in pair]
+    for part in (compiler, *flags, extra, *texts, *runtime.units, *sorted(runtime.calls)):
+        digest.update(part.encode() + b"\0")
+    kept = cache / f"runtime-{digest.hexdigest()[:32]}.o"
+    keep = " ".join(f"--keep-global-symbol={name}" for name in sorted(runtime.calls))
+    step = f"{shlex.join([compiler, *flags, '-r', '-nostdlib', *runtime.units])} -o all.o"
+    return _compiled(
+        ["/bin/sh", "-c", f'{step} && objcopy {keep} all.o "$2"', "sh"], kept, dict(runtime.files)
+    )
+
+
+def _compiled(command: Sequence[str], kept: Path, files: Mapping[str, str]) -> HostObject:
+    """Run `command -o OBJECT` among `files` and keep the object."""
     if intact(kept):
         return HostObject(path=kept)
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            for name, text in files.items():
+                Path(folder, name).write_text(text, encoding="utf-8")
             made = Path(folder) / "made.o"
             done = subprocess.run(
-                [compiler, *flags, "-c", str(source), "-o", str(made)],
+                [*command, "-o", str(made)], cwd=folder,
                 capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
             if done.returncode:
@@ -82,16 +117,23 @@ def trusted_object(
     return HostObject(path=kept)
 
 
-def link_commands(compiler: str, kernel: str, entry: str, host: Path, output: str) -> str:
-    """Return the shell text that links object `kernel` with the host into `output`."""
+def link_commands(
+    compiler: str, kernel: str, entry: str, host: Path, output: str, runtime: str = ""
+) -> str:
+    """Return the shell text that links object `kernel`, and object `runtime`, with the host into `output`."""
     assert NAME.fullmatch(entry), entry
-    words = [f"--redefine-sym {name}=st_{name}" for name in _REDIRECTED]
+    words = " ".join(f"--redefine-sym {name}=st_{name}" for name in _REDIRECTED)
     quoted = shlex.quote(compiler)
-    return (
-        f"objcopy --keep-global-symbol={entry} {' '.join(words)} {kernel} host_kernel.o && "
+    steps = [f"objcopy --keep-global-symbol={entry} {words} {kernel} host_kernel.o"]
+    objects = "host_kernel.o"
+    if runtime:
+        steps.append(f"objcopy {words} {runtime} host_runtime.o")
+        objects += " host_runtime.o"
+    steps.append(
         f"{quoted} {' '.join(_STATIC)} -Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
-        f"host_kernel.o -o {output} -lm 2>/dev/null; rm -f host_kernel.o"
+        f"{objects} -o {output} -lm 2>/dev/null"
     )
+    return f"{' && '.join(steps)}; rm -f {objects}"
 
 
 def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:

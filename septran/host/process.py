@@ -132,10 +132,11 @@ class HostProcess:
             os.close(self._fd)
             self._fd = -1
 
-    def call(self, placement: int, windows: Sequence[int] = ()) -> None:
-        """Order one call; `answered` says when it is over."""
+    def call(self, placement: int, windows: Sequence[int] = (), *, variant: int = 0) -> None:
+        """Order one call; `answered` says when it is over. variant: counts the ways of a simulator."""
         self._page[words.ORDER] = words.CALL
         self._page[words.PLACEMENT] = placement
+        self._page[words.VARIANT] = variant
         for number in range(self._page[words.PARAMS]):
             self._page[words.WINDOW + number] = windows[number] if windows else 0
         self._ring()

@@ -33,7 +33,12 @@ def read_figures(work: Path) -> Mapping[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return _plain(found, _DEEPEST) if isinstance(found, dict) else {}
+    return plain_figures(found) if isinstance(found, dict) else {}
+
+
+def plain_figures(found: dict[str, Any]) -> Mapping[str, Any]:
+    """Return the plain numbers, texts and mappings of `found`, at most three levels of them."""
+    return _plain(found, _DEEPEST)
 
 
 def _plain(found: dict[str, Any], depth: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import functools
 import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Built
@@ -23,6 +22,7 @@ from septran.verify.arena import PAGE, PLACEMENTS, Arena, tensor_bytes
 from septran.verify.cases import draw
 from septran.verify.gate_binary import allowed_symbols
 from septran.verify.problem import Problem
+from septran.verify.reports import Reports
 from septran.verify.sandbox import SandboxResult, oom_kills
 from septran.verify.session import SETTLE_S, Call, Sessions, Transcript, converse, note_late_writes
 
@@ -58,7 +58,10 @@ def threads_of(kernel: Kernel, sessions: Sessions) -> int:
 def object_findings(built: Built, kernel: Kernel) -> list[str]:
     """Return what the kernel's object holds that may not come into a host."""
     assert built.kernel_object is not None
-    return object_gate.findings(built.kernel_object, kernel.entry, _allowed)
+    offered = built.runtime_calls or frozenset()
+    return object_gate.findings(
+        built.kernel_object, kernel.entry, lambda name: name in offered or _allowed(name)
+    )
 
 
 def library_offers(built: Built, kernel: Kernel) -> bool:
@@ -100,17 +103,22 @@ def rows_of(arena: Arena) -> list[list[Row]]:
 class HostLine:
     """A `session.Line` to a static host."""
 
-    def __init__(self, host: HostProcess) -> None:
-        self._host = host
+    def __init__(self, host: HostProcess, reports: Reports | None = None) -> None:
+        """reports: of the simulator that the kernel runs in."""
+        self._host, self._reports = host, reports
         self._greeting = [{"begins": True}, {"ready": True, **self._facts()}]
+        self._calls = 0
         self.why = ""
 
     def send(self, order: bytes) -> bool:
         """Order one call at the placement `order` begins with."""
+        self._host.clear_text()
         try:
-            self._host.call([p[0] for p in PLACEMENTS].index(order.decode()))
+            placement = [p[0] for p in PLACEMENTS].index(order.decode())
+            self._host.call(placement, variant=self._calls)
         except HostFailed:
             return False
+        self._calls += 1
         return True
 
     def receive(self, timeout_s: float) -> dict[str, Any] | str:
@@ -121,6 +129,8 @@ class HostLine:
             self._host.answered(timeout_s)
         except HostFailed as failed:
             return failed.why
+        if self._reports is not None and (wrong := self._reports.add(self._host.text)):
+            return {"error": wrong}
         changed = self._host.environment
         facts = {"rounding": changed & 1, "flushes": bool(changed & 2)}
         return {"done": True, **self._facts(), **facts}
@@ -141,7 +151,7 @@ class HostLine:
 
 def run_in_host(
     kernel: Kernel,
-    program: Path,
+    built: Built,
     problem: Problem,
     calls: Sequence[Call],
     *,
@@ -152,6 +162,8 @@ def run_in_host(
 
     None: the host does not run here (the machine refuses its filter); nothing of the kernel has run.
     """
+    assert built.host is not None
+    reports = None if built.runtime_calls is None else Reports()
     arena = Arena(problem.params, alignment=settings.alignment)
     transcript = Transcript(not_enforced=arena.not_enforced, hosted=True)
     begun, killed = time.monotonic(), oom_kills()
@@ -160,22 +172,22 @@ def run_in_host(
         try:
             rows = rows_of(arena)
             host = HostProcess(
-                program,
+                built.host,
                 rows,
                 inputs=inputs,
                 outputs=outputs,
-                threads=threads_of(kernel, settings),
+                threads=1 if reports else threads_of(kernel, settings),
             )
         except (HostFailed, OSError):
             return None
         try:
-            line = HostLine(host)
+            line = HostLine(host, reports)
             converse(line, arena, problem, calls, settings, noise, transcript)
             if not transcript.failure:
                 time.sleep(SETTLE_S)
                 if host.spoke_out_of_turn:
                     transcript.failure, transcript.message = "protocol", "done"
-            if not transcript.failure:
+            if not transcript.failure and reports is None:
                 _burst(host, arena, rows, problem, settings, noise, transcript)
             code = host.poll()
             if code is None:
@@ -183,6 +195,8 @@ def run_in_host(
                 host.wait()
             transcript.result = _result(code, line.why, time.monotonic() - begun, killed)
             note_late_writes(arena, transcript)
+            if reports is not None:
+                transcript.diagnostics, transcript.figures = reports.diagnostics, reports.figures
         finally:
             host.close()
     finally:

@@ -57,7 +57,8 @@ class _Timed:
 def can_be_timed(built: Built, kernel: Kernel, problem: Problem, settings: Sessions) -> bool:
     """Return whether slots of chained calls work for the kernel: in a host, with outputs that are no inputs."""
     plain = all(p.privilege in ("r", "w") for p in problem.params)
-    return plain and fits(built, kernel, settings) and null_host() is not None
+    real = built.runtime_calls is None
+    return real and plain and fits(built, kernel, settings) and null_host() is not None
 
 
 class HostTimed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ from septran.backends.dsa.machine import machine_name, storage
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.passes.order_engines import distribute, order_engines
 from septran.backends.dsa.vendor import load_vendor
-from septran.backends.toolchain.compilers import Compiler, compile_shared
-from septran.backends.toolchain.confined import probe, run
+from septran.backends.toolchain.compilers import Compiler
+from septran.backends.toolchain.confined import probe
+from septran.backends.toolchain.hosted import compile_hosted
+from septran.host.link import Runtime
 from septran.ir.nodes import Program
 from septran.kernel import Kernel
 from septran.passes.drop_unreached import drop_unreached
@@ -24,6 +27,8 @@ from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
+_HEADERS = ("sim.h", "vendor_lib.h")
+_DECLARED = re.compile(r"^(?!static|#)[\w *]*?\b((?:vl|vendor_lib)_\w+)\([^;]*;", re.MULTILINE)
 _INSTALL = "apt-get install gcc"
 
 
@@ -37,27 +42,22 @@ def compiler() -> Compiler | None:
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
-    """Compile the kernel with the simulator's sources into `folder/kernel.so`."""
-    vendor = load_vendor(storage(machine_name(kernel.arch)).vendor)
-    return build_with(kernel, folder, vendor.sources)
-
-
-def build_with(kernel: Kernel, folder: Path, sources: tuple[str, ...]) -> Built:
-    """Compile `kernel` together with runtime `sources` (file names in the runtime folder)."""
+    """Compile the kernel, and link it with the simulator of its machine: the library and the static host."""
     gcc = compiler()
     if gcc is None:
         return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
+    return compile_hosted(kernel, folder, compiler=gcc, flags=FLAGS, support=_simulator(kernel))
+
+
+def _simulator(kernel: Kernel) -> Runtime:
+    """The simulator for the kernel's machine; the figures are the machine file's, whatever the kernel's files say."""
+    rules = storage(machine_name(kernel.arch))
+    sources = load_vendor(rules.vendor).sources
     root = runtime_folder()
-    runtime = [(name, (root / name).read_text(encoding="utf-8")) for name in (*sources, "sim.h")]
-    return compile_shared(
-        (*kernel.files, *runtime),
-        kernel.main,
-        folder,
-        compiler=gcc,
-        flags=(*FLAGS, "-Wl,--no-as-needed", "-lm", *sources),
-        output="kernel.so",
-        runner=run,
-    )
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in (*sources, *_HEADERS)}
+    texts["vl_config.h"] = rules.config()
+    calls = _DECLARED.findall(texts["vendor_lib.h"])
+    return Runtime(files=tuple(texts.items()), units=sources, calls=frozenset(calls))
 
 
 def available() -> Mapping[Capability, Availability]:

@@ -22,15 +22,18 @@ from septran.backends.toolchain.confined import plain, run_confined, toolchain_f
 from septran.host.link import (
     NAME,
     HostObject,
+    Runtime,
     host_object,
     link_commands,
     null_program,
+    trusted_library,
     trusted_object,
 )
 from septran.intact import intact
 from septran.kernel import Kernel
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
+_RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _OBJECT, _LIBRARY, _HOST = "kernel.o", "kernel.so", "kernel.host"
 
 
@@ -50,31 +53,30 @@ def compile_hosted(
     *,
     compiler: Compiler,
     flags: Sequence[str],
-    support: Path,
+    support: Path | Runtime,
     cross: bool = False,
     glue: Glue | None = None,
     timeout_s: float = 120.0,
 ) -> Built:
     """Compile `kernel` in `folder`: kernel.o, the library from it, and (without glue) the static host from it.
 
-    support: our source that is linked into the library, where the host has its own for the same calls.
+    support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
+    that is linked into both.
     cross: the object is for another machine, which has no host here. All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
-    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(support.parent.glob("*.h")))
-    library = trusted_object(
-        compiler.path, support, _SUPPORT_FLAGS, cache, extra=compiler.version + headers
-    )
+    library = _support(compiler, support, cache)
     if library.path is None:
-        return Built(ok=False, artifact=None, log=f"{support.name}: {library.missing}")
+        return Built(ok=False, artifact=None, log=f"the runtime: {library.missing}")
+    runtime = support if isinstance(support, Runtime) else None
     host = HostObject(path=None, missing="")
     if glue is None:
         host = _host(kernel, compiler, cross)
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     outputs = _outputs(glue, host)
-    command = _command(kernel, compiler, flags, host, glue)
+    command = _command(kernel, compiler, flags, host, glue, linked=runtime is not None)
     native = host_features() if "-march=native" in flags else ""
     linked = [str(path) for path in (library.path, host.path)]
     digest = hashlib.sha256()
@@ -96,7 +98,7 @@ def compile_hosted(
         for name, path in zip(outputs, kept, strict=True):
             (folder / name).unlink(missing_ok=True)
             shutil.copy(path, folder / name)
-        return _built(folder, outputs, shown, cached=True, not_checked=missing)
+        return _built(folder, outputs, shown, runtime, cached=True, not_checked=missing)
     if glue is not None:
         (folder / "septran_module.cpp").write_text(glue.text, encoding="utf-8")
     shutil.copyfile(library.path, folder / "support.o")
@@ -114,7 +116,7 @@ def compile_hosted(
     for name, path in zip(outputs, kept, strict=False):
         keep(folder / name, path)
     return _built(
-        folder, outputs, shown, cached=False, log=log, seconds=done.seconds,
+        folder, outputs, shown, runtime, cached=False, log=log, seconds=done.seconds,
         not_checked=(*done.not_enforced, *missing),
     )  # fmt: skip
 
@@ -127,6 +129,16 @@ def null_host() -> Path | None:
     cache = cache_folder() / "host"
     host = host_object(compiler.path, cache, compiler.version + host_features())
     return null_program(compiler.path, host, cache)
+
+
+def _support(compiler: Compiler, support: Path | Runtime, cache: Path) -> HostObject:
+    if isinstance(support, Runtime):
+        return trusted_library(
+            compiler.path, support, _RUNTIME_FLAGS, cache, extra=compiler.version
+        )
+    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(support.parent.glob("*.h")))
+    extra = compiler.version + headers
+    return trusted_object(compiler.path, support, _SUPPORT_FLAGS, cache, extra=extra)
 
 
 def _reads(compiler: Compiler, glue: Glue | None) -> tuple[Path, ...]:
@@ -148,7 +160,13 @@ def _outputs(glue: Glue | None, host: HostObject) -> tuple[str, ...]:
 
 
 def _command(
-    kernel: Kernel, compiler: Compiler, flags: Sequence[str], host: HostObject, glue: Glue | None
+    kernel: Kernel,
+    compiler: Compiler,
+    flags: Sequence[str],
+    host: HostObject,
+    glue: Glue | None,
+    *,
+    linked: bool,
 ) -> str:
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
@@ -160,11 +178,13 @@ def _command(
         steps.append(f"{tool} {shlex.join(glue.flags)} -c septran_module.cpp -o septran_module.o")
         objects += " septran_module.o"
     library = shlex.quote(glue.output if glue else _LIBRARY)
-    steps.append(f"{tool} -shared -fopenmp {objects} -o {library}")
+    steps.append(f"{tool} -shared -fopenmp {objects} -o {library} -lm")
     text = " && ".join(steps)
     if host.path is not None:
         # a kernel that cannot be linked statically is no mistake: it is judged in a Python process
-        text += f" && {{ {link_commands(compiler.path, _OBJECT, kernel.entry, Path('host.o'), _HOST)}; true; }}"
+        runtime = "support.o" if linked else ""
+        link = link_commands(compiler.path, _OBJECT, kernel.entry, Path("host.o"), _HOST, runtime)
+        text += f" && {{ {link}; true; }}"
     return text
 
 
@@ -172,6 +192,7 @@ def _built(
     folder: Path,
     outputs: Sequence[str],
     shown: str,
+    runtime: Runtime | None,
     *,
     cached: bool,
     log: str = "",
@@ -188,4 +209,5 @@ def _built(
         not_checked=not_checked,
         kernel_object=folder / _OBJECT,
         host=folder / _HOST if _HOST in outputs else None,
+        runtime_calls=None if runtime is None else runtime.calls,
     )

@@ -1,6 +1,7 @@
 /* The simulator: cores, queues, events, time, and the report.
  *
- * VL_ORDER chooses when commands take effect: "program" (at the call), "dma" or "compute" (only at the
+ * In a static host (septran/host) the host says for each call in which order commands take effect and takes the
+ * report; elsewhere VL_ORDER chooses when commands take effect: "program" (at the call), "dma" or "compute" (only at the
  * next sync, that engine as early as its events allow and the other as late as possible). A kernel
  * that is right must give the same bytes in all three; hazards are reported in all three. */
 #include "sim.h"
@@ -26,6 +27,10 @@ static int first_code, error_count;
 static char errors[MAX_ERRORS][400];
 static char report[16384];
 static uint64_t elapsed;
+
+/* the host's, where there is one */
+extern uint64_t st_variant(void) __attribute__((weak));
+extern void st_say(const char *words) __attribute__((weak));
 
 static const vl_caps caps = {VL_CORES, VL_SPAD_BYTES, VL_SPAD_BANKS, VL_ACC_BYTES, VL_ALIGN_BYTES, VL_MMA_ROWS,
                              VL_MMA_COLS, VL_MMA_DEPTH, VL_MMA_PITCH, VL_VEC_BYTES, VL_EVENTS,
@@ -375,8 +380,9 @@ static void write_report(void) {
 const char *vendor_lib_report(void) { return report; }
 
 int vendor_lib_launch(void (*kernel)(void *), void *arg) {
-  const char *wanted = getenv("VL_ORDER");
+  const char *wanted = st_variant ? 0 : getenv("VL_ORDER");
   order = !wanted ? PROGRAM : wanted[0] == 'd' ? DMA_FIRST : wanted[0] == 'c' ? COMPUTE_FIRST : PROGRAM;
+  if (st_variant) order = (enum order)(st_variant() % 3);
   entry = kernel;
   argument = arg;
   first_code = error_count = 0;
@@ -424,5 +430,6 @@ int vendor_lib_launch(void (*kernel)(void *), void *arg) {
   for (int i = 0; i < VL_CORES; i++) free_core(cores[i]);
   free(stacks);
   vl_reset_global();
+  if (st_say) st_say(report);
   return first_code;
 }

@@ -1,0 +1,52 @@
+"""What a simulator in the static host reports after each call: mistakes that it saw, and figures.
+
+The report is JSON text in memory that the kernel could reach, so it is a claim: mistakes can reject a kernel, nothing in
+it can accept one, and the figures count only where the backend finds them possible (`figures.believed`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from septran.verify.figures import plain_figures
+
+_MOST = 16
+
+
+class Reports:
+    """The reports of one kernel's calls. The figures are those of the slowest call."""
+
+    def __init__(self) -> None:
+        self._slowest: dict[str, Any] = {}
+        self._varies = False
+        self._mistakes: dict[str, None] = {}
+
+    def add(self, text: str) -> str:
+        """Take one call's report; return what is wrong with it, "" when it can be read."""
+        try:
+            found = json.loads(text)
+            cycles, errors = found["cycles"], [str(e)[:400] for e in found["errors"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "the simulator left no report that can be read"
+        if isinstance(cycles, bool) or not isinstance(cycles, int):
+            return "the simulator's report has no cycles"
+        for message in errors:
+            if len(self._mistakes) < _MOST:
+                self._mistakes.setdefault(message)
+        slowest = self._slowest.get("cycles", cycles)
+        self._varies = self._varies or cycles != slowest
+        if not self._slowest or cycles > slowest:
+            self._slowest = found
+        return ""
+
+    @property
+    def diagnostics(self) -> tuple[Mapping[str, object], ...]:
+        """Each mistake once, in the order in which they were seen."""
+        return tuple({"kind": "hazard", "message": message} for message in self._mistakes)
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """Plain finite numbers, and whether the calls took different times."""
+        return plain_figures({**self._slowest, "varies": self._varies}) if self._slowest else {}
