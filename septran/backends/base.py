@@ -175,6 +175,8 @@ class Backend:
     """whether tensors may be read and written in another layout (task.reshape, permute, slice)"""
     fills: bool = False
     """whether what is outside a window may read as another number than 0"""
+    functions: tuple[str, ...] = ()
+    """which of `septran.ir.scalar.RARE` its `map` expressions may use"""
     movement: bool = False
     """whether its library has leaves for scan, argreduce, gather and scatter_acc"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)

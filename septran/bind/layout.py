@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from septran.errors import MappingError, Span, TaskLangError
+from septran.ir import scalar
 from septran.ir.expr import Const
 from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
 from septran.ir.strides import reshaped
@@ -127,14 +128,24 @@ def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: in
 MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 
 
-def check_primitives(program: Program, target: str, *, movement: bool) -> None:
-    """Raise MappingError M173 when a leaf uses a primitive that the target has no code for."""
-    if movement:
-        return
+def check_primitives(
+    program: Program, target: str, *, movement: bool, functions: Collection[str]
+) -> None:
+    """Raise MappingError M173 when a leaf uses a primitive or a function that the target has no code for."""
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall):
             continue
-        missing = [p.name for p in stmt.prims if p.name in MOVEMENT]
+        for prim in stmt.prims:
+            expr = str(prim.attr("expr") or "")
+            lacks = [f for f in scalar.rare(expr) if f not in functions] if expr else []
+            if lacks:
+                raise MappingError.of(
+                    "M173",
+                    f"{target} has no {lacks[0]} in map expressions yet ({expr!r})",
+                    stmt.span,
+                    help="use a target that has it (cpp, cuda_c), or say it with other functions",
+                )
+        missing = [p.name for p in stmt.prims if p.name in MOVEMENT and not movement]
         if missing:
             raise MappingError.of(
                 "M173",

@@ -29,7 +29,9 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     positive = {n for n in names.values() if _variance(inputs[n])}
     # a chain of products of values over twelve decades is nothing but rounding errors
     deep = sum(op.kind in ("matmul", "conv") for op in canon.ops) > 1
-    limit, signed = _range(graph, positive, _LIMITS[2:] if deep else _LIMITS)
+    limits: tuple[float, ...] = _LIMITS[2:] if deep or _casts(canon, "int8", "uint8") else _LIMITS
+    limits = limits[1:] if _casts(canon, "int64", "int32") and limits is _LIMITS else limits
+    limit, signed = _range(graph, positive, limits)
     specials = (
         limit is None
         and not positive
@@ -52,6 +54,16 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
             # what an infinite weight gives depends on how torch orders a norm's factors
             found[param] = Domain(specials=specials and one.kind == "user_input")
     return found
+
+
+def _casts(canon: Canon, *dtypes: str) -> bool:
+    """Return whether floats become integers of these dtypes: what does not fit them has no meaning."""
+    return any(
+        op.kind == "map"
+        and op.dtype in dtypes
+        and any(canon.dtype_of(v.source).startswith(("float", "bfloat")) for v in op.ins.values())
+        for op in canon.ops
+    )
 
 
 def _variance(one: Input) -> bool:

@@ -62,12 +62,13 @@ def group(canon: Canon) -> Grouping:
     groups: list[Group] = []
     home: dict[str, int] = {}
     refusals: list[Refusal] = []
+    parts = {v.source: j.name for j in canon.ops if j.kind == "join" for v in j.ins.values()}
     for op in canon.ops:
         if op.kind == "join":
             continue
         sources = [home[v.source] for v in op.ins.values() if v.source in home]
         at = max(sources, default=None)
-        why = "" if at is None else _refusal(groups[at], op, home, at)
+        why = "" if at is None else _refusal(groups[at], op) or _shares(groups[at], op, parts)
         if at is None or why:
             if at is not None:
                 refusals.append(Refusal(node=op.name, group=groups[at].name, why=why))
@@ -129,7 +130,14 @@ def _absorbs(reader: Group, one: Group) -> bool:
     return len(outside) <= MAX_TENSORS
 
 
-def _refusal(group: Group, op: Op, home: Mapping[str, int], at: int) -> str:
+def _shares(group: Group, op: Op, parts: Mapping[str, str]) -> str:
+    """Return why `op` cannot be written by a kernel that writes another part of the same tensor."""
+    whole = parts.get(op.name)
+    others = [o.name for o in group.ops if whole is not None and parts.get(o.name) == whole]
+    return f"{others[0]} is another part of {whole}" if others else ""
+
+
+def _refusal(group: Group, op: Op) -> str:
     """Return why `op` cannot join `group`, "" when it can."""
     if op.kind not in ("map", "reduce"):
         return f"a {op.kind} starts a kernel of its own"

@@ -38,10 +38,36 @@ FUNCTIONS: Mapping[str, int] = {
     "sigmoid": 1,
     "erf": 1,
     "abs": 1,
+    "sin": 1,
+    "cos": 1,
+    "atan": 1,
+    "log1p": 1,
+    "expm1": 1,
+    "floor": 1,
+    "ceil": 1,
+    "round": 1,
+    "trunc": 1,
+    "fmod": 2,
     "select": 3,
     "index": 1,
 }
 """Function name -> number of arguments."""
+
+RARE = (
+    "sin",
+    "cos",
+    "atan",
+    "log1p",
+    "expm1",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "fmod",
+    "%",
+    "//",
+)
+"""What a target may have no code for (`Backend.functions`)."""
 
 ARITHMETIC = ("+", "-", "*")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -151,6 +177,20 @@ def holds(node: Node, digits: int) -> bool:
     )
 
 
+def rare(text: str) -> tuple[str, ...]:
+    """Return which of RARE a checked expression uses, in order of appearance."""
+    found = []
+    for node in ast.walk(_tree(text)):
+        name = ""
+        if isinstance(node, ast.BinOp):
+            name = _SYMBOLS[type(node.op)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+        if name in RARE:
+            found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
 @lru_cache(maxsize=512)
 def _tree(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
@@ -223,6 +263,8 @@ _SYMBOLS: Mapping[type[ast.AST], str] = {
     ast.Mult: "*",
     ast.Div: "/",
     ast.Pow: "**",
+    ast.Mod: "%",
+    ast.FloorDiv: "//",
     ast.Lt: "<",
     ast.LtE: "<=",
     ast.Gt: ">",
@@ -250,6 +292,13 @@ class _Typing:
                 return self.visit(inner)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 return self.negated(self.visit(inner))
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return self.compared("==", self.whole(self.truth(self.visit(inner))), Const(0))
+            case ast.BoolOp(op=op, values=[first, *rest]):
+                found = self.visit(first)
+                for further in rest:
+                    found = self.both(type(op), found, self.visit(further))
+                return found
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(_SYMBOLS[type(op)], self.visit(left), self.visit(right))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -305,9 +354,37 @@ class _Typing:
             return self.binary("-", Const(0), node)
         return Op("neg", (node,), "float")
 
+    def both(self, op: type[ast.boolop], a: Node, b: Node) -> Node:
+        """Return `a and b` or `a or b`: truth values, both computed."""
+        one = self.whole(self.truth(b))
+        args = (one, Const(0)) if op is ast.And else (Const(1), one)
+        test = self.truth(a)
+        if isinstance(test, Const):
+            chosen = args[0] if test.value else args[1]
+        else:
+            chosen = Op("select", (test, *args), "int", 0, 1)
+        return self.compared(">", chosen, Const(0))
+
+    def divided(self, op: str, a: Node, b: Node) -> Node:
+        """Return a // b or a % b, rounded down; b is a positive whole constant."""
+        assert isinstance(b, Const) and b.kind == "int"
+        if a.kind == "float":
+            if op == "//":
+                return self.called("floor", (self.binary("/", a, b),))
+            rest = self.called("fmod", (a, b))
+            below = self.compared("<", rest, Const(0.0))
+            return Op("select", (below, self.binary("+", rest, self.real(b)), rest), "float")
+        a, n = self.whole(a), int(b.value)
+        if isinstance(a, Const):
+            return Const(int(a.value) // n if op == "//" else int(a.value) % n)
+        low, high = (a.low // n, a.high // n) if op == "//" else (0, n - 1)
+        return Op(op, (a, b), "int", low, high)
+
     def binary(self, op: str, a: Node, b: Node) -> Node:
         if op == "**":
             return self.power(self.real(a), self.real(b))
+        if op in ("//", "%"):
+            return self.divided(op, a, b)
         if op == "/":
             a, b = self.real(a), self.real(b)
         else:
@@ -362,6 +439,11 @@ class _Typing:
             low = 0 if a.low <= 0 <= a.high else min(ends)
             made = Op("abs", (a,), "int", low, max(ends))
             return Op("abs", _widened((a,)), "int", low, max(ends)) if bits(made) == 64 else made
+        if name == "fmod":
+            a, b = (self.real(v) for v in args)
+            if isinstance(a, Const) and isinstance(b, Const) and b.value:
+                return Const(math.fmod(a.value, b.value))
+            return Op(name, (a, b), "float")
         (a,) = (self.real(v) for v in args)
         if isinstance(a, Const):
             return Const(_apply(name, float(a.value)))
@@ -445,6 +527,20 @@ _FOLDED: Mapping[str, Callable[[float], float]] = {
     "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0,
     "erf": math.erf,
     "abs": abs,
+    "sin": math.sin,
+    "cos": math.cos,
+    "atan": math.atan,
+    "log1p": lambda x: -math.inf if x == -1 else math.log1p(x),
+    "expm1": math.expm1,
+    **{
+        name: lambda x, fn=fn: float(fn(x)) if math.isfinite(x) else x  # type: ignore[misc]
+        for name, fn in (
+            ("floor", math.floor),
+            ("ceil", math.ceil),
+            ("round", round),
+            ("trunc", math.trunc),
+        )
+    },
 }
 
 

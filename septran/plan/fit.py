@@ -59,7 +59,9 @@ def lower_to_fit(
             cores=cores(),
         )
         check_layouts(bound.program, backend.name, views=backend.views, fills=backend.fills)
-        check_primitives(bound.program, backend.name, movement=backend.movement)
+        check_primitives(
+            bound.program, backend.name, movement=backend.movement, functions=backend.functions
+        )
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)
         _finish_once(backend, program, emit=probe)

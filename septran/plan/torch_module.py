@@ -29,7 +29,9 @@ from septran.tasklang.operator import Operator
 if TYPE_CHECKING:
     import torch
 
-_EXACT = re.compile(r"\b(exp|exp2|log|sqrt|rsqrt|tanh|sigmoid|erf)\(|[+*/]| - ")
+_EXACT = re.compile(
+    r"\b(exp|exp2|log|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|atan|log1p|expm1)\(|[+*/]| - "
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

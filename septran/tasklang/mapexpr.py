@@ -22,6 +22,12 @@ _ALLOWED = (
     ast.Mult,
     ast.Div,
     ast.Pow,
+    ast.Mod,
+    ast.FloorDiv,
+    ast.BoolOp,
+    ast.And,
+    ast.Or,
+    ast.Not,
     ast.USub,
     ast.UAdd,
     ast.Compare,
@@ -60,13 +66,23 @@ def parse(text: str, names: Iterable[str], span: Span | None = None) -> ast.expr
                 "E120",
                 f"map expression {text!r}: {type(node).__name__} is not allowed",
                 span,
-                help="allowed: + - * / ** comparisons, numbers, operands and "
+                help="allowed: + - * / // % ** comparisons, and, or, not, numbers, operands and "
                 + ", ".join(FUNCTIONS),
             )
         if isinstance(node, ast.Compare) and len(node.ops) != 1:
             raise TaskLangError.of(
                 "E120", f"map expression {text!r}: chained comparisons are not allowed", span
             )
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv):
+            right = node.right
+            if not (
+                isinstance(right, ast.Constant) and type(right.value) is int and right.value > 0
+            ):
+                raise TaskLangError.of(
+                    "E120",
+                    f"map expression {text!r}: // and % take a positive whole constant on the right",
+                    span,
+                )
         if isinstance(node, ast.Constant) and not isinstance(node.value, int | float):
             raise TaskLangError.of(
                 "E120", f"map expression {text!r}: constant {node.value!r} is not a number", span

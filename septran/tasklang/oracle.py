@@ -272,6 +272,12 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_NAMED = (
+    "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "abs",
+    "sin", "cos", "atan", "log1p", "expm1", "floor", "ceil", "round", "trunc",
+)  # fmt: skip
+
+
 def _functions() -> dict[str, Callable[..., Any]]:
     import torch
 
@@ -291,5 +297,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "select": torch.where,
         "max": torch.maximum,
         "min": torch.minimum,
-        **{n: getattr(torch, n) for n in "exp exp2 log sqrt rsqrt tanh sigmoid erf abs".split()},
+        "fmod": torch.fmod,
+        "//": torch.floor_divide,
+        "%": torch.remainder,
+        **{n: getattr(torch, n) for n in _NAMED},
     }

@@ -63,7 +63,11 @@ def _call(name: str, values: list[Any], errors: list[Any], result: Any) -> Any:
     if name in ("max", "min", "select", "abs", "index"):
         used = errors[-2:] if name == "select" else errors
         return sum(used[1:], used[0]) if used else result * 0.0
+    if name == "fmod":  # exact but for a whole divisor more or less
+        return errors[0] + errors[1] + values[1].abs() / 2.0**-24 * (errors[0] > 0)
     x = values[0]
+    if name in ("floor", "ceil", "round", "trunc"):
+        return _jump(x - 0.5 if name == "round" else x, errors[0])
     slope = {
         "exp": lambda: result,
         "exp2": lambda: result * math.log(2),
@@ -73,5 +77,16 @@ def _call(name: str, values: list[Any], errors: list[Any], result: Any) -> Any:
         "tanh": lambda: 1 - result**2,
         "sigmoid": lambda: result * (1 - result),
         "erf": lambda: 2 / math.sqrt(math.pi) * (-(x**2)).exp(),
+        "sin": lambda: x.cos(),
+        "cos": lambda: x.sin(),
+        "atan": lambda: 1 / (1 + x**2),
+        "log1p": lambda: 1 / (1 + x),
+        "expm1": lambda: result + 1,
     }[name]()
     return slope.abs() * errors[0] + result.abs()
+
+
+def _jump(x: Any, error: Any) -> Any:
+    """Return the error of a step at the whole numbers: one whole step where the argument may cross one."""
+    unit = 2.0**-24
+    return ((x - x.round()).abs() <= error * unit).to(x.dtype) / unit

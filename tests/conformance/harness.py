@@ -13,7 +13,7 @@ from septran.accuracy import load_policy
 from septran.backends.base import Backend
 from septran.backends.tilelang import toolchain as tilelang
 from septran.backends.triton import toolchain as triton
-from septran.bind.bind import ArgType, bind
+from septran.bind import ArgType, bind, check_primitives
 from septran.errors import SeptranError
 from septran.ir.dtypes import is_float
 from septran.ir.nodes import Program
@@ -172,6 +172,12 @@ class Target:
             tasks=loaded.tasks,
             arch=self.arch,
             cores=int(machine.limits.get("cores", 1)),
+        )
+        check_primitives(
+            bound.program,
+            self.backend.name,
+            movement=self.backend.movement,
+            functions=self.backend.functions,
         )
         return lower(bound.program, self.backend.passes)
 

@@ -60,6 +60,10 @@ def _tiled(x: Any, axis: int, tile: int) -> Any:
     return _at(x, axis) % tile
 
 
+def _ranges(x: Any) -> Any:
+    return _where(((x > 0) & ~(x > 1)) | (x < -1), 1.0, 0.0)
+
+
 FUNCTIONS = {
     "exp": torch.exp,
     "exp2": torch.exp2,
@@ -69,13 +73,31 @@ FUNCTIONS = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "erf": torch.erf,
+    "atan": torch.atan,
+    "log1p": torch.log1p,
+    "expm1": torch.expm1,
 }
+STEPS = {"floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc}
+"""Exact: the value is one of the whole numbers beside the argument."""
 TWO = {"x": X, "z": X}
 MAPS: tuple[Row, ...] = (
     *(
         mapped(f"{n}(x)", lambda x, f=f: f(x), kind="elementwise", name=n)
         for n, f in FUNCTIONS.items()
     ),
+    *(mapped(f"{n}(x)", lambda x, f=f: f(x), name=n) for n, f in STEPS.items()),
+    mapped("fmod(x, 0.75)", lambda x: torch.fmod(x, 0.75), name="fmod"),
+    *(
+        mapped(
+            f"{n}(max(min(x, 30), -30))",
+            lambda x, f=f: f(x.clamp(-30, 30)),
+            kind="elementwise",
+            magnitude=lambda x: torch.ones_like(x),
+            name=n,
+        )
+        for n, f in {"sin": torch.sin, "cos": torch.cos}.items()
+    ),
+    mapped("select(x > 0 and not x > 1 or x < -1, 1, 0)", _ranges),
     mapped("abs(x)", lambda x: x.abs()),
     mapped("-x", lambda x: -x),
     mapped("+x", lambda x: x),
@@ -450,7 +472,16 @@ PLAIN: tuple[Row, ...] = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*MAPS, *INTEGERS, *PLAIN)
+DIVISIONS = (
+    mapped(
+        "i // 7 + i % 5 * 1000",
+        lambda i: i // 7 + i % 5 * 1000,
+        {"i": ints("MN", -(2**20), 2**20)},
+        Tensor(dims="MN", dtype="int32"),
+        name="// and %",
+    ),
+)
+ROWS: tuple[Row, ...] = (*MAPS, *DIVISIONS, *INTEGERS, *PLAIN)
 
 _NO_FLOAT64 = {row.name: "dtype" for row in ROWS if "float64" in row.name}
 _SUMS = (
@@ -461,14 +492,32 @@ _SUMS = (
     "sum past 2**31",
     "difference near 2**26",
 )
+_RARE = (
+    "sin",
+    "cos",
+    "atan",
+    "log1p",
+    "expm1",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "fmod",
+    "// and %",
+)
+_NO_RARE = dict.fromkeys(_RARE, "M173")
+_SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
 REFUSED: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip"), _SOME),
     "dsa_c": {
+        **_NO_RARE,
         **_NO_FLOAT64,
         **dict.fromkeys(
             _SUMS, "M172"
         ),  # an operation rounds to its destination's dtype, at most int32
     },
     "tilelang_npuir": {
+        **_NO_RARE,
         **_NO_FLOAT64,
         **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
         "a + b int8 uint8": "L520",  # no uint8

@@ -75,3 +75,19 @@ def _undefined(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
     if dtype.startswith(("float", "bfloat")):
         return torch.full(shape, float("nan"), dtype=torch.float64)
     return torch.full(shape, 1, dtype=getattr(torch, dtype))
+
+
+def test_two_parts_of_one_tensor_are_written_by_two_kernels(tmp_path: Path) -> None:
+    body = "y = torch.exp(x)\nreturn torch.cat((y, y * 2), 1)"
+    found = imported(Module(name="two_parts", body=body).write(tmp_path))
+    told = [r.why for r in found.written.grouping.refusals]
+    assert found.written.kernels == 2 and any("is another part of cat" in why for why in told)
+
+
+def test_numbers_that_become_integers_stay_in_their_range(tmp_path: Path) -> None:
+    module = Module(name="to_int8", body="(x * 2).to(torch.int8)")
+    found = imported(module.write(tmp_path))
+    path = tmp_path / "logic.py"
+    path.write_text(found.text)
+    domain = operator_of(found, execute_logic(path)).domains["x"]
+    assert not domain.specials and domain.high is not None and domain.high * 2 < 128

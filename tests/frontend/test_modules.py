@@ -19,6 +19,7 @@ from septran.tasklang.oracle import run_oracle
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_of
 from septran.verify.cases import plan as plan_cases
+from tests.frontend.families import FAMILIES
 from tests.frontend.importing import imported
 from tests.frontend.modules import MODULES, Module
 
@@ -85,13 +86,22 @@ SAMPLE = (
     "pool_avg_inside",
     "layout_pad",
     "layout_same_twice",
+    "scan_sum_middle",
+    "arg_topk",
+    "gather_embedding",
+    "scatter_add",
+    "map_fmod",
+    "map_to_int",
+    "loss_cross_entropy",
+    "block_moe",
+    "block_rope",
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_judge_accepts_the_kernels(tmp_path: Path, name: str) -> None:
-    module = next(m for m in MODULES if m.name == name)
+    module = next(m for m in (*MODULES, *FAMILIES) if m.name == name)
     found = imported(module.write(tmp_path))
     operator, logic = load_imported(found)
     backend = backends.get("cpp")

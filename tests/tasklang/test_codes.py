@@ -298,7 +298,7 @@ CASES = {
             task.call_primitive("map", C, expr="[a for a in a]", a=A)  # error: E120
         """,
         {"C": 1, "A": 1},
-        ["ListComp is not allowed", "allowed: + - * / **"],
+        ["ListComp is not allowed", "allowed: + - * / // % **"],
     ),
     "map attribute": (
         """

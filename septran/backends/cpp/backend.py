@@ -13,6 +13,7 @@ from septran.backends.cpp.toolchain import build_module, load_module
 from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
 from septran.backends.toolchain.hosted import compile_hosted
 from septran.errors import EnvironmentProblem
+from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
 
@@ -84,6 +85,7 @@ CPP = Backend(
     views=True,
     fills=True,
     movement=True,
+    functions=RARE,
     layouts=layouts,
     load=load,
     foreign=FOREIGN,

@@ -32,6 +32,7 @@ from septran.ir.nodes import (
     Sync,
     walk,
 )
+from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
 
 _ALWAYS = ("view", "vec", "vmath", "arena", "copy")
@@ -74,6 +75,8 @@ def _prelude(text: str) -> str:
         parts.append("reduce")
     if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):
         parts.append("movement")
+    if any(f"v{name}(" in text for name in RARE):
+        parts.append("rare")
     includes: dict[str, None] = {}
     bodies = []
     for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from septran.backends.text.spell import Spelling
-from septran.ir.scalar import ARITHMETIC, COMPARISONS, Const, Node, Op, bits, walk
+from septran.ir.scalar import ARITHMETIC, COMPARISONS, FUNCTIONS, RARE, Const, Node, Op, bits, walk
 
 
 def literal(value: float, dtype: str) -> str:
@@ -32,6 +32,10 @@ SPELLING = Spelling(
         "sigmoid": "vsigmoid({0:a})",
         "erf": "verf({0:a})",
         "abs": "vabs({0:a})",
+        "fmod": "vfmod({0:a}, {1:a})",
+        **{name: f"v{name}({{0:a}})" for name in RARE if FUNCTIONS.get(name) == 1},
+        "%": "(({0:w} % {1:a} + {1:a}) % {1:a})",
+        "//": "(({0:w} - ({0:w} % {1:a} + {1:a}) % {1:a}) / {1:a})",
         "abs:int": "({0:w} < 0 ? -{0:w} : {0:w})",
         "max": "vmax({0:a}, {1:a})",
         "min": "vmin({0:a}, {1:a})",
@@ -68,7 +72,7 @@ def _needs_wide(node: Op) -> bool:
         return bits(a) == bits(b) == 64 or any(
             isinstance(v, Const) and not -(2**31) < v.low < 2**31 - 1 for v in (a, b)
         )
-    computed = (*ARITHMETIC, "select", "max", "min", "abs")
+    computed = (*ARITHMETIC, "%", "//", "select", "max", "min", "abs")
     return node.op in computed and node.kind == "int" and bits(node) == 64
 
 

@@ -16,6 +16,7 @@ from septran.backends.cuda.passes.plan_rings import plan_rings
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
 from septran.backends.toolchain.compilers import cpp_compiler
 from septran.backends.toolchain.gpu import device_state, load_library, require, torch_stream
+from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
 
@@ -74,6 +75,7 @@ CUDA_C = Backend(
     docs="cuda_c",
     dtypes=("float32", "float16", "bfloat16", "float64"),
     views=True,
+    functions=RARE,
     load=load,
     foreign=FOREIGN,
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),

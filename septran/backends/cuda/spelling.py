@@ -31,12 +31,21 @@ def literal(value: float, dtype: str) -> str:
     return text if double else f"{text}f"
 
 
-_STANDARD = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf")
+_STANDARD = (
+    "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf",
+    "sin", "cos", "atan", "log1p", "expm1", "floor", "ceil", "trunc",
+)  # fmt: skip
 SPELLING = Spelling(
     language="CUDA C++",
     formats={
         **{name: f"{name}f({{0}})" for name in _STANDARD},
         **{f"{name}:float64": f"{name}({{0}})" for name in _STANDARD},
+        "fmod": "fmodf({0}, {1})",
+        "fmod:float64": "fmod({0}, {1})",
+        "round": "rintf({0})",
+        "round:float64": "rint({0})",
+        "%": "(({0:w} % {1} + {1}) % {1})",
+        "//": "(({0:w} - ({0:w} % {1} + {1}) % {1}) / {1})",
         "abs": "fabsf({0})",
         "abs:float64": "fabs({0})",
         "abs:int": "({0:w} < 0 ? -{0:w} : {0:w})",

@@ -42,6 +42,7 @@ def _manifest(
         available=partial(available, runtime),
         docs=name,
         dtypes=("float32", "float16", "bfloat16", "float64"),
+        functions=("sin", "cos", "floor", "ceil", "trunc"),
         load=load,
         device=OnDevice(
             vendor=vendor,

@@ -16,7 +16,9 @@ def literal(value: float, dtype: str) -> str:
     return repr(float(value))
 
 
-_FUNCTIONS = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "abs")
+_FUNCTIONS = (
+    "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "abs", "sin", "cos", "floor", "ceil", "trunc",
+)  # fmt: skip
 SPELLING = Spelling(
     language="TileLang",
     formats={

@@ -31,7 +31,17 @@ UNARY: dict[str, str] = {
     "tanh": "tanh(x)",
     "exp": "exp(x)",
     "exp2": "exp2(x)",
-    "expm1": expm1("x"),
+    "expm1": "expm1(x)",
+    "sin": "sin(x)",
+    "cos": "cos(x)",
+    "tan": "sin(x) / cos(x)",
+    "atan": "atan(x)",
+    "floor": "floor(x)",
+    "ceil": "ceil(x)",
+    "trunc": "trunc(x)",
+    "frac": "x - trunc(x)",
+    "log1p": "log1p(x)",
+    "erfc": "1 - erf(x)",
     "log": "log(x)",
     "log2": "log(x) * 1.4426950408889634",
     "log10": "log(x) * 0.4342944819032518",
@@ -94,8 +104,41 @@ def _binary(b: Builder, node: Node, a: Args) -> Value:
 @row("div", "true_divide")
 def _div(b: Builder, node: Node, a: Args) -> Value:
     if a["rounding_mode"] is not None:
-        raise NoForm("div with rounding_mode needs floor in a map expression")
+        return _rounded(b, node, a["self"], other(a), a["rounding_mode"])
     return b.map("x / y", {"x": a["self"], "y": other(a)})
+
+
+@row("floor_divide")
+def _floor_divide(b: Builder, node: Node, a: Args) -> Value:
+    return _rounded(b, node, a["self"], other(a), "floor")
+
+
+def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
+    if node.meta.dtype.startswith(("float", "bfloat")):
+        return b.map(f"{how}(x / y)", {"x": x, "y": y})
+    if how == "floor" and isinstance(y, int) and y > 0:
+        return b.map(f"x // {y}", {"x": x})
+    raise NoForm("a rounded division of integers by anything but a positive constant")
+
+
+@row("remainder", "fmod")
+def _remainder(b: Builder, node: Node, a: Args) -> Value:
+    x, y = a["self"], other(a)
+    if node.meta.dtype.startswith(("float", "bfloat")):
+        if "fmod" in node.op:
+            return b.map("fmod(x, y)", {"x": x, "y": y})
+        r = b.map("fmod(x, y)", {"x": x, "y": y}, name="rest")
+        return b.map("select(r != 0 and (r < 0) != (y < 0), r + y, r)", {"r": r, "y": y})
+    if "remainder" in node.op and isinstance(y, int) and y > 0:
+        return b.map(f"x % {y}", {"x": x})
+    raise NoForm("a remainder of integers by anything but a positive constant")
+
+
+@row("round")
+def _round(b: Builder, node: Node, a: Args) -> Value:
+    if a["decimals"]:
+        raise NoForm("round to decimals")
+    return b.map("round(x)", {"x": a["self"]})
 
 
 @row("add", "sub", "rsub")
@@ -293,8 +336,8 @@ def _cast(b: Builder, node: Node, a: Args) -> Value:
         return b.map("x != 0", {"x": x})
     if source == "bool":
         return b.map("select(x, 1, 0)", {"x": x})
-    if wanted.startswith("int") and source.startswith(("float", "bfloat")):
-        raise NoForm(f"a cast from {source} to {wanted} needs trunc in a map expression")
+    if wanted.startswith(("int", "uint")) and source.startswith(("float", "bfloat")):
+        return b.map("trunc(x)", {"x": x})
     return b.map("x", {"x": x})
 
 
