@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from septran.ir import scalar
 from septran.ir.nodes import LeafCall, Prim, Privilege, Program, Region, leaf_calls
 
+UNREAD = "unread"
+"""Option of a LeafSpec: the names of `LeafSpec.unread`."""
+
 
 def content_hash(value: object) -> str:
     """Return 16 hex digits of the SHA-256 of `value` as canonical JSON."""
@@ -50,7 +53,7 @@ class LeafSpec:
     """name -> "int" or the repr of a float constant."""
     prims: tuple[Prim, ...]
     options: tuple[tuple[str, object], ...] = ()
-    """what of the mapping a leaf depends on: threads, math, vectorize, unroll, ..."""
+    """what of the mapping a leaf depends on: threads, math, vectorize, unroll, ..., and UNREAD."""
 
     @property
     def key(self) -> str:
@@ -61,6 +64,13 @@ class LeafSpec:
     def symbol(self) -> str:
         """Identifier the generated code calls: `leaf_<task>_<6 hex digits>`."""
         return f"leaf_{self.task}_{self.key[:6]}"
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Parameters whose contents nothing reads once the leaf has run: it may leave anything there."""
+        found = dict(self.options).get(UNREAD, ())
+        assert isinstance(found, tuple)
+        return found
 
     @property
     def ragged(self) -> tuple[tuple[str, int], ...]:
@@ -231,6 +241,9 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
         (name, "int" if isinstance(value, Expr) else repr(value)) for name, value in call.scalars
     )
     keep = ("threads", "math", "vectorize", "unroll", "warps")
+    options: tuple[tuple[str, object], ...] = tuple((k, v) for k, v in program.options if k in keep)
+    if unread := tuple(a.param for a in call.args if a.unread):
+        options += ((UNREAD, unread),)
     return LeafSpec(
         task=call.task,
         backend=program.target,
@@ -239,7 +252,7 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
         params=tuple(params),
         scalars=scalars,
         prims=call.prims,
-        options=tuple((k, v) for k, v in program.options if k in keep),
+        options=options,
     )
 
 

@@ -12,7 +12,7 @@ from septran.accuracy import load_policy
 from septran.agent.tile_work import tile_bytes, tile_flops
 from septran.backends.base import Backend
 from septran.ir.nodes import Prim
-from septran.kernel import LeafParam, LeafSpec
+from septran.kernel import UNREAD, LeafParam, LeafSpec
 from septran.machine import load_machine
 
 _INDEX = "ijklmnpq"
@@ -40,13 +40,13 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         f"Target: {backend.title}"
         + (f", arch {spec.arch}" if spec.arch else "")
         + f"; executed by one {spec.proc}"
-        + (f"; options {_options(spec)}" if spec.options else ""),
+        + (f"; options {_options(spec)}" if _options(spec) else ""),
         "",
         "Signature (generated; you cannot change it):",
         _indent(backend.signature(spec).rstrip()),
         "",
         "Parameters (tile = upper bound of the run-time extent):",
-        *(_indent(_param(p)) for p in spec.params),
+        *(_indent(_param(p, spec)) for p in spec.params),
         *(_indent(_scalar(name, kind)) for name, kind in spec.scalars),
         "",
         "Meaning (in this order, each statement for all elements of its output):",
@@ -107,21 +107,22 @@ def _machine(spec: LeafSpec, backend: Backend) -> list[str]:
 
 
 def _options(spec: LeafSpec) -> str:
-    return ", ".join(f"{k}={v}" for k, v in spec.options)
+    return ", ".join(f"{k}={v}" for k, v in spec.options if k != UNREAD)
 
 
 def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
-def _param(p: LeafParam) -> str:
+def _param(p: LeafParam, spec: LeafSpec) -> str:
     shape = " x ".join(f"<={n}" if r else str(n) for n, r in zip(p.shape, p.ragged, strict=True))
     facts = [f"{p.name}: {p.dtype} [{shape}]", f"in {p.mem}"]
     if p.layout != "row":
         facts.append(f"layout {layout_text(p.layout)}")
     if any(s != 1 for s in p.step):
         facts.append("step " + " x ".join(str(s) for s in p.step))
-    return ", ".join(facts) + f"; {_PRIVILEGE[p.privilege]}"
+    unread = "; what the leaf leaves here is not read" if p.name in spec.unread else ""
+    return ", ".join(facts) + f"; {_PRIVILEGE[p.privilege]}{unread}"
 
 
 def layout_text(layout: str) -> str:

@@ -168,12 +168,14 @@ class LeafArg:
 
     mem: the memory the mapping wants the operand in, "" = where it is. `insert_copies` stages
     operands whose memory differs and clears the field.
+    unread: nothing reads what the call leaves here, so a leaf may leave anything (`mark_unread`).
     """
 
     param: str
     region: Region
     privilege: Privilege
     mem: str = ""
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,7 +128,8 @@ def _leaf_text(s: LeafCall) -> list[str]:
     lines = [f"leaf {s.task} <{s.impl}>{called}{where}"]
     for a in s.args:
         mem = f" -> {a.mem}" if a.mem else ""
-        lines.append(f"| {a.privilege} {a.param} = {region_text(a.region)}{mem}")
+        unread = " unread" if a.unread else ""
+        lines.append(f"| {a.privilege} {a.param} = {region_text(a.region)}{mem}{unread}")
     for name, value in s.scalars:
         shown = to_text(value) if isinstance(value, Expr) else f"float {value!r}"
         lines.append(f"| scalar {name} = {shown}")
@@ -346,9 +347,15 @@ class _Parser:
                 scalars.append((name, float(value[6:]) if is_float else parse_expr(value)))
             else:
                 name, _, value = tail.partition(" = ")
-                text, _, mem = value.partition(" -> ")
+                text, _, mem = value.removesuffix(" unread").partition(" -> ")
                 args.append(
-                    LeafArg(param=name, region=self.region(text), privilege=word, mem=mem)  # type: ignore[arg-type]
+                    LeafArg(
+                        param=name,
+                        region=self.region(text),
+                        privilege=word,  # type: ignore[arg-type]
+                        mem=mem,
+                        unread=value.endswith(" unread"),
+                    )
                 )
         return LeafCall(
             task=m[1],

@@ -301,6 +301,9 @@ class _Run:
         for prim in call.prims:
             attrs = dict(prim.attrs) | {k: names[v] for k, v in prim.named}
             apply_primitive(prim.name, names[prim.out], tuple(names[n] for n in prim.ins), attrs)
+        for a in call.args:
+            if a.unread:  # a leaf need not leave a result there
+                _poison(names[a.param])
 
 
 def _array(values: Any, b: Buffer) -> Any:

@@ -167,6 +167,7 @@ def _case(
                 region=region,
                 privilege=p.privilege,
                 mem="" if p.mem == "GLOBAL" else p.mem,
+                unread=p.name in spec.unread,
             )
         )
     values = {
@@ -284,7 +285,8 @@ def unused_operands(program: Program, spec: LeafSpec) -> frozenset[str]:
         if arg.region.buffer.mem == "GLOBAL" or arg.region.buffer.name in read
     }
     wrote = {p.name for p in spec.params if "w" in p.privilege}
-    return frozenset(wrote - live) if calls and wrote & live else frozenset()
+    unread = frozenset(spec.unread)
+    return unread | (wrote - live) if calls and wrote & live else unread
 
 
 def _only_a_map(spec: LeafSpec) -> bool:

@@ -15,6 +15,7 @@ from septran.backends.toolchain.hosted import compile_hosted
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
+from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
 
 ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", "aarch64")
@@ -72,7 +73,7 @@ CPP = Backend(
     suffix=".cpp",
     arches=ARCHES,
     machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",
-    passes=staging_passes(layouts),
+    passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
     library=library_leaf,
     signature=signature,
     print_kernel=emit,

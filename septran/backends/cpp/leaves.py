@@ -6,21 +6,20 @@ gemm becomes a call of the packed product in runtime/gemm.h, the rest calls of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from septran.backends.cpp.rows import RowGroup, RowPrim, plan, reads, reduce_axis
-from septran.backends.cpp.spelling import SPELLING, literal, wide_lanes
+from septran.backends.cpp.row_loop import RowLoop
+from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
+from septran.backends.cpp.spelling import REDUCTIONS, literal, wide_lanes
+from septran.backends.cpp.stores import Traffic, homes, unneeded
 from septran.backends.text.cstyle import C_TYPES, identifier
-from septran.backends.text.spell import argument
 from septran.ir.nodes import LeafCall, Prim
-from septran.ir.scalar import Index, Name, Op, walk
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 ROWS, COLS = 12, 32
 """Width of the panels of A and B; runtime/gemm.h has the same numbers."""
 
 _MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
-_OPS = {"sum": "Sum", "prod": "Prod", "max": "Max", "min": "Min"}
 
 
 def signature(spec: LeafSpec) -> str:
@@ -38,11 +37,15 @@ def signature(spec: LeafSpec) -> str:
 def library_leaf(spec: LeafSpec) -> Leaf:
     """Return the library's leaf for `spec`; every list of known primitives has one."""
     gemms = any(p.name in ("gemm", "gemm_acc") for p in spec.prims)
+    every = LeafText(spec)
+    every.text()
+    dropped = unneeded(spec, every.traffic)
+    lean = LeafText(spec, dropped=dropped, homes=homes(spec, every.traffic, dropped))
     return Leaf(
         spec=spec,
         writer="library",
         name="gemm_leaf_simd" if gemms else "rows_leaf_simd",
-        source=_LeafText(spec).text(),
+        source=lean.text(),
     )
 
 
@@ -66,18 +69,25 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     return {name: layout for name, layout in wanted.items() if uses.count(name) == 1}
 
 
-class _LeafText:
-    """Prints one leaf."""
+class LeafText:
+    """Prints one leaf. dropped: primitives whose result stays in registers. homes: temporary -> where it lives."""
 
-    def __init__(self, spec: LeafSpec) -> None:
+    def __init__(
+        self,
+        spec: LeafSpec,
+        *,
+        dropped: frozenset[int] = frozenset(),
+        homes: Mapping[str, str] | None = None,
+    ) -> None:
         self.spec = spec
+        self.dropped = dropped
+        self.homes = homes or {}
+        self.traffic = Traffic()
         self.params: dict[str, LeafParam] = {p.name: p for p in spec.params}
         self.double = self._needs_double()
         self.lines: list[str] = []
         self.depth = 1
-        self._taken = {identifier(n) for n in self.params} | {
-            identifier(n) for n, _ in spec.scalars
-        }
+        self.taken = {identifier(n) for n in self.params} | {identifier(n) for n, _ in spec.scalars}
 
     def _needs_double(self) -> bool:
         if any(p.dtype == "float64" for p in self.spec.params):
@@ -86,12 +96,14 @@ class _LeafText:
         return any(wide_lanes(self.spec.expression(prim)) for prim in maps)
 
     def text(self) -> str:
+        """Return the function's text."""
         kind = "f64" if self.double else "f32"
         steps = plan(self.spec)
-        for step in steps:
+        for number, step in enumerate(steps):
             if isinstance(step, RowGroup):
-                self.rows(step)
+                self.rows(step, number)
             else:
+                self.moved(step, number)
                 self.primitive(step)
         head = [f"{signature(self.spec)} {{", "    using namespace st;"]
         used = "\n".join(self.lines)
@@ -105,34 +117,53 @@ class _LeafText:
 
     # ---- small things
     def line(self, text: str) -> None:
+        """Print a line."""
         self.lines.append("    " * self.depth + text)
 
     def open(self, text: str) -> None:
+        """Print a line that opens a block."""
         self.line(f"{text} {{")
         self.depth += 1
 
     def close(self) -> None:
+        """Close the block."""
         self.depth -= 1
         self.line("}")
 
     def fresh(self, name: str) -> str:
+        """Return an identifier like `name` that is not taken."""
         name = identifier(name)
-        while name in self._taken:
+        while name in self.taken:
             name += "_"
-        self._taken.add(name)
+        self.taken.add(name)
         return name
 
     def literal(self, value: object) -> str:
+        """Return a number in the compute type."""
         assert isinstance(value, int | float)
         return literal(value, self.dtype)
+
+    def kept_in_registers(self, name: str) -> bool:
+        """Return whether nothing of a parameter is stored or loaded."""
+        writers = {at for at, prim in enumerate(self.spec.prims) if prim.out == name}
+        return bool(writers) and writers <= self.dropped and self.params[name].privilege == "w"
 
     @property
     def dtype(self) -> str:
         """What floats are computed in."""
         return "float64" if self.double else "float32"
 
+    def moved(self, prim: Prim, number: int) -> None:
+        """Note what a primitive that is a call reads and writes."""
+        when = (number, 0, next(at for at, p in enumerate(self.spec.prims) if p is prim))
+        names = reads(prim, self.params)
+        for name in (*names, *((prim.out,) if prim.name.endswith("_acc") else ())):
+            self.traffic.load(name, when)
+        self.traffic.store(prim.out, when)
+
     # ---- primitives that are calls
     def primitive(self, prim: Prim) -> None:
+        """Print a primitive that is a call of the runtime."""
         if prim.name in ("gemm", "gemm_acc"):
             self.gemm(prim)
         elif prim.name in ("reduce", "reduce_acc"):
@@ -147,6 +178,7 @@ class _LeafText:
             self.copy(prim.out, prim.ins[0], None)
 
     def movement(self, prim: Prim) -> None:
+        """Print a scan, a gather or the like."""
         axis = prim.attr("axis")
         assert isinstance(axis, int)
         names = (prim.out, *prim.ins)
@@ -158,6 +190,7 @@ class _LeafText:
         self.line(f"{prim.name}<{', '.join(options)}>({', '.join(identifier(n) for n in names)});")
 
     def gemm(self, prim: Prim) -> None:
+        """Print a matrix product."""
         flags = [
             "true" if flag else "false"
             for flag in (
@@ -172,6 +205,7 @@ class _LeafText:
         self.line(f"gemm<{'double' if self.double else 'float'}, {', '.join(flags)}>({args});")
 
     def copy(self, out: str, source: str, perm: tuple[int, ...] | None) -> None:
+        """Print a copy; perm: the source axis of each axis of the output."""
         y, x = self.params[out], self.params[source]
         shift = len(y.shape) - len(x.shape)
         order = perm if perm is not None else tuple(range(-shift, len(x.shape)))
@@ -189,6 +223,7 @@ class _LeafText:
         )
 
     def reduce_columns(self, prim: Prim) -> None:
+        """Print a reduction over an axis that is not the last."""
         source, out = prim.ins[0], prim.out
         axis = reduce_axis(prim, self.params)
         rank = len(self.params[source].shape)
@@ -201,290 +236,15 @@ class _LeafText:
         py = "".join(f" + {at[d]} * {y}.s[{d}]" for d in outer)
         acc = "true" if prim.name == "reduce_acc" else "false"
         self.line(
-            f"reduce_rows<{_OPS[str(prim.attr('op'))]}, F, {acc}>({y}.p{py}, {y}.s[{rank - 1}], "
+            f"reduce_rows<{REDUCTIONS[str(prim.attr('op'))]}, F, {acc}>({y}.p{py}, {y}.s[{rank - 1}], "
             f"{x}.p{px}, {x}.s[{axis}], {x}.s[{rank - 1}], {x}.n[{axis}], {x}.n[{rank - 1}]);"
         )
         for _ in outer:
             self.close()
 
     # ---- rows
-    def rows(self, group: RowGroup) -> None:
-        taken = set(self._taken)
-        _RowLoop(self, group).emit()
-        self._taken = taken
-
-
-class _RowLoop:
-    """Prints one row group: the loops over outer dims, then its inner loops."""
-
-    def __init__(self, leaf: _LeafText, group: RowGroup) -> None:
-        self.leaf = leaf
-        self.group = group
-        self.rank = len(leaf.params[group.first.space].shape)
-        self.at: list[str] = []
-        self.row: dict[str, str] = {}
-        self.once: dict[tuple[str, str], str] = {}
-        """(parameter with one value per row, F or I) -> variable of that type that holds it."""
-        self.position = ""
-
-    def emit(self) -> None:
-        leaf, first = self.leaf, self.group.first
-        space = identifier(first.space)
-        loops = 0
-        for d in range(self.rank - 1):
-            if leaf.params[first.space].shape[d] == 1:
-                self.at.append("0")
-                continue
-            var = leaf.fresh(f"i{d}")
-            self.at.append(var)
-            leaf.open(f"for (long {var} = 0; {var} < {space}.n[{d}]; ++{var})")
-            loops += 1
-        if not loops:
-            leaf.line("{")
-            leaf.depth += 1
-            loops = 1
-        for loop in self.group.loops:
-            for row in loop:
-                for name in (*reads(row.prim, self.leaf.params), row.prim.out):
-                    self._row_pointer(name)
-        walks = [loop for loop in self.group.loops if loop[0].inner is not None]
-        for loop in self.group.loops:
-            if loop[0].inner is None:
-                self._single(loop[0])
-            else:
-                # Several passes over a row: fetch the next one while the last pass computes.
-                last = len(walks) > 1 and loop is walks[-1]
-                self._inner(loop, self._next_rows() if last else ())
-        for _ in range(loops):
-            leaf.close()
-
-    def _next_rows(self) -> tuple[str, ...]:
-        """Return, per tensor of the group in GLOBAL, the address of its next row's elements."""
-        found: dict[str, None] = {}
-        for row in (row for loop in self.group.loops for row in loop):
-            for name in (*reads(row.prim, self.leaf.params), row.prim.out):
-                param = self.leaf.params[name]
-                rank = len(param.shape)
-                follows = rank == self.rank >= 2 and param.shape[-2] != 1 and param.shape[-1] != 1
-                if follows and param.mem == "GLOBAL" and self._unit(name):
-                    found[f"{self.row[name]} + {identifier(name)}.s[{rank - 2}]"] = None
-        return tuple(found)
-
-    # ---- where things are
-    def _outer_terms(self, name: str) -> str:
-        shape = self.leaf.params[name].shape
-        shift = self.rank - len(shape)
-        terms = ""
-        for d in range(len(shape) - 1):
-            if shape[d] != 1 and self.at[d + shift] != "0":
-                terms += f" + {self.at[d + shift]} * {identifier(name)}.s[{d}]"
-        return terms
-
-    def _row_pointer(self, name: str) -> None:
-        if name in self.row:
-            return
-        param = self.leaf.params[name]
-        var = self.leaf.fresh(f"{name}_row")
-        self.row[name] = var
-        kind = C_TYPES[param.dtype] if param.privilege != "r" else f"const {C_TYPES[param.dtype]}"
-        self.leaf.line(f"{kind}* const {var} = {identifier(name)}.p{self._outer_terms(name)};")
-
-    def _unit(self, name: str) -> bool:
-        return self.leaf.params[name].step[-1] == 1
-
-    def _last(self, name: str) -> str:
-        return f"{identifier(name)}.s[{len(self.leaf.params[name].shape) - 1}]"
-
-    # ---- one value per row
-    def _once(self, name: str, kind: str) -> str:
-        """Return a variable of type F or I (`kind`) with the row's value in every lane."""
-        if (name, kind) not in self.once:
-            var = self.leaf.fresh(f"{name}_1")
-            self.leaf.line(
-                f"const {kind} {var} = splat<{kind}>(to_lane<lane<{kind}>>({self.row[name]}[0]));"
-            )
-            self.once[name, kind] = var
-        return self.once[name, kind]
-
-    def _forget(self, name: str) -> None:
-        for kind in ("F", "I"):
-            self.once.pop((name, kind), None)
-
-    def _keep_once(self, name: str, kind: str, text: str) -> None:
-        leaf = self.leaf
-        dtype = leaf.params[name].dtype
-        var = leaf.fresh(f"{name}_1")
-        leaf.line(f"const {kind} {var} = {text};")
-        leaf.line(f"{self.row[name]}[0] = cast<{C_TYPES[dtype]}>(lane<{kind}>({var}[0]));")
-        self._forget(name)
-        if dtype == leaf.dtype:
-            self.once[name, kind] = var
-
-    def _single(self, row: RowPrim) -> None:
-        leaf, prim, kind = self.leaf, row.prim, "F"
-        if row.reduces:
-            text = self._once(prim.ins[0], "F")
-            if prim.name == "reduce_acc":
-                text = f"{_OPS[str(prim.attr('op'))]}::of({self._once(prim.out, 'F')}, {text})"
-        elif prim.name == "fill":
-            text = f"splat<F>({leaf.literal(prim.attr('value'))})"
-        elif prim.name == "copy":
-            text = self._once(prim.ins[0], "F")
-        else:
-            kind, text = self._expression(prim, self._once, last_index="0")
-        self._keep_once(prim.out, kind, text)
-
-    def _expression(
-        self, prim: Prim, value: Callable[[str, str], str], *, last_index: str
-    ) -> tuple[str, str]:
-        """Return the type (F or I) and the text of a map. value: (parameter, F or I) -> variable."""
-        leaf = self.leaf
-        rank = len(leaf.params[prim.out].shape)
-        shift = self.rank - rank
-
-        def index(axis: int) -> str:
-            if axis == rank - 1:
-                if last_index == "0":
-                    return "splat<I>(0)"
-                return f"(iota<I>() + splat<I>({last_index}))"
-            outer = self.at[axis + shift] if axis + shift >= 0 else "0"
-            return f"splat<I>({outer})"
-
-        def operand(node: Name | Index, want: str) -> str:
-            if isinstance(node, Index):
-                text = index(node.axis)
-                return f"convert<F>({text})" if want == "float" else text
-            if not node.tile:
-                return f"splat<{'F' if want == 'float' else 'I'}>({identifier(node.name)})"
-            text = value(node.name, "F" if want == "float" else "I")
-            return f"({text} != 0)" if want == "bool" else text
-
-        tree = leaf.spec.expression(prim)
-        kind = "F" if tree.kind == "float" else "I"
-        return kind, argument(tree, SPELLING, operand, leaf.dtype)
-
-    # ---- whole rows
-    def _inner(self, loop: tuple[RowPrim, ...], next_rows: tuple[str, ...]) -> None:
-        leaf = self.leaf
-        space = loop[0].space
-        rank = len(leaf.params[space].shape)
-        length = leaf.fresh("n")
-        leaf.line(f"const long {length} = {identifier(space)}.n[{rank - 1}];")
-        for row in loop:
-            for name in reads(row.prim, leaf.params):
-                if leaf.params[name].shape[-1] == 1:
-                    for kind in self._read_as(row.prim, name):
-                        self._once(name, kind)
-        reductions = {
-            row.prim.out: leaf.fresh(f"{row.prim.out}_acc") for row in loop if row.reduces
-        }
-        for row in loop:
-            if row.reduces:
-                acc = reductions[row.prim.out]
-                leaf.line(f"F {acc}[4];")
-                leaf.line(f"clear<{_OPS[str(row.prim.attr('op'))]}>({acc});")
-        j = leaf.fresh("j")
-        leaf.line(f"long {j} = 0;")
-        if reductions:
-            u, q = leaf.fresh("u"), leaf.fresh("q")
-            leaf.open(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
-            leaf.line("#pragma GCC unroll 4")
-            leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; ++{u}, {q} += L)")
-            for address in next_rows:
-                leaf.line(f"prefetch({address} + {q});")
-            self._step(loop, q, None, {k: f"{v}[{u}]" for k, v in reductions.items()})
-            leaf.close()
-            leaf.close()
-        else:
-            leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
-            for address in next_rows:
-                leaf.line(f"prefetch({address} + {j});")
-            self._step(loop, j, None, {})
-            leaf.close()
-        rest = leaf.fresh("rest")
-        leaf.open(f"for (; {j} < {length}; {j} += L)")
-        leaf.line(f"const long {rest} = {length} - {j};")
-        self._step(loop, j, rest, {k: f"{v}[0]" for k, v in reductions.items()})
-        leaf.close()
-        for row in loop:
-            if not row.reduces:
-                self._forget(row.prim.out)
-                continue
-            out = row.prim.out
-            op, acc = _OPS[str(row.prim.attr("op"))], reductions[out]
-            text = f"total<{op}>({acc})"
-            if row.prim.name == "reduce_acc":
-                text = f"{op}::of({self._once(out, 'F')}, {text})"
-            self._keep_once(out, "F", text)
-
-    def _read_as(self, prim: Prim, name: str) -> tuple[str, ...]:
-        """Return as which of F and I a primitive reads one of its operands."""
-        if prim.name != "map":
-            return ("F",)
-        tree = self.leaf.spec.expression(prim)
-        real = isinstance(tree, Name) and tree.kind == "float"
-        whole = isinstance(tree, Name) and not real
-        for node in walk(tree):
-            args = node.args if isinstance(node, Op) else ()
-            for arg in (a for a in args if isinstance(a, Name) and a.name == name):
-                as_float = arg.kind == "float" or (isinstance(node, Op) and node.op == "float")
-                real, whole = real or as_float, whole or not as_float
-        return (*(("F",) if real else ()), *(("I",) if whole else ()))
-
-    def _step(
-        self, loop: tuple[RowPrim, ...], j: str, rest: str | None, acc: Mapping[str, str]
-    ) -> None:
-        """Print the work on one vector of elements at position `j`."""
-        leaf = self.leaf
-        values: dict[tuple[str, str], str] = {}
-        taken = set(leaf._taken)
-
-        def value(name: str, kind: str) -> str:
-            if leaf.params[name].shape[-1] == 1:
-                return self._once(name, kind)
-            if (name, kind) not in values:
-                values[name, kind] = leaf.fresh(f"{name}_v")
-                leaf.line(f"const {kind} {values[name, kind]} = {self._load(kind, name, j, rest)};")
-            return values[name, kind]
-
-        for row in loop:
-            prim, kind = row.prim, "F"
-            if row.reduces:
-                op = f"{_OPS[str(prim.attr('op'))]}"
-                text = value(prim.ins[0], "F")
-                if rest is not None:
-                    text = f"keep({text}, {rest}, unit<{op}, F>())"
-                leaf.line(f"{acc[prim.out]} = {op}::of({acc[prim.out]}, {text});")
-                continue
-            if prim.name == "fill":
-                text = f"splat<F>({leaf.literal(prim.attr('value'))})"
-            elif prim.name == "copy":
-                text = value(prim.ins[0], "F")
-            else:
-                kind, text = self._expression(prim, value, last_index=j)
-            var = leaf.fresh(f"{prim.out}_v")
-            leaf.line(f"const {kind} {var} = {text};")
-            leaf.line(self._store(prim.out, var, j, rest))
-            for known in ("F", "I"):
-                values.pop((prim.out, known), None)
-            if leaf.params[prim.out].dtype == leaf.dtype:
-                values[prim.out, kind] = var
-        leaf._taken = taken
-
-    def _load(self, kind: str, name: str, j: str, rest: str | None) -> str:
-        row = self.row[name]
-        if not self._unit(name):
-            step = self._last(name)
-            return f"gather<{kind}>({row} + {j} * {step}, {step}, {rest or 'L'})"
-        if rest is None:
-            return f"load<{kind}>({row} + {j})"
-        return f"load_n<{kind}>({row} + {j}, {rest})"
-
-    def _store(self, name: str, var: str, j: str, rest: str | None) -> str:
-        row = self.row[name]
-        if not self._unit(name):
-            step = self._last(name)
-            return f"scatter({row} + {j} * {step}, {step}, {var}, {rest or 'L'});"
-        if rest is None:
-            return f"store({row} + {j}, {var});"
-        return f"store_n({row} + {j}, {var}, {rest});"
+    def rows(self, group: RowGroup, number: int) -> None:
+        """Print a row group."""
+        taken = set(self.taken)
+        RowLoop(self, group, number).emit()
+        self.taken = taken

@@ -22,9 +22,10 @@ Dim = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPrim:
-    """A primitive that runs along rows. space: the parameter whose dims are walked."""
+    """A primitive that runs along rows. space: the parameter whose dims are walked. at: its place in the leaf."""
 
     prim: Prim
+    at: int
     space: str
     outer: tuple[Dim | None, ...]
     """class of each dimension but the last; None for a dimension of size 1."""
@@ -100,7 +101,9 @@ def reduce_axis(prim: Prim, params: Mapping[str, LeafParam]) -> int:
     return axis % len(params[prim.ins[0]].shape)
 
 
-def row_prim(prim: Prim, params: Mapping[str, LeafParam], dims: Dims) -> RowPrim | None:
+def row_prim(
+    prim: Prim, params: Mapping[str, LeafParam], dims: Dims, at: int = 0
+) -> RowPrim | None:
     """Return `prim` as a row primitive, or None when it does not run along rows."""
     if prim.name in ("map", "copy", "fill"):
         space = prim.out
@@ -112,7 +115,7 @@ def row_prim(prim: Prim, params: Mapping[str, LeafParam], dims: Dims) -> RowPrim
         return None
     shape = params[space].shape
     classes = tuple(None if n == 1 else dims.find((space, d)) for d, n in enumerate(shape))
-    return RowPrim(prim=prim, space=space, outer=classes[:-1], inner=classes[-1])
+    return RowPrim(prim=prim, at=at, space=space, outer=classes[:-1], inner=classes[-1])
 
 
 def plan(spec: LeafSpec) -> tuple[Prim | RowGroup, ...]:
@@ -127,8 +130,8 @@ def plan(spec: LeafSpec) -> tuple[Prim | RowGroup, ...]:
             out.append(RowGroup(inner_loops(tuple(pending), params)))
             pending.clear()
 
-    for prim in spec.prims:
-        row = None if exact_copy(prim, params) else row_prim(prim, params, dims)
+    for at, prim in enumerate(spec.prims):
+        row = None if exact_copy(prim, params) else row_prim(prim, params, dims, at)
         if row is None:
             flush()
             out.append(prim)
@@ -174,19 +177,45 @@ def _trim(outer: tuple[Dim | None, ...]) -> tuple[Dim | None, ...]:
 def inner_loops(
     rows: tuple[RowPrim, ...], params: Mapping[str, LeafParam]
 ) -> tuple[tuple[RowPrim, ...], ...]:
-    """Split a row group: a loop ends where a primitive needs a whole-row result made in it."""
+    """Split a row group: a loop ends where a primitive needs a whole-row result made in it.
+
+    A primitive joins an earlier loop over its elements when nothing in between has to come first; what
+    makes one value per row moves up as far as it may, out of the way of the others.
+    """
     loops: list[list[RowPrim]] = []
     for row in rows:
-        current = loops[-1] if loops else []
-        results = {r.prim.out for r in current if r.reduces}
-        joins = (
-            bool(current)
-            and row.inner == current[0].inner
-            and row.inner is not None
-            and not results & {*reads(row.prim, params), row.prim.out}
-        )
-        if joins:
-            current.append(row)
+        joined, first = _place(loops, row, params)
+        if joined is not None:
+            loops[joined].append(row)
+        elif row.inner is None:
+            loops.insert(first, [row])
         else:
             loops.append([row])
     return tuple(tuple(loop) for loop in loops)
+
+
+def _place(
+    loops: list[list[RowPrim]], row: RowPrim, params: Mapping[str, LeafParam]
+) -> tuple[int | None, int]:
+    """Return the loop that `row` joins, or None, and the first place among the loops where it may stand."""
+    for at in reversed(range(len(loops))):
+        if _joins(loops[at], row, params):
+            return at, at
+        if any(_ordered(other, row, params) for other in loops[at]):
+            return None, at + 1
+    return None, 0
+
+
+def _joins(loop: list[RowPrim], row: RowPrim, params: Mapping[str, LeafParam]) -> bool:
+    results = {r.prim.out for r in loop if r.reduces}
+    return (
+        row.inner is not None
+        and row.inner == loop[0].inner
+        and not results & {*reads(row.prim, params), row.prim.out}
+    )
+
+
+def _ordered(one: RowPrim, two: RowPrim, params: Mapping[str, LeafParam]) -> bool:
+    """Return whether `two` has to run behind `one`: they touch the same tensor, and one of them writes it."""
+    touched = [{*reads(r.prim, params), r.prim.out} for r in (one, two)]
+    return one.prim.out in touched[1] or two.prim.out in touched[0]

@@ -7,6 +7,9 @@ import math
 from septran.backends.text.spell import Spelling
 from septran.ir.scalar import ARITHMETIC, COMPARISONS, FUNCTIONS, RARE, Const, Node, Op, bits, walk
 
+REDUCTIONS = {"sum": "Sum", "prod": "Prod", "max": "Max", "min": "Min"}
+"""Operation of a reduction -> its class in runtime/vmath.h."""
+
 
 def literal(value: float, dtype: str) -> str:
     """Return a C++ floating literal of `value` in the compute type."""

@@ -56,8 +56,8 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         const long n___ = Y.n[1];
         long j__ = 0;
         for (; j__ + L <= n___; j__ += L) {
-            prefetch(X_row + X.s[0] + j__);
-            prefetch(Y_row + Y.s[0] + j__);
+            next_row(X_row + X.s[0] + j__);
+            next_row(Y_row + Y.s[0] + j__);
             const F X_v = load<F>(X_row + j__);
             const F g_v = load<F>(g_row + j__);
             const F b_v = load<F>(b_row + j__);

@@ -51,18 +51,20 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         const F s_1 = total<Sum>(s_acc);
         s_row[0] = cast<float>(lane<F>(s_1[0]));
         const long n__ = Y.n[1];
+        const F s_even = st::even(s_1);
+        const F s_over = 1.0f / (s_1 * s_even);
         long j__ = 0;
         for (; j__ + L <= n__; j__ += L) {
-            prefetch(X_row + X.s[0] + j__);
-            prefetch(Y_row + Y.s[0] + j__);
+            next_row(X_row + X.s[0] + j__);
+            next_row(Y_row + Y.s[0] + j__);
             const F Y_v = load<F>(Y_row + j__);
-            const F Y_v_ = Y_v / s_1;
+            const F Y_v_ = (Y_v * s_even) * s_over;
             store(Y_row + j__, Y_v_);
         }
         for (; j__ < n__; j__ += L) {
             const long rest__ = n__ - j__;
             const F Y_v = load_n<F>(Y_row + j__, rest__);
-            const F Y_v_ = Y_v / s_1;
+            const F Y_v_ = (Y_v * s_even) * s_over;
             store_n(Y_row + j__, Y_v_, rest__);
         }
     }

@@ -45,6 +45,13 @@ template <class V, class W> ST_INLINE V convert(W x) { return __builtin_convertv
 // Asks for the cache line of an address soon to be read; never faults.
 ST_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
+// The same for the row after this one, where hardware does not fetch it by itself: asking costs 5 to 10 % on Zen.
+ST_INLINE void next_row(const void* p) {
+#if !defined(__znver2__) && !defined(__znver3__) && !defined(__znver4__) && !defined(__znver5__)
+    __builtin_prefetch(p);
+#endif
+}
+
 // Integers wider than a lane saturate: comparing with a position inside a tile stays exact.
 template <class L, class T> ST_INLINE L to_lane(T x) {
     if constexpr (std::is_same_v<L, int32_t> && std::is_same_v<T, int64_t>)

@@ -12,6 +12,12 @@ template <class V> ST_INLINE V copysign(V x, V sign) {
     return (V)((M)x | ((M)sign & splat<M>(std::numeric_limits<typename lane_of<V>::integer>::min())));
 }
 
+// A power of two that keeps 1 / (x * even(x)) a normal number: 1 for any |x| from 2^-100 to 2^100.
+ST_INLINE f32v even(f32v x) {
+    const f32v a = vabs(x), one = splat<f32v>(1.0f);
+    return a > 0x1p100f ? splat<f32v>(0x1p-64f) : (a < 0x1p-100f ? splat<f32v>(0x1p64f) : one);
+}
+
 // Maximum and minimum as the instructions have them: b when the operands do not compare.
 template <class V> ST_INLINE V above(V a, V b) {
 #if defined(__AVX512F__)
@@ -74,8 +80,7 @@ ST_INLINE f32v nearest(f32v x) {
 }
 
 ST_INLINE f32v vexp(f32v x) {
-    x = x < -104.0f ? splat<f32v>(-104.0f) : x;
-    x = x > 89.0f ? splat<f32v>(89.0f) : x;
+    x = below(splat<f32v>(89.0f), above(splat<f32v>(-104.0f), x));  // NaN stays
     const f32v n = nearest(x * 1.44269504f);
     f32v r = x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
@@ -86,8 +91,7 @@ ST_INLINE f32v vexp(f32v x) {
     return scale((q * (r * r) + r) + 1.0f, n);
 }
 ST_INLINE f32v vexp2(f32v x) {
-    x = x < -150.5f ? splat<f32v>(-150.5f) : x;
-    x = x > 129.0f ? splat<f32v>(129.0f) : x;
+    x = below(splat<f32v>(129.0f), above(splat<f32v>(-150.5f), x));
     const f32v n = nearest(x), f = x - n;
     f32v q = f * 0x1.448dc0p-13f + 0x1.5f5126p-10f;
     q = q * f + 0x1.3b29aep-7f;
