@@ -30,6 +30,7 @@ _COMMANDS = {
     "export": ("export", "Write a run's verdict and kernel as a signed bundle."),
     "bench": ("bench", "Measure kernels against torch."),
     "import": ("importing", "Write a torch module as Task Lang text."),
+    "eval": ("eval", "Measure how well a model writes leaves."),
     "map": ("map", "Print the explicit mapping a policy produces."),
     "show": ("show", "Show the task, the program after a pass, TIR, a prompt or a kernel."),
     "prove": ("prove", "Prove bounds, races, coverage, order and data of a kernel's hierarchy."),

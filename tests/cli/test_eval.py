@@ -1,0 +1,146 @@
+"""`septran eval` against a scripted model behind a real HTTP server; resumed, priced and counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from septran.agent.writer import LeafVerdict
+from septran.kernel import Leaf
+from septran.outcome import Level
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.run.inspect import leaf_body
+from septran.trial.judge import distinct_specs
+from tests.support.openai_double import Answer, ChatDouble, Status, Step
+
+LISTED = "version: 7\nleaves:\n  - {op: relu, leaf: relu_leaf}\n  - {op: mul, leaf: mul_leaf}\n"
+
+
+def library_bodies(*ops: str) -> dict[str, str]:
+    """Return symbol -> the library's body: what the scripted model knows."""
+    found = {}
+    for op in ops:
+        plan = resolve(GenRequest(op=op, backend="cpp"))
+        for spec in distinct_specs(lower_plan(plan).program):
+            leaf = plan.backend.library(spec)
+            assert leaf is not None
+            found[spec.symbol] = leaf_body(leaf, plan.backend.signature(spec))
+    return found
+
+
+class Strong:
+    """Replays the library's leaves; for the tasks in `stumbles` the first reply of a leaf names what is not there."""
+
+    def __init__(self, bodies: dict[str, str], stumbles: tuple[str, ...] = ()) -> None:
+        self.bodies, self.stumbles = bodies, stumbles
+
+    def __call__(self, body: dict[str, object]) -> Step:
+        text = str(body["messages"][1]["content"])  # type: ignore[index]
+        match = re.search(r"Leaf `(\w+)` \(task (\w+)", text)
+        assert match is not None
+        if match[2] in self.stumbles and "Your last body" not in text:
+            return Answer("```cpp\nnot_there(Y);\n```")
+        return Answer(f"```cpp\n{self.bodies[match[1]]}```")
+
+
+class QuickJudge:
+    """Takes every leaf for right and measures it as equal: the default suite tests the counting, not the judge."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def check(self, leaf: Leaf) -> LeafVerdict:
+        return LeafVerdict(level=Level.ACCURATE, status="ok", seconds=1e-6, baseline_seconds=1e-6)
+
+
+@pytest.mark.parametrize("judge", ["quick", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_strong_model_is_measured_and_not_paid_twice(
+    septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge: str
+) -> None:
+    if judge == "quick":
+        monkeypatch.setattr("septran.run.evaluate.LeafJudge", QuickJudge)
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    config = tmp_path / "mine.yaml"
+    config.write_text("prices: {prompt_per_million: 1.0, completion_per_million: 10.0}\n")
+    model = Strong(library_bodies("relu", "mul"), stumbles=("mul_leaf",))
+    given = ("eval", "--list", str(listed), "--config", str(config), "-o", str(tmp_path / "out"))
+    with ChatDouble(model) as double:
+        endpoint = ("--base-url", double.base_url)
+        first = septran(*given, *endpoint, "--json")
+        assert first.code == 0, first.err
+        asked = len(double.requests)
+        again = septran(*given, *endpoint)
+        assert len(double.requests) == asked == 3
+    found = first.json
+    assert (found["schema"], found["list"]) == ("septran.eval/1", 7)
+    (row,) = found["rows"]
+    assert row["passed"] == {"1": 0.5, "3": 1.0}
+    assert (row["calls"], row["cells"], row["unavailable"]) == (3, 2, 0)
+    assert row["cost"] > 0
+    assert row["measured"] == 2
+    assert [cell["statuses"] for cell in found["cells"]] == [["ok"], ["unusable", "ok"]]
+    assert json.loads((tmp_path / "out" / "eval.json").read_text()) == found
+    assert "| fake-coder | cpp | 2 | 50 % | 100 % |" in again.out
+
+
+def test_an_evaluation_goes_on_where_the_server_died(
+    septran, fresh_home: Path, tmp_path: Path
+) -> None:
+    """A server that is gone is no failure of the model: exit 3, and the paid cells stay."""
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    answers: list[Step] = [Answer("I cannot."), Status(401)]
+    given = ("eval", "--list", str(listed), "--attempts", "1", "-o", str(tmp_path / "out"))
+    with ChatDouble(lambda body: answers.pop(0) if answers else Answer("no")) as double:
+        endpoint = ("--base-url", double.base_url, "--model", "fake-coder")
+        died = septran(*given, *endpoint)
+        assert died.code == 3, died.out
+        done = septran(*given, *endpoint, "--json").json
+        assert len(double.requests) == 3
+    assert [cell["status"] for cell in done["cells"]] == ["failed", "failed"]
+    assert done["rows"][0]["passed"] == {"1": 0.0}
+
+
+def test_a_program_is_evaluated_too(septran, fresh_home: Path, tmp_path: Path) -> None:
+    program = tmp_path / "ask.sh"
+    program.write_text("#!/bin/sh\ncat >/dev/null\necho 'no idea'\n")
+    program.chmod(0o755)
+    given = ("eval", "--command", str(program), "--leaf", "relu", "--attempts", "1")
+    (row,) = septran(*given, "-o", str(tmp_path / "out"), "--json").json["rows"]
+    assert (row["cells"], row["calls"], row["passed"]) == (1, 1, {"1": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("leaves: []\n", ()),
+        ("version: 1\nleaves: [{op: relu}]\n", ()),
+        ("version: 1\nleaves: [{op: relu, leaf: none}]\n", ()),
+        (LISTED, ("--leaf", "rellu")),
+    ],
+)
+def test_a_list_that_cannot_be_used(
+    septran, fresh_home: Path, tmp_path: Path, text: str, flags: tuple[str, ...]
+) -> None:
+    listed = tmp_path / "list.yaml"
+    listed.write_text(text)
+    found = septran("eval", "--list", str(listed), "-o", str(tmp_path / "out"), *flags)
+    assert found.code == 2
+    assert "C143" in found.err
+
+
+def test_the_list_has_thirty_leaves_of_every_target() -> None:
+    from septran import backends, spanyaml
+    from septran.assets import find
+
+    value = spanyaml.load(find("configs/eval/leaves.yaml").path).value
+    pairs = [(e["op"], e["leaf"]) for e in value["leaves"]]
+    assert len(set(pairs)) == len(pairs) == 30
+    for op in {op for op, _ in pairs}:
+        plan = resolve(GenRequest(op=op, backend=backends.names()[0]))
+        tasks = {s.task for s in distinct_specs(lower_plan(plan).program)}
+        assert {leaf for o, leaf in pairs if o == op} <= tasks
