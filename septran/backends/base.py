@@ -13,6 +13,7 @@ from septran.ir.nodes import LeafCall, Program
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 from septran.passes.name_leaves import name_leaves
 from septran.passes.run import Pass, PassRun, lower
+from septran.prove.printed import Printed
 
 Capability = Literal["emit", "compile", "emulate", "device"]
 
@@ -191,6 +192,8 @@ class Backend:
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
     copies_ordered_by: str = ""
     """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
+    read_back: Callable[[Kernel, Program], Printed] | None = field(default=None)
+    """kernel + the finished Program (which only says how buffers lie) -> what its text says; None: nobody reads it."""
     device: OnDevice | None = field(default=None)
     """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""
     foreign: Foreign | None = field(default=None)

@@ -66,7 +66,8 @@ def _print(certificate: Certificate, guilty: str) -> None:
         lines += [f"            {f}" for f in r.findings]
     if guilty:
         lines.append(f"  first broken after pass {guilty}")
-    lines.append("not proved: leaf bodies (tested), text of the emitter, compiler, hardware")
+    text = "" if "text" in certificate.proved else "text of the emitter, "
+    lines.append(f"not proved: leaf bodies (tested), {text}compiler, hardware")
     term.result("\n".join(lines))
 
 

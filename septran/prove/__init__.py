@@ -3,7 +3,7 @@
     certificate = prove(program, reference)
 
 The rules are decided by integer sets (isl), exactly: no sample of iterations, no run. They say nothing about
-leaf bodies, floating point, the emitted text or the hardware; docs/verification.md lists what is proven,
+leaf bodies, floating point or the hardware; docs/verification.md lists what is proven,
 trusted and tested.
 """
 

@@ -8,7 +8,7 @@ logic without memories.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from septran.errors import Span
@@ -75,6 +75,7 @@ class Certificate:
 
     domain: symbolic size -> its lowest and highest value. shapes: parameter -> its extents over them.
     program, finished, reference: texts of the three. cores: range of a core's number in `finished`. solver: name and version of what decided.
+    source: what was printed: logic (hash), main (file name), entry, sha (of all the kernel's files), text (of `main`).
     """
 
     name: str
@@ -89,6 +90,7 @@ class Certificate:
     reference: str
     assumptions: tuple[str, ...]
     solver: str
+    source: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def proved(self) -> tuple[str, ...]:
@@ -110,6 +112,16 @@ class Certificate:
         """Wall time of all rules."""
         return sum(r.seconds for r in self.rules)
 
+    def with_finding(self, rule: str, finding: Finding) -> Certificate:
+        """Return the certificate with `rule` refused by one more finding."""
+        rules = (
+            replace(r, state="refused", why="", findings=(finding, *r.findings))
+            if r.rule == rule
+            else r
+            for r in self.rules
+        )
+        return replace(self, rules=tuple(rules))
+
     def to_json(self) -> dict[str, Any]:
         """Return the septran.certificate/1 object."""
         return {
@@ -126,4 +138,5 @@ class Certificate:
             "finished": self.finished,
             "cores": {k: list(v) for k, v in self.cores.items()},
             "reference": self.reference,
+            "source": dict(self.source),
         }

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from septran.ir.expr import Expr, to_text
-from septran.ir.nodes import Program, walk
+from septran.ir.nodes import Copy, LeafCall, Program, walk
 from septran.ir.text import print_program
 from septran.prove.bounds import bounds
 from septran.prove.certificate import Certificate, Finding, RuleResult, State
 from septran.prove.coverage import coverage
 from septran.prove.dataflow import same_data
 from septran.prove.ordering import ordering
+from septran.prove.printed import Printed, Unreadable
 from septran.prove.races import races
 from septran.prove.sets import Dim, Model, NotAffine, model
 from septran.prove.sums import found_sums, sums
+from septran.prove.text import same_text
 
-RULES = ("bounds", "races", "coverage", "order", "data", "sums")
+RULES = ("bounds", "races", "coverage", "order", "data", "sums", "text")
 ASSUMPTIONS = (
     "leaves are functions of their operands and write only their outputs",
     "layouts of staged tiles are bijections, and copies that widen a dtype are exact",
     "differently named parameters are different memory (E134)",
 )
+UNREAD = "the text is not read back"
 _MOST = 5
 """findings told per rule"""
 
@@ -44,16 +47,18 @@ def prove(
     shapes: dict[str, tuple[Expr, ...]] | None = None,
     finished: Finished | None = None,
     unordered: str = "",
+    printed: Callable[[], Printed] | None = None,
+    unprinted: str = "",
     assumptions: tuple[str, ...] = (),
+    source: Mapping[str, str] | None = None,
     within_s: float | None = None,
 ) -> Certificate:
     """Return the certificate of `program` against `reference`, the same logic bound without memories.
 
     dims, shapes: symbolic sizes and the parameters' extents over them. finished: what is printed of `program`, of
-    which the rule `order` is asked. unordered: why it is
-    not asked, "" to ask it. assumptions: laws the
-    reference was made with. within_s: rules
-    that would start later than this many seconds are not asked.
+    which the rules `order` and `text` are asked. unordered: why `order` is not asked, "" to ask it. printed: reads the text that was
+    printed of `finished`; unprinted: why nobody does. assumptions: laws the reference was made with. source: what the certificate says of the source. within_s: rules that would start
+    later than this many seconds are not asked.
     """
     start = time.perf_counter()
     results: list[RuleResult] = []
@@ -61,8 +66,10 @@ def prove(
     theirs: Model | None = None
     for rule in RULES:
         why = ""
-        if rule == "order" and finished is None:
+        if rule == "order" and (unordered or finished is None):
             why = unordered or "it is asked of a finished Program"
+        if rule == "text" and (printed is None or finished is None):
+            why = unprinted or "it is asked of a printed kernel"
         if within_s is not None and time.perf_counter() - start > within_s:
             why = why or f"the time for proofs ({within_s:g} s) is over"
         if why:
@@ -79,11 +86,14 @@ def prove(
                 "order": lambda f=finished: ordering(model(f.program, f.dims)),  # type: ignore[misc]
                 "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
                 "sums": lambda m=mine: sums(m),  # type: ignore[misc]
+                "text": lambda f=finished, p=printed: same_text(model(f.program, f.dims), p()),  # type: ignore[misc]
             }
             found = _first(checks[rule]())
             state: State = "refused" if found else "proved"
         except NotAffine as e:
             found, state, why = (), "not asked", f"{e} is not affine"
+        except Unreadable as e:
+            found, state, why = (), "not asked", f"{UNREAD}: {e}"
         results.append(
             RuleResult(
                 rule=rule,
@@ -107,6 +117,7 @@ def prove(
         reference=print_program(reference),
         assumptions=(*ASSUMPTIONS, *assumptions),
         solver=_solver(),
+        source=dict(source or {}),
     )
 
 
@@ -125,6 +136,9 @@ def _about(rule: str, m: Model, finished: Finished | None) -> str:
             return f"{len(loops)} parallel loops"
         case "order" if finished is not None:
             return _ordered_by(finished.program)
+        case "text" if finished is not None:
+            parts = [x for x in walk(finished.program.body) if isinstance(x, Copy | LeafCall)]
+            return f"{len(parts)} copies and leaf calls"
         case "sums":
             return f"{len(found_sums(m))} products and reductions"
         case _:

@@ -53,7 +53,7 @@ def export_run(
     verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
     asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
     plan = resolve(request)
-    proof = prove_lowered(plan, lower_plan(plan)).certificate
+    proof = prove_lowered(plan, lower_plan(plan), kernel=kernel).certificate
     return export_bundle(kernel, verdict, path, request=asked, certificate=proof.to_json())
 
 

@@ -132,12 +132,12 @@ def _gen(job: _Job) -> Result:
     result = Result.of_plan(plan)
     if request.stop_after in ("parse", "bind", "lower"):
         return _stop(job, result, request.stop_after)
-    start = time.perf_counter()
-    result = replace(result, **prove_and_keep(plan, lowered, run))
-    job.lap("prove", start)
     place = place_in(job.settings, plan.backend, plan.arch, request.where)
     problem = problem_of(plan, lowered.program, plan.dims)
     chosen, kernel = _written(job, place, problem)
+    start = time.perf_counter()
+    result = replace(result, **prove_and_keep(plan, lowered, kernel, run))
+    job.lap("prove", start)
     result = replace(
         result.with_leaves(chosen.leaves, chosen.written, chosen.usage),
         kernel=str(run.dir / kernel.main),

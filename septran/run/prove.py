@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from septran.errors import InputError, SeptranError
+from septran import backends
+from septran.errors import InputError, SeptranError, Span
 from septran.ir.access import substituted
 from septran.ir.expr import Const, free
 from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
 from septran.ir.text import parse_expr, parse_program
+from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
-from septran.prove import ASSUMPTIONS, RULES, Certificate, Dim, Finished, prove
+from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -45,17 +48,26 @@ def prove_request(request: GenRequest, names: Sequence[str] = ()) -> Proof:
 
 
 def prove_lowered(
-    plan: Plan, lowered: Lowered, names: Sequence[str] = (), *, within_s: float | None = None
+    plan: Plan,
+    lowered: Lowered,
+    names: Sequence[str] = (),
+    *,
+    kernel: Kernel | None = None,
+    within_s: float | None = None,
 ) -> Proof:
-    """Return the proof of a lowered plan. within_s: see `septran.prove.prove`."""
+    """Return the proof of a lowered plan.
+
+    names: dims that stay symbolic. kernel: what was printed of it, None = as the library's leaves give it. within_s: see
+    `septran.prove.prove`.
+    """
     what = symbolic(plan, names)
     mapping = lowered.bound.mapping
     passes = lower_symbolic(plan, mapping, what) if names else lowered.passes
     reference = unmapped(plan, mapping, passes[0].program, what)
     question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
     domain = _domain(question, passes[-1].program)
-    finished = None if names or plan.backend.copies_ordered_by else finish(plan, lowered)
-    certificate = question.ask(passes[-1].program, domain, finished)
+    printed = None if names else _print(plan, lowered, kernel)
+    certificate = question.ask(passes[-1].program, domain, printed)
     guilty = ""
     if not certificate.holds:
         guilty = next(
@@ -66,7 +78,7 @@ def prove_lowered(
 
 def _refuses(early: Certificate, last: Certificate) -> bool:
     """Whether a rule that the last Program breaks is broken already."""
-    broken = {r.rule for r in last.rules if r.state == "refused"} - {"order"}
+    broken = {r.rule for r in last.rules if r.state == "refused"} - {"order", "text"}
     return any(r.rule in broken and r.state == "refused" for r in early.rules)
 
 
@@ -75,12 +87,12 @@ WITHIN_S = 2.0
 """seconds of proofs that every `gen` affords"""
 
 
-def prove_and_keep(plan: Plan, lowered: Lowered, run: store.Run) -> dict[str, Any]:
+def prove_and_keep(plan: Plan, lowered: Lowered, kernel: Kernel, run: store.Run) -> dict[str, Any]:
     """Return the part of the septran.gen/1 object that says what is proven; the certificate goes to the run.
 
     proved: rules that hold. proof: seconds, and the rules that are refused or were not asked, with reasons.
     """
-    certificate = prove_lowered(plan, lowered, within_s=WITHIN_S).certificate
+    certificate = prove_lowered(plan, lowered, kernel=kernel, within_s=WITHIN_S).certificate
     run.write("certificate.json", json.dumps(certificate.to_json(), indent=1) + "\n")
     refused = {r.rule: str(r.findings[0]) for r in certificate.rules if r.state == "refused"}
     not_asked = {r.rule: r.why for r in certificate.rules if r.state == "not asked"}
@@ -97,24 +109,63 @@ def prove_and_keep(plan: Plan, lowered: Lowered, run: store.Run) -> dict[str, An
 def unproven(data: Mapping[str, Any]) -> str:
     """Return why a result does not fulfil `--require proved`, "" when it does.
 
-    A rule that its target answers for (TileLang, Triton and the NPU compiler order copies) is not missing.
+    A rule that its target answers for (TileLang, Triton and the NPU compiler order copies) is not missing, nor is `text`
+    where nobody reads the target's language.
     """
     proof = data["proof"]
     for rule, finding in proof["refused"].items():
         return f"[{MISSING}] the rule {rule} is refused: {finding}"
-    missing = [rule for rule in RULES if rule not in data["proved"] and rule != "order"]
-    late = {r: w for r, w in proof["not_asked"].items() if r in missing or "orders" not in w}
+    late = {r: w for r, w in proof["not_asked"].items() if "orders" not in w and w != _UNREAD}
     for rule, why in late.items():
         return f"[{MISSING}] the rule {rule} was not decided: {why}"
     return ""
 
 
 _SIZES = "the passes that order copies need sizes"
+_UNREAD = "the text of this target is not read back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """A kernel, the Program it was printed of, and what the certificate says of its source."""
+
+    finished: Finished
+    kernel: Kernel
+    source: Mapping[str, str]
+
+
+def _print(plan: Plan, lowered: Lowered, kernel: Kernel | None) -> Printed:
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    if kernel is None:
+        kernel = plan.backend.emit(lowered.program, leaves)
+    for _, spec in leaf_specs(lowered.program):
+        # a leaf that stands in the text as a function was not put in place, whatever the library's is
+        if leaves[spec.key].inline and f" {spec.symbol}(" in kernel.source:
+            leaves[spec.key] = replace(leaves[spec.key], inline=False)
+    return Printed(
+        finished=_finished(plan, lowered, leaves),
+        kernel=kernel,
+        source={**about(kernel), "logic": plan.logic.sha},
+    )
+
+
+def about(kernel: Kernel) -> dict[str, str]:
+    """Return what a certificate says of a kernel's source."""
+    return {
+        "sha": kernel.sha,
+        "main": kernel.main,
+        "entry": kernel.entry,
+        "text": kernel.source,
+    }
 
 
 def finish(plan: Plan, lowered: Lowered) -> Finished:
     """Return what is printed of a lowered plan, with the library's leaves."""
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    return _finished(plan, lowered, leaves)
+
+
+def _finished(plan: Plan, lowered: Lowered, leaves: Mapping[str, Leaf]) -> Finished:
     program = plan.backend.finished(lowered.program, leaves)
     return distributed(program, int(plan.machine.limits.get("cores", 1)))
 
@@ -153,24 +204,63 @@ def write_certificate(certificate: Certificate, path: Path) -> None:
 
 
 def check_certificate(path: Path) -> Certificate:
-    """Return the certificate in `path`, or in a bundle, with every rule decided again from its Programs.
+    """Return the certificate in `path`, or in a bundle, with every rule decided again from its Programs and its text.
+
+    The source beside it (that of the bundle, or of the run's folder it lies in) has to be the one it is about: P071.
 
     Raises:
         InputError: C160, it is no certificate.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return decide_again(found.get("certificate", found))
+        certificate = decide_again(found.get("certificate", found))
+        beside = _kernel_of(found["kernel"]) if "certificate" in found else _kernel_in(path.parent)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SeptranError) as e:
         raise InputError.of(
             "C160",
             f"{path} is no certificate: {e}",
             help="`septran prove --certificate FILE` writes one",
         ) from e
+    if beside is None or not certificate.source:
+        return certificate
+    told, here = certificate.source, about(beside)
+    if all(told.get(key) == here[key] for key in here):
+        return certificate
+    other = Finding(
+        code="P071",
+        text=f"{beside.main} is not the source the certificate is about",
+        places=(Span(beside.main, 1),),
+    )
+    return certificate.with_finding("text", other)
+
+
+def _kernel_in(folder: Path) -> Kernel | None:
+    """Return the kernel of a run's folder, None when the folder is no run's."""
+    file = folder / "kernel.json"
+    if not file.is_file():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    texts = {
+        name: (folder / Path(name).name).read_text(encoding="utf-8") for name in found["files"]
+    }
+    return _kernel_of({**found, "files": texts})
+
+
+def _kernel_of(found: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        name=str(found["name"]),
+        backend=str(found["backend"]),
+        arch=str(found["arch"]),
+        entry=str(found["entry"]),
+        params=(),
+        main=str(found["main"]),
+        files=tuple(dict(found["files"]).items()),
+        leaves=(),
+    )
 
 
 def decide_again(found: Mapping[str, Any]) -> Certificate:
-    """Return the certificate of a septran.certificate/1 object, decided from the Programs it carries.
+    """Return the certificate of a septran.certificate/1 object, decided from the Programs and the text it carries.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError: it is none.
@@ -180,13 +270,21 @@ def decide_again(found: Mapping[str, Any]) -> Certificate:
     shapes = {
         name: tuple(parse_expr(e) for e in extents) for name, extents in found["shapes"].items()
     }
-    unordered = str(found["rules"]["order"].get("why", ""))
+    rules = found["rules"]
     finished = None
     if found["finished"]:
         finished = Finished(
             program=parse_program(found["finished"]),
             dims=tuple(Dim(n, int(a), int(b)) for n, (a, b) in found["cores"].items()),
         )
+    source = {str(k): str(v) for k, v in found.get("source", {}).items()}
+    backend = backends.get(str(found["target"]))
+    printed = None
+    if backend.read_back is not None and finished is not None and source:
+        kernel = _kernel_of(
+            {**found, **source, "backend": backend.name, "files": {source["main"]: source["text"]}}
+        )
+        printed = partial(backend.read_back, kernel, finished.program)
     laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
     return prove(
         program,
@@ -194,7 +292,10 @@ def decide_again(found: Mapping[str, Any]) -> Certificate:
         dims=dims,
         shapes=shapes,
         finished=finished,
-        unordered=unordered,
+        unordered=str(rules["order"].get("why", "")),
+        printed=printed,
+        unprinted=str(rules.get("text", {}).get("why", "")),
+        source=source,
         assumptions=laws,
     )
 
@@ -207,14 +308,22 @@ class _Question:
     within_s: float | None
 
     def ask(
-        self, program: Program, domain: Sequence[Dim], finished: Finished | None = None
+        self, program: Program, domain: Sequence[Dim], printed: Printed | None = None
     ) -> Certificate:
+        read, unprinted = None, _UNREAD
+        if self.what.sizes:
+            unprinted = "a printed kernel has sizes"
+        elif printed is not None and self.plan.backend.read_back is not None:
+            read = partial(self.plan.backend.read_back, printed.kernel, printed.finished.program)
         return prove(
             program,
             self.reference.program,
             dims=domain,
             shapes=self.what.shapes,
-            finished=finished,
+            finished=None if printed is None else printed.finished,
+            printed=read,
+            unprinted=unprinted,
+            source=None if printed is None else printed.source,
             unordered=self.plan.backend.copies_ordered_by or (_SIZES if self.what.sizes else ""),
             assumptions=self.reference.assumptions,
             within_s=self.within_s,

@@ -94,6 +94,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "backends/text/": (
         "septran.backends.text", "septran.ir", "septran.errors", "septran.tasklang.mapexpr",
     ),
+    "backends/reading/": (
+        "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",
+    ),
     "backends/toolchain/": (
         "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
         "septran.gpu", "septran.ir", "septran.errors", "septran.assets", "septran.intact",
@@ -103,7 +106,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     **{
         f"backends/{family}/": (
             f"septran.backends.{family}", "septran.backends.base", "septran.backends.text",
-            "septran.backends.toolchain", "septran.backends.tilesim", *_BELOW,
+            "septran.backends.toolchain", "septran.backends.tilesim", "septran.backends.reading", *_BELOW,
         )
         for family in _FAMILIES
     },

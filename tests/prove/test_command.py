@@ -27,7 +27,7 @@ def test_a_certificate_is_decided_again_from_its_programs(septran, tmp_path: Pat
     found = json.loads(again.out)
     assert found["schema"] == "septran.certificate/1"
     states = {rule: r["state"] for rule, r in found["rules"].items()}
-    assert states.pop("order") == "not asked"
+    assert states.pop("order") == states.pop("text") == "not asked"
     assert set(states.values()) == {"proved"}
 
     stored = json.loads(file.read_text())
@@ -51,7 +51,7 @@ def test_gen_says_what_is_proven(septran, tmp_path: Path):
     done = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
     assert done.code == 0, done.err
     found = done.json
-    assert found["proved"] == ["bounds", "races", "coverage", "order", "data", "sums"]
+    assert found["proved"] == ["bounds", "races", "coverage", "order", "data", "sums", "text"]
     assert found["proof"]["refused"] == {} and found["proof"]["not_asked"] == {}
     assert json.loads((Path(found["run"]) / "certificate.json").read_text())["program"]
 
@@ -59,7 +59,7 @@ def test_gen_says_what_is_proven(septran, tmp_path: Path):
     done = septran("export", Path(found["run"]).name, "-o", str(bundle))
     assert done.code == 0, done.err
     again = septran("prove", "--check", str(bundle))
-    assert again.code == 0 and again.out.count(" proved ") == 6, again.err
+    assert again.code == 0 and again.out.count(" proved ") == 7, again.err
 
 
 def test_a_missing_proof_fails_only_who_requires_it(septran, monkeypatch):

@@ -13,6 +13,7 @@ from septran.backends.cuda.passes.place_barriers import place_barriers
 from septran.backends.cuda.passes.place_fragments import place_fragments
 from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import plan_rings
+from septran.backends.cuda.reading import read
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
 from septran.backends.toolchain.compilers import cpp_compiler
 from septran.backends.toolchain.gpu import device_state, load_library, require, torch_stream
@@ -68,6 +69,7 @@ CUDA_C = Backend(
     library=library_leaf,
     signature=signature,
     print_kernel=emit,
+    read_back=read,
     build=build,
     loader="cuda_emu.py.j2",
     where="emulated",

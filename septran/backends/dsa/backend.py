@@ -14,6 +14,7 @@ from septran.backends.dsa.emit import emit, library_leaf, runtime_folder, signat
 from septran.backends.dsa.machine import machine_name, storage
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.passes.order_engines import distribute, order_engines
+from septran.backends.dsa.reading import read
 from septran.backends.dsa.vendor import load_vendor
 from septran.backends.toolchain.compilers import Compiler
 from septran.backends.toolchain.confined import probe
@@ -120,6 +121,7 @@ DSA_C = Backend(
     library=library_leaf,
     signature=signature,
     print_kernel=emit,
+    read_back=read,
     build=build,
     loader="dsa_sim.py.j2",
     where="emulated",

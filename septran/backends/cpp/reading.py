@@ -1,0 +1,185 @@
+"""Reads a printed C++ kernel back: what stands in its text, without a look at the Program."""
+
+from __future__ import annotations
+
+import re
+
+from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
+from septran.backends.reading.c_syntax import (
+    Block,
+    Call,
+    Declare,
+    ForLoop,
+    Name,
+    Node,
+    read_body,
+)
+from septran.backends.text.cstyle import C_TYPES, Layout, elements
+from septran.ir.expr import Const, Expr, Var
+from septran.ir.nodes import Buffer, Program
+from septran.kernel import Kernel
+from septran.prove.printed import Place, Printed, Room, Unreadable, View
+
+
+def read(kernel: Kernel, program: Program) -> Printed:
+    """Return the hierarchy of a C++ kernel as its text says it. `program` only says how buffers are laid out.
+
+    Raises:
+        Unreadable: the text is none that the emitter prints.
+    """
+    text = dict(kernel.files)[kernel.main]
+    head = re.search(
+        rf'^extern "C" [^\n]*\bvoid {re.escape(kernel.entry)}\(void\* const\* args\) \{{\n(.*?)^\}}\n',
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    if head is None:
+        raise Unreadable(f"no function {kernel.entry}")
+    reading = _Reading()
+    reading.read(read_body(head.group(1), text.count("\n", 0, head.start(1)) + 1))
+    return Printed(
+        file=kernel.main,
+        acts=tuple(reading.acts),
+        names=names(program),
+        order=tuple(reading.order),
+        rooms=reading.rooms,
+        memories=reading.memories,
+        places={b.name: place(b) for b in buffers(program)},
+        silent=frozenset(("sync", "post", "await")),
+    )
+
+
+def place(buffer: Buffer) -> Place:
+    """Return how this target lays out one version of a buffer: rows, or panels side by side."""
+    index = tuple(f"x_{d}" for d in range(len(buffer.shape)))
+    layout = Layout.of(buffer)
+    if layout is None:
+        address: Expr = Const(buffer.start)
+        for name, step in zip(index, buffer.steps, strict=True):
+            address = address + Var(name) * step
+        return Place(index=index, address=address, size=elements(buffer), strides=buffer.steps)
+    rows: Expr = Const(0)
+    for name, extent in zip(index[:-1], buffer.shape[:-1], strict=True):
+        rows = rows * extent + Var(name)
+    split, along = (rows, Var(index[-1])) if layout.over_rows else (Var(index[-1]), rows)
+    stride = layout.stride(buffer.shape)
+    return Place(
+        index=index,
+        address=split // layout.width * stride + along * layout.width + split % layout.width,
+        size=elements(buffer),
+        strides=((stride, layout.width) + (0,) * len(index))[: len(index)],
+        packed=True,
+    )
+
+
+_SCRATCH = {"host": "0", "core": "1"}
+_DTYPES = {text: dtype for dtype, text in C_TYPES.items()}
+
+
+class _Reading(CReading):
+    functions = FUNCTIONS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+        self.memories: dict[str, int] = {}
+        self.parallel = 0
+
+    def block(self, line: Block) -> None:
+        for pragma in line.pragmas:
+            if not re.fullmatch(r"#pragma omp parallel( num_threads\(\d+\) ?)?", pragma):
+                raise Unreadable(f"line {line.line}: {pragma}")
+        super().block(line)
+
+    def loop(self, line: ForLoop, *, parallel: bool = False) -> None:
+        for pragma in line.pragmas:
+            found = re.fullmatch(r"#pragma omp for ?(collapse\((\d+)\) ?)?schedule\(\w+\)", pragma)
+            if found is None:
+                raise Unreadable(f"line {line.line}: {pragma}")
+            self.parallel = int(found.group(2) or 1)
+        shared = self.parallel > 0
+        self.parallel -= shared
+        super().loop(line, parallel=shared)
+
+    def declare(self, line: Declare) -> None:
+        match line.value:
+            case Call(Name("static_cast"), (Call(Name("[]"), (Name("args"), Name(number))),)):
+                if int(number) != len(self.order):
+                    raise Unreadable(f"line {line.line}: parameters out of order")
+                self.order.append(line.name)
+                return
+            case Call(Name("st::scratch", block), (Name(size),)):
+                if _SCRATCH.get(line.name) != block:
+                    raise Unreadable(f"line {line.line}: {line.name} is scratch block {block}")
+                self.memories[line.name] = int(size)
+                return
+            case Call(Name("reinterpret_cast"), (inner,)):
+                memory, at = self.based(inner)
+                if not isinstance(at, Const):
+                    raise Unreadable(f"line {line.line}: {line.name} lies at {at}")
+                self.room(
+                    line.name,
+                    Room(
+                        memory=memory,
+                        offset=at.value,
+                        scope=self.scope,
+                        line=line.line,
+                        dtype=_DTYPES.get(line.kind, line.kind),
+                    ),
+                )
+                return
+        super().declare(line)
+
+    def call(self, call: Call, line: int) -> None:
+        if self.parallel:
+            raise Unreadable(f"line {line}: fewer loops than collapse says")
+        self.needs = []
+        match call.name.text, call.args:
+            case "st::copy", (dst, src):
+                self.act("copy", "copy", line, (self.view(dst), self.view(src)))
+            case ("st::pack_rows" | "st::pack_cols") as name, (dst, Name(stride), src):
+                base, at = self.based(dst)
+                width = int(call.name.template)
+                packed = View(base=base, at=at, extent=None, strides=(int(stride), width))
+                self.act("copy", name, line, (packed, self.view(src)))
+            case name, args if name.startswith("leaf_"):
+                views = [self.view(a) for a in args if _is_view(a)]
+                scalars = tuple(self.scalar(a) for a in args if not _is_view(a))
+                self.act("leaf", name, line, tuple(views), scalars)
+            case _:
+                super().call(call, line)
+
+    def scalar(self, node: Node) -> Expr | float:
+        if isinstance(node, Call) and node.name.text == "float":
+            return float(self.number(node.args[0]))  # type: ignore[arg-type]
+        return self.index(node)
+
+    def view(self, node: Node) -> View:
+        """Return `View{pointer, extents, strides}` or a padded operand."""
+        match node:
+            case Call(Name("" | "st::View", kind), (first, extent, strides), True):
+                base, at = self.based(first)
+                found = View(
+                    base=base, at=at, extent=self.indices(extent), strides=self.whole(strides)
+                )
+            case Call(
+                Name("st::padded", kind), (first, extent, strides, shape, outside, step, *fill)
+            ):
+                base, at = self.based(first)
+                found = View(
+                    base=base,
+                    at=at,
+                    extent=self.indices(extent),
+                    strides=self.whole(strides),
+                    whole=self.indices(shape),
+                    outside=self.indices(outside),
+                    step=self.indices(step),
+                    fill=float(self.number(fill[0])) if fill else 0.0,  # type: ignore[arg-type]
+                )
+            case _:
+                raise Unreadable(f"the operand {node}")
+        return self.typed(found, kind, _DTYPES)
+
+
+def _is_view(node: Node) -> bool:
+    return isinstance(node, Call) and node.braces

@@ -1,0 +1,147 @@
+"""What was printed, read back from the text alone: loops, conditions, operands and scalars of each statement.
+
+A target's reader fills these in from the source; it knows the spelling, not the Program. `septran.prove.text`
+compares them with the Program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from septran.ir.expr import Expr
+from septran.ir.nodes import LeafCall, Scalar
+
+Kind = Literal["copy", "leaf", "sync", "post", "await"]
+Number = Expr | float
+
+
+class Unreadable(Exception):
+    """The text says something that its reader does not know: nothing is claimed about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loop:
+    """A loop of the text, told apart by identity.
+
+    indices: what stands for the Program's loop variables: None = the loop's own; of a grid, expressions of the block's number.
+    parallel: whether the text runs its iterations at once.
+    """
+
+    var: str
+    extent: Expr
+    line: int
+    parallel: bool = False
+    indices: tuple[tuple[str, Expr], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """The condition `a op b`, op one of < <= > >= ==."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An operand: element at + sum of strides[d] * i_d of the array `base`, for 0 <= i_d < extent[d].
+
+    extent: None where the text leaves it to others. strides: None for arrays the target lays out itself.
+    unit: what `at` counts an element as, 1 or its bytes. dtype, memory: "" where the text does not say. flat: it is a tile of
+    rows and columns, whatever the rank of the Program's region.
+    outside, step: of a padded operand, its first index per dimension, which may lie outside, and its steps; `extent` counts
+    positions and `whole` is the array's shape. fill: what it reads as outside.
+    """
+
+    base: str
+    at: Expr
+    extent: tuple[Expr, ...] | None
+    strides: tuple[int, ...] | None
+    unit: int = 1
+    dtype: str = ""
+    memory: str = ""
+    flat: bool = False
+    outside: tuple[Expr, ...] = ()
+    step: tuple[Expr, ...] = ()
+    whole: tuple[Expr, ...] = ()
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One printed statement.
+
+    what: a copy's or leaf's name, a signal's name. views: in the order of the Program's operands. needs: expressions whose
+    division or remainder is only the floor's where they are not negative. engine: ASYNC of a copy that is only begun. tile: static
+    extents that a copy is made for; full: that they are the whole array. pending: groups of copies that a wait leaves under way.
+    """
+
+    kind: Kind
+    what: str
+    line: int
+    loops: tuple[Loop, ...]
+    tests: tuple[Test, ...]
+    views: tuple[View, ...] = ()
+    scalars: tuple[Number, ...] = ()
+    needs: tuple[Expr, ...] = ()
+    engine: str = ""
+    tile: tuple[int, ...] = ()
+    full: bool = False
+    pending: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where the text puts a buffer: `offset` bytes into `memory`, alive inside `scope` (blocks from the outside in).
+
+    memory: "" where the compiler finds the room. layout, shape: as declared, "" and () where the text does not say.
+    """
+
+    memory: str
+    offset: int
+    scope: tuple[int, ...]
+    line: int
+    dtype: str = ""
+    layout: str = ""
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How a target lays out one version of a buffer.
+
+    address: element index -> position. size: positions of one version. strides: what a view of it says, () = nothing.
+    """
+
+    index: tuple[str, ...]
+    address: Expr
+    size: int
+    strides: tuple[int, ...] = ()
+    packed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """A kernel's text, read back.
+
+    names: the text's name -> the Program's buffer. order: which of the caller's arrays each parameter is. rooms: by the text's name.
+    memories: memory -> bytes the text reserves. places: the Program's buffers as the target lays them out. silent: kinds of statements that
+    the target has no text for. widened: kinds that may run more often than the Program says. tiled: statements are cut into loops
+    around tiles. symbol, scalars: how a leaf is called, and the numbers it gets.
+    """
+
+    file: str
+    acts: tuple[Act, ...]
+    names: Mapping[str, str]
+    order: tuple[str, ...]
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+    memories: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    silent: frozenset[Kind] = frozenset()
+    widened: frozenset[Kind] = frozenset()
+    tiled: bool = False
+    symbol: Callable[[LeafCall], str] = lambda call: call.symbol
+    scalars: Callable[[LeafCall], list[Scalar]] = lambda call: [v for _, v in call.scalars]

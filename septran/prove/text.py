@@ -1,0 +1,226 @@
+"""Rule `text`: what was printed runs the statements of the Program, in its loops, on its addresses.
+
+Statements are compared in order. Each has to run for the same values of the loops, in loops of its own where the Program has
+them; an operand has to begin at the same position of the same array, with the same extents and strides, for every
+iteration. Arrays that live at the same time lie apart, inside what the text reserves, and each element has a position
+of its own. So what is proven of the Program holds for the text, as far as loops, addresses and order go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from septran.errors import Span
+from septran.ir import nodes as ir
+from septran.ir.expr import Const, Expr, Var, const, substitute
+from septran.prove.certificate import Finding
+from septran.prove.printed import Act, Loop, Place, Printed, View
+from septran.prove.sets import Access, Model, Statement, affine
+from septran.prove.text_arrays import Arrays
+from septran.prove.text_instance import Instance
+from septran.prove.text_operands import CODE, No, condition, operands, position
+from septran.prove.text_tiles import Tiles
+from septran.prove.witness import describe
+
+
+def same_text(model: Model, printed: Printed) -> Iterator[Finding]:
+    """Yield where the text differs from the Program (P070)."""
+    yield from Arrays(model, printed).findings()
+    yield from _Statements(model, printed).findings()
+
+
+def _at(printed: Printed, line: int) -> tuple[Span, ...]:
+    return (Span(printed.file, line),)
+
+
+@dataclass(slots=True)
+class _Statements:
+    model: Model
+    printed: Printed
+    loops: dict[int, Loop] = field(default_factory=dict)
+    """the Program's loop (id) -> the text's loop whose index it is"""
+    shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """the text's loop (id) -> the Program's loops (ids)"""
+    settled: set[int] = field(default_factory=set)
+    """grids (id) whose blocks are known to be different"""
+
+    def findings(self) -> Iterator[Finding]:
+        mine = [s for s in self.model.statements if s.kind not in self.printed.silent]
+        live = [s for s in mine if not self.model.instances(s).is_empty()]
+        acts = [a for a in self.printed.acts if self._runs(a)]
+        for s in live:
+            if not acts:
+                yield Finding(code=CODE, text=f"the text ends before {describe(s)}")
+                return
+            act = acts.pop(0)
+            different = next(self._compare(s, act), None)
+            if different is None and self._padding(s):
+                different = next(self._compare(s, acts.pop(0)), None) if acts else None
+            if different is not None:
+                yield different  # what follows is compared with the wrong statements
+                return
+        if acts:
+            text = f"the text has a {acts[0].kind} of {acts[0].what} that is not in the Program"
+            yield Finding(code=CODE, text=text, places=_at(self.printed, acts[0].line))
+
+    def _runs(self, act: Act) -> bool:
+        """Whether the text ever reaches a statement; passes leave some behind that no core does."""
+        if not act.tests:
+            return True
+        names, conds = [], [self.model.sizes] if self.model.dims else []
+        for loop in act.loops:
+            names += [loop.var.replace(".", "_")]
+            conds.append(f"0 <= {names[-1]} < {_own(loop.extent)}")
+            for name, value in loop.indices or ():
+                names.append(name)
+                conds.append(f"{name} = {_own(value)}")
+        conds += [condition(t, _own) for t in act.tests]
+        return not self.model.set(f"[{', '.join(names)}] : {' and '.join(conds)}").is_empty()
+
+    def _padding(self, s: Statement) -> bool:
+        """Whether the text first fills the tile and then copies what lies inside."""
+        return self.printed.tiled and isinstance(s.stmt, ir.Copy) and s.stmt.src.guard
+
+    def _compare(self, s: Statement, act: Act) -> Iterator[Finding]:
+        def no(text: str) -> Finding:
+            return Finding(
+                code=CODE,
+                text=f"{describe(s)}: {text}",
+                statements=(describe(s), f"{self.printed.file}:{act.line}: {act.what}"),
+                places=(*_at(self.printed, act.line), *((s.span,) if s.span else ())),
+            )
+
+        if act.kind != s.kind:
+            yield no(f"the text has a {act.kind} there")
+            return
+        names = self._bind(s, act)
+        if isinstance(names, str):
+            yield no(names)
+            return
+        here = Instance(self.model, s, act, names)
+        stmt = s.stmt
+        yield from here.divisions(no)
+        if isinstance(stmt, ir.LeafCall):
+            if act.what != self.printed.symbol(stmt):
+                yield no(f"the text calls {act.what}")
+            yield from here.scalars(no, self.printed.scalars(stmt))
+        if any(v.flat for v in act.views):
+            yield from Tiles(self.model, self.printed, s, act, names).findings(no)
+            return
+        yield from here.domain(no, widened=s.kind in self.printed.widened)
+        if isinstance(stmt, ir.Copy):
+            yield from _copy(no, stmt, act)
+        if s.kind in ("copy", "leaf"):
+            accesses = operands(s)
+            if len(accesses) != len(act.views):
+                yield no(f"the text has {len(act.views)} operands, the Program {len(accesses)}")
+                return
+            for access, view in zip(accesses, act.views, strict=True):
+                yield from self._operand(here, no, access, view)
+        if s.kind in ("post", "await", "sync"):
+            yield from here.signal(no)
+
+    def _bind(self, s: Statement, act: Act) -> dict[str, Expr] | str:
+        """Return the text's loop variables as the Program's; or what is wrong with the loops."""
+        flat: list[tuple[str, Loop]] = []
+        for loop in act.loops:
+            shown = ((loop.var, loop.extent),) if loop.indices is None else loop.indices
+            flat += [(name, loop) for name, _ in shown]
+        more = len(flat) - len(s.loops)
+        if more and not (more > 0 and self.printed.tiled and act.views):
+            return f"it lies in {len(s.loops)} loops, in the text in {len(flat)}"
+        names: dict[str, Expr] = {}
+        of: dict[int, tuple[int, ...]] = {}
+        for mine, (name, loop) in zip(s.loops, flat[: len(s.loops)], strict=True):
+            if self.loops.setdefault(id(mine), loop) is not loop:
+                return f"the loop over {mine.var} is cut in two in the text"
+            if loop.parallel and not mine.parallel:
+                return f"the loop over {mine.var} is parallel in the text"
+            names[name] = Var(mine.var)
+            of[id(loop)] = (*of.get(id(loop), ()), id(mine))
+        if any(self.shown.setdefault(text, loops) != loops for text, loops in of.items()):
+            return "the text has it in the loop of other statements"
+        grids = (x for x in act.loops if x.indices is not None)
+        if any(self._blocks_meet(x) for x in grids if id(x) not in self.settled):
+            return "two blocks of the grid have the same indices in the text"
+        return names
+
+    def _blocks_meet(self, grid: Loop) -> bool:
+        self.settled.add(id(grid))
+        at = ", ".join(affine(substitute(e, {grid.var: Var("b")})) for _, e in grid.indices or ())
+        blocks = self.model.map(f"B[b] -> G[{at}] : 0 <= b < {affine(grid.extent)}")
+        return not blocks.is_injective()
+
+    def _operand(self, here: Instance, no: No, access: Access, view: View) -> Iterator[Finding]:
+        region = access.region
+        base = self.printed.names.get(view.base, view.base)
+        who = f"{access.operand}, part of {region.buffer.name},"
+        if base != region.buffer.name:
+            yield no(f"{who} is {base} in the text")
+            return
+        buffer = region.buffer
+        for told, meant in ((view.dtype, buffer.dtype), (view.memory, buffer.mem)):
+            if told not in ("", meant):
+                yield no(f"{who} is {told} in the text, not {meant}")
+        if view.extent is not None:
+            shown = view.extent
+            if len(shown) != region.rank:
+                yield no(f"{who} has {len(shown)} dims in the text")
+                return
+            for d, (x, y) in enumerate(zip(shown, region.extent, strict=True)):
+                yield from here.equal(no, f"{who} has another extent along dim {d}", x, y)
+        place = self.printed.places.get(region.buffer.name)
+        if place is None:
+            if any(o != Const(0) for o in region.offset):
+                yield no(f"{who} does not begin at 0")
+            return
+        if region.guard:
+            yield from self._padded(here, no, who, region, view, place)
+            return
+        if view.outside:
+            yield no(f"{who} is read as if it had a border")
+        first = position(place, region, region.offset) * view.unit
+        yield from here.equal(no, f"{who} begins elsewhere", view.at, first)
+        if view.strides is not None:
+            step = place.strides if place.packed else _steps(place.strides, region.step)
+            if view.strides != step[: len(view.strides)]:
+                yield no(f"{who} has strides {view.strides} in the text, not {step}")
+
+    def _padded(
+        self, here: Instance, no: No, who: str, region: ir.Region, view: View, place: Place
+    ) -> Iterator[Finding]:
+        shape = tuple(Const(n) for n in region.buffer.shape)
+        for what, mine, text in (
+            ("first index", region.offset, view.outside),
+            ("step", tuple(const(n) for n in region.step), view.step),
+            ("shape", shape, view.whole),
+        ):
+            if len(mine) != len(text):
+                yield no(f"{who} has no {what} in the text")
+                return
+            for x, y in zip(text, mine, strict=True):
+                yield from here.equal(no, f"{who} has another {what}", x, y)
+        if view.strides != place.strides:
+            yield no(f"{who} has strides {view.strides} in the text, not {place.strides}")
+        yield from here.equal(no, f"{who} begins elsewhere", view.at, Const(region.buffer.start))
+        if view.fill != region.fill:
+            yield no(f"{who} reads as {view.fill} outside in the text, not as {region.fill}")
+
+
+def _copy(no: No, stmt: ir.Copy, act: Act) -> Iterator[Finding]:
+    if act.engine and act.engine != stmt.engine:
+        yield no("the text only begins the copy")
+    if act.tile and act.tile != stmt.dst.tile:
+        yield no(f"the text copies tiles of {act.tile}, the Program of {stmt.dst.tile}")
+    if act.full and stmt.dst.tile != stmt.dst.buffer.shape:
+        yield no("the text takes the tile for the whole array")
+
+
+def _steps(strides: tuple[int, ...], step: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(s * t for s, t in zip(strides, step, strict=True))
+
+
+def _own(e: Expr) -> str:
+    """Return an expression over the text's own names as isl text."""
+    return affine(e).replace(".", "_")

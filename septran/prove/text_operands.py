@@ -1,0 +1,34 @@
+"""What the comparisons of a statement with its text share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from septran.ir import nodes as ir
+from septran.ir.expr import Expr, substitute
+from septran.prove.certificate import Finding
+from septran.prove.printed import Place, Test
+from septran.prove.sets import Access, Statement
+
+CODE = "P070"
+No = Callable[[str], Finding]
+"""what is wrong -> the finding about the statement at hand"""
+
+
+def position(place: Place, region: ir.Region, index: tuple[Expr, ...]) -> Expr:
+    """Return where element `index` of a region's buffer and version lies, in elements."""
+    at = substitute(place.address, dict(zip(place.index, index, strict=True)))
+    return at if region.version is None else at + region.version * place.size
+
+
+def operands(s: Statement) -> tuple[Access, ...]:
+    """Return the operands as they are printed: destination first, a leaf's in its own order."""
+    if isinstance(s.stmt, ir.LeafCall):
+        return tuple(Access(a.param, a.region, "r") for a in s.stmt.args)
+    by = {a.operand: a for a in s.accesses}
+    return by["dst"], by["src"]
+
+
+def condition(test: Test, text: Callable[[Expr], str]) -> str:
+    """Return a condition of the text as isl text."""
+    return f"{text(test.a)} {'=' if test.op == '==' else test.op} {text(test.b)}"

@@ -1,0 +1,136 @@
+"""The rule `text`: what is printed says what the Program says, and one changed constant is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from septran import backends
+from septran.kernel import Kernel
+from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.prove.printed import Unreadable
+from septran.prove.sets import model
+from septran.prove.text import same_text
+from septran.run.prove import finish, prove_lowered
+from tests.backends.operators import all_operators
+from tests.cli.conftest import septran as septran
+from tests.prove.text_mutants import text_mutants
+
+READ = ("cpp", "cuda_c", "dsa_c")
+
+
+def printed(op: str, target: str, **dims: int) -> tuple[Plan, Lowered, Kernel]:
+    plan = resolve(GenRequest(op=op, backend=target, dims=dims))
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    return plan, lowered, plan.backend.emit(lowered.program, leaves)
+
+
+def refused(plan: Plan, lowered: Lowered, kernel: Kernel) -> str:
+    """Return why the text is refused, "" when it is proven."""
+    core = finish(plan, lowered)
+    assert plan.backend.read_back is not None
+    try:
+        told = plan.backend.read_back(kernel, core.program)
+        found = next(same_text(model(core.program, core.dims), told), None)
+    except Unreadable as e:
+        return str(e)
+    return str(found or "")
+
+
+def changed(kernel: Kernel, old: str, new: str) -> Kernel:
+    assert old in kernel.source, f"{old} is not in\n{kernel.source}"
+    return kernel.with_files(
+        {**dict(kernel.files), kernel.main: kernel.source.replace(old, new, 1)}
+    )
+
+
+@pytest.mark.parametrize("target", READ)
+@pytest.mark.parametrize("op", ["gemm", "conv2d", "layernorm", "transpose"])
+def test_what_is_printed_is_the_program(op: str, target: str):
+    assert refused(*printed(op, target)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", READ)
+def test_every_printed_operator_is_the_program(target: str):
+    wrong = {op: refused(*printed(op, target)) for op in all_operators()}
+    assert {op: why for op, why in wrong.items() if why} == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "old", "new", "says"),
+    [
+        ("cpp", "A + i0 * ", "A + i1 * ", "begins elsewhere"),
+        ("cpp", "{512, 1}", "{513, 1}", "strides"),
+        ("cpp", "k0 < 1", "k0 < 2", "once more"),
+        ("cpp", "collapse(2)", "collapse(3)", "collapse"),
+        ("cpp", "core + 540736", "core + 540608", "lies on acc"),
+        ("cuda_c", "blockIdx.x % 4", "blockIdx.x % 2", "two blocks"),
+        ("cuda_c", "        __syncthreads();\n", "", "the text has a copy there"),
+        ("cuda_c", "st::cp_wait<0>", "st::cp_wait<1>", "under way"),
+        ("cuda_c", "smem + 36864", "smem + 36800", "lies on"),
+        ("cuda_c", "(k0 + 1) % 2 * 4608", "k0 % 2 * 4608", "begins elsewhere"),
+        ("dsa_c", "* 512 + ", "* 511 + ", "position"),
+        ("dsa_c", "VL_Q_LOAD, VL_Q_MMA", "VL_Q_LOAD, VL_Q_VEC", "the text says LOAD>VEC"),
+        ("dsa_c", "128, 64, 64, VL_F32", "128, 63, 64, VL_F32", "two sizes"),
+        ("dsa_c", "vendor_lib_wait(VL_Q_LOAD", "vendor_lib_set(VL_Q_LOAD", "the text has a post"),
+    ],
+)
+def test_a_changed_text_is_refused(target: str, old: str, new: str, says: str):
+    plan, lowered, kernel = printed("gemm", target)
+    assert says in refused(plan, lowered, changed(kernel, old, new))
+
+
+def test_each_changed_number_is_refused_or_means_the_same():
+    """Only a reserved block may be larger; every loop has more than one iteration."""
+    plan, lowered, kernel = printed("gemm", "cpp", M=1000, N=1300, K=1100)
+    left = [m for _, m in text_mutants(kernel) if not refused(plan, lowered, m)]
+    was = kernel.source.splitlines()
+    told = [
+        next(b for a, b in zip(was, m.source.splitlines(), strict=True) if a != b) for m in left
+    ]
+    assert [line for line in told if "st::scratch<" not in line] == []
+
+
+def test_a_refusal_names_the_line_of_the_text():
+    plan, lowered, kernel = printed("gemm", "cpp")
+    wrong = changed(kernel, "A + i0 * ", "A + i1 * ")
+    certificate = prove_lowered(plan, lowered, kernel=wrong).certificate
+    (found,) = certificate.findings
+    line = wrong.source[: wrong.source.index("A + i1 * ")].count("\n") + 1
+    assert found.code == "P070" and str(found.places[0]) == f"gemm.cpp:{line}:1"
+    assert dict(found.at).keys() == {"i0", "i1", "k0"}
+
+
+def test_a_target_that_nobody_reads_says_so():
+    certificate = prove_lowered(*printed("add", "triton_cuda")[:2]).certificate
+    (text,) = (r for r in certificate.rules if r.rule == "text")
+    assert text.state == "not asked" and "not read back" in text.why
+    assert backends.get("triton_cuda").read_back is None
+
+
+# ---- the certificate is about one source
+
+
+def test_a_changed_source_is_refused(septran, tmp_path: Path):
+    done = septran("gen", "--op", "add", "--backend", "cpp", "--stop-after", "emit", "--json")
+    assert done.code == 0, done.err
+    run = Path(done.json["run"])
+    again = septran("prove", "--check", str(run / "certificate.json"))
+    assert again.code == 0 and "text      proved" in again.out, again.out
+    source = run / "add.cpp"
+    source.write_text(source.read_text().replace("i0 * 8192", "i0 * 8191"))
+    other = septran("prove", "--check", str(run / "certificate.json"))
+    assert other.code == 1 and "P071" in other.out
+
+    stored = json.loads((run / "certificate.json").read_text())
+    stored["source"]["text"] = source.read_text()
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(stored))
+    forged = septran("prove", "--check", str(file))
+    assert forged.code == 1 and ("P070" in forged.out)
