@@ -197,6 +197,12 @@ def planned(run: store.Run) -> list[tuple[str, dict[str, Any] | None]]:
     return [(cell["id"], _read(folder / f"{cell['key']}.json")) for cell in plan["cells"]]
 
 
+def planned_requests(run: store.Run) -> dict[str, dict[str, Any]]:
+    """Return the request of each planned cell of a batch run, by the cell's id."""
+    plan = _read(run.dir / "batch.json") or {"cells": []}
+    return {cell["id"]: cell.get("request", {}) for cell in plan["cells"]}
+
+
 def _plan(request: BatchRequest, settings: Settings) -> Plan:
     choose = selector(request.select) if request.select else None
     if request.resume is not None:

@@ -44,13 +44,15 @@ def command(run: str, format_: str, output: Path | None, diff: tuple[str, str] |
     if diff is not None:
         return _diff(store.find(diff[0], folder), store.find(diff[1], folder))
     from septran.report.data import read_report
+    from septran.report.history import earlier
     from septran.report.write import write_report
 
     term = terminal()
     found = store.find(run, folder)
     if term.json:
         format_ = "json"
-    text = write_report(read_report(found), format_)
+    before = earlier(found) if format_ == "html" else ()
+    text = write_report(read_report(found), format_, earlier=before)
     if output is None and format_ != "html":
         term.result(text)
         return 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from septran.batch.run import SORTS, results, sort_of
+from septran.batch.run import SORTS, planned_requests, results, sort_of
 from septran.errors import ConfigError
+from septran.report.again import command
 from septran.run import store
 
 _LOG_LINES = 12
@@ -20,7 +20,7 @@ _LOG_LINES = 12
 class Row:
     """One kernel. budget_ratio: share of the allowed error. speedup: torch's time / the kernel's.
 
-    low, high: quartiles of the paired ratios. kernel_us: microseconds per call. limit_share: of what the machine can do.
+    low, high: 95 % interval of the speedup; reliable: the machine was quiet. kernel_us: microseconds per call. limit_share: of what the machine can do.
     cycles: of a simulator. command: runs it again.
     """
 
@@ -39,6 +39,7 @@ class Row:
     speedup: float | None = None
     low: float | None = None
     high: float | None = None
+    reliable: bool = True
     kernel_us: float | None = None
     limit_share: float | None = None
     compile_s: float | None = None
@@ -54,6 +55,7 @@ class Row:
     seed: int | None = None
     command: str = ""
     run: str = ""
+    kernel: str = ""
     worst: Mapping[str, Any] = field(default_factory=dict)
     cycles: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
@@ -109,12 +111,13 @@ def read_report(run: store.Run) -> Report:
             help="`septran runs show` says how far it got",
         )
     asked = info.get("request", {})
+    requests = planned_requests(run) if batch else {}
     title = Path(asked["batch"]).name if asked.get("batch") else run.id
     return Report(
         title=title,
         run=run.id,
         created=str(info.get("created", "")),
-        rows=tuple(_row(data) for data in found),
+        rows=tuple(_row(data, requests.get(data["cell"], {})) for data in found),
         planned=int(info.get("request", {}).get("cells", len(found))),
         versions=info.get("versions", {}),
         machine=info.get("machine", {}),
@@ -135,7 +138,7 @@ def _single(run: store.Run) -> list[dict[str, Any]]:
     return [data]
 
 
-def _row(data: Mapping[str, Any]) -> Row:
+def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
     timing, model, seconds = (data.get(k) or {} for k in ("timing", "model", "seconds"))
     run = Path(data["run"]) if data.get("run") else None
     sort = sort_of(data)
@@ -157,6 +160,7 @@ def _row(data: Mapping[str, Any]) -> Row:
         speedup=(data.get("speedup") or {}).get("torch_eager"),
         low=timing.get("low"),
         high=timing.get("high"),
+        reliable=bool(timing.get("reliable", True)),
         limit_share=data.get("limit_share"),
         kernel_us=1e6 * timing["kernel_s"] if timing.get("kernel_s") else None,
         compile_s=seconds.get("compile"),
@@ -170,12 +174,18 @@ def _row(data: Mapping[str, Any]) -> Row:
         hint=str(data.get("hint") or ""),
         culprit=_culprit(data.get("culprit") or {}),
         seed=data.get("seed"),
-        command=_command(data),
+        command=command(data, _asked(run) or asked),
         run=str(run) if run else "",
+        kernel=str(data.get("kernel") or ""),
         worst=data.get("worst") or {},
         cycles=data.get("cycles") or {},
         log=_log(run, data) if bad else "",
     )
+
+
+def _asked(run: Path | None) -> Mapping[str, Any]:
+    found = store.Run(run).info().get("request") if run else None
+    return found if isinstance(found, dict) else {}
 
 
 def _culprit(found: Mapping[str, Any]) -> str:
@@ -194,19 +204,6 @@ def _dims(data: Mapping[str, Any], between: str) -> str:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float, str)) else None
-
-
-def _command(data: Mapping[str, Any]) -> str:
-    """Return the call that makes, and checks on the same secret inputs, this kernel again."""
-    words = ["septran", "gen", "--op", str(data.get("op")), "--backend", str(data.get("backend"))]
-    if data.get("arch"):
-        words += ["--arch", str(data["arch"])]
-    for name, size in (data.get("dims") or {}).items():
-        words += ["--dim", f"{name}={size}"]
-    words += ["--dtype", str(data.get("dtype"))]
-    if data.get("seed") is not None:
-        words += ["--seed", str(data["seed"])]
-    return shlex.join(words)
 
 
 def _log(run: Path | None, data: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,7 +89,9 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
         "enforced": verdict["enforced"],
         "not_checked": verdict["not_checked"],
         "seed": verdict["seed"],
-        "reproduce": f"septran verify {run.id} --seed {verdict['seed']}",
+        "reproduce": shlex.join(
+            ("septran", "verify", str(run.dir), "--seed", str(verdict["seed"]))
+        ),
         "evidence": str(paths[-1]),
     }
     return shown

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.report.data import Row
+from septran.report.history import Point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK = "#010203"  # stands for the page's text colour
 _COLORS = ("#2f83c5", "#d97a1f", "#2a9d6a", "#c2518f", "#8a72d6", "#b39b1e", "#3aa7b5", "#b5584a")
-_WIDTH, _LINE = 8.0, 0.26
+_WIDTH, _LINE = (
+    5.6,
+    0.26,
+)  # inches; letters stay readable on a telephone, where the page is half as wide
 _MOST_BARS = 48
 
 
@@ -34,12 +38,12 @@ def budget_plot(rows: Sequence[Row]) -> str:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.set_xlim(-2, 104)
-    axes.set_xlabel("share of the allowed error used (%); the bar is the median")
+    axes.set_xlabel("share of the allowed error used (%); bar: median")
     return _svg(figure)
 
 
 def speed_plot(rows: Sequence[Row]) -> str:
-    """Return each timed kernel's speed against torch with its quartiles; "" without figures."""
+    """Return each timed kernel's speed against torch with its interval; "" without figures."""
     known = [row for row in rows if row.speedup]
     if not known:
         return ""
@@ -59,11 +63,26 @@ def speed_plot(rows: Sequence[Row]) -> str:
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.set_yticks(range(len(ops)), ops)
     axes.set_ylim(-0.7, len(ops) - 0.3)
-    axes.set_xlabel("times as fast as torch (right of the line: the kernel is faster)")
+    axes.set_xlabel("times as fast as torch (right of the line: faster)")
     if len(targets) > 1:
         for number, name in enumerate(targets):
             axes.plot([], [], "o", color=_COLORS[number % len(_COLORS)], label=name)
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def trend_plot(points: Sequence[Point]) -> str:
+    """Return the speed of the same kernels from run to run with its interval; "" with fewer than two figures."""
+    known = [(i, p) for i, p in enumerate(points) if p.speed and p.low and p.high]
+    if len(known) < 2:
+        return ""
+    figure, axes = _figure(6)
+    for i, point in known:
+        axes.plot([i, i], [point.low, point.high], color=_COLORS[0], lw=1.2, alpha=0.7)
+    axes.plot([i for i, _ in known], [p.speed for _, p in known], "o-", ms=4, color=_COLORS[0])
+    axes.axhline(1.0, color=_INK, lw=1, ls=(0, (4, 3)))
+    axes.set_xticks(range(len(points)), [str(i + 1) for i in range(len(points))])
+    axes.set_xlabel("run, the newest on the right; times as fast as torch")
     return _svg(figure)
 
 
@@ -89,10 +108,10 @@ def cycles_plot(rows: Sequence[Row]) -> str:
     axes.set_yticks(range(len(known)), [_kernel_name(row) for row in reversed(known)])
     axes.set_ylim(-0.6, len(known) + 0.1)
     axes.set_xlim(0, 101)
-    axes.set_xlabel("share of all cycles of all cores in which an engine works (%)")
+    axes.set_xlabel("share of all cycles in which an engine works (%)")
     for place, name in enumerate(names):
         axes.barh([0], [0], color=_COLORS[place % len(_COLORS)], label=name)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
     return _svg(figure)
 
 

@@ -10,20 +10,31 @@ from typing import Any
 
 from septran import assets
 from septran.report.data import Report, Row
-from septran.report.plots import budget_plot, cycles_plot, speed_plot
+from septran.report.history import sources, trend
+from septran.report.plots import budget_plot, cycles_plot, speed_plot, trend_plot
 
 FORMATS = ("html", "md", "json", "csv")
 COLUMNS = (
-    "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high "
+    "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high reliable "
     "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
 ).split()
 _SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
 _ORDER = ("failed", "rejected", "unavailable", "accurate")
 
 
-def write_report(report: Report, format_: str) -> str:
-    """Return the report's text; `format_` is one of FORMATS."""
-    return {"html": _html, "md": _md, "json": _json, "csv": _csv}[format_](report)
+def write_report(report: Report, format_: str, *, earlier: Sequence[Report] = ()) -> str:
+    """Return the report's text; `format_` is one of FORMATS. earlier: runs that did the same, for the page."""
+    if format_ == "html":
+        return _html(report, earlier)
+    return {"md": _md, "json": _json, "csv": _csv}[format_](report)
+
+
+def speed(row: Row) -> str:
+    """Return "1.12 (0.89 to 1.27)": times as fast as torch with its interval, or "" when not measured."""
+    if not row.speedup:
+        return ""
+    interval = f" ({row.low:.2f} to {row.high:.2f})" if row.low and row.high else ""
+    return f"{row.speedup:.2f}{interval}{'' if row.reliable else ', busy machine'}"
 
 
 def matrix(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str], list[Row]]]:
@@ -36,11 +47,12 @@ def matrix(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, s
     return sorted({r.op for r in rows}), sorted({r.backend for r in rows}), cells
 
 
-def _html(report: Report) -> str:
+def _html(report: Report, earlier: Sequence[Report]) -> str:
     environment = assets.environment("configs/report")
     environment.autoescape = True
     ops, backends, cells = matrix(report.rows)
     template = environment.get_template("report.html.j2")
+    points = trend([*earlier, report]) if earlier else ()
     return template.render(
         report=report,
         counts=report.counts(),
@@ -51,6 +63,10 @@ def _html(report: Report) -> str:
         budget_svg=budget_plot(report.rows),
         speed_svg=speed_plot(report.rows),
         cycles_svg=cycles_plot(report.rows),
+        trend_svg=trend_plot(points),
+        points=points,
+        sources=sources(report, earlier),
+        speed=speed,
         agents=[row for row in report.rows if row.calls],
     )
 
@@ -88,9 +104,8 @@ def _md(report: Report) -> str:
     lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
     for row in report.rows:
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
-        speed = f"{row.speedup:.2f}" if row.speedup else ""
         share = "" if row.limit_share is None else f"{100 * row.limit_share:.0f} %"
-        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed} | {share} |")
+        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed(row)} | {share} |")
     if counted := report.counted():
         lines += ["", "## Cycles", "", _CYCLES, ""]
         lines += ["| cell | cycles | LOAD | STORE | MMA | VEC | overlap |", "|---" * 7 + "|"]
