@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import torch
 
 _NUMBERS = itertools.count()
+_QUICK = 8
+"""Kinds of call, the latest first, that are tried before the values are met with the parameters in Python."""
 
 
 class CompiledKernel:
@@ -77,12 +79,19 @@ class CompiledKernel:
         self._special: dict[object, Specialized] = {}
         self._lock = threading.RLock()
         self._calls: dict[object, tuple[Callable[..., None], tuple[str, ...]]] = {}
+        self._quick: tuple[Callable[..., Any], ...] = ()
+        self._into: tuple[Callable[..., Any], ...] = ()
+        self._known: set[object] = set()
         self._told: set[str] = set()
         self._backward = backward
         self._read: tuple[str, ...] = ()
         self._registered: Callable[..., Any] | None = None
         self.verdicts: dict[str, Verdict] = {}
+        self._compiling: Callable[[], bool] = bool
         if self.operator is not None:
+            from torch.compiler import is_compiling
+
+            self._compiling = is_compiling
             self._read = read_parameters(self.operator)
             if not set(self.operator.outputs) & set(self._read):
                 self._registered = register(
@@ -112,6 +121,15 @@ class CompiledKernel:
                 wanted and there is no backward. EnvironmentProblem: V111, the target is not here.
             NotCorrect: V2xx, the kernel failed verification. TaskLangError, MappingError.
         """
+        if self._quick and not self._compiling():
+            if named:
+                tensors, quicks = self._with_outputs(values, named), self._into
+            else:
+                tensors, quicks = values, self._quick
+            for quick in quicks:
+                found = quick(*tensors)
+                if found is not NotImplemented:
+                    return found
         if self.operator is None:
             if named:
                 raise ArgumentError.of(
@@ -122,7 +140,7 @@ class CompiledKernel:
             return self._run_plain(values)
         import torch
 
-        if torch.compiler.is_compiling() and self._registered is not None:
+        if self._compiling() and self._registered is not None:
             return self._registered(*values, *(named[n] for n in self._read[len(values) :]))
         bound = bind(self.operator, self._read, values, named)
         if torch.is_grad_enabled() and any(t.requires_grad for t in bound.tensors.values()):
@@ -165,9 +183,10 @@ class CompiledKernel:
         else:
             run, order = self._prepared(bound, held)
             run(*(held[n] for n in order))
+            self._keep_quick(bound, run, order)
         for name in self.operator.outputs:
             given = bound.tensors.get(name)
-            if given is not None and not given.is_contiguous():
+            if given is not None and (given.is_neg() or not given.is_contiguous()):
                 given.detach().copy_(held[name].view(given.shape))
         made = [held[n] for n in bound.outputs]
         if bound.shape is not None:
@@ -179,6 +198,8 @@ class CompiledKernel:
 
     def _whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return `tensor` in row-major order; the first copy is said."""
+        if tensor.is_neg():  # its memory holds the opposite of its values
+            tensor = tensor.resolve_neg()
         if tensor.is_contiguous():
             return tensor
         if name not in self._told:
@@ -219,6 +240,36 @@ class CompiledKernel:
                 if found is None:
                     found = self._calls[key] = self._made(bound)
         return found
+
+    def _keep_quick(self, bound: Bound, run: Callable[..., None], order: tuple[str, ...]) -> None:
+        """Let the next call of this kind go straight to the kernel, where its loader can.
+
+        Only plain calls do: inputs in order, every output made, scalars at their defaults.
+        """
+        assert self.operator is not None
+        outputs = self.operator.outputs
+        key = (bound.shape, tuple(bound.dims.items()), bound.dtype)
+        plain = (
+            bound.outputs == outputs
+            and not bound.scalars
+            and tuple(n for n in order if n not in outputs) == self._read
+            and tuple(n for n in order if n in outputs) == outputs
+        )
+        if not hasattr(run, "fresh") or bound.numpy or not plain or key in self._known:
+            return
+        launch: Any = run if bound.shape is None else run.shaped(bound.shape)  # type: ignore[attr-defined]
+        with self._lock:
+            self._known.add(key)
+            self._quick = (launch.fresh, *self._quick)[:_QUICK]
+            self._into = (launch.into, *self._into)[:_QUICK]
+
+    def _with_outputs(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return inputs and outputs in order when exactly the outputs have names, else nothing that fits."""
+        assert self.operator is not None
+        outputs = self.operator.outputs
+        if named.keys() != set(outputs):
+            return ()
+        return (*values, *(named[n] for n in outputs))
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)

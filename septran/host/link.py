@@ -67,14 +67,24 @@ def host_object(compiler: str, cache: Path, machine_features: str) -> HostObject
 
 
 def trusted_object(
-    compiler: str, source: Path, flags: Sequence[str], cache: Path, *, extra: str = ""
+    compiler: str,
+    source: Path,
+    flags: Sequence[str],
+    cache: Path,
+    *,
+    extra: str = "",
+    shared: bool = False,
 ) -> HostObject:
-    """Return SepTran's own `source` compiled, from `cache` where it is there. extra: what else it depends on."""
+    """Return SepTran's own `source` compiled, from `cache` where it is there.
+
+    extra: what else it depends on. shared: linked as a library, in place of an object.
+    """
     digest = hashlib.sha256(source.read_bytes())
     for part in (compiler, *flags, extra):
         digest.update(part.encode() + b"\0")
-    kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}.o"
-    return _compiled([compiler, *flags, "-c", str(source)], kept, {})
+    kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}{'.so' if shared else '.o'}"
+    step = "-shared" if shared else "-c"
+    return _compiled([compiler, *flags, step, str(source)], kept, {})
 
 
 def trusted_library(

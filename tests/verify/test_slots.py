@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from septran.backends import get
-from septran.backends.cpp.toolchain import build_module, load_module
+from septran.backends.cpp.backend import CPP
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -210,9 +210,7 @@ def test_bench_is_what_a_plain_loop_shows(op: str, tmp_path: Path) -> None:
     kernel = plan.backend.emit(lowered.program, leaves)
     problem = problem_of(plan, lowered.program, plan.dims)
     built = get("cpp").build(kernel, tmp_path / "build")
-    module = build_module(kernel, tmp_path / "module")
-    assert module.ok, module.log
-    call = load_module(module, kernel)
+    call = CPP.load(kernel, tmp_path / "module")
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(1)
     torch.set_num_threads(1)
     seen = []

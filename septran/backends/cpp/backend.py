@@ -10,9 +10,9 @@ from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.reading import read
-from septran.backends.cpp.toolchain import build_module, load_module
 from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
 from septran.backends.toolchain.hosted import compile_hosted
+from septran.backends.toolchain.launcher import launchable
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
@@ -40,15 +40,17 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 
 def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
-    """Build the kernel as a pybind11 module and return it as a callable on torch CPU tensors.
+    """Build the kernel's library, the one that was judged, and return it as a callable on torch CPU tensors.
+
+    This puts generated machine code into the process, so load only what has been verified.
 
     Raises:
         EnvironmentProblem: V112, the compiler refused or is missing.
     """
-    built = build_module(kernel, folder)
-    if not built.ok:
+    built = build(kernel, folder)
+    if not built.ok or built.artifact is None:
         raise EnvironmentProblem.of("V112", f"{kernel.name} could not be built: {built.log[-500:]}")
-    return load_module(built, kernel)
+    return launchable(kernel, built.artifact)
 
 
 def available() -> Mapping[Capability, Availability]:

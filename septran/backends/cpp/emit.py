@@ -87,12 +87,6 @@ def _prelude(text: str) -> str:
     return "\n".join([*sorted(includes), "", *bodies])
 
 
-def module_text(kernel: Kernel) -> str:
-    """Return a source of its own that makes a Python module of the kernel's object."""
-    declared = f'extern "C" void {kernel.entry}(void* const* args);'
-    return f"{declared}\n{_python_module([p.name for p in kernel.params], kernel.entry)}"
-
-
 def _python_module(params: Sequence[str], entry: str) -> str:
     names = [identifier(name) for name in params]
     handles = ", ".join(f"pybind11::handle {n}" for n in names)

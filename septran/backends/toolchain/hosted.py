@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from septran.backends.base import Built
@@ -37,16 +36,6 @@ _RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _OBJECT, _LIBRARY, _HOST = "kernel.o", "kernel.so", "kernel.host"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glue:
-    """A second source that is linked into the library: what makes it a Python module. extra: what it depends on."""
-
-    text: str
-    flags: tuple[str, ...]
-    output: str
-    extra: str = ""
-
-
 def compile_hosted(
     kernel: Kernel,
     folder: Path,
@@ -55,10 +44,9 @@ def compile_hosted(
     flags: Sequence[str],
     support: Path | Runtime,
     cross: bool = False,
-    glue: Glue | None = None,
     timeout_s: float = 120.0,
 ) -> Built:
-    """Compile `kernel` in `folder`: kernel.o, the library from it, and (without glue) the static host from it.
+    """Compile `kernel` in `folder`: kernel.o, the library from it, and the static host from it.
 
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
@@ -70,13 +58,11 @@ def compile_hosted(
     if library.path is None:
         return Built(ok=False, artifact=None, log=f"the runtime: {library.missing}")
     runtime = support if isinstance(support, Runtime) else None
-    host = HostObject(path=None, missing="")
-    if glue is None:
-        host = _host(kernel, compiler, cross)
+    host = _host(kernel, compiler, cross)
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
-    outputs = _outputs(glue, host)
-    command = _command(kernel, compiler, flags, host, glue, linked=runtime is not None)
+    outputs = _outputs(host)
+    command = _command(kernel, compiler, flags, host, linked=runtime is not None)
     native = host_features() if "-march=native" in flags else ""
     linked = [str(path) for path in (library.path, host.path)]
     digest = hashlib.sha256()
@@ -89,8 +75,6 @@ def compile_hosted(
         *map(str, kernel.files),
     ):
         digest.update(part.encode() + b"\0")
-    if glue is not None:
-        digest.update(f"{glue.text}\0{glue.extra}".encode())
     kept = [cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.{name}" for name in outputs]
     shown = " ".join([Path(compiler.path).name, *flags, kernel.main, "-o", outputs[1]])
     missing = (f"static host: {host.missing}",) if host.missing else ()
@@ -99,12 +83,12 @@ def compile_hosted(
             (folder / name).unlink(missing_ok=True)
             shutil.copy(path, folder / name)
         return _built(folder, outputs, shown, runtime, cached=True, not_checked=missing)
-    if glue is not None:
-        (folder / "septran_module.cpp").write_text(glue.text, encoding="utf-8")
     shutil.copyfile(library.path, folder / "support.o")
     if host.path is not None:
         shutil.copyfile(host.path, folder / "host.o")
-    done = run_confined(["/bin/sh", "-c", command], folder, timeout_s, reads=_reads(compiler, glue))
+    done = run_confined(
+        ["/bin/sh", "-c", command], folder, timeout_s, reads=toolchain_folders(compiler.path, {})
+    )
     log = done.output.replace(str(folder) + os.sep, "")
     for name in ("support.o", "host.o"):
         (folder / name).unlink(missing_ok=True)
@@ -141,11 +125,6 @@ def _support(compiler: Compiler, support: Path | Runtime, cache: Path) -> HostOb
     return trusted_object(compiler.path, support, _SUPPORT_FLAGS, cache, extra=extra)
 
 
-def _reads(compiler: Compiler, glue: Glue | None) -> tuple[Path, ...]:
-    headers = [Path(f[2:]) for f in glue.flags if f.startswith("-I")] if glue else []
-    return (*toolchain_folders(compiler.path, {}), *headers)
-
-
 def _host(kernel: Kernel, compiler: Compiler, cross: bool) -> HostObject:
     if cross:
         return HostObject(path=None, missing=f"none for {kernel.arch} here")
@@ -154,9 +133,8 @@ def _host(kernel: Kernel, compiler: Compiler, cross: bool) -> HostObject:
     return host_object(compiler.path, cache_folder() / "host", compiler.version + host_features())
 
 
-def _outputs(glue: Glue | None, host: HostObject) -> tuple[str, ...]:
-    library = glue.output if glue else _LIBRARY
-    return (_OBJECT, library, *([_HOST] if host.path is not None else []))
+def _outputs(host: HostObject) -> tuple[str, ...]:
+    return (_OBJECT, _LIBRARY, *([_HOST] if host.path is not None else []))
 
 
 def _command(
@@ -164,7 +142,6 @@ def _command(
     compiler: Compiler,
     flags: Sequence[str],
     host: HostObject,
-    glue: Glue | None,
     *,
     linked: bool,
 ) -> str:
@@ -173,12 +150,7 @@ def _command(
     steps = [
         f"{tool} {shlex.join(compiles)} -fno-exceptions -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
     ]
-    objects = f"{_OBJECT} support.o"
-    if glue is not None:
-        steps.append(f"{tool} {shlex.join(glue.flags)} -c septran_module.cpp -o septran_module.o")
-        objects += " septran_module.o"
-    library = shlex.quote(glue.output if glue else _LIBRARY)
-    steps.append(f"{tool} -shared -fopenmp {objects} -o {library} -lm")
+    steps.append(f"{tool} -shared -fopenmp {_OBJECT} support.o -o {_LIBRARY} -lm")
     text = " && ".join(steps)
     if host.path is not None:
         # a kernel that cannot be linked statically is no mistake: it is judged in a Python process

@@ -30,10 +30,10 @@ def checked(
             f"and t{at}.is_{device}"
         )
 
-    def explain(*tensors: Any) -> ArgumentError:
-        return _explain(kernel, tensors, device)
+    def wrong(*tensors: Any) -> ArgumentError:
+        return explain(kernel, *tensors, device=device)
 
-    scope["explain"] = explain
+    scope["explain"] = wrong
     text = (
         f"def run(*tensors):\n"
         f"    try:\n"
@@ -50,7 +50,8 @@ def checked(
     return made
 
 
-def _explain(kernel: Kernel, tensors: tuple[Any, ...], device: str) -> ArgumentError:
+def explain(kernel: Kernel, *tensors: Any, device: str = "cpu") -> ArgumentError:
+    """Return the error K001 that says which of `tensors` is not what the kernel was made for."""
     import torch
 
     wanted = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in kernel.params)

@@ -10,7 +10,6 @@ import pytest
 
 from septran.backends.cpp.backend import ARCHES, CPP
 from septran.backends.cpp.leaves import layouts, library_leaf
-from septran.backends.cpp.toolchain import build_module, load_module
 from septran.errors import InputError
 from septran.ir.nodes import leaf_calls
 from septran.kernel import leaf_specs
@@ -91,12 +90,10 @@ def test_a_planted_bug_changes_the_result(bug):
     assert not np.allclose(good, bad, rtol=1e-5, equal_nan=False)
 
 
-def test_module_takes_torch_tensors_and_refuses_wrong_ones(tmp_path):
+def test_a_loaded_kernel_takes_torch_tensors_and_refuses_wrong_ones(tmp_path):
     torch = pytest.importorskip("torch")
     kernel = kernel_of(gemm(40, 50, 60))
-    built = build_module(kernel, tmp_path)
-    assert built.ok, built.log
-    call = load_module(built, kernel)
+    call = CPP.load(kernel, tmp_path)
     a, b, c = torch.randn(40, 60), torch.randn(60, 50), torch.empty(40, 50)
     call(c, a, b)
     assert torch.allclose(c, a @ b, atol=1e-4)

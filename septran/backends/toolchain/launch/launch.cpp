@@ -1,0 +1,288 @@
+// Calls of C kernels with torch CPU tensors: one extension per machine and Python, for any kernel.
+//
+// Launch(path, symbol, params, explain): params = ((DLPack type code, bits, shape, is output), ..) in the kernel's order; a tensor is read
+// through the DLPack exchange API of its type (a table of C functions: no torch header, no copy, no Python call).
+//   launch(t0, t1, ..)   all tensors in order, results in place
+//   launch.fresh(t, ..)  the tensors that are no outputs, in order; returns new tensors; NotImplemented when one
+//                        does not fit or asks for more than a plain call (gradient, negative view, a subclass)
+//   launch.into(t, ..)   the same with the outputs given behind the inputs; returns None
+//   launch.shaped(shape) the same for tensors that all have `shape`, for a kernel of flat arrays
+// Source of the API: DLPack 1.3, "DLPackExchangeAPI".
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <dlfcn.h>
+#include <cstdint>
+#include <cstring>
+#include <cstddef>
+
+namespace {
+
+struct Device { int32_t type, id; };
+struct Dtype { uint8_t code, bits; uint16_t lanes; };
+struct Tensor { void* data; Device device; int32_t ndim; Dtype dtype; int64_t *shape, *strides; uint64_t byte_offset; };
+struct Managed {
+    struct { uint32_t major, minor; } version;
+    void* context;
+    void (*deleter)(Managed*);
+    uint64_t flags;
+    Tensor tensor;
+};
+using Fail = void (*)(void*, const char* kind, const char* message);
+struct Exchange {
+    struct { uint32_t major, minor; const void* older; } header;
+    int (*allocate)(Tensor* like, Managed** out, void* context, Fail);
+    int (*managed)(void* object, Managed** out);
+    int (*object)(Managed* tensor, void** out);
+    int (*borrowed)(void* object, Tensor* out);
+    int (*stream)(int32_t device, int32_t id, void** out);
+};
+
+const int MOST = 64, RANK = 8, CPU = 1;
+const Exchange* exchange = nullptr;
+PyTypeObject* tensor_type = nullptr;
+PyObject *requires_grad = nullptr, *is_neg = nullptr;
+
+struct Spec { Dtype dtype; int32_t ndim; int64_t shape[RANK], strides[RANK]; bool output; };
+struct Launch {
+    PyObject_HEAD
+    vectorcallfunc call;
+    void (*kernel)(void* const*);
+    PyObject* explain;
+    int count, outputs;
+    Spec params[MOST];
+};
+
+bool fits(const Tensor& t, const Spec& s) {
+    if (t.device.type != CPU || t.ndim != s.ndim || std::memcmp(&t.dtype, &s.dtype, sizeof t.dtype)) return false;
+    for (int d = 0; d < s.ndim; ++d)
+        if (t.shape[d] != s.shape[d] || (s.shape[d] != 1 && t.strides[d] != s.strides[d])) return false;
+    return true;
+}
+
+// The address of an argument, null (and no error set) when it does not fit.
+void* address(PyObject* x, const Spec& s) {
+    Tensor t;
+    if (!PyObject_TypeCheck(x, tensor_type)) return nullptr;
+    if (exchange->borrowed(x, &t)) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    return fits(t, s) ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
+}
+
+PyObject* in_place(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    const Launch* const l = reinterpret_cast<Launch*>(self);
+    const Py_ssize_t n = PyVectorcall_NARGS(flags);
+    void* at[MOST];
+    bool good = n == l->count && !(names && PyTuple_GET_SIZE(names));
+    for (Py_ssize_t i = 0; good && i < n; ++i) good = (at[i] = address(args[i], l->params[i])) != nullptr;
+    if (!good) {
+        PyObject* const error = PyObject_Vectorcall(l->explain, args, n, nullptr);
+        if (error) {
+            PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+            Py_DECREF(error);
+        }
+        return nullptr;
+    }
+    l->kernel(at);
+    Py_RETURN_NONE;
+}
+
+// 1: torch's own tensor with nothing that a plain read of its memory would miss; 0: not; -1: an error.
+int plain(PyObject* x) {
+    if (Py_TYPE(x) != tensor_type) return 0;
+    PyObject* const grad = PyObject_GetAttr(x, requires_grad);
+    if (!grad) return -1;
+    Py_DECREF(grad);
+    if (grad != Py_False) return 0;
+    PyObject* const negative = PyObject_CallMethodNoArgs(x, is_neg);
+    if (!negative) return -1;
+    Py_DECREF(negative);
+    return negative == Py_False;
+}
+
+void failed(void*, const char*, const char* message) { PyErr_SetString(PyExc_RuntimeError, message); }
+
+PyObject* made(const Spec& s, void** at) {
+    Tensor like{};
+    like.device = {CPU, 0};
+    like.ndim = s.ndim;
+    like.dtype = s.dtype;
+    like.shape = const_cast<int64_t*>(s.shape);
+    like.strides = const_cast<int64_t*>(s.strides);
+    Managed* tensor = nullptr;
+    if (exchange->allocate(&like, &tensor, nullptr, failed)) {
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+        return nullptr;
+    }
+    *at = static_cast<char*>(tensor->tensor.data) + tensor->tensor.byte_offset;
+    void* out = nullptr;
+    if (exchange->object(tensor, &out)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the result is no tensor");
+        return nullptr;
+    }
+    return static_cast<PyObject*>(out);
+}
+
+// Addresses of the tensors that are outputs, or of those that are not: 1 when all fit, 0 when one does not, -1: an error.
+int addresses(const Launch* l, PyObject* const* args, bool output, void** at) {
+    for (int i = 0; i < l->count; ++i) {
+        if (l->params[i].output != output) continue;
+        PyObject* const x = *args++;
+        const int good = plain(x);
+        if (good <= 0) return good;
+        if (!(at[i] = address(x, l->params[i]))) return 0;
+    }
+    return 1;
+}
+
+PyObject* into(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+    const Launch* const l = reinterpret_cast<Launch*>(self);
+    void* at[MOST];
+    if (n != l->count) Py_RETURN_NOTIMPLEMENTED;
+    int good = addresses(l, args, false, at);
+    if (good > 0) good = addresses(l, args + (l->count - l->outputs), true, at);
+    if (good < 0) return nullptr;
+    if (!good) Py_RETURN_NOTIMPLEMENTED;
+    l->kernel(at);
+    Py_RETURN_NONE;
+}
+
+PyObject* fresh(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+    const Launch* const l = reinterpret_cast<Launch*>(self);
+    void* at[MOST];
+    PyObject* results[MOST] = {};
+    int done = 0;
+    if (n != l->count - l->outputs) Py_RETURN_NOTIMPLEMENTED;
+    const int good = addresses(l, args, false, at);
+    if (good < 0) return nullptr;
+    if (!good) Py_RETURN_NOTIMPLEMENTED;
+    for (int i = 0; i < l->count; ++i) {
+        if (!l->params[i].output) continue;
+        if (!(results[done] = made(l->params[i], &at[i]))) {
+            while (done--) Py_DECREF(results[done]);
+            return nullptr;
+        }
+        ++done;
+    }
+    l->kernel(at);
+    if (done == 1) return results[0];
+    PyObject* const all = PyTuple_New(done);
+    for (int i = 0; i < done; ++i)
+        if (all) PyTuple_SET_ITEM(all, i, results[i]);
+        else Py_DECREF(results[i]);
+    return all;
+}
+
+void set_shape(Spec* s, const int64_t* shape, int ndim) {
+    s->ndim = ndim;
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; --d) {
+        s->shape[d] = shape[d];
+        s->strides[d] = stride;
+        stride *= shape[d];
+    }
+}
+
+bool read_shape(PyObject* from, int64_t* shape) {
+    if (PyTuple_GET_SIZE(from) > RANK) return PyErr_SetString(PyExc_ValueError, "a tensor has too many dims"), false;
+    for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(from); ++d) shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(from, d));
+    return !PyErr_Occurred();
+}
+
+bool read_spec(PyObject* from, Spec* s) {
+    int code, bits, output;
+    PyObject* shape;
+    if (!PyArg_ParseTuple(from, "iiO!p", &code, &bits, &PyTuple_Type, &shape, &output)) return false;
+    s->dtype = {uint8_t(code), uint8_t(bits), 1};
+    s->output = output;
+    int64_t sizes[RANK];
+    if (!read_shape(shape, sizes)) return false;
+    set_shape(s, sizes, int(PyTuple_GET_SIZE(shape)));
+    return true;
+}
+
+PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
+    const char *path, *symbol;
+    PyObject *params, *explain;
+    if (!PyArg_ParseTuple(args, "ssO!O", &path, &symbol, &PyTuple_Type, &params, &explain)) return nullptr;
+    const Py_ssize_t count = PyTuple_GET_SIZE(params);
+    if (count > MOST) return PyErr_SetString(PyExc_ValueError, "too many tensors"), nullptr;
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void* const entry = library ? dlsym(library, symbol) : nullptr;
+    if (!entry) return PyErr_SetString(PyExc_OSError, dlerror()), nullptr;
+    Launch* const l = PyObject_New(Launch, type);
+    if (!l) return nullptr;
+    l->call = in_place;
+    l->kernel = reinterpret_cast<void (*)(void* const*)>(entry);
+    Py_INCREF(explain);
+    l->explain = explain;
+    l->count = int(count);
+    l->outputs = 0;
+    for (int i = 0; i < l->count; ++i) {
+        if (!read_spec(PyTuple_GET_ITEM(params, i), &l->params[i])) return Py_DECREF(l), nullptr;
+        l->outputs += l->params[i].output;
+    }
+    return reinterpret_cast<PyObject*>(l);
+}
+
+// The same kernel for tensors that all have one shape of as many elements.
+PyObject* shaped(PyObject* self, PyObject* shape) {
+    int64_t sizes[RANK];
+    if (!PyTuple_Check(shape)) return PyErr_SetString(PyExc_TypeError, "a shape is a tuple"), nullptr;
+    if (!read_shape(shape, sizes)) return nullptr;
+    PyTypeObject* const type = Py_TYPE(self);
+    Launch* const l = PyObject_New(Launch, type);
+    if (!l) return nullptr;
+    const Launch* const from = reinterpret_cast<Launch*>(self);
+    std::memcpy(reinterpret_cast<char*>(l) + sizeof(PyObject), reinterpret_cast<const char*>(from) + sizeof(PyObject),
+                sizeof(Launch) - sizeof(PyObject));
+    Py_INCREF(l->explain);
+    for (int i = 0; i < l->count; ++i) set_shape(&l->params[i], sizes, int(PyTuple_GET_SIZE(shape)));
+    return reinterpret_cast<PyObject*>(l);
+}
+
+void destroy(PyObject* self) {  // the library stays mapped: a kernel's threads may outlive the object
+    PyTypeObject* const type = Py_TYPE(self);
+    Py_XDECREF(reinterpret_cast<Launch*>(self)->explain);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"fresh", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fresh)), METH_FASTCALL, nullptr},
+    {"into", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(into)), METH_FASTCALL, nullptr},
+    {"shaped", shaped, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, call), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_members, members},
+                       {0, nullptr}};
+PyType_Spec launch_spec = {"septran_launch.Launch", sizeof(Launch), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "septran_launch", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+// ImportError where torch has no exchange API of this version: the caller has another way.
+PyMODINIT_FUNC PyInit_septran_launch() {
+    PyObject* const torch = PyImport_ImportModule("torch");
+    PyObject* const type = torch ? PyObject_GetAttrString(torch, "Tensor") : nullptr;
+    PyObject* const capsule = type ? PyObject_GetAttrString(type, "__dlpack_c_exchange_api__") : nullptr;
+    exchange = capsule ? static_cast<const Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api")) : nullptr;
+    if (!exchange || exchange->header.major != 1 || !exchange->borrowed || !exchange->allocate || !exchange->object) {
+        PyErr_SetString(PyExc_ImportError, "torch has no DLPack exchange API of version 1");
+        return nullptr;
+    }
+    tensor_type = reinterpret_cast<PyTypeObject*>(type);
+    requires_grad = PyUnicode_InternFromString("requires_grad");
+    is_neg = PyUnicode_InternFromString("is_neg");
+    PyObject* const module = PyModule_Create(&module_def);
+    PyObject* const launch = PyType_FromSpec(&launch_spec);
+    if (!module || !launch || PyModule_AddObject(module, "Launch", launch)) return nullptr;
+    return module;
+}

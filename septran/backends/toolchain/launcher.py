@@ -1,0 +1,95 @@
+"""A C kernel's library as a Python callable on torch CPU tensors, without a build of its own.
+
+One small extension (launch/launch.cpp), built once per machine and Python in under a second, checks the arguments of
+any kernel and calls it. Where it cannot be built (no Python headers, a torch without the exchange API) a call goes
+through ctypes and is checked in Python: the same errors, some microseconds more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.machinery
+import importlib.util
+import re
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from septran.backends.toolchain.compilers import cache_folder, cpp_compiler
+from septran.backends.toolchain.torch_call import checked, explain
+from septran.host.link import trusted_object
+from septran.kernel import Kernel, KernelParam
+
+_SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+_NAME = "septran_launch"
+_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+"""DLPack's codes of types."""
+
+
+def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
+    """Return `call(*tensors)` for a library that exports the kernel's entry; results are written in place.
+
+    Tensors come in `kernel.params` order. The library is mapped and stays mapped. Where the extension is here, the
+    result also has `fresh(*inputs)`, which makes the outputs, and `shaped(shape)` (launch.cpp says more).
+
+    Raises:
+        InputError: K001 when a tensor's number, dtype, shape, device or layout is not the kernel's.
+    """
+    kind = extension()
+    params = tuple(map(_spec, kernel.params))
+    if kind is not None:
+        with contextlib.suppress(ValueError):  # more tensors or dims than it has room for
+            made: Callable[..., None] = kind(
+                str(library), kernel.entry, params, functools.partial(explain, kernel)
+            )
+            return made
+    return checked(_by_ctypes(library, kernel.entry), kernel)
+
+
+@functools.cache
+def extension() -> Any:
+    """Return the extension's type Launch, None where it cannot be built or torch lacks the exchange API."""
+    compiler = cpp_compiler("native")
+    headers = Path(sysconfig.get_paths()["include"])
+    if compiler is None or not (headers / "Python.h").is_file():
+        return None
+    built = trusted_object(
+        compiler.path,
+        _SOURCE,
+        (*_FLAGS, f"-I{headers}"),
+        cache_folder() / "host",
+        extra=f"{compiler.version} {sys.version} {sysconfig.get_config_var('SOABI')}",
+        shared=True,
+    )
+    if built.path is None:
+        return None
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(built.path))
+    spec = importlib.util.spec_from_file_location(_NAME, built.path, loader=loader)
+    assert spec is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except (ImportError, AttributeError):
+        return None
+    return module.Launch
+
+
+def _spec(param: KernelParam) -> tuple[int, int, tuple[int, ...], bool]:
+    found = re.fullmatch(r"([a-z]+)(\d*)", param.dtype)
+    assert found is not None, param.dtype
+    return _CODES[found[1]], int(found[2] or 8), tuple(param.shape), param.privilege == "w"
+
+
+def _by_ctypes(library: Path, entry: str) -> Callable[..., None]:
+    function = ctypes.CDLL(str(library))[entry]
+    function.restype = None
+
+    def call(*tensors: Any) -> None:
+        function((ctypes.c_void_p * len(tensors))(*(t.data_ptr() for t in tensors)))
+
+    return call

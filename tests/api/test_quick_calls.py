@@ -1,0 +1,128 @@
+"""Calls that go straight to the kernel mean what calls through Python's checks mean."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import septran
+from septran.backends.toolchain import launcher
+from septran.call import kernel as calls
+from septran.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def add() -> Callable[..., Any]:
+    found: Callable[..., Any] = septran.compile(op="add")
+    x = torch.rand(3, 5)
+    assert torch.equal(found(x, x), x + x)
+    return found
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the calls that are met with the parameters in Python."""
+    seen: list[int] = []
+    real = calls.bind
+
+    def bind(*given: Any) -> Any:
+        seen.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(calls, "bind", bind)
+    return seen
+
+
+def test_the_second_call_of_a_kind_is_quick(add, slow):
+    x, z = torch.rand(3, 5), torch.rand(3, 5)
+    found = add(x, z)
+    assert torch.equal(found, x + z)
+    assert found.shape == (3, 5) and found.is_contiguous() and not found.requires_grad
+    assert slow == []
+    assert torch.equal(add(x.view(15), z.view(15)), (x + z).view(15))  # another shape: once
+    assert len(slow) == 1
+    assert torch.equal(add(x.view(15), z.view(15)), (x + z).view(15))
+    assert len(slow) == 1
+
+
+def test_results_are_new_memory_that_outlives_the_kernel(add, slow):
+    x = torch.rand(3, 5)
+    one, two = add(x, x), add(x, x)
+    one.fill_(7)
+    assert torch.equal(two, x + x)
+    two.resize_(15)
+    assert slow == []
+
+
+@pytest.mark.filterwarnings("ignore:.*strided and is copied")
+def test_what_is_not_plain_is_right_all_the_same(add, slow):
+    x, z = torch.rand(3, 5), torch.rand(3, 5)
+    assert torch.equal(add(x, torch._neg_view(z)), x - z)
+    assert torch.equal(add(torch.rand(5, 3).T.copy_(x), z), x + z)
+    assert torch.equal(add(torch.nn.Parameter(x, requires_grad=False), z), x + z)
+    assert len(slow) == 3
+    with pytest.raises(InputError, match="C142"):
+        add(x.clone().requires_grad_(), z)
+    with torch.no_grad():
+        assert torch.equal(add(x.clone().requires_grad_(), z), x + z)
+    for wrong in ((x,), (x, z, z, z), (x, 1.0), (x, z.double()), (x, z[:2]), (x, z.to("meta"))):
+        with pytest.raises((TypeError, NotImplementedError)):
+            add(*wrong)
+
+
+@pytest.mark.filterwarnings("ignore:.*strided and is copied")
+def test_given_outputs_and_numpy_stay_as_they_were(add, slow):
+    x = torch.rand(3, 5)
+    y = torch.empty(3, 5)
+    assert add(x, x, Y=y) is None
+    assert torch.equal(y, x + x)
+    assert slow == []
+    with pytest.raises(TypeError):
+        add(x, x, Y=torch.empty(5, 3))
+    wide = torch.zeros(3, 10)
+    add(x, x, Y=wide[:, ::2])
+    assert torch.equal(wide[:, ::2], x + x)
+    assert (add(x.numpy(), x.numpy()) == (x + x).numpy()).all()
+    negative = torch._neg_view(torch.zeros(3, 5))
+    add(x, x, Y=negative)
+    assert torch.equal(negative, x + x)
+
+
+def test_without_the_extension_calls_are_checked_in_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(launcher, "extension", lambda: None)
+    kernel = septran.compile(op="add")
+    x = torch.rand(3, 5)
+    assert torch.equal(kernel(x, x), x + x)
+    assert torch.equal(kernel(x, x), x + x)
+
+
+def test_the_extension_is_built_once_for_all_kernels():
+    kind = launcher.extension()
+    if kind is None:
+        assert not (Path(sys.prefix) / "include" / "Python.h").is_file()
+        return
+    assert launcher.extension() is kind
+
+
+@pytest.mark.parametrize(("count", "rank"), [(65, 1), (3, 9)])
+def test_more_tensors_or_dims_than_it_has_room_for_are_refused(count, rank):
+    kind = launcher.extension()
+    if kind is None:
+        return
+    with pytest.raises(ValueError, match="too many"):
+        kind("libc.so.6", "getpid", ((2, 32, (1,) * rank, False),) * count, print)
+
+
+def test_a_kernel_it_has_no_room_for_is_called_all_the_same(monkeypatch):
+    def full(*_: object) -> None:
+        raise ValueError("too many tensors")
+
+    monkeypatch.setattr(launcher, "extension", lambda: full)
+    x = torch.rand(7)
+    kernel = septran.compile(op="add")
+    assert torch.equal(kernel(x, x), x + x)
