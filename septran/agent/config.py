@@ -71,6 +71,15 @@ SCHEMA: Schema = {
         "history": Key(kind="int", default=5, minimum=0, about="earlier attempts, one line each"),
         "message_chars": Key(kind="int", default=3000, minimum=200, about="of a verdict's message"),
     },
+    "memory": {
+        "tokens": Key(
+            kind="int",
+            default=1200,
+            minimum=0,
+            about="of lessons from earlier runs in a prompt; 0 = none",
+        ),
+        "folders": Key(kind="list", default=[], about="shared folders of lessons, besides the own"),
+    },
     "prices": {
         "currency": Key(kind="str", default="USD"),
         "prompt_per_million": Key(kind="float", default=0.0, minimum=0),

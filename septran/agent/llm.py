@@ -16,6 +16,7 @@ from septran.agent.evolve import evolve
 from septran.agent.faults import Fault
 from septran.agent.ledger import Ledger
 from septran.agent.loop import best_of
+from septran.agent.memory import Memory, told
 from septran.agent.prompt import Prompter
 from septran.agent.record import Record, RecordedChat
 from septran.agent.redact import Redactor
@@ -46,6 +47,7 @@ class SearchWriter:
         chat_for: ChatFor | None,
         kind: str = "llm",
         store: LeafStore | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """One writer serves all leaves of a run; its budget and its usage are theirs together."""
         self._backend = backend
@@ -54,6 +56,7 @@ class SearchWriter:
         self._chat_for = chat_for
         self._kind = kind
         self._store = store
+        self._memory = memory
         self._chats: dict[str, RecordedChat] = {}
         self._models: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -74,7 +77,7 @@ class SearchWriter:
             judge = _ReplayJudge(judge, self._record)
         before = self.ledger.usage
         session = Session(
-            prompter=Prompter.of(spec, self._backend, self._config),
+            prompter=self._prompter(spec),
             config=self._config,
             judge=judge,
             budget=budget,
@@ -100,6 +103,18 @@ class SearchWriter:
         self._record.event("written", spec=spec.key, writer=written.leaf.writer, reason=reason)
         return written
 
+    def _prompter(self, spec: LeafSpec) -> Prompter:
+        """Return the prompter with what is remembered, as it was when this run first asked for the leaf."""
+        prompter = Prompter.of(spec, self._backend, self._config)
+        tokens = int(self._config.get("memory", "tokens"))
+        kept = self._record.memory(spec.key)
+        if kept is None and self._memory is not None and tokens:
+            near = self._memory.near(spec, self._backend.docs)
+            kept = told(near, prompter.frame.language, tokens)
+        if kept is not None:
+            self._record.write(f"memory/{spec.key}.json", {"text": kept})
+        return replace(prompter, memory=kept or "")
+
     def _unreachable(self, fault: Fault, session: Session) -> str:
         """Say why the search ended, or raise when the model left nothing that could be used."""
         if session.best is None and self._config.get("on_unreachable") == "fail":
@@ -113,6 +128,8 @@ class SearchWriter:
         history = tuple(session.attempts)
         if best is not None and best.leaf is not None:
             self._keep(best)
+            if self._memory is not None and self._kind != "replay":
+                self._memory.learn(session.lesson(best, self._backend.docs))
             gain = best.verdict.speedup
             enough = gain is not None and gain >= float(self._config.get("min_gain"))
             if floor is None or enough or self._config.get("accept") == "verified":
@@ -200,6 +217,7 @@ def llm_writer(
     folder: Path,
     *,
     store: LeafStore | None = None,
+    memory: Memory | None = None,
 ) -> SearchWriter:
     """Return the writer that asks the configured endpoint; `folder` is the run's agent/ directory.
 
@@ -225,6 +243,7 @@ def llm_writer(
         record=Record(folder, redact),
         chat_for=chat_for,
         store=store,
+        memory=memory,
     )
 
 
@@ -235,6 +254,7 @@ def command_writer(
     program: str,
     *,
     store: LeafStore | None = None,
+    memory: Memory | None = None,
 ) -> SearchWriter:
     """Return the writer that runs `program` for each call: prompt on stdin, reply on stdout."""
     chat = CommandChat(program, timeout=float(config.get("client", "deadline_s")))
@@ -245,6 +265,7 @@ def command_writer(
         chat_for=lambda role: chat,
         kind="command",
         store=store,
+        memory=memory,
     )
 
 

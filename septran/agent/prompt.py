@@ -50,6 +50,8 @@ class Prompter:
     config: AgentConfig
     frame: Frame
     docs: dsl_docs.DslDocs
+    memory: str = ""
+    """what earlier runs learned about leaves like this"""
 
     @classmethod
     def of(cls, spec: LeafSpec, backend: Backend, config: AgentConfig) -> Prompter:
@@ -66,7 +68,7 @@ class Prompter:
     def render(self, role: str, template: str, context: Context) -> tuple[Message, ...]:
         """Return system and user message, trimmed to `context.prompt_tokens` of the config by rule.
 
-        What goes first when the prompt is too long: earlier attempts, suggestions, the message's
+        What goes first when the prompt is too long: memory and earlier attempts, suggestions, the message's
         middle, the inspiration, then basic docs. Contract, frame, api docs and the last body stay.
         """
         limit = int(self.config.get("context", "prompt_tokens"))
@@ -103,6 +105,7 @@ class Prompter:
             "best": context.best,
             "parent": context.parent,
             "inspiration": context.inspiration if trim < 4 else None,
+            "memory": self.memory if trim < 1 else "",
             "plan": context.plan,
             "advice": context.advice,
             "max_tokens": self.config.role(role).max_tokens,

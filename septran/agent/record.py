@@ -7,6 +7,7 @@
       calls/KEY.json             the request and its reply; a paid call with this key is never repeated
       verdicts/SPEC-SHA.json     the judge's verdict on one leaf source
       leaves/SPEC.json           the outcome for one leaf
+      memory/SPEC.json           what its prompts were told of earlier runs
       events.jsonl               what happened, in order
 
 Files are written to a temporary name, flushed to the disk and renamed, so a kill at any moment leaves either
@@ -165,6 +166,12 @@ class Record:
     def outcome(self, spec_key: str) -> dict[str, Any] | None:
         """Return the recorded outcome for one leaf; of the source record in a replay."""
         return self._read(f"leaves/{spec_key}.json")
+
+    def memory(self, spec_key: str) -> str | None:
+        """Return what the first prompt for a leaf was told of earlier runs, None when it is not recorded."""
+        value = self._read(f"memory/{spec_key}.json")
+        text = value.get("text") if value is not None else None
+        return text if isinstance(text, str) else None
 
     def models(self) -> dict[str, str]:
         """Return role -> model name as an endpoint listed it when the run began."""

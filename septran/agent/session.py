@@ -11,6 +11,7 @@ from septran.agent.config import AgentConfig
 from septran.agent.faults import Fault
 from septran.agent.frame import assemble
 from septran.agent.ledger import Ledger
+from septran.agent.memory import Lesson, features_of
 from septran.agent.prompt import Context, Prompter, Shown
 from septran.agent.record import Record, RecordedChat
 from septran.agent.reply import extract_body
@@ -120,6 +121,23 @@ class Session:
         """Return a verified or failed attempt for a prompt."""
         body = self.bodies.get(attempt.leaf.sha, "") if attempt.leaf else ""
         return Shown(body=body, text=quality(attempt.verdict))
+
+    def lesson(self, best: Attempt, dsl: str) -> Lesson:
+        """Return what this search taught: the verified body, and the last failure before it."""
+        assert best.leaf is not None
+        before = [a for a in self.attempts if a.number < best.number and not a.verdict.verified]
+        last = before[-1] if before else None
+        shown = self._shown.get(last.number) if last else None
+        return Lesson(
+            dsl=dsl,
+            task=self.spec.task,
+            features=features_of(self.spec),
+            body=self.bodies.get(best.leaf.sha, ""),
+            failed=shown.body if shown else "",
+            status=shown.status if shown else "",
+            why=shown.message if shown else "",
+            speedup=best.verdict.speedup,
+        )
 
     def helper(self, role: str) -> str:
         """Return the reply text of a role that advises; "" when it gave none."""

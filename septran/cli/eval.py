@@ -43,6 +43,11 @@ from septran.cli.steps import steps
 )
 @click.option("--list", "file", type=FILE, help="Another list instead of configs/eval/leaves.yaml.")
 @click.option(
+    "--memory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of lessons to show and to add to; default: no memory.",
+)
+@click.option(
     "-o",
     "--output",
     "folder",

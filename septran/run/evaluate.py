@@ -15,6 +15,7 @@ from typing import Any
 from septran import assets, backends, spanyaml
 from septran.agent import config as agent_config
 from septran.agent.llm import SearchWriter, command_writer, llm_writer
+from septran.agent.memory import Memory
 from septran.agent.record import write_whole
 from septran.agent.writer import Budget, Judge, Written
 from septran.backends.base import Backend
@@ -53,6 +54,8 @@ class EvalRequest:
     file: Path | None = None
     config: Path | None = None
     command: str | None = None
+    memory: Path | None = None
+    """folder of lessons that prompts show and that verified leaves add to; None = every leaf starts without"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +192,7 @@ def evaluate(request: EvalRequest, *, settings: Settings, progress: Progress) ->
                 version,
                 request.attempts,
                 request.command or "",
+                request.memory is not None,
                 {k: v["value"] for k, v in config.to_json().items()},
             ]
         )
@@ -312,9 +316,10 @@ def judge_of(
 def _writer(
     request: EvalRequest, backend: Backend, config: agent_config.AgentConfig, folder: Path
 ) -> SearchWriter:
+    memory = Memory((request.memory,)) if request.memory is not None else None
     if request.command:
-        return command_writer(backend, config, folder, request.command)
-    return llm_writer(backend, config, folder)
+        return command_writer(backend, config, folder, request.command, memory=memory)
+    return llm_writer(backend, config, folder, memory=memory)
 
 
 def _cell(blank: Cell, written: Written) -> Cell:

@@ -9,6 +9,7 @@ from pathlib import Path
 from septran.agent import config as agent_config
 from septran.agent.library import AutoWriter, LibraryWriter
 from septran.agent.llm import command_writer, llm_writer, replay_writer, with_flags
+from septran.agent.memory import Memory
 from septran.agent.store import LeafStore
 from septran.agent.writer import Budget, LeafWriter, Usage, Written
 from septran.backends.base import Backend
@@ -150,21 +151,22 @@ def _writer(
     settings: Settings,
     store: LeafStore,
 ) -> LeafWriter:
+    config = _config(request, backend, settings)
+    shared = [Path(str(folder)).expanduser() for folder in config.get("memory", "folders")]
+    memory = Memory((settings.home / "memory", *shared))
     match kind:
         case "auto":
             return AutoWriter(backend.library, store)
         case "library" | "llm":
-            return llm_writer(
-                backend, _config(request, backend, settings), folder / "agent", store=store
-            )
+            return llm_writer(backend, config, folder / "agent", store=store, memory=memory)
         case "command" if detail:
-            config = _config(request, backend, settings)
-            return command_writer(backend, config, folder / "agent", detail, store=store)
+            return command_writer(
+                backend, config, folder / "agent", detail, store=store, memory=memory
+            )
         case "replay" if detail:
             from septran.run import store as runs
 
             recorded = runs.find(detail, runs.root(settings)).dir / "agent"
-            config = _config(request, backend, settings)
             return replay_writer(backend, config, folder / "agent", recorded)
     raise ConfigError.of(
         "C135",

@@ -36,12 +36,13 @@ class Strong:
 
     def __init__(self, bodies: dict[str, str], stumbles: tuple[str, ...] = ()) -> None:
         self.bodies, self.stumbles = bodies, stumbles
+        """a stumble is avoided by who is told of it"""
 
     def __call__(self, body: dict[str, object]) -> Step:
         text = str(body["messages"][1]["content"])  # type: ignore[index]
         match = re.search(r"Leaf `(\w+)` \(task (\w+)", text)
         assert match is not None
-        if match[2] in self.stumbles and "Your last body" not in text:
+        if match[2] in self.stumbles and "not_there" not in text:
             return Answer("```cpp\nnot_there(Y);\n```")
         return Answer(f"```cpp\n{self.bodies[match[1]]}```")
 
@@ -85,6 +86,34 @@ def test_a_strong_model_is_measured_and_not_paid_twice(
     assert [cell["statuses"] for cell in found["cells"]] == [["ok"], ["unusable", "ok"]]
     assert json.loads((tmp_path / "out" / "eval.json").read_text()) == found
     assert "| fake-coder | cpp | 2 | 50 % | 100 % |" in again.out
+
+
+def test_memory_saves_calls(
+    septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ablation: the same model, list and judge; with memory the second leaf is told of the first one's failure."""
+    monkeypatch.setattr("septran.run.evaluate.LeafJudge", QuickJudge)
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    model = Strong(library_bodies("relu", "mul"), stumbles=("relu_leaf", "mul_leaf"))
+    lessons = tmp_path / "lessons"
+    statuses = {}
+    with ChatDouble(model) as double:
+        given = ("eval", "--list", str(listed), "--base-url", double.base_url, "--json")
+        for name, flags in (
+            ("without", ()),
+            ("learns", ("--memory", str(lessons))),
+            ("knows", ("--memory", str(lessons))),
+        ):
+            found = septran(*given, "-o", str(tmp_path / name), *flags).json
+            statuses[name] = [len(cell["statuses"]) for cell in found["cells"]]
+    assert statuses == {"without": [2, 2], "learns": [2, 1], "knows": [1, 1]}
+    (prompt,) = [
+        text
+        for seen in double.requests[-1:]
+        if "From earlier runs" in (text := str(seen.body["messages"][1]["content"]))
+    ]
+    assert "What failed there" in prompt
 
 
 def test_an_evaluation_goes_on_where_the_server_died(
