@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import septran
 from septran.batch.cells import Cell
@@ -45,6 +46,19 @@ class Job:
             "time": self.time,
         }
         return (json.dumps(plain) + "\n").encode()
+
+
+class Task(Protocol):
+    """What a worker is given: a line on its stdin, and the file that says when it is done."""
+
+    @property
+    def result(self) -> Path:
+        """Where the result goes."""
+        ...
+
+    def line(self) -> bytes:
+        """Return the job as the worker reads it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,7 @@ def run_jobs(
     """
     queue = deque(jobs)
     again: set[str] = set()
-    team: list[_Worker] = []
+    team: list[Worker] = []
     threads = max(1, len(os.sched_getaffinity(0)) // workers)
     try:
         while queue or any(worker.job for worker in team):
@@ -90,19 +104,21 @@ def run_jobs(
             while late and queue:
                 yield Outcome(queue.popleft(), "stopped")
             if over:
-                yield from [Outcome(worker.job, "stopped") for worker in team if worker.job]
+                yield from [
+                    Outcome(worker.job, "stopped") for worker in team if isinstance(worker.job, Job)
+                ]
                 return
             for worker in [w for w in team if w.gone()]:
                 team.remove(worker)
             while queue and len(team) < workers:
-                team.append(_Worker(log, threads))
+                team.append(Worker(log, threads))
             for worker in team:
                 if worker.job is None and queue:
                     started(queue[0].cell)
                     worker.give(queue.popleft())
             for worker in _ready(team):
                 job = worker.job
-                assert job is not None
+                assert isinstance(job, Job)
                 how = worker.collect(cell_s)
                 if how == "died" and job.cell.key not in again:
                     again.add(job.cell.key)
@@ -114,27 +130,27 @@ def run_jobs(
             worker.kill()
 
 
-class _Worker:
-    """One worker process; `job` is what it works on."""
+class Worker:
+    """One worker process; `job` is what it works on. module: what it runs, which reads `Task.line`s."""
 
-    def __init__(self, log: Path, threads: int) -> None:
+    def __init__(self, log: Path, threads: int, *, module: str = "septran.batch.worker") -> None:
         here = str(Path(septran.__file__).resolve().parent.parent)  # also when run from a checkout
         path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
         known = os.environ.get("SEPTRAN_THREADS")
         env = {**os.environ, "PYTHONPATH": path, "SEPTRAN_THREADS": known or str(threads)}
         with log.open("ab") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "septran.batch.worker"],
+                [sys.executable, "-m", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 env=env,
                 start_new_session=True,
             )
-        self.job: Job | None = None
+        self.job: Task | None = None
         self.since = 0.0
 
-    def give(self, job: Job) -> None:
+    def give(self, job: Task) -> None:
         """Start a job."""
         assert self.process.stdin is not None
         self.job, self.since = job, time.monotonic()
@@ -180,7 +196,7 @@ class _Worker:
             return bool(one.select(0))
 
 
-def _ready(team: Sequence[_Worker]) -> list[_Worker]:
+def _ready(team: Sequence[Worker]) -> list[Worker]:
     """Return the busy workers after waiting until one has said something, or a moment."""
     busy = [worker for worker in team if worker.job is not None]
     with selectors.DefaultSelector() as all_:

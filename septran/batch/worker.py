@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,19 +29,34 @@ _PATHS = ("task_file", "logic", "mapping", "config")
 
 def main() -> int:
     """Serve cells until stdin ends."""
+    with answers() as say:
+        for line in sys.stdin:
+            job = json.loads(line)
+            data = run_cell(job["cell"], into=Path(job["runs"]), timed=job["time"])
+            write_atomic(Path(job["result"]), json.dumps(data, default=str) + "\n")
+            say(job["cell"]["key"])
+    return 0
+
+
+@contextmanager
+def answers() -> Iterator[Callable[[str], None]]:
+    """Give the function that tells the parent that a job has ended; the process dies with its parent.
+
+    Raises:
+        SystemExit: the parent has gone already.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == 1:  # the parent went before the line above
-        return 1
+        raise SystemExit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints to stdout must not look like an answer
-    for line in sys.stdin:
-        job = json.loads(line)
-        data = run_cell(job["cell"], into=Path(job["runs"]), timed=job["time"])
-        write_atomic(Path(job["result"]), json.dumps(data, default=str) + "\n")
-        answers.write(json.dumps({"key": job["cell"]["key"]}) + "\n")
-        answers.flush()
-    return 0
+
+    def say(key: str) -> None:
+        stream.write(json.dumps({"key": key}) + "\n")
+        stream.flush()
+
+    yield say
 
 
 def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, Any]:

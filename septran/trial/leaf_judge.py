@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +38,10 @@ class LeafJudge:
         leaves: Mapping[str, Leaf],
         *,
         work: Path,
+        seed: int | None = None,
     ) -> None:
-        """`place`: where kernels run. `work`: folder for builds and evidence."""
+        """`place`: where kernels run. `work`: folder for builds and evidence. `seed`: of the secret inputs."""
+        self._seed = seed
         self._place = place
         self._backend = place.backend
         self._program = program
@@ -65,6 +67,25 @@ class LeafJudge:
             if isinstance(e, EnvironmentProblem):
                 return LeafVerdict(level=Level.UNAVAILABLE, status="unavailable", message=str(e))
             return LeafVerdict(level=Level.EMITTED, status="compile_error", message=str(e))
+
+    def verdicts(self, leaf: Leaf) -> Iterator[tuple[str, Verdict]]:
+        """Yield (place, verdict) of the leaf alone on each of its cases, then in the kernel; a failure is the last.
+
+        Raises:
+            SeptranError: the kernel cannot be printed or built with this leaf.
+        """
+        folder = self._work / leaf.sha
+        for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+            verdict = self._alone(leaf, case, folder / f"alone{number}")
+            yield f"alone, {case.label}", verdict
+            if not verdict.passed:
+                return
+        yield "in the kernel", self._judged(self._kernel(leaf), folder / "kernel").verdict
+
+    def library_cycles(self) -> int:
+        """Return what a simulator counts for the kernel with the other leaves alone, 0 where none counts."""
+        found = self._judged(self._kernel(None), self._work / "baseline").verdict
+        return int(found.cycles.get("total", 0)) if found.passed and found.cycles else 0
 
     def alone(self, leaf: Leaf) -> LeafVerdict | None:
         """Return the first verdict on the leaf alone that is not right, else the last one."""
@@ -94,7 +115,11 @@ class LeafJudge:
             kernel,
             replace(case.problem, unused=unused_operands(self._program, leaf.spec)),
             work=folder,
+            seed=self._seed,
         ).verdict
+
+    def _judged(self, kernel: Kernel, folder: Path) -> Judged:
+        return judge_kernel(self._place, kernel, self._problem, work=folder, seed=self._seed)
 
     def _kernel(self, leaf: Leaf | None) -> Kernel:
         leaves = dict(self._leaves)
@@ -103,23 +128,13 @@ class LeafJudge:
         return self._backend.emit(self._program, leaves)
 
     def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
-        mine = judge_kernel(
-            self._place,
-            self._kernel(leaf),
-            self._problem,
-            work=folder,
-        )
+        mine = self._judged(self._kernel(leaf), folder)
         found = leaf_verdict(mine.verdict, "in the kernel")
         counted = int(mine.verdict.cycles.get("total", 0))
         if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
             return found
         if self._baseline is None:
-            self._baseline = judge_kernel(
-                self._place,
-                self._kernel(None),
-                self._problem,
-                work=self._work / "baseline",
-            )
+            self._baseline = self._judged(self._kernel(None), self._work / "baseline")
         if not self._baseline.verdict.passed:
             return found
         if counted:

@@ -13,6 +13,7 @@ from tests.packaging.sources import PACKAGE, files, imports, relative
 LAYERS = (
     ("cli",),
     ("report",),
+    ("environment",),
     ("batch",),
     ("run",),
     ("api",),
@@ -46,6 +47,7 @@ FENCES = {
     "islpy": ("prove/",),
     "optuna": ("run/",),
     "ray": ("batch/",),
+    "mcp": ("environment/",),
     "matplotlib": ("report/",),
     "cryptography": ("verify/", "run/"),
 }

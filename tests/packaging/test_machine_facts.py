@@ -10,7 +10,7 @@ from septran.machine import load_machine
 from tests.packaging.sources import PACKAGE
 
 # simulators that run in a child and import nothing of ours: they hold the figures a second time
-CHILDREN = {"tilesim/gpu.py", "tilesim/npu.py"}
+CHILDREN = {"tilesim/gpu.py", "tilesim/npu.py", "triton/interpreter/host.py"}
 # the same number by chance: the scratch tile that a leaf written in C may use
 OTHERS = {"dsa/passes/expand_leaves.py"}
 
@@ -56,6 +56,9 @@ def test_the_simulators_hold_what_the_machine_files_say():
         for name in names:
             machine = load_machine(name.removeprefix("configs/machines/").removesuffix(".yaml"))
             assert machine.capacity("SHARED") == limit, name
+    host = (PACKAGE / "backends/triton/interpreter/host.py").read_text(encoding="utf-8")
+    shared = load_machine("triton_cuda.sm_90").capacity("SHARED")
+    assert f'"max_shared_mem": {shared},' in host
     npu = load_machine("tilelang_npuir.910b").limits
     assert {m: ASCEND_CAPACITY[m] for m in ("UB", "L1", "L0C")} == {
         "UB": npu["ub_bytes"],

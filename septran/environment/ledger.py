@@ -1,0 +1,102 @@
+"""What was submitted and what became of it, in files: nothing that ended is lost, whatever kills the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from septran import __version__
+from septran.environment.step import Submission
+from septran.kernel import content_hash
+from septran.run.store import write_atomic
+
+
+class Ledger:
+    """A folder: sent/ID.json as accepted, done/ID.json as judged, trajectories.jsonl with a line for each that ended."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder, and write the lines that a kill kept from being written."""
+        self.folder = folder
+        for name in ("sent", "done"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._written = self._lines()
+        for path in sorted((folder / "done").glob("*.json")):
+            self.note(path.stem)
+
+    @staticmethod
+    def id_of(sent: Submission) -> str:
+        """Return the submission's name: equal ones have one verdict."""
+        return content_hash([sent.to_json(), __version__])
+
+    def accept(self, sent: Submission) -> str:
+        """Write the submission down and return its name."""
+        name = self.id_of(sent)
+        write_atomic(self.folder / "sent" / f"{name}.json", json.dumps(sent.to_json()) + "\n")
+        return name
+
+    def result_path(self, name: str) -> Path:
+        """Return where a worker writes the result of a submission, whole."""
+        return self.folder / "done" / f"{name}.json"
+
+    def sent(self, name: str) -> dict[str, Any] | None:
+        """Return an accepted submission, None when there is none."""
+        return self._read("sent", name)
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """Return what became of a submission, None while nothing did."""
+        return self._read("done", name)
+
+    def open(self) -> Iterator[str]:
+        """Yield the names of what was accepted and has not ended, oldest first."""
+        paths = sorted((self.folder / "sent").glob("*.json"), key=lambda p: p.stat().st_mtime_ns)
+        yield from (p.stem for p in paths if not self.result_path(p.stem).is_file())
+
+    def note(self, name: str) -> None:
+        """Append the trajectory of a submission that ended, once."""
+        with self._lock:
+            if name not in self._written:
+                self._append(name)
+
+    def _append(self, name: str) -> None:
+        sent, result = self.sent(name), self.result(name)
+        if sent is None or result is None:
+            return
+        line = json.dumps(
+            {"schema": "septran.trajectory/1", "id": name, "submission": sent, "result": result}
+        )
+        with (self.folder / "trajectories.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._written.add(name)
+
+    def _read(self, part: str, name: str) -> dict[str, Any] | None:
+        if not name.isalnum():
+            return None
+        try:
+            data = json.loads((self.folder / part / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return data if isinstance(data, dict) else None
+
+    def _lines(self) -> set[str]:
+        """Return the names that have a line; the end of a line that a kill cut is taken away."""
+        path = self.folder / "trajectories.jsonl"
+        found: set[str] = set()
+        if not path.is_file():
+            return found
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if text and not text.endswith("\n"):
+            text = text[: text.rfind("\n") + 1]
+            write_atomic(path, text)
+        for line in text.splitlines():
+            try:
+                found.add(str(json.loads(line)["id"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found

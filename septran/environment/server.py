@@ -1,0 +1,200 @@
+"""The environment over HTTP: a few routes, a token, bounded everything; loopback unless asked otherwise.
+
+GET  /v1/health                          is it up, how much waits
+GET  /v1/tasks                           kernels that have leaf tasks
+GET  /v1/tasks/OP/BACKEND?dim=M=64       their contracts, frames and prompts
+POST /v1/submissions                     a reply for a leaf: 202, or 429 with Retry-After
+GET  /v1/submissions/ID?wait=30          queued, running or done with the reward vector
+GET  /v1/submissions/ID/explain          the same in words
+GET  /v1/explain/CODE                    the page of an error code
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from septran.environment.service import Full, Service
+from septran.environment.step import Submission
+from septran.environment.tasks import Asked
+from septran.errors import ConfigError, SeptranError
+
+MOST_BYTES = 1 << 20
+MOST_WAIT_S = 60.0
+_SOCKET_S = 90.0
+_FIELDS = frozenset({"op", "backend", "arch", "dims", "dtype", "leaf", "reply", "seed"})
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a `Service` on `address`; `token` is asked of every request."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], service: Service, token: str) -> None:
+        self.service, self.token = service, token
+        super().__init__(address, _Routes)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+
+class _Routes(BaseHTTPRequestHandler):
+    server: Server
+    server_version = "septran"
+    sys_version = ""
+    timeout = _SOCKET_S
+
+    def do_GET(self) -> None:
+        """Answer a question."""
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        """Take a submission."""
+        self._answer(self._post)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: what matters is in the ledger."""
+
+    def _answer(self, route: Callable[[], None]) -> None:
+        given = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+            self._refuse(
+                HTTPStatus.UNAUTHORIZED, "C180", "give the token: Authorization: Bearer TOKEN"
+            )
+            return
+        try:
+            route()
+        except Full as e:
+            error = {"code": "C181", "message": str(e)}
+            self._send(
+                HTTPStatus.TOO_MANY_REQUESTS, _errors(error), {"Retry-After": str(e.retry_s)}
+            )
+        except SeptranError as e:
+            status = (
+                HTTPStatus.NOT_FOUND if self.command == "GET" else HTTPStatus.UNPROCESSABLE_ENTITY
+            )
+            self._send(status, {**_errors(), "exit_code": e.exit_code, "errors": e.to_json()})
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True
+
+    def _get(self) -> None:
+        parts = urlsplit(self.path)
+        query = parse_qs(parts.query)
+        service = self.server.service
+        match parts.path.strip("/").split("/"):
+            case ["v1", "health"]:
+                self._send(HTTPStatus.OK, service.health())
+            case ["v1", "tasks"]:
+                self._send(HTTPStatus.OK, service.tasks())
+            case ["v1", "tasks", op, backend]:
+                self._send(HTTPStatus.OK, service.contracts(_asked(op, backend, query)))
+            case ["v1", "submissions", name]:
+                found = service.verdict(name, wait_s=_wait(query))
+                self._found(found, f"no submission {name[:40]!r}")
+            case ["v1", "submissions", name, "explain"] | ["v1", "explain", name]:
+                text = service.explain(name)
+                told = None if text is None else {"schema": "septran.explain/1", "text": text}
+                self._found(told, f"nothing is known about {name[:40]!r}")
+            case _:
+                self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {parts.path[:80]!r}")
+
+    def _post(self) -> None:
+        if self.path != "/v1/submissions":
+            self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {self.path[:80]!r}")
+            return
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            self.close_connection = True
+            text = f"a submission has a Content-Length of at most {MOST_BYTES} bytes"
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "C180", text)
+            return
+        name, new = self.server.service.submit(read_submission(self.rfile.read(int(length))))
+        state = {"schema": "septran.submission/1", "id": name, "new": new}
+        self._send(HTTPStatus.ACCEPTED if new else HTTPStatus.OK, state)
+
+    def _found(self, found: Mapping[str, Any] | None, missing: str) -> None:
+        if found is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "C180", missing)
+        else:
+            self._send(HTTPStatus.OK, found)
+
+    def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
+        self._send(status, _errors({"code": code, "message": message}))
+
+    def _send(
+        self, status: HTTPStatus, data: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        body = (json.dumps(data) + "\n").encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def read_submission(raw: bytes) -> Submission:
+    """Return the submission that a request's body holds.
+
+    Raises:
+        ConfigError: C180, it is not JSON of the form, or a field is missing, unknown or of another type.
+    """
+    try:
+        data = json.loads(raw)
+        if not isinstance(data, dict) or set(data) - _FIELDS:
+            raise ValueError(f"fields are {', '.join(sorted(_FIELDS))}")
+        for name in ("op", "backend", "leaf", "reply"):
+            if not isinstance(data.get(name), str):
+                raise ValueError(f"{name} is a text")
+        seed = data.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
+            raise ValueError("seed is a whole number from 0")
+        dims = data.get("dims") or {}
+        if not isinstance(dims, dict) or not all(_size(v) for v in dims.values()):
+            raise ValueError("dims is name -> size")
+        if any(not isinstance(data.get(n), str | None) for n in ("arch", "dtype")):
+            raise ValueError("arch and dtype are texts")
+        return Submission.from_json(data)
+    except (ValueError, RecursionError) as e:
+        raise ConfigError.of("C180", f"the submission is not of the form: {str(e)[:200]}") from e
+
+
+def _size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
+
+
+def _asked(op: str, backend: str, query: Mapping[str, list[str]]) -> Asked:
+    dims = {}
+    for word in query.get("dim", ()):
+        name, _, size = word.partition("=")
+        if not size.isdecimal() or not _size(int(size)):
+            raise ConfigError.of("C180", f"dim={word[:40]!r} is not dim=NAME=SIZE")
+        dims[name] = int(size)
+    return Asked(
+        op=op,
+        backend=backend,
+        arch=query.get("arch", [None])[0],
+        dims=dims,
+        dtype=query.get("dtype", [None])[0],
+    )
+
+
+def _wait(query: Mapping[str, list[str]]) -> float:
+    try:
+        return min(MOST_WAIT_S, max(0.0, float(query.get("wait", ["0"])[0])))
+    except ValueError:
+        return 0.0
+
+
+def _errors(*errors: Mapping[str, Any]) -> dict[str, Any]:
+    return {"schema": "septran.error/1", "exit_code": 2, "errors": list(errors)}

@@ -1,0 +1,46 @@
+"""A worker of the environment: submissions in on stdin, one JSON line each; results in files, a word on stdout.
+
+Started as `python -m septran.environment.worker` by `septran.batch.pool.Worker`, with which it shares the manners: the
+result file is written whole before the word is said, and the worker dies with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from septran.batch.worker import answers
+from septran.environment.step import Submission, step
+from septran.errors import SeptranError
+from septran.run.store import write_atomic
+from septran.settings import load
+
+
+def main() -> int:
+    """Serve submissions until stdin ends."""
+    with answers() as say:
+        for line in sys.stdin:
+            job = json.loads(line)
+            write_atomic(Path(job["result"]), json.dumps(judged(job["submission"])) + "\n")
+            say(job["id"])
+    return 0
+
+
+def judged(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the septran.reward/1 object of a submission, or the septran.error/1 object of why there is none."""
+    try:
+        return step(Submission.from_json(data), settings=load()).to_json()
+    except SeptranError as e:
+        return {"schema": "septran.error/1", "exit_code": e.exit_code, "errors": e.to_json()}
+    except Exception as e:  # a bug here must not cost the other submissions
+        sys.stderr.write(traceback.format_exc())
+        found = {"code": "INTERNAL", "message": f"{type(e).__name__}: {e}"}
+        return {"schema": "septran.error/1", "exit_code": 4, "errors": [found]}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
