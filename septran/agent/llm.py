@@ -132,7 +132,11 @@ class SearchWriter:
                 self._memory.learn(session.lesson(best, self._backend.docs))
             gain = best.verdict.speedup
             enough = gain is not None and gain >= float(self._config.get("min_gain"))
-            if floor is None or enough or self._config.get("accept") == "verified":
+            accept = self._config.get("accept")
+            predicted = accept == "predicted" and best.verdict.predicted_better
+            if floor is None or enough or predicted or accept == "verified":
+                if predicted and floor is not None:
+                    reason = f"{reason}; better by static figures, its speed was not measured"
                 return Written(
                     leaf=best.leaf,
                     verdict=best.verdict,
@@ -140,6 +144,7 @@ class SearchWriter:
                     usage=usage,
                     reason=reason,
                     model=best.model,
+                    predicted=predicted and floor is not None,
                 )
             reason = (
                 f"{reason}; the library leaf stays: the model's is right but not measured faster"
@@ -304,6 +309,7 @@ def outcome_json(written: Written) -> dict[str, Any]:
         "source": written.leaf.source,
         "model": written.model,
         "reason": written.reason,
+        "accepted": "predicted" if written.predicted else "",
         "verdict": asdict(written.verdict) if written.verdict else None,
         "usage": asdict(written.usage),
         "history": [

@@ -9,6 +9,7 @@ from dataclasses import replace
 from septran.agent.chat import Message, Reply, Request, messages_tokens
 from septran.agent.config import AgentConfig
 from septran.agent.faults import Fault
+from septran.agent.figures import told_figures
 from septran.agent.frame import assemble
 from septran.agent.ledger import Ledger
 from septran.agent.memory import Lesson, features_of
@@ -338,6 +339,8 @@ def quality(verdict: LeafVerdict) -> str:
     parts = ["right"]
     if verdict.speedup is not None:
         parts.append(f"{verdict.speedup:.2f} x the library's speed")
+    if verdict.figures:
+        parts.append(told_figures(verdict.figures, verdict.baseline_figures))
     if verdict.roofline is not None:
         parts.append(f"{100 * verdict.roofline:.0f} % of the machine's limit")
     return ", ".join(parts)

@@ -8,10 +8,11 @@ they are. Writers never see the verifier, the reference or the kernel around the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from septran.agent.figures import preferred
 from septran.kernel import Leaf, LeafSpec
 from septran.outcome import VERIFIED, LeafStatus, Level
 
@@ -26,6 +27,8 @@ class LeafVerdict:
     seconds, baseline_seconds: time of this leaf and of the library's leaf on the same inputs in the
         same process run, or in a simulator's cycles (a nanosecond each); None when not measured.
     roofline: share of the machine's limit that the leaf reaches (0..1); None when not measured.
+    figures, baseline_figures: of the kernel with this leaf and with the library's, without a clock: registers and spills
+        of a device compiler, vector width of machine code; {} when there are none.
     """
 
     level: Level
@@ -35,6 +38,17 @@ class LeafVerdict:
     seconds: float | None = None
     baseline_seconds: float | None = None
     roofline: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+    baseline_figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def predicted_better(self) -> bool:
+        """Whether static figures prefer this leaf to the library's, where no clock says anything."""
+        return (
+            self.verified
+            and self.speedup is None
+            and preferred(self.figures, self.baseline_figures) == 1
+        )
 
     @property
     def verified(self) -> bool:
@@ -136,6 +150,8 @@ class Written:
     usage: Usage = field(default_factory=Usage)
     reason: str = ""
     model: str = ""
+    predicted: bool = False
+    """the leaf replaces the library's by static figures alone; its speed was not measured"""
 
 
 class LeafWriter(Protocol):

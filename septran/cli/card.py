@@ -143,4 +143,5 @@ def cycle_rows(cycles: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _leaf(leaf: Mapping[str, Any]) -> str:
-    return f"{leaf.get('task')}: {leaf.get('name')} ({leaf.get('writer')})"
+    text = f"{leaf.get('task')}: {leaf.get('name')} ({leaf.get('writer')})"
+    return f"{text}; faster by prediction only" if leaf.get("accepted") == "predicted" else text

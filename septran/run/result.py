@@ -147,10 +147,11 @@ class Result:
         self, leaves: Mapping[str, Leaf], written: Sequence[Written], usage: Usage
     ) -> Result:
         """Return the result with the leaves by spec key, who wrote them and what that cost."""
+        predicted = {w.leaf.spec.key for w in written if w.predicted}
         models = {w.leaf.spec.key: w.model for w in written if w.model}
         return replace(
             self,
-            leaves=[_leaf(leaf, models.get(key)) for key, leaf in leaves.items()],
+            leaves=[_leaf(leaf, models.get(key), key in predicted) for key, leaf in leaves.items()],
             model={
                 "calls": usage.calls,
                 "prompt_tokens": usage.prompt_tokens,
@@ -204,7 +205,7 @@ class Result:
         )
 
 
-def _leaf(leaf: Leaf, model: str | None) -> dict[str, Any]:
+def _leaf(leaf: Leaf, model: str | None, predicted: bool) -> dict[str, Any]:
     found = {
         "task": leaf.spec.task,
         "writer": leaf.writer,
@@ -212,4 +213,6 @@ def _leaf(leaf: Leaf, model: str | None) -> dict[str, Any]:
         "spec": leaf.spec.key,
         "sha": leaf.sha,
     }
+    if predicted:
+        found["accepted"] = "predicted"
     return {**found, "model": model} if model else found

@@ -16,9 +16,10 @@ from septran.leafgate import Refusal
 from septran.outcome import Level, Status
 from septran.passes.run import lower
 from septran.plan.floor import admitted
-from septran.trial.judge import Judged, judge_kernel
+from septran.trial.judge import Judged, build_only, judge_kernel
 from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases, unused_operands
 from septran.trial.place import Place
+from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem
 from septran.verify.timing import compare_kernels
@@ -50,6 +51,7 @@ class LeafJudge:
         self._work = work
         self._count = itertools.count(1)
         self._baseline: Judged | None = None
+        self._floor: dict[str, float] | None = None
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
@@ -131,6 +133,8 @@ class LeafJudge:
         mine = self._judged(self._kernel(leaf), folder)
         found = leaf_verdict(mine.verdict, "in the kernel")
         counted = int(mine.verdict.cycles.get("total", 0))
+        if mine.verdict.passed:
+            found = self._with_figures(found, mine)
         if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
             return found
         if self._baseline is None:
@@ -151,6 +155,17 @@ class LeafJudge:
         if times is None:
             return found
         return replace(found, seconds=times[0], baseline_seconds=times[1])
+
+    def _with_figures(self, found: LeafVerdict, mine: Judged) -> LeafVerdict:
+        """Return the verdict with what can be said without a clock, beside the library's."""
+        where = mine.verdict.where
+        figures = static_figures(mine.built, where)
+        if not figures:
+            return found
+        if self._floor is None:
+            built = build_only(self._place, self._kernel(None), folder=self._work / "floor")
+            self._floor = static_figures(built, where) if built.ok else {}
+        return replace(found, figures=figures, baseline_figures=self._floor)
 
 
 def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:

@@ -1,0 +1,110 @@
+"""Figures without a clock: what they prefer, what a model is told, and that a leaf accepted by them is marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran.agent.figures import preferred, told_figures
+from septran.agent.llm import llm_writer, outcome_json
+from septran.agent.session import quality
+from septran.agent.writer import Budget, LeafVerdict
+from septran.backends.base import Built
+from septran.cli.card import rows
+from septran.outcome import Level
+from septran.trial.static_figures import static_figures, summary
+from tests.agent.leaves import BACKEND, RELU, RIGHT, FakeJudge, fenced
+from tests.agent.test_scenarios import config
+from tests.support.openai_double import Answer, ChatDouble
+
+
+@pytest.mark.parametrize(
+    ("mine", "library", "wanted"),
+    [
+        ({"registers": 96, "spill_bytes": 0}, {"registers": 96, "spill_bytes": 40}, 1),
+        ({"registers": 96, "spill_bytes": 8}, {"registers": 255, "spill_bytes": 0}, -1),
+        ({"registers": 64}, {"registers": 128}, 1),
+        ({"registers": 128}, {"registers": 64}, -1),
+        ({"registers": 121}, {"registers": 128}, 0),
+        ({"instructions": 10.0}, {"instructions": 20.0}, None),
+        ({"registers": 64}, {}, None),
+    ],
+)
+def test_what_is_preferred(
+    mine: dict[str, float], library: dict[str, float], wanted: int | None
+) -> None:
+    assert preferred(mine, library) == wanted
+
+
+def unmeasured(registers: float) -> LeafVerdict:
+    return LeafVerdict(
+        level=Level.ACCURATE,
+        status="ok",
+        figures={"registers": registers},
+        baseline_figures={"registers": 128.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("accept", "registers", "writer"),
+    [
+        ("predicted", 64.0, "llm"),
+        ("predicted", 128.0, "library"),
+        ("predicted", 255.0, "library"),
+        ("faster", 64.0, "library"),
+    ],
+)
+def test_a_prediction_replaces_the_library_only_where_it_may(
+    tmp_path: Path, accept: str, registers: float, writer: str
+) -> None:
+    with ChatDouble([Answer(fenced(RIGHT))]) as double:
+        asked = llm_writer(BACKEND, config(double, accept=accept), tmp_path)
+        judge = FakeJudge(lambda source: unmeasured(registers))
+        written = asked.write(RELU, judge, Budget(attempts=1))
+    assert written.leaf.writer == writer
+    assert written.predicted == (writer == "llm")
+    assert ("static figures" in written.reason) == (writer == "llm")
+    assert outcome_json(written)["accepted"] == ("predicted" if writer == "llm" else "")
+
+
+def test_a_measured_time_beats_a_prediction() -> None:
+    slow = LeafVerdict(
+        level=Level.ACCURATE,
+        status="ok",
+        seconds=2.0,
+        baseline_seconds=1.0,
+        figures={"registers": 32.0},
+        baseline_figures={"registers": 255.0},
+    )
+    assert not slow.predicted_better
+
+
+def test_the_model_and_the_card_are_told() -> None:
+    assert quality(unmeasured(64.0)) == "right, registers 64 (the library's 128)"
+    assert told_figures({"a_b": 1.0}, {"a_b": 1.0}) == "a b 1"
+    leaf = {"task": "t", "name": "n", "writer": "llm", "accepted": "predicted"}
+    text = dict(rows({"level": "accurate", "leaves": [leaf]}))["leaf"]
+    assert "prediction" in text
+
+
+def test_machine_code() -> None:
+    listing = (
+        "0000000000001000 <entry>:\n"
+        "    1000:\tvmovups (%rdi),%zmm0\n"
+        "    1006:\tvfmadd231ps %zmm1,%zmm2,%zmm0\n"
+        "    100c:\tvmulps %zmm1,%zmm2,%zmm0\n"
+        "    1010:\tvaddps %ymm1,%ymm2,%ymm0\n"
+        "    1014:\tvaddss %xmm1,%xmm2,%xmm0\n"
+        "    1018:\tvmovups %zmm3,0x40(%rsp)\n"
+        "    1020:\tret\n"
+    )
+    assert summary(listing) == {"instructions": 7, "vector_bytes": 64, "stack_vectors": 1}
+    assert summary("nothing") == {}
+
+
+def test_an_emulators_machine_code_says_nothing_of_the_device(tmp_path: Path) -> None:
+    built = Built(ok=True, artifact=tmp_path / "kernel.so")
+    assert static_figures(built, "emulated") == {}
+    compiled = Built(ok=True, artifact=None, facts=(("registers", 40), ("cached", True)))
+    assert static_figures(compiled, "emulated") == {"registers": 40.0}
