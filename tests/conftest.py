@@ -85,6 +85,9 @@ class _Tally:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # what `septran doctor --install` has put into the developer's own home, which no test sees
+    home = os.environ.get("SEPTRAN_HOME") or str(Path.home() / ".septran")
+    os.environ.setdefault("SEPTRAN_TEST_ENVIRONMENTS", f"{home}/environments")
     config.pluginmanager.register(_Tally(), "septran-tally")
 
 

@@ -190,6 +190,8 @@ class Backend:
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
+    packages: tuple[str, ...] = ()
+    """pip requirements of the environment that only its children use (`septran doctor --install`)."""
     copies_ordered_by: str = ""
     """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
     read_back: Callable[[Kernel, Program], Printed] | None = field(default=None)

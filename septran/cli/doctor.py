@@ -16,8 +16,15 @@ _CAPABILITIES: tuple[Capability, ...] = ("emit", "compile", "emulate", "device")
 
 @click.command("doctor")
 @click.argument("names", nargs=-1, metavar="[BACKEND]...", shell_complete=complete(backend_names))
+@click.option(
+    "--install",
+    "target",
+    metavar="TARGET",
+    shell_complete=complete(backend_names),
+    help="First bring the packages that only this target uses, with pip, under SEPTRAN_HOME.",
+)
 @common
-def command(names: tuple[str, ...]) -> int:
+def command(names: tuple[str, ...], target: str | None) -> int:
     """Tell what can be emitted, compiled, emulated and run here, and why not.
 
     The exit code is 3 when none of the backends can compile and run a kernel here.
@@ -25,6 +32,9 @@ def command(names: tuple[str, ...]) -> int:
     from septran import assets, backends, settings
     from septran.run import store
 
+    if target is not None:
+        _install(target)
+        names = (*names, target)
     found = [_examine(name) for name in names or backends.names()]
     usable = any(entry["usable"] for entry in found)
     term = terminal()
@@ -43,6 +53,28 @@ def command(names: tuple[str, ...]) -> int:
     else:
         _print(found)
     return 0 if usable else 3
+
+
+def _install(target: str) -> None:
+    """Fill the environment of `target`.
+
+    Raises:
+        ConfigError: C130, no such backend. C161, it has no environment of its own. EnvironmentProblem: V112.
+    """
+    from septran import backends
+    from septran.backends.toolchain import environment
+    from septran.errors import ConfigError
+
+    backend = backends.get(target)
+    if not backend.packages:
+        own = [name for name, _ in backends.BUILTIN if backends.get(name).packages]
+        raise ConfigError.of(
+            "C161",
+            f"{target} uses no packages of its own",
+            help=f"septran doctor {target} says what it lacks; --install is for {', '.join(own)}",
+        )
+    terminal().note(f"installing {' '.join(backend.packages)}")
+    environment.install(target, backend.packages)
 
 
 def _examine(name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from septran import gpu
 from septran.backends.base import Backend, Built, Capability
+from septran.backends.toolchain import environment
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.plan.cores import cores
@@ -79,6 +80,8 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
             found.install,
         )
     settings = dict(backend.session)
+    if backend.packages:
+        settings = environment.session(backend.name, settings)
     sessions = Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
     return Place(
         backend=backend,

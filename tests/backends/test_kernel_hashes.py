@@ -32,6 +32,7 @@ CELLS = [
 BESIDE = {
     *(("triton_cuda", arch) for arch in ("sm_100", "sm_120")),
     *(("triton_hip", arch) for arch in ("gfx90a", "gfx950", "gfx1201")),
+    *(("pallas_tpu", arch) for arch in ("v4", "v5p", "v6e", "tpu7x")),
 }
 """Architectures that differ from another one of their target in figures only: slow, not tried in every run."""
 QUICK = [pytest.param(*c, marks=pytest.mark.slow) if c in BESIDE else c for c in CELLS]

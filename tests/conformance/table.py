@@ -522,5 +522,14 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
         "a + b int8 uint8": "L520",  # no uint8
     },
+    "pallas_tpu": {
+        **_NO_FLOAT64,
+        **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
+        **{
+            row.name: "M172"
+            for row in ROWS
+            if {"int64", "float16"} & {t.dtype for t in (row.out, *row.ins.values())}
+        },
+    },
 }
 """Target -> row -> the code with which it is refused; "dtype": the manifest does not have it."""

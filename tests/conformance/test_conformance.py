@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran import backends
+from tests.backends.pallas.installed import simulated
 from tests.conformance.harness import Target, batches
 from tests.conformance.rows import Row
 from tests.conformance.table import REFUSED, ROWS
@@ -19,8 +20,12 @@ TARGETS = (
     "tilelang_cuda",
     "tilelang_npuir",
     "triton_cuda",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tilelang_hip", "triton_hip")),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("tilelang_hip", "triton_hip", "pallas_tpu")
+    ),
 )
+__all__ = ["simulated"]
 ONE_LAUNCH = ("tilelang_npuir",)
 
 
@@ -52,8 +57,10 @@ def _check(name: str, folder: Path, rows: Sequence[Row], *, compiled: bool = Fal
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_rows(name: str, tmp_path: Path) -> None:
+def test_rows(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Where each edge needs a child of its own, the others are slow."""
+    if name == "pallas_tpu":
+        request.getfixturevalue("simulated")
     one = name in ONE_LAUNCH
     _check(name, tmp_path, [row for row in ROWS if row.edge == "row" or not one])
 

@@ -1,0 +1,1 @@
+"""The pallas_tpu backend: Google TPUs through JAX's Pallas."""

@@ -1,0 +1,40 @@
+"""The pallas_tpu backend: Google TPUs through JAX's Pallas."""
+
+from __future__ import annotations
+
+from septran.backends.base import Backend
+from septran.backends.pallas.emit import emit
+from septran.backends.pallas.leaves import library, signature
+from septran.backends.pallas.passes import PASSES
+from septran.backends.pallas.shapes import LANGUAGE
+from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
+
+PALLAS_TPU = Backend(
+    name=NAME,
+    title="Pallas for Google TPUs",
+    language=LANGUAGE,
+    subset=LANGUAGE,
+    suffix=".py",
+    arches=("v5e", "v4", "v5p", "v6e", "tpu7x"),
+    machine=lambda arch: f"{NAME}.{arch}",
+    copies_ordered_by="Pallas orders copies itself",
+    passes=PASSES,
+    library=library,
+    signature=signature,
+    print_kernel=emit,
+    build=build,
+    loader="pallas_sim.py.j2",
+    where="emulated",
+    available=available,
+    docs=NAME,
+    dtypes=("float32", "bfloat16"),
+    packages=PACKAGES,
+    session=(
+        ("env", ENV),
+        ("address_space", False),  # XLA reserves more than it uses
+        ("memory_bytes", 8 * 1024 * 1024 * 1024),
+        ("load_timeout_s", 240.0),
+        ("call_timeout_s", 240.0),
+        ("budget_s", 60.0),
+    ),
+)

@@ -1,0 +1,282 @@
+"""The Pallas leaf contract and the leaf library.
+
+A leaf is a function of tiles (values, as JAX arrays). It gets the tiles it may read, then the run-time extent of
+every ragged axis (`n_<param>_<axis>`), then the scalars; it returns the tiles it writes, in parameter order. What
+lies beyond an extent is anything, NaN too. Tiles have at least two dims.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held, iota, lead, shape_text
+from septran.backends.pallas.spelling import SPELLING, float_text
+from septran.backends.text.refuse import no_integers
+from septran.backends.text.spell import spell
+from septran.errors import InternalError, MappingError
+from septran.ir.dtypes import identity, is_float
+from septran.ir.nodes import Prim
+from septran.ir.scalar import Index, Name, Node, Op, bits
+from septran.kernel import Leaf, LeafParam, LeafSpec
+
+_FOLD = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min"}
+_JOIN = {
+    "sum": "({0} + {1})",
+    "prod": "({0} * {1})",
+    "max": "jnp.maximum({0}, {1})",
+    "min": "jnp.minimum({0}, {1})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafShape:
+    """The parameter list of a leaf: what `signature` prints and the emitter passes.
+
+    tiles: parameters passed in; extents: (param, axis) of ragged axes; outs: parameters returned.
+    names: parameter or scalar -> Python identifier.
+    """
+
+    tiles: tuple[LeafParam, ...]
+    extents: tuple[tuple[str, int], ...]
+    outs: tuple[LeafParam, ...]
+    names: tuple[tuple[str, str], ...]
+
+    def name(self, param: str) -> str:
+        """Return the identifier of a parameter or scalar."""
+        return dict(self.names)[param]
+
+    def extent(self, param: str, axis: int) -> str:
+        """Return the identifier of a run-time extent; axis: of the parameter."""
+        return f"n_{self.name(param)}_{axis}"
+
+
+def leaf_shape(spec: LeafSpec) -> LeafShape:
+    """Return the parameter list of the leaf for `spec`."""
+    names = free_names()
+    mapped = [(p.name, names.fresh(p.name)) for p in spec.params]
+    mapped += [(s, names.fresh(s)) for s, _ in spec.scalars]
+    return LeafShape(
+        tiles=tuple(p for p in spec.params if p.privilege != "w"),
+        extents=spec.ragged,
+        outs=tuple(p for p in spec.params if p.privilege != "r"),
+        names=tuple(mapped),
+    )
+
+
+def signature(spec: LeafSpec) -> str:
+    """Return the head of the leaf function: def line and a docstring of the contract."""
+    shape = leaf_shape(spec)
+    args = [shape.name(p.name) for p in shape.tiles]
+    args += [shape.extent(p, d) for p, d in shape.extents]
+    args += [shape.name(s) for s, _ in spec.scalars]
+    text = [
+        f"{shape.name(p.name)}: {list(held(p.shape))} {p.dtype} {p.mem} {p.privilege}"
+        for p in spec.params
+    ]
+    returned = ", ".join(shape.name(p.name) for p in shape.outs)
+    return "\n".join(
+        [
+            f"def {spec.symbol}({', '.join(args)}):",
+            f'    """{"; ".join(text)}. Returns {returned}."""',
+        ]
+    )
+
+
+def library(spec: LeafSpec) -> Leaf | None:
+    """Return the library leaf for `spec`, or None when a primitive has no Pallas form.
+
+    Raises:
+        MappingError: M172, a tensor's dtype is none that a TPU loads into vector memory.
+    """
+    for p in spec.params:
+        if p.dtype not in JNP_DTYPE:
+            raise MappingError.of(
+                "M172",
+                f"{p.name} of {spec.task} is {p.dtype}, and a TPU's vector memory holds none of it",
+                help=f"this target has {', '.join(JNP_DTYPE)}",
+            )
+        if p.layout != "row":
+            return None
+    body = _Body(spec=spec, shape=leaf_shape(spec))
+    for p in body.shape.outs:
+        if p.privilege == "w":
+            body.values.pop(p.name, None)
+    for prim in spec.prims:
+        emit = getattr(body, f"prim_{prim.name}", None)
+        if emit is None:
+            return None
+        emit(prim)
+    outs = ", ".join(body.read(p.name) for p in body.shape.outs)
+    lines = [*signature(spec).splitlines(), *(f"    {line}" for line in body.lines)]
+    lines.append(f"    return {outs}")
+    gemm = any(p.name.startswith("gemm") for p in spec.prims)
+    kind = "gemm_leaf_mxu" if gemm else "pallas_tile"
+    return Leaf(spec=spec, writer="library", name=kind, source="\n".join(lines) + "\n")
+
+
+@dataclass(slots=True)
+class _Body:
+    """Straight-line code of one leaf; `values` maps a parameter to the variable that holds it."""
+
+    spec: LeafSpec
+    shape: LeafShape
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = {p.name: self.shape.name(p.name) for p in self.spec.params}
+
+    def param(self, name: str) -> LeafParam:
+        return self.spec.param(name)
+
+    def read(self, name: str) -> str:
+        if name not in self.values:  # never written: a wrong task; NaN makes it visible
+            p = self.param(name)
+            self.assign(name, _full(p, math.nan if is_float(p.dtype) else 0))
+        return self.values[name]
+
+    def assign(self, name: str, text: str) -> None:
+        variable = self.shape.name(name)
+        self.lines.append(f"{variable} = {text}")
+        self.values[name] = variable
+
+    def prim_fill(self, prim: Prim) -> None:
+        self.assign(prim.out, _full(self.param(prim.out), float(prim.attr("value"))))  # type: ignore[arg-type]
+
+    def prim_copy(self, prim: Prim) -> None:
+        out, src = self.param(prim.out), self.param(prim.ins[0])
+        text = _cast(self.read(src.name), src.dtype, out.dtype)
+        if held(src.shape) != held(out.shape):
+            text = f"jnp.broadcast_to({text}, {shape_text(held(out.shape))})"
+        self.assign(prim.out, text)
+
+    def prim_transpose(self, prim: Prim) -> None:
+        out, src = self.param(prim.out), self.param(prim.ins[0])
+        perm = tuple(_ints(prim.attr("perm")))
+        text = f"jnp.transpose({self.read(src.name)}, {shape_text(perm)})"
+        self.assign(prim.out, _cast(text, src.dtype, out.dtype))
+
+    def prim_map(self, prim: Prim) -> None:
+        out, compute = self.param(prim.out), self.spec.computes(prim)
+        tree = self.spec.expression(prim)
+        _short(tree, str(prim.attr("expr")))
+        text = spell(
+            tree, SPELLING, lambda node, want: self._operand(node, want, out, compute), compute
+        )
+        dtype = JNP_DTYPE[out.dtype]
+        self.assign(
+            prim.out, f"jnp.broadcast_to({text}, {shape_text(held(out.shape))}).astype({dtype})"
+        )
+
+    def _operand(self, node: Name | Index, want: str, out: LeafParam, compute: str) -> str:
+        """Text of an operand. want: float, int or bool."""
+        if isinstance(node, Name) and not node.tile:
+            name = self.shape.name(node.name)
+            return f"jnp.float32({name})" if want == "float" else name
+        if isinstance(node, Index):
+            axis = node.axis + lead(len(out.shape))
+            text, have = iota(held(out.shape), axis), "int32"
+        else:
+            p = self.param(node.name)
+            text, have = self.read(p.name), p.dtype
+            missing = len(held(out.shape)) - len(held(p.shape))
+            if missing > 0:
+                text = f"jnp.reshape({text}, {shape_text((1,) * missing + held(p.shape))})"
+        return _cast(
+            text, have, {"float": compute, "int": "int32", "int64": "int32"}.get(want, want)
+        )
+
+    def _reduced(self, prim: Prim) -> str:
+        src = self.param(prim.ins[0])
+        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
+        op = str(prim.attr("op"))
+        x = self.read(src.name)
+        wide = self.spec.computes(prim) if is_float(src.dtype) else "int32"
+        x = _cast(x, src.dtype, wide)
+        at = axis + lead(len(src.shape))
+        if src.ragged[axis]:
+            nothing = identity(op, wide)
+            text = float_text(nothing) if isinstance(nothing, float) else str(nothing)
+            place = iota(held(src.shape), at)
+            x = f"jnp.where({place} < {self.shape.extent(src.name, axis)}, {x}, {text})"
+        if op == "prod":
+            return f"st_prod({x}, {at})"
+        return f"{_FOLD[op]}({x}, axis={at}, keepdims=True)"
+
+    def prim_reduce(self, prim: Prim) -> None:
+        out = self.param(prim.out)
+        self.assign(prim.out, f"{self._reduced(prim)}.astype({JNP_DTYPE[out.dtype]})")
+
+    def prim_reduce_acc(self, prim: Prim) -> None:
+        out, op = self.param(prim.out), str(prim.attr("op"))
+        wide = self.spec.computes(prim) if is_float(out.dtype) else "int32"
+        old = _cast(self.read(prim.out), out.dtype, wide)
+        text = _JOIN[op].format(old, self._reduced(prim))
+        self.assign(prim.out, _cast(text, wide, out.dtype))
+
+    def prim_gemm(self, prim: Prim) -> None:
+        self._gemm(prim, accumulate=False)
+
+    def prim_gemm_acc(self, prim: Prim) -> None:
+        self._gemm(prim, accumulate=True)
+
+    def _matrix(self, name: str, *, leading: bool, trans: bool, k_last: bool, dtype: str) -> str:
+        """A variable with operand `name` as a [rows, columns] matrix, zero beyond the extent of k."""
+        p = self.param(name)
+        text, tile = self.read(name), held(p.shape)
+        k_axis = len(tile) - 1 if k_last != trans else len(tile) - 2
+        own_axis = k_axis - lead(len(p.shape))
+        text = _cast(text, p.dtype, dtype)
+        if own_axis >= 0 and p.ragged[own_axis]:
+            limit = self.shape.extent(name, own_axis)
+            text = f"jnp.where({iota(tile, k_axis)} < {limit}, {text}, jnp.zeros_like({text}))"
+        if len(tile) != 2:
+            rows = math.prod(tile[:-1]) if leading else tile[-2]
+            text = f"jnp.reshape({text}, {shape_text((rows, tile[-1]))})"
+        return text
+
+    def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
+        c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
+        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+        common = a.dtype if a.dtype == b.dtype == "bfloat16" else "float32"
+        left = self._matrix(a.name, leading=True, trans=ta, k_last=True, dtype=common)
+        right = self._matrix(b.name, leading=False, trans=tb, k_last=False, dtype=common)
+        text = f"st_dot({left}, {right}, {ta}, {tb})"
+        if len(held(c.shape)) != 2:
+            text = f"jnp.reshape({text}, {shape_text(held(c.shape))})"
+        if accumulate:
+            text = f"({_cast(self.read(c.name), c.dtype, 'float32')} + {text})"
+        self.assign(c.name, _cast(text, "float32", c.dtype))
+
+
+def _short(node: Node, text: str) -> None:
+    """Raise M172 when an expression needs more than 32 bits; those that only compare do not."""
+    if isinstance(node, Op):
+        if node.op != "int64":
+            for inner in node.args:
+                _short(inner, text)
+            wide = node.kind == "int" and bits(node) == 64
+        else:
+            _short(node.args[0], text)
+            wide = False
+    else:
+        wide = node.kind == "int" and bits(node) == 64
+    if wide:
+        raise no_integers("the vector unit", 64, text, node)
+
+
+def _ints(value: object) -> Iterable[int]:
+    if not isinstance(value, Iterable):
+        raise InternalError(f"a list of axes was expected, got {value!r}")
+    return (int(v) for v in value)
+
+
+def _full(p: LeafParam, value: float) -> str:
+    text = float_text(value) if is_float(p.dtype) else str(int(value))
+    return f"jnp.full({shape_text(held(p.shape))}, {text}, {JNP_DTYPE[p.dtype]})"
+
+
+def _cast(text: str, have: str, want: str) -> str:
+    return text if have == want else f"{text}.astype({JNP_DTYPE[want]})"

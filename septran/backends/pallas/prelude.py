@@ -1,0 +1,59 @@
+"""Functions that emitted kernels may call; a file carries only those that it uses."""
+
+from __future__ import annotations
+
+PRELUDE: tuple[tuple[str, str], ...] = (
+    (
+        "st_index",
+        '''def st_index(shape, axis):
+    """0, 1, .. along `axis` of a tile."""
+    return lax.broadcasted_iota(jnp.int32, shape, axis)
+''',
+    ),
+    (
+        "st_erf",
+        """def st_erf(x):
+    return lax.erf(x)
+""",
+    ),
+    (
+        "st_rsqrt",
+        """def st_rsqrt(x):
+    return lax.rsqrt(x)
+""",
+    ),
+    (
+        "st_sigmoid",
+        """def st_sigmoid(x):
+    return lax.logistic(x)
+""",
+    ),
+    (
+        "st_prod",
+        '''def st_prod(x, axis):
+    """Product along `axis`, which is kept; the compiler has no such reduction."""
+    while x.shape[axis] > 1:
+        n = x.shape[axis]
+        half = n // 2
+        rest = lax.slice_in_dim(x, 2 * half, n, axis=axis)
+        x = lax.slice_in_dim(x, 0, half, axis=axis) * lax.slice_in_dim(x, half, 2 * half, axis=axis)
+        if n % 2:
+            x = jnp.concatenate([x, rest], axis=axis)
+    return x
+''',
+    ),
+    (
+        "st_dot",
+        '''def st_dot(a, b, trans_a, trans_b):
+    """Product of two matrices, accumulated in float32; float32 operands are not rounded to bfloat16."""
+    exact = lax.Precision.HIGHEST if a.dtype == jnp.float32 else lax.Precision.DEFAULT
+    dims = (((0 if trans_a else 1,), (1 if trans_b else 0,)), ((), ()))
+    return lax.dot_general(a, b, dims, precision=exact, preferred_element_type=jnp.float32)
+''',
+    ),
+)
+
+
+def used(text: str) -> str:
+    """Return the source of the prelude functions that `text` calls."""
+    return "\n\n".join(source for name, source in PRELUDE if f"{name}(" in text)

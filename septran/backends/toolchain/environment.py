@@ -1,0 +1,75 @@
+"""Environments of their own, for compilers that bring another version of what SepTran itself uses.
+
+`septran doctor --install TARGET` fills one with pip's --target under SEPTRAN_HOME. Nothing of it is imported here: only
+child processes get its folder, at the end of their path.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from septran import assets
+from septran.errors import EnvironmentProblem
+
+VARIABLE = "SEPTRAN_PACKAGES"
+"""Where a child finds the folder."""
+_MINUTES = 30
+
+
+def folder(target: str) -> Path:
+    """Return where the packages of `target` lie, whether they are there or not."""
+    return assets.home() / "environments" / target
+
+
+def version(target: str, package: str) -> str:
+    """Return the version of a package in the target's environment, "" when it is not there."""
+    for info in sorted(folder(target).glob(f"{package}-*.dist-info")):
+        return info.name.removesuffix(".dist-info").removeprefix(f"{package}-")
+    return ""
+
+
+def command(target: str) -> str:
+    """Return what a user types to fill the environment."""
+    return f"septran doctor --install {target}"
+
+
+def session(target: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a child's `settings` (fields of `Sessions`) with what it needs to use the environment."""
+    there = folder(target)
+    return {
+        **settings,
+        "ro_paths": (*settings.get("ro_paths", ()), there),
+        "env": (*settings.get("env", ()), (VARIABLE, str(there))),
+    }
+
+
+def install(target: str, packages: tuple[str, ...]) -> Path:
+    """Fill the target's environment with `packages` (pip requirements) and return its folder.
+
+    Raises:
+        EnvironmentProblem: V112, pip failed; its last line.
+    """
+    there = folder(target)
+    words = [sys.executable, "-m", "pip", "install", "--upgrade", "--target", str(there)]
+    done = subprocess.run(
+        [*words, "--disable-pip-version-check", "--quiet", *packages],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=60 * _MINUTES,
+        check=False,
+    )
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no reason given"]
+        raise EnvironmentProblem.of(
+            "V112",
+            f"pip could not install {' '.join(packages)} for {target}: {lines[-1][:300]}",
+            help=" ".join(["pip install --target", str(there), *packages]),
+        )
+    return there

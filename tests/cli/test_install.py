@@ -1,0 +1,58 @@
+"""`septran doctor --install TARGET`: an environment of its own, filled by pip, used by children only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from septran import backends
+from septran.backends.toolchain import environment
+
+
+def test_it_calls_pip_once_and_then_looks(septran, fresh_home, monkeypatch):
+    called: list[list[str]] = []
+
+    def pip(words: list[str], **_: object) -> SimpleNamespace:
+        called.append(words)
+        (environment.folder("pallas_tpu") / "jax-0.10.2.dist-info").mkdir(parents=True)
+        return SimpleNamespace(returncode=0, stdout="")
+
+    before = septran("doctor", "pallas_tpu")
+    assert before.code == 3
+    assert "septran doctor --install pallas_tpu" in before.out
+    monkeypatch.setattr(
+        environment, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": pip})
+    )
+    found = septran("doctor", "--install", "pallas_tpu")
+    assert found.code == 0
+    (words,) = called
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    assert words[words.index("--target") + 1] == str(fresh_home / "environments" / "pallas_tpu")
+    assert set(backends.get("pallas_tpu").packages) <= set(words)
+
+
+def test_what_pip_says_is_told(septran, fresh_home, monkeypatch):
+    failed = SimpleNamespace(returncode=1, stdout="ERROR: No matching distribution\n")
+    fake = SimpleNamespace(**{**vars(subprocess), "run": lambda *_, **__: failed})
+    monkeypatch.setattr(environment, "subprocess", fake)
+    found = septran("doctor", "--install", "pallas_tpu")
+    assert found.code == 3
+    assert "V112" in found.err and "No matching distribution" in found.err
+
+
+@pytest.mark.parametrize(("name", "code"), [("cpp", "C161"), ("palas_tpu", "C130")])
+def test_a_target_without_packages_of_its_own_is_refused(septran, name, code):
+    found = septran("doctor", "--install", name)
+    assert found.code == 2 and code in found.err
+
+
+def test_the_folder_is_read_by_children_and_not_imported(fresh_home: Path):
+    settings = environment.session("pallas_tpu", {"env": (("A", "1"),)})
+    there = fresh_home / "environments" / "pallas_tpu"
+    assert settings["ro_paths"] == (there,)
+    assert settings["env"] == (("A", "1"), (environment.VARIABLE, str(there)))
+    assert str(there) not in sys.path
