@@ -62,9 +62,11 @@ def interpret(
     _Run(program, dict(args), fresh=fresh).program(cores)
 
 
-def check_order(program: Program, *, cores: int = 2, fresh: bool = False) -> None:
-    """Raise Hazard as `interpret` does; no values are computed."""
-    _Run(program, None, fresh=fresh).program(cores)
+def check_order(
+    program: Program, *, cores: int = 2, fresh: bool = False, alone: bool = False
+) -> None:
+    """Raise Hazard as `interpret` does; no values are computed. alone: only the first of the cores runs."""
+    _Run(program, None, fresh=fresh).program(cores, running=1 if alone else cores)
 
 
 def _poison(t: torch.Tensor) -> None:
@@ -103,20 +105,20 @@ class _Run:
             for p in program.params
         }
 
-    def program(self, cores: int) -> None:
-        """Run the whole Program, on `cores` cores when it is distributed."""
+    def program(self, cores: int, running: int | None = None) -> None:
+        """Run the whole Program, on the first `running` (None: all) of `cores` cores when it is distributed."""
         if not self.distributed:
             for _ in self.body(self.source.body, {}, self.root, dict(self.shared)):
                 raise Hazard("a Sync of all cores in a Program that is not distributed")
             self.root.finish()
             return
-        each = [self.fork() for _ in range(cores)]
-        running = [
-            self.body(self.source.body, {CORE_ID: i, CORE_NUM: cores}, each[i], dict(self.shared))
-            for i in range(cores)
+        each = [self.fork() for _ in range(cores if running is None else running)]
+        runs = [
+            self.body(self.source.body, {CORE_ID: i, CORE_NUM: cores}, p, dict(self.shared))
+            for i, p in enumerate(each)
         ]
         while True:
-            waiting = [next(r, "ended") is None for r in running]
+            waiting = [next(r, "ended") is None for r in runs]
             if not any(waiting):
                 break
             if not all(waiting):

@@ -58,19 +58,6 @@ def cases(quick):
             yield pytest.param(name, target, arch, id=f"{name}-{target}-{arch}", marks=marks)
 
 
-# Both ends of these events could go together: an inner ring's events imply them at these sizes, and
-# `order_engines` looks at one body at a time. With a ring that comes round less often they are needed.
-IMPLIED = {
-    "attention": ["LOAD>MMA 2", "VEC>MMA 1"],
-    "attention_causal": ["LOAD>MMA 2", "VEC>MMA 1"],
-    "conv2d": ["LOAD>MMA 2"],
-    "conv2d_stride2": ["LOAD>MMA 2"],
-    "gemm_bias_relu": ["VEC>LOAD 0"],
-    "gemm_bias_gelu": ["VEC>LOAD 0"],
-    "gemm_bias_silu": ["VEC>LOAD 0"],
-}
-
-
 def _quick(name: str, target: str) -> bool:
     if name == "gemm_seed":
         return False
@@ -83,8 +70,7 @@ def test_nothing_can_be_left_out(name, target, arch):
     for cores in (1, CORES) if is_distributed(program) else (1,):
         check_order(program, cores=cores)
     assert unseen(without_one(program)) == []
-    implied = IMPLIED.get(name, []) if target == "dsa_c" else []
-    assert unseen(without_event(program)) == implied
+    assert unseen(without_event(program)) == []
 
 
 def test_only_targets_that_order_their_engines_themselves_have_waits():

@@ -22,6 +22,7 @@ from septran.backends.toolchain.hosted import compile_hosted
 from septran.host.link import Runtime
 from septran.ir.nodes import Program
 from septran.kernel import Kernel
+from septran.passes.drop_implied import drop_implied
 from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
@@ -117,6 +118,7 @@ DSA_C = Backend(
         ("distribute", distribute),
         ("order_engines", order),
         ("drop_unreached", drop_unreached),
+        ("drop_implied", drop_implied),
     ),
     library=library_leaf,
     signature=signature,
