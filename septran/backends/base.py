@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran.errors import InternalError
-from septran.ir.nodes import LeafCall, Program
+from septran.ir.nodes import Buffer, LeafCall, Program
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 from septran.passes.name_leaves import name_leaves
 from septran.passes.run import Pass, PassRun, lower
@@ -182,6 +182,8 @@ class Backend:
     """whether its library has leaves for scan, argreduce, gather and scatter_acc"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
+    scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = field(default=None)
+    """leaf -> memory of a kernel that its calls hand to it, where a function of the language cannot allocate."""
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
@@ -203,7 +205,8 @@ class Backend:
 
     def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:
         """Return the passes that follow `passes` once `leaves` are chosen (by spec key)."""
-        return (("name_leaves", partial(name_leaves, leaves=leaves)), *self.finish)
+        named = partial(name_leaves, leaves=leaves, scratch=self.scratch)
+        return (("name_leaves", named), *self.finish)
 
     def finished(
         self,

@@ -6,23 +6,84 @@ finds its leaf by `LeafCall.symbol`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 
-from septran.ir.nodes import INLINE, For, LeafCall, Program, Stmt, When
+from septran.ir.access import map_bodies
+from septran.ir.launch import map_kernels
+from septran.ir.nodes import (
+    INLINE,
+    Alloc,
+    Buffer,
+    For,
+    LeafArg,
+    LeafCall,
+    Program,
+    Region,
+    Stmt,
+    When,
+    walk,
+)
 from septran.kernel import Leaf, leaf_specs
 
+Body = tuple[Stmt, ...]
 
-def name_leaves(program: Program, leaves: Mapping[str, Leaf]) -> Program:
+
+def name_leaves(
+    program: Program,
+    leaves: Mapping[str, Leaf],
+    scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = None,
+) -> Program:
     """Return `program` with `symbol` set in every call, and `impl` INLINE where the leaf is no function.
 
-    leaves: by the keys of the Program's LeafSpecs; every spec has one.
+    leaves: by the keys of the Program's LeafSpecs; every spec has one. scratch: buffers that a leaf has to be
+    handed besides its operands; one of each is allocated per kernel and leaf, and follows the operands.
     """
     chosen = iter([leaves[spec.key] for _, spec in leaf_specs(program)])
-    return replace(program, body=_named(program.body, chosen))
+    named = replace(program, body=_named(program.body, chosen))
+    if scratch is None:
+        return named
+    taken = {p.buffer.name for p in program.params}
+    taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    own = {
+        leaf.spec.symbol: tuple(_renamed(b, leaf.spec.task, taken) for b in scratch(leaf))
+        for leaf in leaves.values()
+    }
+    return map_kernels(named, lambda launch, _: _handed(launch.body, own))
 
 
-def _named(body: tuple[Stmt, ...], chosen: Iterator[Leaf]) -> tuple[Stmt, ...]:
+def _renamed(buffer: Buffer, task: str, taken: set[str]) -> Buffer:
+    name = next(
+        n for i in count(1) if (n := f"{task}_{buffer.name}{f'_{i}' if i > 1 else ''}") not in taken
+    )
+    taken.add(name)
+    return replace(buffer, name=name)
+
+
+def _handed(body: Body, own: Mapping[str, tuple[Buffer, ...]]) -> Body:
+    """Return a kernel's body in which each call gets the scratch of its leaf, allocated in front."""
+    called = dict.fromkeys(s.symbol for s in walk(body) if isinstance(s, LeafCall))
+    allocs = [
+        Alloc(buffer=b) for symbol, buffers in own.items() if symbol in called for b in buffers
+    ]
+
+    def change(stmts: Body) -> Body:
+        return tuple(
+            replace(s, args=(*s.args, *(_scratch(b) for b in own[s.symbol])))
+            if isinstance(s, LeafCall)
+            else s
+            for s in stmts
+        )
+
+    return (*allocs, *map_bodies(body, change))
+
+
+def _scratch(buffer: Buffer) -> LeafArg:
+    return LeafArg(param=buffer.name, region=Region.whole(buffer), privilege="rw")
+
+
+def _named(body: Body, chosen: Iterator[Leaf]) -> Body:
     out: list[Stmt] = []
     for stmt in body:
         match stmt:

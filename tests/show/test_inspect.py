@@ -92,6 +92,9 @@ def show(what: str, **more: str | None) -> str:
         ("tilelang_cuda", "sm_90a", "batched_gemm", "bind", "settle_threads", '"threads": 64'),
         ("triton_cuda", "sm_90", "gemm", "merge_stages", "order_blocks", '"swizzled": ['),
         ("cuda_c", "sm_90a", "gemm", "place_barriers", "place_shared", "@0+"),
+        ("tilelang_npuir", "910b", "gemm", "name_leaves", "place_tiles", "acc: L0C"),
+        ("tilelang_npuir", "910b", "gemm", "place_tiles", "start_products", "scalar began = "),
+        ("tilelang_npuir", "910b", "softmax", "merge_stages", "name_leaves", "_t1: UB"),
     ],
 )
 def test_what_a_printer_follows_is_in_the_program(backend, arch, op, before, after, text):

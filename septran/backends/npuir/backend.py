@@ -12,8 +12,12 @@ from pathlib import Path
 from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.npuir.dialect import dialect_errors
 from septran.backends.npuir.emit import emit
+from septran.backends.npuir.hoist import scratch
 from septran.backends.npuir.leaves import library, signature
+from septran.backends.npuir.passes.cast_copies import cast_copies, check_tiles
 from septran.backends.npuir.passes.load_parts import load_parts
+from septran.backends.npuir.passes.place_tiles import place_tiles
+from septran.backends.npuir.passes.start_products import start_products
 from septran.backends.npuir.toolchain import (
     INSTALL_BISHENGIR,
     INSTALL_TILELANG,
@@ -149,6 +153,13 @@ TILELANG_NPUIR = Backend(
         ("load_parts", load_parts),
         ("merge_stages", merge_stages),
     ),
+    finish=(
+        ("place_tiles", place_tiles),
+        ("start_products", start_products),
+        ("cast_copies", cast_copies),
+        ("check_tiles", check_tiles),
+    ),
+    scratch=scratch,
     library=library,
     signature=signature,
     print_kernel=emit,

@@ -1,13 +1,11 @@
 """Program -> TileLang source for Ascend NPU IR (910B).
 
-The form follows from the work: kernels of vector operations only, and kernels of one matrix product
-only, are written in Expert form (alloc_ub; T.Scope("Cube") with L1 and L0C); kernels that mix both
-are written in Developer form, where the compiler splits the work between cube and vector cores.
+Kernels of vector operations only, and of one matrix product only, are printed in Expert form (alloc_ub; T.Scope("Cube")
+with L1 and L0C); those that mix both in Developer form, where the compiler splits the work between cube and vector cores.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,16 +13,29 @@ from dataclasses import dataclass, field
 from septran.backends.npuir.hoist import hoist
 from septran.backends.npuir.leaves import accumulates
 from septran.backends.npuir.passes.load_parts import gather, is_window
-from septran.backends.npuir.roles import Roles, roles_of
-from septran.backends.npuir.tiles import lie, nbytes
+from septran.backends.npuir.passes.place_tiles import Form, form_of
+from septran.backends.npuir.passes.start_products import BEGAN
+from septran.backends.npuir.tiles import lie
 from septran.backends.text.names import Names
 from septran.backends.text.pystyle import Lines, index_text, safe_name
-from septran.errors import EnvironmentProblem, InternalError, MappingError
+from septran.errors import EnvironmentProblem, InternalError
 from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
-from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, Sync, walk
+from septran.ir.nodes import (
+    INLINE,
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Program,
+    Region,
+    Scalar,
+    Stmt,
+    Sync,
+    walk,
+)
 from septran.kernel import Kernel, Leaf
-from septran.machine import load_machine
 
 MAIN = "kernel.py"
 
@@ -46,59 +57,30 @@ class _Kernel:
     """One T.prim_func under construction."""
 
     program: Program
-    roles: Roles
+    form: Form
     leaves: Mapping[str, Leaf]
-    scratches: Mapping[str, tuple[str, ...]]
-    """leaf's symbol -> names of the scratch tiles handed to it."""
     names: Names
-    capacity: Mapping[str, int]
-    """bytes of each memory of a core"""
     lines: Lines = field(default_factory=Lines)
     top: list[str] = field(default_factory=list)
     buffers: dict[str, str] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
     constants: dict[str, Expr] = field(default_factory=dict)
-    fresh: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """accumulator -> loops open when it was cleared; first product: all later loops at 0."""
-    loops: list[str] = field(default_factory=list)
-    casts: dict[tuple[tuple[int, ...], str], str] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Inclusive bounds of the loop variables in scope."""
 
     def index(self, e: Expr) -> str:
         return index_text(substitute(e, self.constants))
 
-    # -- memory -----------------------------------------------------------------------------
-
-    def place(self, buffer: Buffer) -> str:
-        """Return the memory a tile lives in."""
-        if self.roles.form == "vector":
-            return "UB"
-        if buffer.name in self.roles.accumulators:
-            return "L0C"
-        return "L1" if buffer.name in self.roles.operands else "UB"
-
     def allocate(self, buffer: Buffer) -> None:
-        memory = self.place(buffer)
         name = self.names.fresh(buffer.name)
         self.buffers[buffer.name] = name
-        self.take(memory, nbytes(buffer.shape, buffer.dtype), buffer)
-        expert = {"UB": "alloc_ub", "L1": "alloc_L1", "L0C": "alloc_L0C"}[memory]
-        developer = "alloc_fragment" if memory == "L0C" else "alloc_shared"
-        call = developer if self.roles.form == "developer" else expert
+        expert = {"UB": "alloc_ub", "L1": "alloc_L1", "L0C": "alloc_L0C"}[buffer.mem]
+        developer = "alloc_fragment" if buffer.mem == "L0C" else "alloc_shared"
+        call = developer if self.form == "developer" else expert
+        if (
+            buffer.layout != "row"
+        ):  # a leaf's own, or the emitter's: of the memory named there in any form
+            call = buffer.layout
         self.top.append(f'{name} = T.{call}({list(lie(buffer.shape))}, "{buffer.dtype}")')
-
-    def take(self, memory: str, size: int, buffer: Buffer | None = None) -> None:
-        self.used[memory] = self.used.get(memory, 0) + size
-        limit = self.capacity[memory]
-        if self.used[memory] > limit:
-            what = f" ({buffer.name} {list(buffer.shape)} {buffer.dtype})" if buffer else ""
-            raise MappingError.of(
-                "M011",
-                f"{memory} needs at least {self.used[memory]} bytes per core but the limit is "
-                f"{limit}{what}",
-                help="make the tiles of the mapping smaller",
-            )
 
     # -- regions ----------------------------------------------------------------------------
 
@@ -161,17 +143,11 @@ class _Kernel:
         self.constants[loop.var] = Var(var)
         count = self.index(loop.extent)
         head = f"for {var} in T.serial({count}):"
-        if self.roles.form == "developer" and loop.pipeline > 1:
+        if loop.pipeline > 1:
             head = f"for {var} in T.Pipelined({count}, num_stages={loop.pipeline}):"
-        self.loops.append(var)
         with self.lines.block(head):
             self.body(loop.body)
-        self.loops.pop()
         del self.constants[loop.var]
-        for name in [
-            n for n, at in self.fresh.items() if at[: len(self.loops)] != tuple(self.loops)
-        ]:
-            del self.fresh[name]
 
     def copy(self, copy: Copy) -> None:
         src, dst = copy.src, copy.dst
@@ -186,46 +162,27 @@ class _Kernel:
 
     def load(self, copy: Copy) -> None:
         src, dst = copy.src, copy.dst
-        memory = self.place(dst.buffer)
         if is_window(src):
             self.gather(copy)
             return
         window = self.window(src, copy)
-        if memory == "L1" and self.roles.form == "cube":
-            part = self.tile(dst, copy, part=True)
-            self.lines.add(f"T.copy({window}, {part})")
-            return
-        whole, part = self.tile(dst, copy, part=False), self.tile(dst, copy, part=True)
-        if src.buffer.dtype == dst.buffer.dtype:
-            if ragged(dst) and memory != "L1":
-                self.lines.add(f"T.clear({whole})")
-            self.lines.add(f"T.copy({window}, {part})")
-            return
-        held = self.cast_buffer(dst.buffer.shape, src.buffer.dtype)
-        if ragged(dst):
-            self.lines.add(f"T.clear({held})")
-        self.lines.add(f"T.copy({window}, {part.replace(whole, held, 1)})")
-        self.lines.add(f"T.vcast({held}, {whole})")
+        if ragged(dst) and dst.buffer.mem != "L1":
+            self.lines.add(f"T.clear({self.tile(dst, copy, part=False)})")
+        self.lines.add(f"T.copy({window}, {self.tile(dst, copy, part=True)})")
 
     def gather(self, copy: Copy) -> None:
         """Load a padded or strided window: zeros, then the pieces inside the tensor."""
         src, dst = copy.src, copy.dst
         whole = self.tile(dst, copy, part=False)
-        same = src.buffer.dtype == dst.buffer.dtype
-        held = whole if same else self.cast_buffer(dst.buffer.shape, src.buffer.dtype)
-        if same and self.place(dst.buffer) != "UB":  # zeroed there on its way to the cube
-            self.take("UB", nbytes(dst.buffer.shape, dst.buffer.dtype), dst.buffer)
-        self.lines.add(f"T.clear({held})")
+        self.lines.add(f"T.clear({whole})")
         found = gather(src, self.ranges, lambda: self.names.fresh("at"))
         with ExitStack() as stack:
             for var, low, high in found.loops:
                 head = f"for {var} in T.serial({self.index(low)}, {self.index(high)}):"
                 stack.enter_context(self.lines.block(head))
             window = self.slices(self.buffers[src.buffer.name], found.src)
-            part = self.slices(held, found.dst[-len(lie(dst.tile)) :])
+            part = self.slices(whole, found.dst[-len(lie(dst.tile)) :])
             self.lines.add(f"T.copy({window}, {part})")
-        if not same:
-            self.lines.add(f"T.vcast({held}, {whole})")
 
     def slices(self, name: str, ranges: Sequence[tuple[Expr, Expr]]) -> str:
         texts = ", ".join(f"{self.index(a)}:{self.index(b)}" for a, b in ranges)
@@ -233,74 +190,47 @@ class _Kernel:
 
     def store(self, dst: Region, src: Region, stmt: object) -> None:
         part, window = self.tile(src, stmt, part=True), self.window(dst, stmt)
-        whole = self.tile(src, stmt, part=False)
-        if self.roles.form == "cube":
+        if self.form == "cube":
             self.lines.add(f"T.store_fixpipe({part}, {window}, enable_nz2nd=True)")
-        elif src.buffer.dtype == dst.buffer.dtype or self.roles.form == "developer":
-            self.lines.add(f"T.copy({part}, {window})")
         else:
-            held = self.cast_buffer(src.buffer.shape, dst.buffer.dtype)
-            self.lines.add(f"T.vcast({whole}, {held})")
-            self.lines.add(f"T.copy({part.replace(whole, held, 1)}, {window})")
+            self.lines.add(f"T.copy({part}, {window})")
 
     def move(self, dst: Buffer, text: str, src: Buffer) -> None:
         name = self.buffers[dst.name]
         call = "T.copy" if dst.dtype == src.dtype else "T.vcast"
         self.lines.add(f"{call}({text}, {name})")
 
-    def cast_buffer(self, shape: tuple[int, ...], dtype: str) -> str:
-        key = (lie(shape), dtype)
-        if key not in self.casts:
-            self.casts[key] = self.names.fresh("cast")
-            self.take("UB", nbytes(shape, dtype))
-            self.top.append(f'{self.casts[key]} = T.alloc_ub({list(lie(shape))}, "{dtype}")')
-        return self.casts[key]
-
     def call(self, call: LeafCall) -> None:
-        spec = self.leaves[call.symbol].spec
-        only = call.prims[0] if len(call.prims) == 1 else None
-        if only is not None and only.name in ("fill", "copy") and self.direct(call, only.name):
+        if call.impl == INLINE:  # a fill that the first product does, except in the developer form
+            if self.form == "developer":
+                self.clear(call.args[0].region, call)
             return
+        spec = self.leaves[call.symbol].spec
+        scalars = dict(call.scalars)
         args = [self.tile(call.arg(p.name).region, call, part=False) for p in spec.params]
         args += [self.index(call.arg(p).region.extent[d]) for p, d in spec.ragged]
-        args += [self.index(v) if isinstance(v, Expr) else repr(float(v)) for _, v in call.scalars]
+        for name, _ in spec.scalars:
+            value = scalars[name]
+            args.append(self.index(value) if isinstance(value, Expr) else repr(float(value)))
         if accumulates(spec):
-            args.append(self.first(call))
+            args.append(self.first(scalars[BEGAN]))
+        args += [self.buffers[a.region.buffer.name] for a in call.args[len(spec.params) :]]
         product = next((q for q in call.prims if q.name == "gemm"), None)
-        if product is not None and self.roles.form == "developer":
+        if product is not None and self.form == "developer":
             target = call.arg(product.out).region
             if ragged(target):  # vector code reads the whole tile afterwards
-                self.lines.add(f"T.clear({self.tile(target, call, part=False)})")
-        self.lines.add(f"{call.symbol}({', '.join([*args, *self.scratches[call.symbol]])})")
+                self.clear(target, call)
+        self.lines.add(f"{call.symbol}({', '.join(args)})")
 
-    def direct(self, call: LeafCall, name: str) -> bool:
-        """Fill an accumulator by `initC`, store one without a tile in between."""
-        prim = call.prims[0]
-        out = call.arg(prim.out).region
-        if name == "fill":
-            if out.buffer.name in self.roles.accumulators and prim.attr("value") == 0:
-                self.fresh[out.buffer.name] = tuple(self.loops)
-                if self.roles.form == "developer":
-                    self.lines.add(f"T.clear({self.tile(out, call, part=False)})")
-                return True
-            return False
-        src = call.arg(prim.ins[0]).region
-        if out.buffer.mem == "GLOBAL":
-            self.store(out, src, call)
-            return True
-        return False
+    def clear(self, region: Region, stmt: object) -> None:
+        self.lines.add(f"T.clear({self.tile(region, stmt, part=False)})")
 
-    def first(self, call: LeafCall) -> str:
-        """Return when the product finds its accumulator empty."""
-        prim = next(p for p in call.prims if p.name == "gemm_acc")
-        name = call.arg(prim.out).region.buffer.name
-        if name not in self.fresh or self.roles.form == "developer":
-            return "False"
-        inner = self.loops[len(self.fresh[name]) :]
-        if not inner:
-            del self.fresh[name]
-            return "True"
-        return f"{' + '.join(inner)} == 0"
+    def first(self, began: Scalar) -> str:
+        """Return the condition that a product finds its accumulator empty."""
+        if isinstance(began, Const):
+            return str(began == Const(0))
+        assert isinstance(began, Expr)
+        return f"{self.index(began)} == 0"
 
 
 def ragged(region: Region) -> bool:
@@ -312,21 +242,11 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the NPUIR kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
     Raises:
-        MappingError: M011 a memory is too small.
         EnvironmentProblem: V170 the target cannot do it.
     """
-    roles = roles_of(program)
     names = Names()
     names.taken |= {"T", "first"}
-    limits = load_machine(program.machine).limits
-    kernel = _Kernel(
-        program=program,
-        roles=roles,
-        leaves=leaves,
-        scratches={},
-        names=names,
-        capacity={m: int(limits[f"{m.lower()}_bytes"]) for m in ("UB", "L1", "L0C")},
-    )
+    kernel = _Kernel(program=program, form=form_of(program), leaves=leaves, names=names)
     params = []
     for param in program.params:
         buffer = param.buffer
@@ -334,19 +254,8 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         shape = str(tuple(buffer.shape))
         params.append(f'{kernel.buffers[buffer.name]}: T.Tensor({shape}, "{buffer.dtype}")')
     launch = _only_launch(program)
-    sources, hoisted = [], {}
-    called = _called(program, kernel)
-    for symbol, leaf in leaves.items():
-        text, scratches = hoist(leaf.source, leaf.spec.symbol)
-        own = tuple(names.fresh(f"{leaf.spec.task}_{s.name}") for s in scratches)
-        hoisted[symbol] = own
-        if symbol not in called:
-            continue
-        sources.append(text.strip())
-        for name, s in zip(own, scratches, strict=True):
-            kernel.top.append(f"{name} = {s.call}")
-            kernel.take("UB", _scratch_bytes(s.call))
-    kernel.scratches = hoisted
+    called = {s.symbol for s in walk(program.body) if isinstance(s, LeafCall) and s.impl != INLINE}
+    sources = [hoist(x.source, n)[0].strip() for n, x in leaves.items() if n in called]
     text = _assemble(kernel, params, launch, sources)
     return Kernel.of(
         program,
@@ -354,35 +263,8 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         main=MAIN,
         files=((MAIN, text),),
         leaves=leaves,
-        options=(("form", roles.form),),
+        options=(("form", kernel.form),),
     )
-
-
-def _called(program: Program, kernel: _Kernel) -> set[str]:
-    """Return symbols of leaves that become calls (fills and stores of accumulators do not)."""
-    found = set()
-    for stmt in walk(program.body):
-        if isinstance(stmt, LeafCall):
-            (prim, *more) = stmt.prims
-            out = stmt.arg(prim.out).region.buffer
-            inline = not more and (
-                (
-                    prim.name == "fill"
-                    and out.name in kernel.roles.accumulators
-                    and prim.attr("value") == 0
-                )
-                or (prim.name == "copy" and out.mem == "GLOBAL")
-            )
-            if not inline:
-                found.add(stmt.symbol)
-    return found
-
-
-def _scratch_bytes(call: str) -> int:
-    match = re.match(r'T\.\w+\(\[([\d, ]+)\], [\'"](\w+)[\'"]\)', call)
-    if match is None:
-        return 0
-    return nbytes([int(n) for n in match.group(1).split(",")], match.group(2))
 
 
 def _only_launch(program: Program) -> Launch:
@@ -410,7 +292,7 @@ def _assemble(kernel: _Kernel, params: list[str], launch: Launch, sources: list[
         kernel.constants[var] = Var(name)
         decode.append(f"{name} = {index_text(at)}")
     kernel.body(launch.body)
-    mode = {"vector": "Expert", "cube": "Expert", "developer": "Developer"}[kernel.roles.form]
+    mode = "Developer" if kernel.form == "developer" else "Expert"
     out.add(
         f'"""{program.name} for {program.target} {program.arch}, emitted by SepTran ({mode} form)."""'
     )
@@ -426,7 +308,7 @@ def _assemble(kernel: _Kernel, params: list[str], launch: Launch, sources: list[
         out.add()
     out.add("@T.prim_func")
     with out.block(f"def entry({', '.join(params)}):"):
-        scope = ', T.Scope("Cube")' if kernel.roles.form == "cube" else ""
+        scope = ', T.Scope("Cube")' if kernel.form == "cube" else ""
         with out.block(f"with T.Kernel({launch.blocks}, is_npu=True) as ({cid}, _){scope}:"):
             for line in (*kernel.top, *decode):
                 out.add(line)

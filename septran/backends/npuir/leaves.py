@@ -89,10 +89,9 @@ class _Body:
             value = v.wide(value) if value.dtype == "bool" else value
             value = v.buffer(value, target.shape, value.dtype)
             v.op("vcast", value.text, target.text)
-        elif v.lines and value.temp and value.shape == target.shape:
+        elif v.ops and value.temp and value.shape == target.shape:
             # the last operation wrote a scratch buffer that is the result: write the target
-            head, _, tail = v.lines[-1].rpartition(f"{value.text}")
-            v.lines[-1] = f"{head}{target.text}{tail}"
+            v.retarget(value.text, target.text)
         else:
             v.op("vbrc" if value.shape != target.shape else "copy", value.text, target.text)
         v.release(value)

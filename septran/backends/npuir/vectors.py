@@ -38,7 +38,8 @@ class Vec:
 class Vectors:
     """Collects operations; `free` holds scratch buffers that nobody needs any more."""
 
-    lines: list[str] = field(default_factory=list)
+    ops: list[tuple[str, ...]] = field(default_factory=list)
+    """name and words of each operation"""
     allocs: list[str] = field(default_factory=list)
     free: dict[tuple[tuple[int, ...], str], list[str]] = field(default_factory=dict)
     count: int = 0
@@ -61,7 +62,18 @@ class Vectors:
 
     def op(self, name: str, *words: str) -> None:
         """Add `T.name(words)`."""
-        self.lines.append(f"T.{name}({', '.join(words)})")
+        self.ops.append((name, *words))
+
+    def retarget(self, old: str, new: str) -> None:
+        """Let the last operation write `new` instead of `old`."""
+        op = self.ops[-1]
+        last = max(at for at, word in enumerate(op) if word == old)
+        self.ops[-1] = (*op[:last], new, *op[last + 1 :])
+
+    @property
+    def lines(self) -> list[str]:
+        """Text of the operations."""
+        return [f"T.{name}({', '.join(words)})" for name, *words in self.ops]
 
     def wide(self, v: Vec) -> Vec:
         """Return `v` as a float32 buffer (or the scalar it is)."""

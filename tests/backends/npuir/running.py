@@ -13,7 +13,12 @@ from septran.backends.npuir.backend import TILELANG_NPUIR as BACKEND
 from septran.backends.npuir.dialect import dialect_errors
 from septran.backends.tilesim import SimError, run_file
 from septran.backends.tilesim.npu import npu_dialect
+from septran.bind.bind import ArgType, bind
 from septran.kernel import Kernel, leaf_specs
+from septran.machine import load_machine
+from septran.mapping.load import load_mapping
+from septran.passes import lower
+from septran.tasklang.load import load_logic
 from tests.backends import operators
 from tests.backends.triton.running import stored, values
 from tests.passes.writing import program
@@ -30,6 +35,24 @@ def kernel_of(name: str, dims: Mapping[str, int], dtype: str = "float32") -> Ker
         assert leaf is not None, spec
         leaves[spec.key] = leaf
     return BACKEND.emit(program, leaves)
+
+
+def kernel_of_logic(
+    text: str, entry: str, shapes: Mapping[str, tuple[int, ...]], folder: Path
+) -> Kernel:
+    """The kernel of a logic file's task under the shipped policy, in float32."""
+    path = folder / "logic.py"
+    path.write_text(text, encoding="utf-8")
+    logic = load_logic(path)
+    bound = bind(
+        logic.tasks[entry],
+        load_mapping(operators.ROOT / "mappings" / "tilelang_npuir.910b.mapping.yaml"),
+        load_machine(BACKEND.machine("910b")),
+        {name: ArgType(shape=shape, dtype="float32") for name, shape in shapes.items()},
+        tasks=logic.tasks,
+        arch="910b",
+    )
+    return BACKEND.emit(lower(bound.program, BACKEND.passes), {})
 
 
 def inputs_of(

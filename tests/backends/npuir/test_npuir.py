@@ -84,6 +84,54 @@ def test_form_follows_the_work(name: str, form: str, text: str) -> None:
     assert ('T.Scope("Cube")' in kernel.source) == (form == "cube")
 
 
+TWICE = """
+import septran.tasklang as task
+
+@task.define(leaf=True)
+def zero(C):
+    task.call_primitive("fill", C, value=0.0)
+
+@task.define(leaf=True)
+def mma(C, A, B):
+    task.call_primitive("gemm_acc", C, A, B)
+
+@task.define(leaf=True)
+def store(Y, C):
+    task.call_primitive("copy", Y, C)
+
+@task.define
+def tile(C, A, B):
+    acc = task.tensor("acc", C.shape)
+    Ap = task.partition(A, by="blocks", shape=(None, 16))
+    Bp = task.partition(B, by="blocks", shape=(16, None))
+    task.launch(zero, acc)
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(mma, acc, Ap[0, k], Bp[k, 0])
+    for n in task.sequential_range(Ap.shape[1]):
+        task.launch(mma, acc, Ap[0, n], Bp[n, 0])
+    task.launch(store, C, acc)
+
+@task.define
+def twice(C, A, B):
+    Cp = task.partition(C, by="blocks", shape=(32, None))
+    Ap = task.partition(A, by="blocks", shape=(32, None))
+    for i in task.parallel_range(Cp.shape[0]):
+        task.launch(tile, Cp[i, 0], Ap[i, 0], B)
+"""
+
+
+def test_only_the_first_product_clears_the_accumulator(tmp_path: Path) -> None:
+    """The second loop's first product once found `initC` true again, and dropped what the first loop had summed."""
+    kernel = R.kernel_of_logic(
+        TWICE, "twice", {"C": (32, 32), "A": (32, 48), "B": (48, 32)}, tmp_path
+    )
+    assert dict(kernel.options)["form"] == "cube"
+    inputs = R.inputs_of(kernel)
+    (got,) = R.simulate(kernel, inputs).values()
+    a, b = (inputs[n].astype(np.float64) for n in "AB")
+    assert np.allclose(got, 2 * (a @ b), rtol=1e-4, atol=1e-4)
+
+
 def test_a_maximum_keeps_nan() -> None:
     kernel = R.kernel_of("row_max", {"M": 5, "N": 40})
     x = R.inputs_of(kernel)
@@ -263,7 +311,8 @@ def test_powers_need_no_vpow(exponent: str) -> None:
 def test_hoisting_moves_scratch_into_parameters() -> None:
     text = '@T.macro\ndef leaf(Y):\n    """d."""\n    t1 = T.alloc_ub([4, 8], "float32")\n    T.vexp(Y, t1)\n'
     new, scratch = hoist(text, "leaf")
-    assert [s.name for s in scratch] == ["t1"] and "alloc" not in new
+    assert [(b.name, b.shape, b.layout) for b in scratch] == [("t1", (4, 8), "alloc_ub")]
+    assert "alloc" not in new
     fn = ast.parse(new).body[0]
     assert isinstance(fn, ast.FunctionDef) and [a.arg for a in fn.args.args] == ["Y", "t1"]
 
