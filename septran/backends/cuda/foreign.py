@@ -56,7 +56,7 @@ def kernel(
     sizes = ", ".join(
         f"{{args[{i}], {_nbytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
     )
-    around = f"cuemu::in_every_order({{{sizes}}}, [&] {{ {{call}}; }});"
+    around = f"cuemu::in_every_order_and_block({{{sizes}}}, [&] {{ {{call}}; }});"
     entry = entry_text(ENTRY, function, call, params, around=around)
     found = Kernel(
         name=call.host.name,
@@ -117,7 +117,7 @@ FOREIGN = Foreign(
     unsupported=_unsupported,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
-        "races that three orders of threads do not show; the order of atomic additions",
+        "races inside a block that three orders of threads do not show; those of launches with atomic operations",
         "cheating on the host: the file may compute before it launches",
         "time: nothing was measured",
     ),

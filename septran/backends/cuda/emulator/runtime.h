@@ -1,6 +1,7 @@
 // Launches and the few runtime calls a kernel file makes; limits are those of the real device.
 #pragma once
 #include "intrinsics.h"
+#include "block_races.h"
 
 typedef int cudaError_t;
 typedef void* cudaStream_t;
@@ -69,7 +70,7 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
   main_fiber.tsan = __tsan_get_current_fiber();
 #endif
   const unsigned blocks_xy = c.grid.x * c.grid.y, total = blocks_xy * c.grid.z;
-  for (unsigned i = 0; i < total; i++) {
+  auto turn = [&](unsigned i) {
     const unsigned b = order == reverse ? total - 1 - i : i;  // blocks have no order either
     block_id = {b % c.grid.x, b / c.grid.x % c.grid.y, b / blocks_xy};
     run_block();
@@ -78,7 +79,10 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
       if (dynamic_shared[j] != 0x7B) fail("shared memory", "write past the end of the block's dynamic shared memory");
 #endif
     }
-  }
+  };
+  const auto apart = blocks_apart(total, turn);
+  for (unsigned i = 0; i < total; i++) turn(i);
+  same_as_apart(apart);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(dynamic_shared + c.shared, room + guard - c.shared);
 #endif
@@ -86,11 +90,6 @@ template <class F, class... A> void launch(const char* name, Launch c, F f, A...
   dynamic_shared = nullptr;
   dynamic_shared_size = 0;
 }
-
-struct Output {
-  void* data;
-  size_t bytes;
-};
 
 /// Run `kernel` with threads forward, reverse and shuffled; outputs that differ are a race. Later calls
 /// run one order each, in turn. Float atomics may round differently, so they get a tolerance of none
@@ -126,6 +125,21 @@ template <class F> void in_every_order(const std::vector<Output>& outputs, F ker
   }
 }
 
+/// As in_every_order; before the first call all launches are also run with blocks that do not see each other.
+template <class F> void in_every_order_and_block(const std::vector<Output>& outputs, F kernel) {
+  static bool first = true;
+  if (first) {
+    first = false;
+    watch_blocks(outputs);
+    const auto before = copies();
+    order = forward;
+    kernel();
+    put_back(before);
+    watch_blocks({});
+  }
+  in_every_order(outputs, kernel);
+}
+
 }  // namespace cuemu
 
 static inline cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -136,9 +150,10 @@ static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSucce
 template <class T> cudaError_t cudaMalloc(T** p, size_t n) {
   *p = static_cast<T*>(malloc(n));
   memset(static_cast<void*>(*p), 0xFF, n);
+  cuemu::watch_more(*p, n);
   return cudaSuccess;
 }
-static inline cudaError_t cudaFree(void* p) { free(p); return cudaSuccess; }
+static inline cudaError_t cudaFree(void* p) { cuemu::watch_less(p); free(p); return cudaSuccess; }
 template <class T> cudaError_t cudaMallocAsync(T** p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
 static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
 static inline cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind) { memcpy(d, s, n); return cudaSuccess; }

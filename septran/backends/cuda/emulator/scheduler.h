@@ -52,6 +52,7 @@ inline size_t static_shared_size = 0;
 inline unsigned block_serial = 0;
 inline int order = forward;
 inline bool float_atomics = false;
+inline bool atomics = false;
 // Set by bulk_copy.h and warpgroup.h when a kernel uses them.
 inline bool (*phase_done)(const void*, unsigned) = nullptr;  // has this mbarrier completed the phase?
 inline bool (*deliver)() = nullptr;                          // land one tensor copy; false when there is none
