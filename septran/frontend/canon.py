@@ -14,7 +14,18 @@ from typing import Any, Literal
 from septran.frontend.view import View
 
 Kind = Literal[
-    "map", "reduce", "matmul", "conv", "window", "join", "scan", "argreduce", "gather", "scatter"
+    "map",
+    "reduce",
+    "matmul",
+    "conv",
+    "window",
+    "join",
+    "scan",
+    "argreduce",
+    "gather",
+    "scatter",
+    "state",
+    "recurrent",
 ]
 
 
@@ -26,7 +37,9 @@ class Op:
         matmul (a [.., m, k], b [.., k, n]), conv (x, w; stride, pad, dilation, groups, transposed),
         window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis),
         scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),
-        scatter (y, x, i; op, axis: y with x combined in at positions i).
+        scatter (y, x, i; op, axis: y with x combined in at positions i), state (x: a copy that a recurrent
+        node changes), recurrent (x [T, B, G H], w, b, states h and c [B, H]; cell, back: the results of all
+        steps [T, B, H]; afterwards the states are the last ones).
     ins: operand name -> view. line, path: where in the user's module it comes from.
     """
 

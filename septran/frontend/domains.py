@@ -28,7 +28,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     inputs = {i.name: i for i in graph.inputs}
     positive = {n for n in names.values() if _variance(inputs[n])}
     # a chain of products of values over twelve decades is nothing but rounding errors
-    deep = sum(op.kind in ("matmul", "conv") for op in canon.ops) > 1
+    deep = sum(op.kind in ("matmul", "conv", "recurrent") for op in canon.ops) > 1
     limits: tuple[float, ...] = _LIMITS[2:] if deep or _casts(canon, "int8", "uint8") else _LIMITS
     limits = limits[1:] if _casts(canon, "int64", "int32") and limits is _LIMITS else limits
     limit, signed = _range(graph, positive, limits)

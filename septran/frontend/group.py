@@ -14,7 +14,7 @@ from septran.frontend.canon import Canon, Op
 from septran.frontend.simplify import aligned
 from septran.frontend.view import View
 
-ANCHORS = ("matmul", "conv", "window", "scan", "argreduce", "gather", "scatter")
+ANCHORS = ("matmul", "conv", "window", "scan", "argreduce", "gather", "scatter", "recurrent")
 MAX_NODES = 64
 MAX_TENSORS = 14
 
@@ -79,6 +79,8 @@ def group(canon: Canon) -> Grouping:
         if op.kind == "reduce":
             groups[at].axes = op.axes
         home[op.name] = at
+        if op.kind == "recurrent":  # who reads a state afterwards comes after the steps
+            home.update({op.ins[k].source: at for k in ("h", "c") if k in op.ins})
     joined = _absorbed(groups, canon)
     merged = {o.name for g in joined for o in g.ops}
     homes = {o.name: g for g in joined for o in g.ops}
@@ -141,6 +143,8 @@ def _refusal(group: Group, op: Op) -> str:
     """Return why `op` cannot join `group`, "" when it can."""
     if op.kind not in ("map", "reduce"):
         return f"a {op.kind} starts a kernel of its own"
+    if any(o.kind in ("recurrent", "state") for o in group.ops):
+        return "the steps of a recurrent layer are kernels of their own"
     if len(group.ops) >= MAX_NODES:
         return f"the kernel has {MAX_NODES} nodes already"
     own = {o.name for o in (*group.ops, op)}

@@ -165,6 +165,8 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
         elif op.kind == "conv":
             terms = max(terms, math.prod(op.ins["w"].shape[1:]))
             exact, linear = False, linear + 1
+        elif op.kind == "recurrent":
+            terms, exact, linear = max(terms, op.shape[2]), False, linear + 1
         elif op.kind == "scan":
             (view,) = op.ins.values()
             terms = max(terms, view.shape[op.attrs["axis"]])

@@ -364,14 +364,14 @@ RECURRENT = (
         init="self.m = nn.LSTM(6, 5, num_layers=2, batch_first=True)",
         body="y, (h, c) = self.m(x)\nreturn y, h, c",
         inputs="torch.randn(3, 4, 6)",
-        kernels=60,
+        kernels=15,
     ),
     Module(
         name="recurrent_gru",
         init="self.m = nn.GRU(6, 5, bidirectional=True)",
         body="self.m(x)[0]",
         inputs="torch.randn(4, 3, 6)",
-        kernels=60,
+        kernels=7,
     ),
 )
 MODULES = (*RECURRENT, *POINTWISE, *ROWS, *PRODUCTS, *ATTENTION, *CONVOLUTIONS, *WINDOWS, *LAYOUTS)

@@ -91,3 +91,16 @@ def test_numbers_that_become_integers_stay_in_their_range(tmp_path: Path) -> Non
     path.write_text(found.text)
     domain = operator_of(found, execute_logic(path)).domains["x"]
     assert not domain.specials and domain.high is not None and domain.high * 2 < 128
+
+
+@pytest.mark.parametrize("steps", [3, 200])
+def test_a_long_sequence_needs_no_more_kernels(tmp_path: Path, steps: int) -> None:
+    module = Module(
+        name="long_rnn",
+        init="self.m = nn.GRU(4, 3, batch_first=True)",
+        body="self.m(x)[0]",
+        inputs=f"torch.randn(2, {steps}, 4)",
+    )
+    found = imported(module.write(tmp_path))
+    assert found.written.kernels == 5
+    assert "task.sequential_range(gru_y.shape[0])" in found.text

@@ -86,6 +86,8 @@ SAMPLE = (
     "pool_avg_inside",
     "layout_pad",
     "layout_same_twice",
+    "recurrent_lstm",
+    "recurrent_gru",
     "scan_sum_middle",
     "arg_topk",
     "gather_embedding",

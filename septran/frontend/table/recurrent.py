@@ -1,4 +1,4 @@
-"""Rows of recurrent layers: the steps one after another, for short sequences."""
+"""Rows of recurrent layers and cells."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut, join
 from septran.frontend.table.products import product
 from septran.frontend.view import View
-
-MAX_STEPS = 64
-"""Steps over all layers and directions; each one is a few kernels."""
 
 
 @row("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -24,8 +21,6 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
     ways, layers = 2 if a["bidirectional"] else 1, a["num_layers"]
     states = tuple(hx) if lstm else (hx,)
     x = x.permute((1, 0, 2)) if a["batch_first"] else x
-    if x.shape[0] * layers * ways > MAX_STEPS:
-        raise NoForm(f"more than {MAX_STEPS} steps of a recurrent layer")
     each = 4 if a["has_biases"] else 2
     if len(weights) != each * layers * ways:
         raise NoForm("a recurrent layer with projections")
@@ -37,7 +32,7 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
             mine = weights[at * each : (at + 1) * each]
             start = [b.reshape(cut(s, 0, at, 1), s.shape[1:]) for s in states]
             steps, final = _walk(b, x, start, mine, kind, back=way == 1)
-            outputs.append(join(b, steps, 0))
+            outputs.append(steps)
             for found, value in zip(last, final, strict=True):
                 found.append(b.reshape(value, (1, *value.shape)))
         x = join(b, outputs, 2)
@@ -47,22 +42,20 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
 
 def _walk(
     b: Builder, x: View, state: list[View], weights: tuple[View, ...], kind: str, *, back: bool
-) -> tuple[list[View], list[View]]:
-    """Return (results in the order of x, each [1, batch, hidden]; the last state)."""
+) -> tuple[View, list[View]]:
+    """Return (results in the order of x [T, B, H], the last states [B, H])."""
     w_in, w_hidden, *bias = weights
     inside = product(b, x, w_in.permute((1, 0)), name="from_input")
     if bias:
         inside = b.map("c + b", {"c": inside, "b": bias[0]}, name="from_input")
-    found: list[View] = []
-    order = range(x.shape[0])
-    for t in reversed(order) if back else order:
-        own = b.reshape(cut(inside, 0, t, 1), inside.shape[1:])
-        hidden = product(b, state[0], w_hidden.permute((1, 0)), name="from_state")
-        if bias:
-            hidden = b.map("c + b", {"c": hidden, "b": bias[1]}, name="from_state")
-        state = _STEPS[kind](b, own, hidden, state)
-        found.append(b.reshape(state[0], (1, *state[0].shape)))
-    return (found[::-1] if back else found), state
+    held = [b.add("state", s.shape, {"x": s}, name=f"{kind}_state", expr="x") for s in state]
+    ins = {"x": inside, "w": w_hidden, **dict(zip("hc", held, strict=False))}
+    if bias:
+        ins["b"] = bias[1]
+    shape = (x.shape[0], *state[0].shape)
+    steps = b.add("recurrent", shape, ins, name=kind, cell=kind, back=back)
+    end = cut(steps, 0, 0 if back else shape[0] - 1, 1)
+    return steps, [b.reshape(end, shape[1:]), *held[1:]]
 
 
 def _parts(v: View, count: int) -> list[View]:

@@ -16,6 +16,7 @@ from septran.frontend.write.frame import comment, file_name, tuple_text, view_te
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.movement import write_movement
 from septran.frontend.write.product import write_product
+from septran.frontend.write.recurrent import Steps, write_recurrent
 from septran.frontend.write.rows import write_rows
 from septran.frontend.write.window import write_window
 
@@ -48,7 +49,7 @@ def write(canon: Canon) -> Written:
         kernel = _kernel(one, kept)
         lines += comment(canon, one, source)
         lines += kernel.text()
-        launches.append(_launch(kernel))
+        launches += [_launch(kernel)] if isinstance(kernel, Kernel) else kernel.launches()
     outputs = _result_names(canon)
     params = [*outputs, *(g.name for g in canon.given)]
     workspaces = _workspaces(canon, kept, set(outputs))
@@ -68,7 +69,7 @@ def write(canon: Canon) -> Written:
     )
 
 
-def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel:
+def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps:
     anchor = one.anchor
     if anchor is None:
         return write_rows(one, kept)
@@ -78,6 +79,8 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel:
         return write_convolution(one, kept)
     if anchor.kind == "window":
         return write_window(one, kept)
+    if anchor.kind == "recurrent":
+        return write_recurrent(one, kept)
     return write_movement(one, kept)
 
 
@@ -166,6 +169,7 @@ def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
             if (
                 source is not None
                 and source.kind != "join"
+                and not source.attrs.get("back")  # steps backwards are not seen to write it all
                 and readers[view.source] == 1
                 and aligned(view, source.shape)
                 and view.shape == source.shape
