@@ -172,5 +172,5 @@ def check_layouts(program: Program, target: str, *, views: bool, fills: bool) ->
                     "M171",
                     f"{target} cannot read or write {what} yet",
                     stmt.span,
-                    help="use a target that can (cpp, cuda_c), or give the tensor the wanted shape",
+                    help="use a target that can (cpp, cuda_c, triton_cuda), or give the tensor the wanted shape",
                 )

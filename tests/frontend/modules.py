@@ -371,7 +371,7 @@ RECURRENT = (
         init="self.m = nn.GRU(6, 5, bidirectional=True)",
         body="self.m(x)[0]",
         inputs="torch.randn(4, 3, 6)",
-        kernels=7,
+        kernels=8,
     ),
 )
 MODULES = (*RECURRENT, *POINTWISE, *ROWS, *PRODUCTS, *ATTENTION, *CONVOLUTIONS, *WINDOWS, *LAYOUTS)

@@ -36,6 +36,8 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         available=partial(available, runtime),
         docs=name,
         dtypes=("float32", "float16", "bfloat16", "float64"),
+        views=True,
+        fills=True,
         functions=("sin", "cos", "floor", "ceil", "trunc"),
         load=load,
         device=OnDevice(

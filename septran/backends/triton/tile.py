@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from septran.backends.triton.shapes import (
     padded_shape,
     shape_text,
 )
+from septran.backends.triton.spelling import float_text
 from septran.ir.expr import Bin, Const, Expr, make
 from septran.ir.nodes import Region
 
@@ -34,8 +34,12 @@ class TileText:
     scopes: list[dict[str, str]] = field(default_factory=lambda: [{}])
 
     def load(self, region: Region) -> tuple[list[str], str]:
-        """Return (lines, expression) for the padded tile; positions outside hold zero."""
+        """Return (lines, expression) for the padded tile; positions outside of the tile hold zero."""
         lines, address, mask = self._access(region)
+        if region.fill:
+            inside = self.mask(region)
+            text = f"tl.load({address}, mask={mask}, other={float_text(region.fill)})"
+            return lines, f"tl.where({inside}, {text}, 0)" if inside else text
         if mask:
             return lines, f"tl.load({address}, mask={mask}, other=0)"
         return lines, f"tl.load({address})"
@@ -69,10 +73,14 @@ class TileText:
     def _access(self, region: Region) -> tuple[list[str], str, str]:
         lines: list[str] = []
         buffer, rank = region.buffer, region.rank
-        wide = math.prod(buffer.shape) > _INT32_MAX
+        strides = buffer.steps
+        reach = buffer.start + sum((n - 1) * s for n, s in zip(buffer.shape, strides, strict=True))
+        wide = reach >= _INT32_MAX
         terms, masks = [self.pointers[buffer.name]], []
+        if buffer.start:
+            terms.append(str(buffer.start))
         for d in range(rank):
-            stride = math.prod(buffer.shape[d + 1 :])
+            stride = strides[d]
             row = self._row(lines, region, d, wide=wide)
             place = along(row, d, rank)
             terms.append(place if stride == 1 else f"{place} * {stride}")
