@@ -64,6 +64,11 @@ def _ranges(x: Any) -> Any:
     return _where(((x > 0) & ~(x > 1)) | (x < -1), 1.0, 0.0)
 
 
+def _taken(x: Any, i: Any) -> Any:
+    inside = (i >= 0) & (i < x.shape[1])
+    return torch.where(inside, x.gather(1, torch.where(inside, i, 0)), 0.0)
+
+
 FUNCTIONS = {
     "exp": torch.exp,
     "exp2": torch.exp2,
@@ -481,7 +486,47 @@ DIVISIONS = (
         name="// and %",
     ),
 )
-ROWS: tuple[Row, ...] = (*MAPS, *DIVISIONS, *INTEGERS, *PLAIN)
+MOVEMENT = (
+    _plain(
+        "scan",
+        lambda x: torch.cumsum(x, 1),
+        {"x": Tensor(dims="MK")},
+        Tensor(dims="MK"),
+        edge="ragged",
+        kind="reduction",
+        terms="K",
+        op="sum",
+        axis=1,
+    ),
+    _plain(
+        "scan",
+        lambda x: torch.cummax(x.flip(0), 0)[0].flip(0),
+        {"x": Tensor(dims="KN")},
+        Tensor(dims="KN"),
+        edge="ragged",
+        op="max",
+        axis=0,
+        reverse=True,
+    ),
+    _plain(
+        "argreduce",
+        lambda x: x.argmin(1, keepdim=True),
+        {"x": Tensor(dims="MK")},
+        _typed("M1", "int64"),
+        edge="ragged",
+        op="min",
+        axis=1,
+    ),
+    _plain(
+        "gather",
+        lambda x, i: _taken(x, i),
+        {"x": Tensor(dims="MK"), "i": ints("MN", -3, 40, "int64")},
+        X,
+        edge="ragged",
+        axis=1,
+    ),
+)
+ROWS: tuple[Row, ...] = (*MAPS, *MOVEMENT, *DIVISIONS, *INTEGERS, *PLAIN)
 
 _NO_FLOAT64 = {row.name: "dtype" for row in ROWS if "float64" in row.name}
 _SUMS = (
@@ -492,6 +537,7 @@ _SUMS = (
     "sum past 2**31",
     "difference near 2**26",
 )
+_MOVED = dict.fromkeys((row.name for row in MOVEMENT), "M173")
 _RARE = (
     "sin",
     "cos",
@@ -508,9 +554,14 @@ _RARE = (
 _NO_RARE = dict.fromkeys(_RARE, "M173")
 _SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
 REFUSED: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip"), _SOME),
+    "cuda_c": _MOVED,
+    **{
+        key: {**_SOME, **_MOVED}
+        for key in ("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip")
+    },
     "dsa_c": {
         **_NO_RARE,
+        **_MOVED,
         **_NO_FLOAT64,
         **dict.fromkeys(
             _SUMS, "M172"
@@ -518,6 +569,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     },
     "tilelang_npuir": {
         **_NO_RARE,
+        **_MOVED,
         **_NO_FLOAT64,
         **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
         "a + b int8 uint8": "L520",  # no uint8
