@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.domain import Domain
 from septran.frontend.canon import Canon
 from septran.frontend.graph import Graph, Input
-from septran.frontend.reference import run_graph
+from septran.frontend.reference import base_name, run_graph
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +36,8 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         limit is None
         and not positive
         and all(op.kind not in ("conv", "window") for op in canon.ops)
+        # torch refuses probabilities outside of 0..1, NaN included
+        and all(base_name(n.op) != "binary_cross_entropy" for n in graph.nodes)
     )
     found: dict[str, Domain] = {}
     for param, name in names.items():

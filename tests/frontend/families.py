@@ -25,7 +25,6 @@ SCANS = (
     _one("scan_masked", "torch.cumsum(x * m, dim=1)", f"{ROW}, torch.randn(5, 37) > 0", "x, m"),
     _one("scan_max", "return torch.cummax(x, dim=1)[0]"),
     _one("scan_long", "torch.cumsum(x, dim=0)", "torch.randn(900, 3)"),
-    _one("scan_logsumexp", "torch.logcumsumexp(x, dim=1)"),
 )
 ARGS = (
     _one("arg_max", "torch.argmax(x, dim=1)", CUBE),

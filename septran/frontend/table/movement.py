@@ -34,15 +34,6 @@ def _scan(b: Builder, node: Node, a: Args) -> Value:
     return (found, None) if node.many else found
 
 
-@row("logcumsumexp")
-def _logcumsumexp(b: Builder, node: Node, a: Args) -> Value:
-    x, axis = a.view("self"), a["dim"] % a.view("self").rank
-    m = b.reduce("max", x, (axis,), name="rowmax")
-    m = b.map("select(abs(m) > 3.0e38, 0, m)", {"m": m}, name="shift")
-    total = scan(b, "sum", b.map("exp(x - m)", {"x": x, "m": m}, name="e"), axis)
-    return b.map("m + log(s)", {"m": m, "s": total}, x.shape)
-
-
 # ---- positions
 @row("argmax", "argmin")
 def _argmax(b: Builder, node: Node, a: Args) -> Value:

@@ -62,10 +62,10 @@ UNARY: dict[str, str] = {
     + expm1("min(x, 0)")
     + "))",
     "log_sigmoid": f"min(x, 0) - {log1p('exp(-abs(x))')}",
-    "sign": "select(x > 0, 1, select(x < 0, -1, x * 0))",
+    "sign": "select(x > 0, 1, select(x < 0, -1, 0))",
     "isnan": "x != x",
     "isinf": "abs(x) == (1 / 0.0)",
-    "sgn": "select(x > 0, 1, select(x < 0, -1, x * 0))",
+    "sgn": "select(x > 0, 1, select(x < 0, -1, 0))",
     "relu_": "max(x, 0)",
     "sinh": f"0.5 * ({expm1('x')} - {expm1('-x')})",
     "cosh": "0.5 * (exp(x) + exp(-x))",
