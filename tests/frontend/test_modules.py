@@ -92,6 +92,7 @@ SAMPLE = (
     "arg_topk",
     "gather_embedding",
     "scatter_add",
+    "map_bools",
     "map_fmod",
     "map_to_int",
     "loss_cross_entropy",
