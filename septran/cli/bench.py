@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import build, kernel_options
+from septran.cli.request import FILE, build, kernel_options
 from septran.cli.values import parse_dims
+
+if TYPE_CHECKING:
+    from septran.settings import Settings
 
 
 @click.command("bench")
@@ -22,6 +27,10 @@ from septran.cli.values import parse_dims
     metavar="NAME=SIZE,...",
     help="One more size set to measure; repeat for several.",
 )
+@click.option(
+    "--suite", metavar="NAME", help="Measure configs/suites/NAME.yaml, or that file, in one call."
+)
+@click.option("-o", "--output", type=FILE, help="Write the suite's page (.md) or figures (.json).")
 @click.option("--torch-compile", is_flag=True, help="Also against torch.compile.")
 @click.option(
     "--threads",
@@ -31,17 +40,29 @@ from septran.cli.values import parse_dims
     help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
 )
 @common
-def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int:
-    r"""Measure a kernel against torch, after verifying it.
+def command(
+    *,
+    sizes: tuple[str, ...],
+    torch_compile: bool,
+    suite: str | None,
+    output: Path | None,
+    **given: Any,
+) -> int:
+    r"""Measure a kernel against torch, after verifying it; or all rows of a suite.
 
     \b
     septran bench --op gemm --backend cpp --size M=256,N=256,K=256 --size M=1024,N=1024,K=1024
     septran bench --op softmax --backend cpp --threads 1 --json
+    septran bench --suite cpu --threads 1 -o cpu.md
     """
     from septran import settings as settings_
     from septran.run.bench import BenchRequest, bench
 
     settings = settings_.load(flags={"writer": given.pop("writer")})
+    if suite is not None:
+        return _suite(suite, output, settings)
+    if output is not None:
+        raise click.UsageError("--output is for --suite; figures of one kernel go to --json")
     kernel = replace(build(given, settings), require=())
     dims = [parse_dims((size,)) for size in sizes] or [{}]
     term = terminal()
@@ -71,6 +92,38 @@ def command(*, sizes: tuple[str, ...], torch_compile: bool, **given: Any) -> int
         )
         term.table(_CYCLES_HEAD if counted else head, rows)
     return code
+
+
+def _suite(name: str, output: Path | None, settings: Settings) -> int:
+    """Measure every row; exit 1 when one cannot be measured or misses its gate."""
+    from septran.run import suite as suites
+    from septran.verify.environment import environment_facts
+
+    term = terminal()
+    wanted = suites.load_suite(name)
+    found = []
+    for each in suites.measure(wanted, settings=settings, progress=term.detail):
+        found.append(each)
+        term.note(f"{each.row.label}: {each.speedup or each.reason} (gate {each.row.gate})")
+    data = {
+        "schema": "septran.suite/1",
+        "suite": wanted.name,
+        "backend": wanted.backend,
+        "machine": dict(environment_facts()),
+        "rows": [each.to_json() for each in found],
+    }
+    facts = (
+        f"{environment_facts().get('cpu', 'this machine')}, {settings.threads or 'all'} thread(s)."
+    )
+    text = suites.page(wanted, tuple(found), facts)
+    if output is not None:
+        as_json = output.suffix == ".json"
+        output.write_text(json.dumps(data, indent=1) + "\n" if as_json else text, encoding="utf-8")
+    if term.json:
+        term.emit(data)
+    else:
+        term.result(text)
+    return 0 if all(each.held is not False and each.figure for each in found) else 1
 
 
 _CYCLES_HEAD = ("dims", "type", "cores", "cycles", "limit", "use", "matrix", "overlap", "MB moved")

@@ -1,0 +1,201 @@
+"""A suite: the figures that a target promises, measured in one call and set against their gates.
+
+configs/suites/NAME.yaml lists operators with sizes, a gate (torch's time over the kernel's that has to be held) and a
+goal. A row that cannot be measured stays in the result, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from septran import assets, spanyaml
+from septran.errors import ConfigError, SeptranError, Span, closest
+from septran.plan.resolve import GenRequest
+from septran.run.bench import BenchRequest, Figure, bench
+from septran.settings import Settings
+
+_KEYS = ("op", "dims", "dtype", "arch", "gate", "goal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure of a suite. gate: least speedup over torch; goal: what is known to be possible, None = not known."""
+
+    op: str
+    dims: Mapping[str, int]
+    dtype: str | None = None
+    arch: str | None = None
+    gate: float
+    goal: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Operator, type and sizes in a line."""
+        sizes = " ".join(f"{name}={size}" for name, size in self.dims.items())
+        return " ".join(filter(None, (self.op, self.dtype, sizes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Rows for one backend."""
+
+    name: str
+    backend: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A row with its figure, None with the reason when it has none."""
+
+    row: Row
+    figure: Figure | None
+    reason: str = ""
+
+    @property
+    def speedup(self) -> float | None:
+        """Torch's time over the kernel's."""
+        return self.figure.speedup["torch_eager"] if self.figure else None
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the gate is held; None when there is no figure, or its interval includes the gate."""
+        figure = self.figure
+        if figure is None or self.speedup is None:
+            return None
+        low, high = figure.low or self.speedup, figure.high or self.speedup
+        if low < self.row.gate <= high:
+            return None
+        return self.speedup >= self.row.gate
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        figure = self.figure.to_json() if self.figure else None
+        return {
+            "row": self.row.label,
+            "gate": self.row.gate,
+            "goal": self.row.goal,
+            "held": self.held,
+            "reason": self.reason,
+            "figure": figure,
+        }
+
+
+def load_suite(name: str) -> Suite:
+    """Return the suite in configs/suites/NAME.yaml, or in the file `name`.
+
+    Raises:
+        ConfigError: C069 a row that does not fit; C01x not readable, no YAML, or no suite of this name.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = assets.find(f"configs/suites/{name}.yaml").path
+    doc = spanyaml.load(path)
+    top = doc.value
+    if not isinstance(top, dict) or not isinstance(top.get("rows"), list) or "backend" not in top:
+        raise _wrong("a suite is a mapping of backend and rows: [...]", doc.span())
+    for key in top:
+        if key not in ("backend", "rows"):
+            raise _wrong(f"a suite has no key {key!r}", doc.key_span(key))
+    rows = tuple(_row(value, doc, at) for at, value in enumerate(top["rows"]))
+    return Suite(name=path.stem, backend=str(top["backend"]), rows=rows)
+
+
+def _row(value: Any, doc: spanyaml.Document, at: int) -> Row:
+    if not isinstance(value, dict):
+        raise _wrong("a row is a mapping: op, dims, gate, ...", doc.span("rows", at))
+    for key in value:
+        if key not in _KEYS:
+            near = closest(str(key), _KEYS)
+            raise _wrong(f"a row has no key {key!r}{near}", doc.key_span("rows", at, key))
+    dims = value.get("dims", {})
+    sizes = isinstance(dims, dict) and all(type(n) is int and n > 0 for n in dims.values())
+    if not isinstance(value.get("op"), str) or not sizes:
+        raise _wrong("a row names an op, and dims as {NAME: SIZE}", doc.span("rows", at))
+    for key in ("gate", "goal"):
+        number = value.get(key, None if key == "goal" else "missing")
+        if number is not None and (type(number) not in (int, float) or number <= 0):
+            raise _wrong(f"{key} is a number above 0: torch's time over ours", doc.span("rows", at))
+    return Row(
+        op=value["op"],
+        dims=dims,
+        dtype=value.get("dtype"),
+        arch=value.get("arch"),
+        gate=float(value["gate"]),
+        goal=None if value.get("goal") is None else float(value["goal"]),
+    )
+
+
+def _wrong(message: str, span: Span) -> ConfigError:
+    error = ConfigError.of("C069", message, span)
+    assert isinstance(error, ConfigError)
+    return error
+
+
+def measure(
+    suite: Suite, *, settings: Settings, progress: Callable[[str], None]
+) -> Iterator[Measured]:
+    """Yield each row as it is measured; what goes wrong in one is its reason, and the others go on."""
+    for row in suite.rows:
+        kernel = GenRequest(
+            op=row.op, backend=suite.backend, arch=row.arch, dims=row.dims, dtype=row.dtype
+        )
+        try:
+            (figure,) = bench(BenchRequest(kernel=kernel), settings=settings, progress=progress)
+            yield Measured(row=row, figure=figure, reason=figure.reason or "")
+        except SeptranError as error:
+            yield Measured(row=row, figure=None, reason=str(error).splitlines()[0])
+
+
+def page(suite: Suite, found: tuple[Measured, ...], facts: str) -> str:
+    """Return the suite's page in Markdown. facts: the machine, in a line."""
+    lines = [
+        f"# Suite {suite.name} on {suite.backend}",
+        "",
+        f"{facts} torch's time over the kernel's, outputs allocated on both sides; 95 % interval.",
+        "",
+        "| row | us | x torch | interval | x reused | gate | goal | of the limit | |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(each) for each in found]
+    missed = [each for each in found if each.held is not True]
+    if missed:
+        lines += ["", "Rows that do not hold their gate, and what bounds them:", ""]
+        lines += [f"- {each.row.label}: {bound(each)}" for each in missed]
+    return "\n".join(lines) + "\n"
+
+
+def bound(measured: Measured) -> str:
+    """Return what keeps a row from its gate, as far as the figure says it."""
+    figure = measured.figure
+    if figure is None or measured.speedup is None:
+        return measured.reason or "not measured"
+    said = []
+    if figure.limit_share is not None:
+        said.append(f"{100 * figure.limit_share:.0f} % of the machine's {figure.limited_by} limit")
+    elif figure.limit_reason:
+        said.append(figure.limit_reason)
+    if (figure.call_us or 0) > (figure.kernel_us or 0):
+        said.append(f"the call costs more than the kernel ({figure.call_us} us)")
+    if measured.held is None:
+        said.append("the interval includes the gate")
+    if figure.reliable is False:
+        said.append("measured on a busy machine")
+    return "; ".join(said) or "no limit is known"
+
+
+def _line(each: Measured) -> str:
+    figure, row = each.figure, each.row
+    if figure is None or each.speedup is None:
+        return (
+            f"| {row.label} | - | - | - | - | {row.gate} | {row.goal or '-'} | - | {each.reason} |"
+        )
+    share = "-" if figure.limit_share is None else f"{100 * figure.limit_share:.0f} %"
+    word = {True: "held", False: "missed", None: "open"}[each.held]
+    return (
+        f"| {row.label} | {figure.kernel_us} | {each.speedup} | {figure.low} to {figure.high} | "
+        f"{figure.reused} | {row.gate} | {row.goal or '-'} | {share} | {word} |"
+    )
