@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from septran.accuracy import load_policy
 from septran.agent.tile_work import tile_bytes, tile_flops
 from septran.backends.base import Backend
+from septran.ir.dtypes import HALVES
 from septran.ir.nodes import Prim
 from septran.kernel import UNREAD, LeafParam, LeafSpec
 from septran.machine import load_machine
@@ -152,7 +153,7 @@ def _edges(spec: LeafSpec) -> str:
 def _arithmetic(spec: LeafSpec) -> str:
     wide = any(p.dtype == "float64" for p in spec.params)
     text = f"compute and accumulate in {'float64' if wide else 'float32'}; round once when storing"
-    if any(p.dtype in ("float16", "bfloat16") for p in spec.params):
+    if any(p.dtype in HALVES for p in spec.params):
         text += "; 16-bit types are storage only"
     return (
         text

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from septran.errors import MappingError
-from septran.ir.dtypes import IDENTITY
+from septran.ir.dtypes import HALVES, IDENTITY
 from septran.ir.expr import Const, Var, cdiv, minimum
 from septran.ir.nodes import Alloc, Copy, For, LeafArg, LeafCall, Prim, Region, Stmt
 from septran.mapping.schema import Instance
@@ -80,7 +80,7 @@ def stream_leaf(
     before: list[Stmt] = []
     after: list[Stmt] = []
     target = replace(out, region=_flat(out.region))
-    half = out.region.buffer.dtype in ("float16", "bfloat16")
+    half = out.region.buffer.dtype in HALVES
     moves = bool(out.mem) and out.mem != out.region.buffer.mem
     if moves or half:  # a half-precision result still accumulates its blocks in float32
         dtype = "float32" if half else out.region.buffer.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,7 @@ Kind = Literal["float", "int", "bool"]
 class Dtype:
     """nbytes: of one element. digits: bits of a float's significand; every integer up to 2**digits is exact.
 
+    least: exponent of the smallest normal float.
     low, high: the least and the largest integer that it holds (0 and 1 of bool; unused of floats).
     """
 
@@ -20,12 +22,19 @@ class Dtype:
     kind: Kind
     nbytes: int
     digits: int = 0
+    least: int = 0
     low: int = 0
     high: int = 0
 
+    @property
+    def overflow(self) -> float:
+        """What rounds to infinity, of a float: half a last place above the largest one."""
+        most = 1 - self.least
+        return math.inf if self.nbytes == 8 else 2.0 ** (most + 1) - 2.0 ** (most - self.digits)
 
-def _float(name: str, nbytes: int, digits: int) -> Dtype:
-    return Dtype(name=name, kind="float", nbytes=nbytes, digits=digits)
+
+def _float(name: str, nbytes: int, digits: int, least: int) -> Dtype:
+    return Dtype(name=name, kind="float", nbytes=nbytes, digits=digits, least=least)
 
 
 def _int(name: str, nbytes: int, *, signed: bool = True) -> Dtype:
@@ -38,10 +47,10 @@ def _int(name: str, nbytes: int, *, signed: bool = True) -> Dtype:
 DTYPES: Mapping[str, Dtype] = {
     row.name: row
     for row in (
-        _float("float64", 8, 53),
-        _float("float32", 4, 24),
-        _float("float16", 2, 11),
-        _float("bfloat16", 2, 8),
+        _float("float64", 8, 53, -1022),
+        _float("float32", 4, 24, -126),
+        _float("float16", 2, 11, -14),
+        _float("bfloat16", 2, 8, -126),
         _int("int64", 8),
         _int("int32", 4),
         _int("int8", 1),

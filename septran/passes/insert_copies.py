@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from septran.errors import MappingError
 from septran.ir.access import map_bodies
+from septran.ir.dtypes import HALVES
 from septran.ir.nodes import Alloc, Buffer, Copy, LeafArg, LeafCall, Program, Region, Stmt, walk
 
 Layouts = Callable[[LeafCall], Mapping[str, str]]
@@ -91,7 +92,7 @@ def _dtype(call: LeafCall, arg: LeafArg, *, packed: bool) -> str:
         p.out == arg.param and p.name in ("gemm", "gemm_acc", "reduce", "reduce_acc")
         for p in call.prims
     )
-    return "float32" if (accumulates or packed) and dtype in ("float16", "bfloat16") else dtype
+    return "float32" if (accumulates or packed) and dtype in HALVES else dtype
 
 
 def stage_region(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
 from septran.errors import TaskLangError
-from septran.ir.dtypes import is_float
+from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
 from septran.verify.problem import Problem
 
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, torch.Tensor]
 
 _LARGE = 1 << 18
-# dtype -> (stored fraction bits, least normal exponent)
-_FORMATS = {
-    "float64": (52, -1022),
-    "float32": (23, -126),
-    "float16": (10, -14),
-    "bfloat16": (7, -126),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +194,7 @@ def _one(
         )
     budget = _arithmetic(problem, inputs, values, index, zero_mean, policy, seed)
     budget = budget * problem.reference.lipschitz
-    fraction, least = _FORMATS[param.dtype]
+    fraction, least = DTYPES[param.dtype].digits - 1, DTYPES[param.dtype].least
     if problem.reference.storage_roundings:
         scale = _pooled(values.abs().nan_to_num(0.0, 0.0, 0.0))
         if problem.reference.magnitude is not None:
@@ -211,7 +204,7 @@ def _one(
     # the result is rounded once to the output dtype: half a last place, also of denormals
     spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
     budget = budget + 0.5 * spacing
-    budget = budget + 4.0 * 2.0 ** _FORMATS[problem.accumulate][1]
+    budget = budget + 4.0 * 2.0 ** DTYPES[problem.accumulate].least
     return Expected(name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False)
 
 

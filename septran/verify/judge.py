@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from septran.ir.dtypes import DTYPES, is_float
 from septran.kernel import KernelParam
 from septran.verify.budget import Expected
 
 if TYPE_CHECKING:
     import torch
-
-_OVERFLOW = {
-    "float64": math.inf,
-    "float32": 2.0**128 - 2.0**103,
-    "float16": 65520.0,
-    "bfloat16": 2.0**128 - 2.0**119,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +46,7 @@ def compare(param: KernelParam, expected: Expected, raw: bytes) -> Comparison:
             f"the kernel's parameter has {tuple(param.shape)}"
         )
     stored = torch.frombuffer(bytearray(raw), dtype=torch_dtype(param.dtype)).reshape(param.shape)
-    if param.dtype not in _OVERFLOW:
+    if not is_float(param.dtype):
         wanted = expected.values.to(stored.dtype)
         bad = stored != wanted
         error = (stored.to(torch.float64) - wanted.to(torch.float64)).abs()
@@ -73,7 +66,7 @@ def _within_budget(param: KernelParam, expected: Expected, got: torch.Tensor) ->
     import torch
 
     wanted, budget = expected.values, expected.budget
-    limit = _OVERFLOW[param.dtype]
+    limit = DTYPES[param.dtype].overflow
     error = (got - wanted).abs()
     ratio = error / budget
     # beyond the largest finite number the correctly rounded result is an infinity
@@ -156,15 +149,4 @@ def torch_dtype(name: str) -> Any:
     """Return torch's dtype for a dtype name."""
     import torch
 
-    names: Mapping[str, torch.dtype] = {
-        "float64": torch.float64,
-        "float32": torch.float32,
-        "float16": torch.float16,
-        "bfloat16": torch.bfloat16,
-        "int64": torch.int64,
-        "int32": torch.int32,
-        "int8": torch.int8,
-        "uint8": torch.uint8,
-        "bool": torch.bool,
-    }
-    return names[name]
+    return getattr(torch, DTYPES[name].name)

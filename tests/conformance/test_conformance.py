@@ -9,7 +9,7 @@ import pytest
 
 from septran import backends
 from tests.backends.pallas.installed import simulated
-from tests.conformance.harness import Target, batches
+from tests.conformance.harness import COMPILED, TENSORS, Target, batches
 from tests.conformance.rows import Row
 from tests.conformance.table import REFUSED, ROWS
 
@@ -49,8 +49,11 @@ def _check(name: str, folder: Path, rows: Sequence[Row], *, compiled: bool = Fal
         here.mkdir()
         refused = target.refused(batch.rows, here)
         lacks |= refused
-        for part in batches([row for row in batch.rows if row.name not in refused]):
-            wrong |= target.wrong(part, here, compiled=compiled)
+        kept = [row for row in batch.rows if row.name not in refused]
+        for at, part in enumerate(batches(kept, tensors=COMPILED if compiled else TENSORS)):
+            inside = here / str(at)
+            inside.mkdir()
+            wrong |= target.wrong(part, inside, compiled=compiled)
     known = {row.name for row in rows}
     assert wrong == {}
     assert lacks == {n: code for n, code in REFUSED.get(name, {}).items() if n in known}

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from septran.ir.dtypes import DTYPES, IDENTITY, identity
+from septran.ir.dtypes import DTYPES, FLOATS, IDENTITY, identity
 from tests.packaging.sources import files, relative
 
 CHILDREN = ("backends/tilesim/", "/interpreter/", "/child/", "/emulator/", "/simulator/")
@@ -41,3 +41,17 @@ def test_byte_counts_stand_in_one_place() -> None:
         if table.search(p.read_text(encoding="utf-8")) and not any(c in str(p) for c in CHILDREN)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_float_ends_where_torch_s_does(name: str) -> None:
+    row, dtype = DTYPES[name], getattr(torch, name)
+    assert torch.finfo(dtype).smallest_normal == 2.0**row.least
+    if name == "float64":
+        assert row.overflow == float("inf")
+        return
+    most = torch.finfo(dtype).max
+    below, edge = (
+        torch.tensor(x, dtype=torch.float64) for x in ((most + row.overflow) / 2, row.overflow)
+    )
+    assert edge.to(dtype).isinf() and below.to(dtype).item() == most

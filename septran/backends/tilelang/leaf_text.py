@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from septran.backends.text.pystyle import Lines, safe_name
 from septran.backends.tilelang.shapes import groups, is_aligned, logical_index
+from septran.ir import dtypes
 from septran.ir.dtypes import HALVES, is_float
 from septran.kernel import LeafParam, LeafSpec
 
@@ -27,9 +28,7 @@ def cast(text: str, dtype: str) -> str:
 
 def compute_dtype(spec: LeafSpec, names: Sequence[str]) -> str:
     """Return float64 when any of the tensors is float64, else float32."""
-    by_name = {p.name: p for p in spec.params}
-    kinds = {by_name[n].dtype for n in names if n in by_name}
-    return "float64" if "float64" in kinds else "float32"
+    return dtypes.compute_dtype({p.dtype for p in spec.params if p.name in names})
 
 
 @dataclass(slots=True)

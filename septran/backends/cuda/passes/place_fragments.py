@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
 from septran.ir.access import touches
-from septran.ir.dtypes import nbytes
+from septran.ir.dtypes import HALVES, nbytes
 from septran.ir.nodes import (
     Alloc,
     Buffer,
@@ -342,7 +342,7 @@ def _product_operand(
 
 def tensor_core_types(a: str, b: str, c: str) -> bool:
     """True when mma.sync multiplies a and b exactly as the primitive says (float32 sums)."""
-    return a == b and a in ("float16", "bfloat16") and c == "float32"
+    return a == b and a in HALVES and c == "float32"
 
 
 def _rename(stmt: Stmt, new: Mapping[str, Buffer]) -> Stmt:

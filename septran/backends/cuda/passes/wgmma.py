@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from septran.ir.dtypes import HALVES
 from septran.ir.expr import evaluate, free
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, walk
 
@@ -52,7 +53,7 @@ def _fits(call: LeafCall, warps: int) -> bool:
     prim = call.prims[0]
     a, b, out = _operand(call, 0), _operand(call, 1), call.arg(prim.out).region
     kind = a.buffer.dtype
-    if kind != b.buffer.dtype or kind not in ("float16", "bfloat16"):
+    if kind != b.buffer.dtype or kind not in HALVES:
         return False
     if out.buffer.mem != "REGISTER" or out.buffer.dtype == "float64":
         return False

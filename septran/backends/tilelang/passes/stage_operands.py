@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from septran.backends.tilelang.shapes import MATRIX_PRIMS
 from septran.ir.access import touches
+from septran.ir.dtypes import HALVES
 from septran.ir.nodes import (
     Alloc,
     Buffer,
@@ -116,7 +117,7 @@ def is_whole_scratch(region: Region) -> bool:
 
 
 def _wide(dtype: str) -> str:
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    return "float32" if dtype in HALVES else dtype
 
 
 def _moved(region: Region, promoted: Mapping[str, Buffer]) -> Region:
@@ -131,7 +132,7 @@ def _low_accumulators(program: Program) -> set[str]:
         for call in leaf_calls(program)
         for prim in call.prims
         if prim.name in ACCUMULATING
-        and call.arg(prim.out).region.buffer.dtype in ("float16", "bfloat16")
+        and call.arg(prim.out).region.buffer.dtype in HALVES
         and call.arg(prim.out).region.buffer.mem != "GLOBAL"
     }
 
