@@ -183,6 +183,12 @@ class Kernel:
         )
 
     @property
+    def alignment(self) -> int | None:
+        """Bytes that the address of every tensor has to be a multiple of; None: those of an element."""
+        found = dict(self.options).get("alignment")
+        return found if isinstance(found, int) else None
+
+    @property
     def source(self) -> str:
         """Text of the main file."""
         return dict(self.files)[self.main]

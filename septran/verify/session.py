@@ -156,7 +156,9 @@ def _run_calls(
     noise: np.random.Generator,
 ) -> Transcript:
     work.mkdir(parents=True, exist_ok=True)
-    arena = Arena(problem.params, alignment=settings.alignment, guard=settings.guard)
+    # what a kernel's copies need of a tensor's address, it needs of the secret placements too
+    least = settings.alignment or kernel.alignment
+    arena = Arena(problem.params, alignment=least, guard=settings.guard)
     go_read, go_write = os.pipe()
     done_read, done_write = os.pipe()
     script = work / "verify_child.py"

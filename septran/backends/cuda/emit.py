@@ -65,7 +65,11 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         main=main,
         files=((main, "\n".join(parts)), *headers),
         leaves=leaves,
-        options=(*program.options, ("shared_bytes", host.shared_bytes)),
+        options=(
+            *program.options,
+            ("shared_bytes", host.shared_bytes),
+            *((("alignment", host.alignment),) if host.alignment else ()),
+        ),
     )
 
 

@@ -13,6 +13,8 @@ from septran.ir.nodes import Buffer, Program, Stmt
 
 STATIC_LIMIT = 48 * 1024
 """Bytes of shared memory that a kernel may take without asking."""
+TENSOR_COPY = 16
+"""Bytes that the address of a tensor has to be a multiple of where tensor copies read it."""
 
 
 class HostWriter(CStyle):
@@ -23,6 +25,7 @@ class HostWriter(CStyle):
         self.program = program
         self.kernels: list[str] = []
         self.shared_bytes = 0
+        self.alignment: int | None = None
         self.host_vars: dict[str, int] = {}
         self.written = writes(program.body)
 
@@ -112,6 +115,7 @@ class HostWriter(CStyle):
         name = f"{identifier(self.program.name)}_kernel{number}"
         self.kernels.append(writer.kernel(name, launch, ", ".join(declared)))
         for map_name, (buffer, box) in writer.maps.items():
+            self.alignment = TENSOR_COPY
             self._tensor_map(f"{map_name}{number}", buffer, box)
             passed.append(f"{map_name}{number}")
         shared = shared_end(body)

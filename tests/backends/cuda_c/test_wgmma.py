@@ -368,3 +368,19 @@ def test_mutant_is_rejected(name: str, tmp_path: Path) -> None:
 def test_math_mma_keeps_mma_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_policy(tmp_path, monkeypatch, "math: wgmma", "math: mma")
     assert products(gemm(TENSOR)) == ["gemm_leaf_tensorcore"]
+
+
+@pytest.mark.slow
+def test_a_kernel_with_tensor_copies_passes_the_verifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its secret placements once broke the 16 bytes that tensor copies need, and every such kernel was rejected."""
+    from septran import settings
+    from septran.plan.resolve import GenRequest
+    from septran.run.gen import gen
+
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
+    dims = {"M": 128, "N": 128, "K": 256}
+    request = GenRequest(op="gemm", backend="cuda_c", arch="sm_90a", dtype="float16", dims=dims)
+    found = gen(request, settings=settings.load(), progress=lambda _: None)
+    assert found.data["level"] == "accurate", found.data
