@@ -17,8 +17,7 @@ from septran.cli.steps import steps
     "--backend",
     "backends",
     multiple=True,
-    default=("cpp",),
-    show_default=True,
+    required=True,
     shell_complete=complete(backend_names),
     help="A target; repeat for several.",
 )

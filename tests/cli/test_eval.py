@@ -68,7 +68,17 @@ def test_a_strong_model_is_measured_and_not_paid_twice(
     config = tmp_path / "mine.yaml"
     config.write_text("prices: {prompt_per_million: 1.0, completion_per_million: 10.0}\n")
     model = Strong(library_bodies("relu", "mul"), stumbles=("mul_leaf",))
-    given = ("eval", "--list", str(listed), "--config", str(config), "-o", str(tmp_path / "out"))
+    given = (
+        "eval",
+        "--backend",
+        "cpp",
+        "--list",
+        str(listed),
+        "--config",
+        str(config),
+        "-o",
+        str(tmp_path / "out"),
+    )
     with ChatDouble(model) as double:
         endpoint = ("--base-url", double.base_url)
         first = septran(*given, *endpoint, "--json")
@@ -99,7 +109,16 @@ def test_memory_saves_calls(
     lessons = tmp_path / "lessons"
     statuses = {}
     with ChatDouble(model) as double:
-        given = ("eval", "--list", str(listed), "--base-url", double.base_url, "--json")
+        given = (
+            "eval",
+            "--backend",
+            "cpp",
+            "--list",
+            str(listed),
+            "--base-url",
+            double.base_url,
+            "--json",
+        )
         for name, flags in (
             ("without", ()),
             ("learns", ("--memory", str(lessons))),
@@ -123,7 +142,17 @@ def test_an_evaluation_goes_on_where_the_server_died(
     listed = tmp_path / "list.yaml"
     listed.write_text(LISTED)
     answers: list[Step] = [Answer("I cannot."), Status(401)]
-    given = ("eval", "--list", str(listed), "--attempts", "1", "-o", str(tmp_path / "out"))
+    given = (
+        "eval",
+        "--backend",
+        "cpp",
+        "--list",
+        str(listed),
+        "--attempts",
+        "1",
+        "-o",
+        str(tmp_path / "out"),
+    )
     with ChatDouble(lambda body: answers.pop(0) if answers else Answer("no")) as double:
         endpoint = ("--base-url", double.base_url, "--model", "fake-coder")
         died = septran(*given, *endpoint)
@@ -138,7 +167,17 @@ def test_a_program_is_evaluated_too(septran, fresh_home: Path, tmp_path: Path) -
     program = tmp_path / "ask.sh"
     program.write_text("#!/bin/sh\ncat >/dev/null\necho 'no idea'\n")
     program.chmod(0o755)
-    given = ("eval", "--command", str(program), "--leaf", "relu", "--attempts", "1")
+    given = (
+        "eval",
+        "--backend",
+        "cpp",
+        "--command",
+        str(program),
+        "--leaf",
+        "relu",
+        "--attempts",
+        "1",
+    )
     (row,) = septran(*given, "-o", str(tmp_path / "out"), "--json").json["rows"]
     assert (row["cells"], row["calls"], row["passed"]) == (1, 1, {"1": 0.0})
 
@@ -157,7 +196,9 @@ def test_a_list_that_cannot_be_used(
 ) -> None:
     listed = tmp_path / "list.yaml"
     listed.write_text(text)
-    found = septran("eval", "--list", str(listed), "-o", str(tmp_path / "out"), *flags)
+    found = septran(
+        "eval", "--backend", "cpp", "--list", str(listed), "-o", str(tmp_path / "out"), *flags
+    )
     assert found.code == 2
     assert "C143" in found.err
 

@@ -43,6 +43,7 @@ def written(
         backend="tilelang_npuir",
         dims={"N": 100},
         writer="llm",
+        leaves=("relu_leaf",),
         attempts=attempts,
         config=config,
     )
