@@ -26,7 +26,7 @@ _COUNTS = (
     "length",
     "num",
 )
-"""Names of a parameter that says how many elements the result has, where nothing else is said."""
+"""Names of a parameter that says how many elements the tensors have, where all have as many."""
 
 
 def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> HostCall:
@@ -85,8 +85,9 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
     if len(open_) == len(plain):
         known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]
         open_ = []
-    if len(open_) == 1 and not plain and open_[0].name.lower() in _COUNTS:
-        known[open_[0].name] = math.prod(kinds[writes[0]].shape)
+    sizes = {math.prod(kinds[name].shape) for name in (*reads, *writes)}
+    if len(open_) == 1 and len(sizes) == 1 and open_[0].name.lower() in _COUNTS:
+        (known[open_[0].name],) = sizes
         open_ = []
     if open_:
         raise ConfigError.of(

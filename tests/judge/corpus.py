@@ -63,7 +63,32 @@ CUDA_SOFTMAX = Honest(
 CUDA_ADD = Honest(file="rows.cu", reference="vector_add.py", entry="add")
 CUDA_SUM = Honest(file="rows.cu", reference="total.py", entry="sum", numbers={"n": 3001})
 
+_NUMBERS: dict[str, dict[str, float | int]] = {
+    "total": {"n": 3001},
+    "transpose": {"m": 37, "n": 45},
+    "rms_norm": {"rows": 19, "cols": 90, "eps": 1e-5},
+    "layer_norm": {"rows": 19, "cols": 90, "eps": 1e-5},
+    "matmul": {"m": 37, "n": 29, "k": 53},
+}
+_REFERENCES = {"total_in_two_steps": "total", "relu_into": "relu"}
+_TOUR = {
+    "tour.py": "relu rms_norm layer_norm transpose total total_in_two_steps gelu relu_into",
+    "tour.cpp": "relu gelu transpose rms_norm layer_norm total matmul",
+    "tour.cu": "relu gelu transpose rms_norm matmul",
+}
+TOUR = [
+    Honest(
+        file=file,
+        reference=f"{_REFERENCES.get(entry, entry)}.py",
+        entry=entry,
+        numbers={} if file.endswith(".py") else _NUMBERS.get(entry, {}),
+    )
+    for file, entries in _TOUR.items()
+    for entry in entries.split()
+]
+
 HONEST = [
+    *TOUR,
     ADD,
     SOFTMAX,
     MATMUL,

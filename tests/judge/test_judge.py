@@ -89,3 +89,13 @@ def test_a_file_that_cannot_be_judged_says_why(text, code, word, tmp_path):
         judge(request, settings=settings.load())
     assert error.value.codes == (code,)
     assert word in str(error.value)
+
+
+def test_a_count_is_not_guessed_where_tensors_differ(tmp_path):
+    file = tmp_path / "kernel.cpp"
+    file.write_text("void total(const float* x, float* out, int n) { out[0] = x[n - 1]; }\n")
+    request = JudgeRequest(file=file, reference=REFERENCES / "total.py")
+    with pytest.raises(ConfigError) as error:
+        judge(request, settings=settings.load())
+    assert error.value.codes == ("C172",)
+    assert "--number n=" in str(error.value)
