@@ -47,6 +47,8 @@ def finding_of(verdict: Verdict) -> str:
         # what reads memory that nobody wrote does so for every input; large inputs alone overflow
         case "V202" if "(integers" in text and ("never written" in text or "not written" in text):
             return "uninitialised"
+        case "V202" if "NaN" in text:
+            return "wrong"
         case "V202":
             return "precision" if verdict.hint.startswith("right on small integers") else "wrong"
         case "V209" if re.match(r"(emulator: )?(race|hazard|divergence|deadlock|async)", text):
