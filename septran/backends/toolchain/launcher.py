@@ -16,6 +16,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from septran.host.link import trusted_object
 from septran.kernel import Kernel, KernelParam
 
 _SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
+_NOTHING = _SOURCE.with_name("nothing.c")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 _NAME = "septran_launch"
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
@@ -49,6 +51,29 @@ def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
             )
             return made
     return checked(_by_ctypes(library, kernel.entry), kernel)
+
+
+def stand_in(kernel: Kernel) -> Callable[..., None]:
+    """Return what `launchable` makes of a kernel like `kernel` that does nothing: what a call itself costs."""
+    compiler = cpp_compiler("native")
+    if compiler is not None:
+        flags = ("-x", "c", "-O2", "-fPIC")
+        built = trusted_object(
+            compiler.path,
+            _NOTHING,
+            flags,
+            cache_folder() / "host",
+            extra=compiler.version,
+            shared=True,
+        )
+        if built.path is not None:
+            return launchable(replace(kernel, entry="st_nothing"), built.path)
+    return checked(_take_addresses, kernel)
+
+
+def _take_addresses(*tensors: Any) -> None:
+    for tensor in tensors:
+        tensor.data_ptr()
 
 
 @functools.cache
