@@ -40,7 +40,7 @@ PLACES = ("TOP", "INIT", "FORWARD", "INPUTS")
 COMMANDS = {"import": ("import",), "task": ("gen", "--backend", "cpp", "--task")}
 # what does not stop the file from being a module; a verdict on it is right
 HARMLESS = {
-    "read": "open('/usr/share/zoneinfo/UTC', 'rb') if False else None",
+    "by way of numpy": "x = torch.tensor(x.numpy())",
     "print": "print('x' * 100_000)",
     "stderr": "__import__('sys').stderr.write('error[E000]: x')",
     "close stdout": "__import__('sys').stdout.close()",
@@ -56,7 +56,6 @@ FORWARDS = {
     "wrong shapes": "return x @ torch.ones(4, 4)",
     "random": "return x + torch.rand(9)",
     "a missing name": "return missing(x)",
-    "to numpy": "return torch.tensor(x.numpy())",
 }
 INPUTS = {
     "none": "return None",
@@ -65,7 +64,6 @@ INPUTS = {
     "strings": "return ['x']",
     "two types": "return [torch.ones(3), 'x']",
     "a tensor of strings": "return [torch.tensor('x')]",
-    "a generator": "yield torch.ones(3)",
     "complex": "return [torch.ones(3, dtype=torch.complex64)]",
 }
 
@@ -93,8 +91,6 @@ def cases():
 
 QUICK = [("import", "FORWARD", "os._exit"), ("task", "TOP", "exit")]
 CASES = list(cases())
-# a file may be read and a shell or a fork is refused with an error that the module may catch
-ALLOWED = {"read"}
 
 
 @pytest.mark.parametrize(
