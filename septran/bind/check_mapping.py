@@ -232,7 +232,7 @@ def _tunes(inst: Instance) -> list[Diagnostic]:
             code="M090",
             message=f"{inst.name}: {key} is still !tune {value.kind}",
             span=inst.span(key),
-            help="run `septran tune`, or pick one of " + ", ".join(map(str, value.values[:8])),
+            help="pick one of " + ", ".join(map(str, value.values[:8])),
         )
         for key, value in inst.options.items()
         if isinstance(value, Tune)

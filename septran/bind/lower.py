@@ -323,7 +323,7 @@ class Lowering:
                 "M090",
                 f"{inst.name}: the binding of {node.task.name} is still !tune",
                 inst.span("leaf_task_bindings", node.task.name),
-                help="run `septran tune`, or pick one value",
+                help="pick one value",
             )
         spread_mems = inst.mems
         args = []

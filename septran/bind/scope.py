@@ -92,8 +92,7 @@ class Scope:
                         "M090",
                         f"{instance.name}: {name} is still !tune {value.kind}",
                         span,
-                        help="run `septran tune`, or pick one of "
-                        + ", ".join(map(str, value.values[:8])),
+                        help="pick one of " + ", ".join(map(str, value.values[:8])),
                     )
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise MappingError.of(

@@ -77,7 +77,7 @@ def blame(fn: object, what: str) -> TaskLangError:
     """Return the error E153 that a reference's function `what`."""
     who, span = (fn.about, fn.span) if isinstance(fn, Remote) else ("the reference", None)
     return TaskLangError.of(
-        "E153", f"{who} {what}", span, help="septran explain E153 says what a reference returns"
+        "E153", f"{who} {what}", span, help="`septran explain E153` says what a reference returns"
     )
 
 
