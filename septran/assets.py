@@ -210,3 +210,18 @@ def _check_name(name: str) -> None:
             f"{name!r} is not a path inside {', '.join(FOLDERS)}",
             help="write it relative to a project, e.g. mappings/cpp.mapping.yaml",
         )
+
+
+def sources_sha(*, without: tuple[str, ...] = ()) -> str:
+    """Return the hash of SepTran's own sources: a version number stays the same while they change.
+
+    without: folders of the package that do not matter, e.g. ("cli/",). Data files have layers and are not in it.
+    """
+    package = Path(__file__).resolve().parent
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        name = path.relative_to(package).as_posix()
+        skip = "__pycache__" in name or name.startswith(("_data/", *without))
+        if path.is_file() and not skip:
+            found.update(name.encode() + path.read_bytes())
+    return found.hexdigest()[:16]

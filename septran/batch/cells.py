@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -318,11 +317,5 @@ def _excluded(cell: Cell, rule: Mapping[str, Any]) -> bool:
 
 def _ground() -> str:
     """Return the hash of SepTran's own sources, the libraries' versions and the machine."""
-    package = Path(catalog.__file__).resolve().parent.parent
-    found = hashlib.sha256(repr((store.versions(), store.machine())).encode())
-    for path in sorted(package.rglob("*")):
-        name = path.relative_to(package).as_posix()
-        skip = "__pycache__" in name or name.startswith(("_data/", *_NOT_IN_KEY))
-        if path.is_file() and not skip:
-            found.update(name.encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+    sources = assets.sources_sha(without=_NOT_IN_KEY)
+    return content_hash([sources, repr((store.versions(), store.machine()))])

@@ -6,24 +6,48 @@ What is kept is one small file per kernel and problem. A damaged one is as good 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from septran import assets
+from septran.backends.base import Backend
 from septran.backends.toolchain.compilers import cache_folder, host_features
 from septran.kernel import Kernel, content_hash
 from septran.verify.problem import Problem
 
+_LIBRARIES = ("torch", "numpy", "triton", "tilelang")
+_DATA = ("configs/", "verify_templates/")
 
-def verdict_key(kernel: Kernel, problem: Problem, meaning: str) -> str:
-    """Return the name of a verdict: the kernel's text, what it must compute, this machine and our version.
+
+def verdict_key(kernel: Kernel, problem: Problem, meaning: str, backend: Backend) -> str:
+    """Return the name of a verdict: everything that decides the kernel's bits, or how they are judged.
+
+    That is the kernel's text, what it must compute, SepTran's own sources (with the compiler's flags in them), the
+    accuracy policy and the other data, the compilers and libraries with their versions, and the processor.
 
     meaning: the content hash of the file that the reference is from.
     """
     asked = [list(map(repr, problem.params)), dict(problem.dims), dict(problem.scalars), meaning]
-    return content_hash([kernel.sha, asked, metadata.version("septran"), host_features()])
+    tools = {name: [state.ok, state.detail] for name, state in backend.available().items()}
+    place = [tools, os.environ.get("CXX", ""), _libraries(), host_features()]
+    return content_hash([kernel.sha, asked, place, assets.sources_sha(), _data()])
+
+
+def _libraries() -> list[str]:
+    found = []
+    for name in _LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return found
+
+
+@functools.cache
+def _data() -> list[tuple[str, str]]:
+    return [(a.name, a.sha) for a in assets.listing() if a.name.startswith(_DATA)]
 
 
 def passed_before(key: str) -> bool:

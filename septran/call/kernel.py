@@ -350,7 +350,7 @@ class CompiledKernel:
             )
         if not self._verify:
             return
-        key = verdict_key(found.kernel, found.problem, self.logic.sha)
+        key = verdict_key(found.kernel, found.problem, self.logic.sha, self.backend)
         if self.operator is not None and passed_before(key):
             return
         verdict = self._judged(found)

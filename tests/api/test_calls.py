@@ -6,6 +6,8 @@ import pickle
 import threading
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 import torch
 
 import septran
+from septran import assets
+from septran.call import kept
 from septran.call.kernel import CompiledKernel
 from septran.errors import InputError
 from septran.plan import catalog
@@ -91,6 +95,7 @@ def every_way(kernel: CompiledKernel, op: Operator, dtype: str) -> None:
     with pytest.raises(InputError, match="C142"):
         kernel(*grown)
 
+    torch._dynamo.reset()  # the line below is one function to torch, with a limit of recompilations
     traced = torch.compile(lambda *values: kernel(*values), fullgraph=True, backend="eager")
     assert torch.equal(traced(*call), first)
 
@@ -106,10 +111,18 @@ def every_way(kernel: CompiledKernel, op: Operator, dtype: str) -> None:
         array = kernel(*(t.numpy() for t in call))
         assert isinstance(array, np.ndarray) and np.array_equal(array, first.numpy())
 
-    lead = next(iter(op.types()[out].dims))
-    if lead in op.dims:
-        empty = inputs(op, {**dims, lead: 0}, dtype)
-        assert kernel(*empty.values()).shape[0] == 0
+    for dim in dims:  # nothing in, and sums over nothing
+        sizes = {**dims, dim: 0}
+        empty = inputs(op, sizes, dtype)
+        try:
+            none = wanted(op, empty, sizes)
+        except (RuntimeError, IndexError):  # torch has no answer, and neither have we
+            with pytest.raises(InputError, match="C140"):
+                kernel(*empty.values())
+            continue
+        made = kernel(*empty.values())
+        assert made.shape == none.shape
+        torch.testing.assert_close(made.double(), none.double(), equal_nan=True)
 
 
 def _strided(t: torch.Tensor) -> torch.Tensor:
@@ -147,14 +160,46 @@ def test_ops_are_functions_and_verified_once(tmp_path, monkeypatch, capfd):
     again = septran.compile(op="softmax")
     torch.testing.assert_close(again(x), x.softmax(-1))
     assert again.verdicts == {}, "the verdict is kept on disk"
-    for kept in (tmp_path / "cache").rglob("*"):
-        if kept.is_file():
-            kept.write_bytes(b"damaged")
+    for file in (tmp_path / "cache").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"damaged")
     healed = septran.compile(op="softmax")
     torch.testing.assert_close(healed(x), x.softmax(-1))
     assert "softmax" in dir(septran.ops)
     with pytest.raises(AttributeError, match="no operator 'softmx'"):
         septran.ops.softmx  # noqa: B018
+
+
+def test_a_kept_verdict_is_bound_to_all_that_decides_it(monkeypatch):
+    """The text, the problem, sources, policy, compiler, libraries and processor: another one of each is another key."""
+    kernel = septran.compile(op="relu", target="cpp")
+    made = kernel.specialized(torch.ones(3))
+
+    def key(special=made, meaning="m") -> str:
+        kept._data.cache_clear()
+        return kept.verdict_key(special.kernel, special.problem, meaning, kernel.backend)
+
+    before = key()
+    assert key() == before
+    others = [key(kernel.specialized(torch.ones(4))), key(meaning="another")]
+    states = kernel.backend.available()
+    newer = {n: replace(s, detail=s.detail + ".1") for n, s in states.items()}
+    asset = assets.listing("configs")[0]
+    for where, name, value in (
+        (assets, "sources_sha", lambda: "other"),
+        (assets, "listing", lambda: [replace(asset, path=Path(__file__))]),
+        (kept, "host_features", lambda: "other"),
+        (kept.metadata, "version", lambda _: "9"),
+        (type(kernel.backend), "available", lambda _: newer),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, value)
+            others.append(key())
+    with monkeypatch.context() as patched:
+        patched.setenv("CXX", "clang++")
+        others.append(key())
+    assert len({before, *others}) == 1 + len(others)
+    assert key() == before
 
 
 def test_pointwise_operators_take_any_shape():
