@@ -7,6 +7,7 @@ multiply-adds; on AMD the matrix cores have true float32.
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 from septran.backends.tilelang.leaf_text import (
@@ -252,22 +253,45 @@ def _is_single(y: LeafParam) -> bool:
 
 
 def _nan_flows_on(spec: LeafSpec, prim: Prim) -> bool:
-    """Return whether the leaf goes on to combine X itself with the extremum.
+    """Return whether a NaN of X reaches the leaf's results although the extremum drops it.
 
-    Then a NaN of X is in that result anyway (softmax: exp(x - max)), and the extremum may drop it.
+    It does when the leaf goes on to combine X itself with the extremum by arithmetic (softmax: exp(x - max)), and
+    nothing that depends on the extremum is compared or selected by (argmax: x == max).
     """
     later = spec.prims[spec.prims.index(prim) + 1 :]
-    x, y = prim.ins[0], prim.out
-    aliases = {y}
+    x = prim.ins[0]
+    aliases, derived = {prim.out}, set[str]()
+    combined = False
     for nxt in later:
         used = set(nxt.ins) | {param for _, param in nxt.named}
-        if nxt.name == "map" and x in used and used & aliases:
-            return True
-        if nxt.out == x:
-            return False
+        if nxt.name == "map":
+            dropped = _dropped(str(nxt.attr("expr")))
+            if any(param in aliases | derived and name in dropped for name, param in nxt.named):
+                return False
+            combined = combined or (x in used and bool(used & aliases))
         if nxt.name == "copy" and used & aliases:
             aliases.add(nxt.out)
-    return False
+        elif used & (aliases | derived):
+            derived.add(nxt.out)
+            aliases.discard(nxt.out)
+    return combined
+
+
+def _dropped(expr: str) -> set[str]:
+    """Return the operands of a map expression whose NaN may be lost in it: below a comparison, a power or a select."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(expr, mode="eval")):
+        select = isinstance(node, ast.Call) and ast.unparse(node.func) == "select"
+        power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+        logic = isinstance(node, ast.Compare | ast.BoolOp)
+        if (
+            select
+            or power
+            or logic
+            or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+        ):
+            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return found
 
 
 def _serial_reduce(
