@@ -216,11 +216,11 @@ class CompiledKernel:
         wanted = [held[n] for n in self.operator.outputs]
         if all(t.numel() == 0 for t in wanted):
             return
-        scalars = {**self.operator.scalar_values(bound.dims), **bound.scalars}
         given = {n: held[n] for n in self._read}
         try:
+            scalars = {**self.operator.scalar_values(bound.dims), **bound.scalars}
             found = self.operator.reference.fn(**given, **scalars)
-        except (RuntimeError, IndexError) as e:
+        except (RuntimeError, IndexError, ZeroDivisionError) as e:
             raise wrong(self.operator, f"a size is 0, and torch says: {e}", self._read) from None
         for target, value in zip(
             wanted, found if isinstance(found, tuple) else (found,), strict=True
