@@ -225,6 +225,11 @@ class CompiledKernel:
         for target, value in zip(
             wanted, found if isinstance(found, tuple) else (found,), strict=True
         ):
+            if value.shape != target.shape:  # a convolution over no channels
+                said = (
+                    f"a size is 0, and torch gives {tuple(value.shape)} for {tuple(target.shape)}"
+                )
+                raise wrong(self.operator, said, self._read)
             target.copy_(value)
 
     def _prepared(
