@@ -120,8 +120,11 @@ template <class V, class T> ST_INLINE void store(T* p, V v) {
 template <class V, class T> ST_INLINE V load_n(const T* p, long k) {
     if (k >= lanes<V>) return load<V>(p);
 #if defined(__AVX512F__)
-    if constexpr (std::is_same_v<V, f32v> && std::is_same_v<T, float>)
-        return (f32v)__builtin_ia32_loadups512_mask(p, f32v{}, (unsigned short)((1u << k) - 1));
+    if constexpr (std::is_same_v<V, f32v> && std::is_same_v<T, float>) {
+        unsigned short lanes_read = (unsigned short)((1u << k) - 1);
+        asm("" : "+r"(lanes_read));  // g++ makes a whole load of it when it knows which lanes are used
+        return (f32v)__builtin_ia32_loadups512_mask(p, f32v{}, lanes_read);
+    }
 #endif
     T part[lanes<V>] = {};
     for (long i = 0; i < k; ++i) part[i] = p[i];
