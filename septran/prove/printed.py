@@ -21,6 +21,10 @@ class Unreadable(Exception):
     """The text says something that its reader does not know: nothing is claimed about it."""
 
 
+class Unread(Unreadable):
+    """Kernels of this kind have no reader."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loop:
     """A loop of the text, told apart by identity.

@@ -14,7 +14,7 @@ from septran.prove.certificate import Certificate, Finding, RuleResult, State
 from septran.prove.coverage import coverage
 from septran.prove.dataflow import same_data
 from septran.prove.ordering import ordering
-from septran.prove.printed import Printed, Unreadable
+from septran.prove.printed import Printed, Unread, Unreadable
 from septran.prove.races import races
 from septran.prove.sets import Dim, Model, NotAffine, model
 from septran.prove.sums import found_sums, sums
@@ -27,6 +27,7 @@ ASSUMPTIONS = (
     "differently named parameters are different memory (E134)",
 )
 UNREAD = "the text is not read back"
+"""why the rule `text` is not asked where a target, or kernels of a kind, have no reader"""
 _MOST = 5
 """findings told per rule"""
 
@@ -92,8 +93,10 @@ def prove(
             state: State = "refused" if found else "proved"
         except NotAffine as e:
             found, state, why = (), "not asked", f"{e} is not affine"
-        except Unreadable as e:
+        except Unread as e:
             found, state, why = (), "not asked", f"{UNREAD}: {e}"
+        except Unreadable as e:
+            found, state, why = (), "not asked", f"the text cannot be compared: {e}"
         results.append(
             RuleResult(
                 rule=rule,

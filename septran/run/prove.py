@@ -22,6 +22,7 @@ from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
+from septran.prove.prove import UNREAD
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -115,14 +116,17 @@ def unproven(data: Mapping[str, Any]) -> str:
     proof = data["proof"]
     for rule, finding in proof["refused"].items():
         return f"[{MISSING}] the rule {rule} is refused: {finding}"
-    late = {r: w for r, w in proof["not_asked"].items() if "orders" not in w and w != _UNREAD}
+    late = {
+        r: w
+        for r, w in proof["not_asked"].items()
+        if "orders" not in w and not w.startswith(UNREAD)
+    }
     for rule, why in late.items():
         return f"[{MISSING}] the rule {rule} was not decided: {why}"
     return ""
 
 
 _SIZES = "the passes that order copies need sizes"
-_UNREAD = "the text of this target is not read back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +314,7 @@ class _Question:
     def ask(
         self, program: Program, domain: Sequence[Dim], printed: Printed | None = None
     ) -> Certificate:
-        read, unprinted = None, _UNREAD
+        read, unprinted = None, UNREAD
         if self.what.sizes:
             unprinted = "a printed kernel has sizes"
         elif printed is not None and self.plan.backend.read_back is not None:

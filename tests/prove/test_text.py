@@ -12,10 +12,10 @@ from septran.kernel import Kernel
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
-from septran.prove.printed import Unreadable
+from septran.prove.printed import Unread, Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
-from septran.run.prove import finish, prove_lowered
+from septran.run.prove import finish, prove_lowered, prove_request, unproven
 from tests.backends.operators import all_operators
 from tests.cli.conftest import septran as septran
 from tests.prove.text_mutants import text_mutants
@@ -112,6 +112,27 @@ def test_a_target_that_nobody_reads_says_so():
     (text,) = (r for r in certificate.rules if r.rule == "text")
     assert text.state == "not asked" and "not read back" in text.why
     assert backends.get("triton_cuda").read_back is None
+
+
+def test_kernels_with_tensor_copies_say_so_and_are_not_held_against():
+
+    certificate = prove_request(
+        GenRequest(op="gemm", backend="cuda_c", arch="sm_90a", dtype="float16")
+    ).certificate
+    (text,) = (r for r in certificate.rules if r.rule == "text")
+    assert text.state == "not asked" and "tensor copies" in text.why
+    proof = {"refused": {}, "not_asked": {"text": text.why}}
+    assert unproven({"proof": proof}) == ""
+    assert "V115" in unproven({"proof": {**proof, "not_asked": {"text": "cannot be compared"}}})
+
+
+def test_a_vendor_whose_calls_are_several_is_not_read():
+    from septran.backends.dsa.reading import _spellings
+    from septran.backends.dsa.vendor import load_vendor
+
+    assert "vendor_lib_mma" in _spellings(load_vendor("vendor_lib"))
+    with pytest.raises(Unread, match="the call"):
+        _spellings(load_vendor("systolic_style"))
 
 
 # ---- the certificate is about one source

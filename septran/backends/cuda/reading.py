@@ -30,7 +30,7 @@ from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import ASYNC, Buffer, Program
 from septran.kernel import Kernel
-from septran.prove.printed import Loop, Place, Printed, Room, Unreadable, View
+from septran.prove.printed import Loop, Place, Printed, Room, Unread, Unreadable, View
 
 _DTYPES = {text.replace(" ", ""): dtype for dtype, text in CUDA_TYPES.items()}
 _BLOCK = "blockIdx.x"
@@ -40,10 +40,10 @@ def read(kernel: Kernel, program: Program) -> Printed:
     """Return the hierarchy of a CUDA C++ kernel as its text says it. `program` only says how buffers are laid out.
 
     Raises:
-        Unreadable: the text is none that the emitter prints, or has tensor copies.
+        Unreadable: the text is none that the emitter prints. Unread: it has tensor copies.
     """
     if any(is_panels(b) for b in buffers(program)):
-        raise Unreadable("tensor copies are not read back")
+        raise Unread("it has tensor copies")
     text = dict(kernel.files)[kernel.main]
     host = _Host(_kernels(text))
     host.read(_launch_lines(host, kernel, text))

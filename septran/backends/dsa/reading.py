@@ -20,7 +20,7 @@ from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import CORE_NUM, Buffer, LeafCall, Program, Scalar
 from septran.kernel import Kernel
 from septran.machine import load_machine
-from septran.prove.printed import Number, Place, Printed, Room, Unreadable, View
+from septran.prove.printed import Number, Place, Printed, Room, Unread, Unreadable, View
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _ARGS = "args->"
@@ -32,7 +32,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     """Return the hierarchy of a C kernel as its text says it. `program` only says how buffers are laid out.
 
     Raises:
-        Unreadable: the text is none that the emitter prints, or the vendor's calls cannot be told apart.
+        Unreadable: the text is none that the emitter prints. Unread: a call of the vendor is more than a plain one.
     """
     rules = storage(program.machine)
     text = dict(kernel.files)[kernel.main]
@@ -125,14 +125,17 @@ def _spellings(vendor: Vendor) -> dict[str, list[_Spelled]]:
 def _template(template: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return (call, (field or "", text) per argument) of a template that is one plain call."""
     text = template if template.endswith(";") else template + ";"
-    body = read_body(_FIELD.sub(r"field_\1", text), 1)
+    try:
+        body = read_body(_FIELD.sub(r"field_\1", text), 1)
+    except Unreadable as e:
+        raise Unread(f"the call {template!r}") from e
     match body:
         case (Do(Call(Name(call), args)),) if all(isinstance(a, Name) for a in args):
             words = [a.text for a in args if isinstance(a, Name)]
             return call, tuple(
                 (w.removeprefix("field_") if w.startswith("field_") else "", w) for w in words
             )
-    raise Unreadable(f"the call {template!r} is not read back")
+    raise Unread(f"the call {template!r}")
 
 
 class _Reading(CReading):
