@@ -1,0 +1,58 @@
+"""docs/proofs.md is about the operators and targets that there are, and its counts add up."""
+
+from __future__ import annotations
+
+import re
+
+from septran import backends
+from septran.prove import RULES
+from tests.backends.operators import all_operators
+from tests.prove.table import PAGE
+
+
+def _tables() -> list[list[list[str]]]:
+    """Return the rows of each table of the page, heads first, without the rules between."""
+    found: list[list[list[str]]] = []
+    last = ""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            cells = [c.strip() for c in line.strip("|").split("|")]
+            if not last.startswith("|"):
+                found.append([])
+            if set(line) != {"|", "-"}:
+                found[-1].append(cells)
+        last = line
+    return found
+
+
+def test_every_target_and_operator_is_in_the_table():
+    head, *rows = _tables()[0]
+    assert head == ["target", "kernels", *RULES, "seconds, median and worst"]
+    labels = [
+        f"{t} {a or ''}".strip()
+        for t in dict(backends.BUILTIN)
+        for a in backends.get(t).arches or (None,)
+    ]
+    assert [r[0] for r in rows] == labels
+    page = PAGE.read_text(encoding="utf-8")
+    for label, kernels, *proved, _ in rows:
+        told = page.count(f"- {label}, ")  # what is not proven is listed by name
+        assert int(kernels) + told >= len(all_operators()), label
+        backend = backends.get(label.split()[0])
+        blank = {"order": bool(backend.copies_ordered_by), "text": backend.read_back is None}
+        for rule, count in zip(RULES, proved, strict=True):
+            assert (count == "-") == blank.get(rule, False), (label, rule)
+            assert count == "-" or int(count) + told >= int(kernels), (label, rule)
+
+
+def test_planted_faults_add_up():
+    page = PAGE.read_text(encoding="utf-8")
+    told = re.search(r"^(\d+) faults, (\d+) refused, (\d+) proven to mean the same", page, re.M)
+    assert told is not None
+    total, refused, same = map(int, told.groups())
+    rows = _tables()[-1][1:]
+    assert total == sum(int(n) for r in rows for n in r[1:4]) >= 500
+    assert refused == sum(int(r[4]) for r in rows) and same == sum(int(r[6]) for r in rows)
+    assert total == refused + same
+    assert {r[0].split()[0] for r in rows} == set(dict(backends.BUILTIN))
+    assert len(re.findall(r"^- [\w ]+, [\w]+: ", page, re.M)) >= same
