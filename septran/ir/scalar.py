@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from septran.ir.dtypes import DTYPES, Dtype, Kind
+from septran.ir.folding import COMPARE, apply, as_float, extremum, fold
 from septran.ir.nodes import Prim
 
 POSITION = 2**29
@@ -315,7 +315,7 @@ class _Typing:
         """Convert to float; inside what is exact either way, the operation becomes one of floats."""
         match node:
             case Const(value):
-                return Const(_as_float(value))
+                return Const(as_float(value))
             case Op(op="select", args=(test, a, b)) if node.kind != "float":
                 return Op("select", (test, self.real(a), self.real(b)), "float")
             case Op(op="max" | "min" | "abs" as op, args=args) if node.kind != "float":
@@ -390,7 +390,7 @@ class _Typing:
         else:
             a, b = self.meet(a, b)
         if isinstance(a, Const) and isinstance(b, Const):
-            return Const(_fold(op, a.value, b.value))
+            return Const(fold(op, a.value, b.value))
         if a.kind == "float":
             return Op(op, (a, b), "float")
         low, high = _range(op, a, b)
@@ -402,7 +402,7 @@ class _Typing:
     def power(self, a: Node, b: Node) -> Node:
         if isinstance(b, Const):
             if isinstance(a, Const):
-                return Const(_fold("**", a.value, b.value))
+                return Const(fold("**", a.value, b.value))
             special = {0.5: "sqrt", -0.5: "rsqrt"}.get(float(b.value))
             if special:
                 return Op(special, (a,), "float")
@@ -413,7 +413,7 @@ class _Typing:
     def compared(self, op: str, a: Node, b: Node) -> Node:
         a, b = self.meet(a, b)
         if isinstance(a, Const) and isinstance(b, Const):
-            return Const(bool(_COMPARE[op](a.value, b.value)))
+            return Const(bool(COMPARE[op](a.value, b.value)))
         return Op(op, (a, b), "bool")
 
     def called(self, name: str, args: tuple[Node, ...]) -> Node:
@@ -428,7 +428,7 @@ class _Typing:
             if isinstance(a, Const):  # the constant second: tables may spell it differently
                 a, b = b, a
             if isinstance(a, Const) and isinstance(b, Const):
-                return Const(_extremum(name, a.value, b.value))
+                return Const(extremum(name, a.value, b.value))
             pick = max if name == "max" else min
             return Op(name, (a, b), a.kind, pick(a.low, b.low), pick(a.high, b.high))
         if name == "abs" and args[0].kind != "float":
@@ -446,7 +446,7 @@ class _Typing:
             return Op(name, (a, b), "float")
         (a,) = (self.real(v) for v in args)
         if isinstance(a, Const):
-            return Const(_apply(name, float(a.value)))
+            return Const(apply(name, float(a.value)))
         return Op(name, (a,), "float")
 
 
@@ -465,89 +465,3 @@ def _range(op: str, a: Node, b: Node) -> tuple[int, int]:
             return a.low - b.high, a.high - b.low
     ends = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
     return min(ends), max(ends)
-
-
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def _fold(op: str, a: float, b: float) -> float:
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return _divided(float(a), float(b))
-    try:
-        found = float(a) ** float(b)
-    except ZeroDivisionError:
-        return math.inf
-    except OverflowError:
-        return math.inf
-    return math.nan if isinstance(found, complex) else found
-
-
-def _divided(a: float, b: float) -> float:
-    if b != 0:
-        return a / b
-    if a == 0 or math.isnan(a):
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _extremum(name: str, a: float, b: float) -> float:
-    if a != a or b != b:
-        return math.nan
-    return max(a, b) if name == "max" else min(a, b)
-
-
-_FOLDED: Mapping[str, Callable[[float], float]] = {
-    "exp": math.exp,
-    "exp2": lambda x: 2.0**x,
-    "log": lambda x: math.log(x) if x else -math.inf,
-    "sqrt": math.sqrt,
-    "rsqrt": lambda x: _divided(1.0, math.sqrt(x)),
-    "tanh": math.tanh,
-    "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0,
-    "erf": math.erf,
-    "abs": abs,
-    "sin": math.sin,
-    "cos": math.cos,
-    "atan": math.atan,
-    "log1p": lambda x: -math.inf if x == -1 else math.log1p(x),
-    "expm1": math.expm1,
-    **{
-        name: lambda x, fn=fn: float(fn(x)) if math.isfinite(x) else x  # type: ignore[misc]
-        for name, fn in (
-            ("floor", math.floor),
-            ("ceil", math.ceil),
-            ("round", round),
-            ("trunc", math.trunc),
-        )
-    },
-}
-
-
-def _apply(name: str, value: float) -> float:
-    try:
-        return _FOLDED[name](value)
-    except ValueError:
-        return math.nan
-    except OverflowError:
-        return math.inf

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.row_loop import RowLoop
 from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
-from septran.backends.cpp.spelling import REDUCTIONS, literal, wide_lanes
-from septran.backends.cpp.stores import Traffic, homes, unneeded
+from septran.backends.cpp.spelling import REDUCTIONS
+from septran.backends.cpp.stores import homes, unneeded
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.ir.nodes import LeafCall, Prim
-from septran.kernel import Leaf, LeafParam, LeafSpec
+from septran.kernel import Leaf, LeafSpec
 
 ROWS, COLS = 12, 32
 """Width of the panels of A and B; runtime/gemm.h has the same numbers."""
@@ -69,31 +70,8 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     return {name: layout for name, layout in wanted.items() if uses.count(name) == 1}
 
 
-class LeafText:
-    """Prints one leaf. dropped: primitives whose result stays in registers. homes: temporary -> where it lives."""
-
-    def __init__(
-        self,
-        spec: LeafSpec,
-        *,
-        dropped: frozenset[int] = frozenset(),
-        homes: Mapping[str, str] | None = None,
-    ) -> None:
-        self.spec = spec
-        self.dropped = dropped
-        self.homes = homes or {}
-        self.traffic = Traffic()
-        self.params: dict[str, LeafParam] = {p.name: p for p in spec.params}
-        self.double = self._needs_double()
-        self.lines: list[str] = []
-        self.depth = 1
-        self.taken = {identifier(n) for n in self.params} | {identifier(n) for n, _ in spec.scalars}
-
-    def _needs_double(self) -> bool:
-        if any(p.dtype == "float64" for p in self.spec.params):
-            return True
-        maps = (p for p in self.spec.prims if p.name == "map")
-        return any(wide_lanes(self.spec.expression(prim)) for prim in maps)
+class LeafText(LeafLines):
+    """Prints one leaf."""
 
     def text(self) -> str:
         """Return the function's text."""
@@ -114,44 +92,6 @@ class LeafText:
             if " L" in used:
                 head.append("    constexpr long L = lanes<F>;")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
-
-    # ---- small things
-    def line(self, text: str) -> None:
-        """Print a line."""
-        self.lines.append("    " * self.depth + text)
-
-    def open(self, text: str) -> None:
-        """Print a line that opens a block."""
-        self.line(f"{text} {{")
-        self.depth += 1
-
-    def close(self) -> None:
-        """Close the block."""
-        self.depth -= 1
-        self.line("}")
-
-    def fresh(self, name: str) -> str:
-        """Return an identifier like `name` that is not taken."""
-        name = identifier(name)
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
-
-    def literal(self, value: object) -> str:
-        """Return a number in the compute type."""
-        assert isinstance(value, int | float)
-        return literal(value, self.dtype)
-
-    def kept_in_registers(self, name: str) -> bool:
-        """Return whether nothing of a parameter is stored or loaded."""
-        writers = {at for at, prim in enumerate(self.spec.prims) if prim.out == name}
-        return bool(writers) and writers <= self.dropped and self.params[name].privilege == "w"
-
-    @property
-    def dtype(self) -> str:
-        """What floats are computed in."""
-        return "float64" if self.double else "float32"
 
     def moved(self, prim: Prim, number: int) -> None:
         """Note what a primitive that is a call reads and writes."""

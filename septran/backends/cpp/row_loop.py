@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.rows import RowGroup, RowPrim, reads
 from septran.backends.cpp.spelling import REDUCTIONS, SPELLING
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.backends.text.spell import argument
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name, Node, Op, walk
-
-if TYPE_CHECKING:
-    from septran.backends.cpp.leaves import LeafText
 
 _AT_ONCE = 4
 """Rows that are reduced together: their loads overlap, and what they share is loaded once."""
@@ -25,7 +22,7 @@ _EVEN, _OVER = "even ", "over "
 class RowLoop:
     """Prints the loops. `number`: the group's place in the leaf."""
 
-    def __init__(self, leaf: LeafText, group: RowGroup, number: int) -> None:
+    def __init__(self, leaf: LeafLines, group: RowGroup, number: int) -> None:
         self.leaf = leaf
         self.group = group
         self.number = number

@@ -10,6 +10,7 @@ from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR
 from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
 from septran.backends.toolchain.c_host import CFunction, blank, functions, outermost
 from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
 
@@ -75,8 +76,7 @@ def _nbytes(param: KernelParam) -> str:
     count = 1
     for extent in param.shape:
         count *= extent
-    size = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1}
-    return str(count * size.get(param.dtype, 4))
+    return str(count * nbytes(param.dtype))
 
 
 def build(kernel: Kernel, folder: Path) -> Built:

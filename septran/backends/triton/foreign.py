@@ -116,7 +116,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 FOREIGN = Foreign(
     suffixes=(".py",),
-    marks=("import triton", "from triton"),
+    marks=("import triton", "from triton", "@triton.jit"),
     hosts=hosts,
     host=host,
     kernel=kernel,
