@@ -20,4 +20,5 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
         samples=dict(plan.operator.samples),
+        flushes=plan.backend.flushes_denormals,
     )

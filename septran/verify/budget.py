@@ -31,13 +31,17 @@ _LARGE = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """One output: float64 (or integer) values, the budget per element, and whether bits must match."""
+    """One output: float64 (or integer) values, the budget per element, and whether bits must match.
+
+    flushes: 0 stands for a number below the normal ones, too.
+    """
 
     name: str
     dtype: str
     values: torch.Tensor
     budget: torch.Tensor
     exact: bool
+    flushes: bool = False
 
 
 def expected(
@@ -190,8 +194,9 @@ def _one(
     values = values.to(torch.float64)
     if problem.reference.kind == "exact":
         return Expected(
-            name=param.name, dtype=param.dtype, values=values, budget=values * 0.0, exact=True
-        )
+            name=param.name, dtype=param.dtype, values=values, budget=values * 0.0, exact=True,
+            flushes=problem.flushes,
+        )  # fmt: skip
     budget = _arithmetic(problem, inputs, values, index, zero_mean, policy, seed)
     budget = budget * problem.reference.lipschitz
     fraction, least = DTYPES[param.dtype].digits - 1, DTYPES[param.dtype].least

@@ -19,6 +19,7 @@ class Problem:
     scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
     samples: input -> the bytes of given values; when every input has some, they are one more case.
     unused: outputs that nobody reads afterwards (a leaf's temporaries): they may hold anything.
+    flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Problem:
     device: str = "cpu"
     samples: Mapping[str, bytes] = field(default_factory=dict)
     unused: frozenset[str] = frozenset()
+    flushes: bool = False
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

@@ -101,7 +101,7 @@ def test_late_write_is_caught(tmp_path: Path) -> None:
     before = "#include <thread>\n#include <unistd.h>\n"
     body = (
         f"{kernels.GEMM} static int calls; if (++calls == 6)"
-        " std::thread([C] { usleep(3000); C[7] = 42; }).detach();"
+        " std::thread([C] { usleep(8000); C[7] = 42; }).detach();"
     )
     verdict = check(entry(body, before=before), kernels.gemm(), tmp_path)
     assert verdict.code == "V213", verdict.message

@@ -29,6 +29,7 @@ PALLAS_TPU = Backend(
     docs=NAME,
     dtypes=("float32", "bfloat16"),
     packages=PACKAGES,
+    flushes_denormals=True,
     session=(
         ("env", ENV),
         ("address_space", False),  # XLA reserves more than it uses

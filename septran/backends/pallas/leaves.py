@@ -201,8 +201,8 @@ class _Body:
             text = float_text(nothing) if isinstance(nothing, float) else str(nothing)
             place = iota(held(src.shape), at)
             x = f"jnp.where({place} < {self.shape.extent(src.name, axis)}, {x}, {text})"
-        if op == "prod":
-            return f"st_prod({x}, {at})"
+        if op == "prod" or (op != "sum" and is_float(wide)):
+            return f"st_{op}({x}, {at})"
         return f"{_FOLD[op]}({x}, axis={at}, keepdims=True)"
 
     def prim_reduce(self, prim: Prim) -> None:

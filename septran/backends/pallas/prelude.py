@@ -43,6 +43,22 @@ PRELUDE: tuple[tuple[str, str], ...] = (
 ''',
     ),
     (
+        "st_max",
+        '''def st_max(x, axis):
+    """Maximum along `axis`, which is kept; NaN where one is NaN, which the reduction alone may drop."""
+    missing = jnp.max(jnp.where(x != x, 1.0, 0.0), axis=axis, keepdims=True)
+    return jnp.where(missing > 0, jnp.nan, jnp.max(x, axis=axis, keepdims=True))
+''',
+    ),
+    (
+        "st_min",
+        '''def st_min(x, axis):
+    """Minimum along `axis`, which is kept; NaN where one is NaN, which the reduction alone may drop."""
+    missing = jnp.max(jnp.where(x != x, 1.0, 0.0), axis=axis, keepdims=True)
+    return jnp.where(missing > 0, jnp.nan, jnp.min(x, axis=axis, keepdims=True))
+''',
+    ),
+    (
         "st_dot",
         '''def st_dot(a, b, trans_a, trans_b):
     """Product of two matrices, accumulated in float32; float32 operands are not rounded to bfloat16."""

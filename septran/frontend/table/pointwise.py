@@ -115,7 +115,13 @@ def _floor_divide(b: Builder, node: Node, a: Args) -> Value:
 
 def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
     if node.meta.dtype.startswith(("float", "bfloat")):
-        return b.map(f"{how}(x / y)", {"x": x, "y": y})
+        if how != "floor":
+            return b.map(f"{how}(x / y)", {"x": x, "y": y})
+        # by the remainder, as torch: a quotient just below an integer rounds up to it
+        r = b.map("fmod(x, y)", {"x": x, "y": y}, name="rest")
+        below = "select(r != 0 and (r < 0) != (y < 0), 1.0, 0.0)"
+        exact = f"round((x - r) / y) - {below}"
+        return b.map(f"select(y == 0, x / y, {exact})", {"x": x, "y": y, "r": r})
     if how == "floor" and isinstance(y, int) and y > 0:
         return b.map(f"x // {y}", {"x": x})
     raise NoForm("a rounded division of integers by anything but a positive constant")
