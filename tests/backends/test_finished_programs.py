@@ -27,7 +27,7 @@ SIZES = {
     "gemm_seed": {"M": 640, "N": 640, "K": 640},  # its own take a minute
     # large enough that every loop comes round on one core
     "batched_gemm": {"S": 2, "M": 256, "N": 256, "K": 256},
-    "conv2d_1x1": {"B": 1, "H": 14, "W": 14, "Ci": 256, "Co": 128},
+    "conv2d_1x1": {"B": 1, "H": 14, "W": 14, "Ci": 128, "Co": 128},
     "gemv": {"M": 4096, "K": 256},
     **{f"row_{f}": {"M": 4096, "N": 256} for f in ("sum", "mean", "max")},
     **{f"col_{f}": {"M": 256, "N": 4096} for f in ("sum", "mean", "max")},

@@ -16,6 +16,7 @@ SUBSETS = {
     "cpp": "cpp",
     "cuda_c": "cuda",
     "dsa_c": "c",
+    "pallas_tpu": "pallas",
     "tilelang_cuda": "tilelang",
     "tilelang_hip": "tilelang",
     "tilelang_npuir": "npuir",

@@ -64,6 +64,6 @@ def test_too_much_is_refused_with_the_numbers() -> None:
     program = pipeline_loops(gemm(1024, 1024, 1024, tile=(128, 128, 256), pipeline=4))
     with pytest.raises(
         MappingError,
-        match=r"SHARED needs 1048576 bytes per CORE .* 524288.*A_s\[128,256\] float32 x4 stages",
+        match=r"SHARED needs 1048576 bytes per CORE but the limit is 524288: A_s\[128, 256\] float32 x4 stages",
     ):
         DSA_C.finished(program, {})
