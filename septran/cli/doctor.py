@@ -71,7 +71,7 @@ def _install(target: str) -> None:
         raise ConfigError.of(
             "C161",
             f"{target} uses no packages of its own",
-            help=f"septran doctor {target} says what it lacks; --install is for {', '.join(own)}",
+            help=f"`septran doctor {target}` says what it lacks; --install is for {', '.join(own)}",
         )
     terminal().note(f"installing {' '.join(backend.packages)}")
     environment.install(target, backend.packages)

@@ -30,6 +30,7 @@ STANDS_FOR = {
     "{plan.run.id}": "latest",
     "OP": "relu",
     "TARGET": "cpp",
+    "{target}": "cpp",
     "{self.backend.name}": "cpp",
     "PASS": "insert_copies",
     "N": "5",
@@ -164,8 +165,8 @@ def inside(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 # a whole command; a command's bare name in a sentence is no call
 CALLS = [c for c, _ in HINTS if len(c.split()) > 2 or c.split()[-1] in ("runs", "ls", "doctor")]
-# once more, another library, a file of the reader, words that the reader has to add
-NEW = ("init", "--executor ray", "two_steps.py", "assets eject", "judge FILE")
+# once more, another library, a file of the reader, words that the reader has to add, packages that are fetched
+NEW = ("init", "--executor ray", "two_steps.py", "assets eject", "judge FILE", "doctor --install")
 
 
 @pytest.mark.slow
