@@ -88,7 +88,8 @@ EXAMPLES = [
 def parsed(words: list[str]) -> None:
     """Read the words as the command line does, and run nothing; raises click's errors."""
     group, rest = cli, words[1:]
-    context = click.Context(cli, info_name="septran")
+    # as the command line makes it: a command keeps the help option of its first context
+    context = click.Context(cli, info_name="septran", **cli.context_settings)
     while isinstance(group, click.Group) and rest:
         name, found, rest = group.resolve_command(context, rest)
         assert found is not None
