@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from septran.agent.tile_work import prim_flops
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Expr, evaluate, free
-from septran.ir.nodes import For, LeafArg, LeafCall, Program, Stmt, When, walk
+from septran.ir.expr import evaluate
+from septran.ir.nodes import For, LeafArg, LeafCall, Program, Stmt, When
 from septran.kernel import LeafSpec, leaf_specs
 from septran.machine import Machine
+from septran.run.work import decisive
 
 _LOOKED_AT = 9
 """iterations of a loop that are counted, when its number decides sizes; the rest are like them"""
@@ -95,7 +96,7 @@ def _count(
                 extent = evaluate(stmt.extent, env)
                 if extent < 1:
                     continue
-                looked = _looked_at(extent) if var in _decisive(stmt.body) else [(0, extent)]
+                looked = _looked_at(extent) if var in decisive(stmt.body) else [(0, extent)]
                 for i, weight in looked:
                     _count(stmt.body, {**env, var: i}, times * weight, keys, counts)
 
@@ -107,20 +108,6 @@ def _looked_at(extent: int) -> list[tuple[int, float]]:
     inner = _LOOKED_AT - 1
     steps = [round(i * (extent - 2) / (inner - 1)) for i in range(inner)]
     return [*((i, (extent - 1) / inner) for i in steps), (extent - 1, 1)]
-
-
-def _decisive(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Return the variables that sizes, conditions and lengths of loops in `body` depend on."""
-    found: list[Expr] = []
-    for stmt in walk(body):
-        match stmt:
-            case LeafCall(args=args):
-                found += [e for arg in args for e in arg.region.extent]
-            case When(expr=expr):
-                found.append(expr)
-            case For(extent=extent):
-                found.append(extent)
-    return frozenset[str]().union(*(free(e) for e in found))
 
 
 def _sizes(arg: LeafArg, env: Mapping[str, int]) -> list[int]:

@@ -33,7 +33,7 @@ def _count(body: tuple[Stmt, ...], env: dict[str, int]) -> int:
                 times = evaluate(stmt.extent, env)
                 if times < 1 or not _multiplies(stmt.body):
                     continue
-                if var in _decisive(stmt.body):
+                if var in decisive(stmt.body):
                     total += sum(_count(stmt.body, {**env, var: i}) for i in range(times))
                 else:  # every iteration does the same
                     total += times * _count(stmt.body, {**env, var: 0})
@@ -46,7 +46,7 @@ def _multiplies(body: tuple[Stmt, ...]) -> bool:
     )
 
 
-def _decisive(body: tuple[Stmt, ...]) -> frozenset[str]:
+def decisive(body: tuple[Stmt, ...]) -> frozenset[str]:
     """Return the variables that sizes, conditions and lengths of loops in `body` depend on."""
     found: list[Expr] = []
     for stmt in walk(body):

@@ -94,7 +94,7 @@ _BELOW = tuple(
 _ALONE = ("emulator", "simulator", "interpreter", "child")
 ROOMS: dict[str, tuple[str, ...]] = {
     "backends/text/": (
-        "septran.backends.text", "septran.ir", "septran.errors", "septran.tasklang.mapexpr",
+        "septran.backends.text", "septran.ir", "septran.errors", "septran.tasklang.mapexpr", "septran.kernel",
     ),
     "backends/reading/": (
         "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",

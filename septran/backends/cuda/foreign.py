@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
@@ -73,10 +74,7 @@ def kernel(
 
 
 def _nbytes(param: KernelParam) -> str:
-    count = 1
-    for extent in param.shape:
-        count *= extent
-    return str(count * nbytes(param.dtype))
+    return str(math.prod(param.shape) * nbytes(param.dtype))
 
 
 def build(kernel: Kernel, folder: Path) -> Built:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.pallas.blocks import Operand, Plan
-from septran.backends.pallas.leaves import leaf_shape
 from septran.backends.pallas.shapes import (
     JNP_DTYPE,
     free_names,
@@ -17,6 +16,7 @@ from septran.backends.pallas.shapes import (
     shape_text,
 )
 from septran.backends.pallas.spelling import float_text
+from septran.backends.text.leaf_shape import leaf_shape
 from septran.backends.text.names import Names
 from septran.errors import InternalError
 from septran.ir.expr import Bin, Const, Expr, make
@@ -217,7 +217,7 @@ class KernelText:
 
     def _call(self, call: LeafCall, indent: int) -> None:
         spec = self.leaves[call.symbol].spec
-        shape = leaf_shape(spec)
+        shape = leaf_shape(spec, free_names())
         args = [self._read(call.arg(p.name).region) for p in shape.tiles]
         args += [self._index(call.arg(p).region.extent[d]) for p, d in shape.extents]
         args += [self._index(v) if isinstance(v, Expr) else float_text(v) for _, v in call.scalars]

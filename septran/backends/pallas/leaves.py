@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held, iota, lead, shape_text
 from septran.backends.pallas.spelling import SPELLING, float_text
+from septran.backends.text.leaf_shape import LeafShape, leaf_shape
 from septran.backends.text.refuse import no_integers
 from septran.backends.text.spell import spell
 from septran.errors import InternalError, MappingError
@@ -30,44 +31,9 @@ _JOIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LeafShape:
-    """The parameter list of a leaf: what `signature` prints and the emitter passes.
-
-    tiles: parameters passed in; extents: (param, axis) of ragged axes; outs: parameters returned.
-    names: parameter or scalar -> Python identifier.
-    """
-
-    tiles: tuple[LeafParam, ...]
-    extents: tuple[tuple[str, int], ...]
-    outs: tuple[LeafParam, ...]
-    names: tuple[tuple[str, str], ...]
-
-    def name(self, param: str) -> str:
-        """Return the identifier of a parameter or scalar."""
-        return dict(self.names)[param]
-
-    def extent(self, param: str, axis: int) -> str:
-        """Return the identifier of a run-time extent; axis: of the parameter."""
-        return f"n_{self.name(param)}_{axis}"
-
-
-def leaf_shape(spec: LeafSpec) -> LeafShape:
-    """Return the parameter list of the leaf for `spec`."""
-    names = free_names()
-    mapped = [(p.name, names.fresh(p.name)) for p in spec.params]
-    mapped += [(s, names.fresh(s)) for s, _ in spec.scalars]
-    return LeafShape(
-        tiles=tuple(p for p in spec.params if p.privilege != "w"),
-        extents=spec.ragged,
-        outs=tuple(p for p in spec.params if p.privilege != "r"),
-        names=tuple(mapped),
-    )
-
-
 def signature(spec: LeafSpec) -> str:
     """Return the head of the leaf function: def line and a docstring of the contract."""
-    shape = leaf_shape(spec)
+    shape = leaf_shape(spec, free_names())
     args = [shape.name(p.name) for p in shape.tiles]
     args += [shape.extent(p, d) for p, d in shape.extents]
     args += [shape.name(s) for s, _ in spec.scalars]
@@ -99,7 +65,7 @@ def library(spec: LeafSpec) -> Leaf | None:
             )
         if p.layout != "row":
             return None
-    body = _Body(spec=spec, shape=leaf_shape(spec))
+    body = _Body(spec=spec, shape=leaf_shape(spec, free_names()))
     for p in body.shape.outs:
         if p.privilege == "w":
             body.values.pop(p.name, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from septran.backends.text.leaf_shape import leaf_shape
 from septran.backends.text.names import Names
-from septran.backends.triton.leaves import leaf_shape
 from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
@@ -280,7 +280,7 @@ class KernelText:
 
     def _call(self, call: LeafCall, indent: int) -> None:
         spec = self.leaves[call.symbol].spec
-        shape = leaf_shape(spec)
+        shape = leaf_shape(spec, Names())
         args = []
         for p in shape.tiles:
             region = call.arg(p.name).region
