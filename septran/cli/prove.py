@@ -62,8 +62,8 @@ def _print(certificate: Certificate, guilty: str) -> None:
     sizes = ", ".join(f"{a} <= {n} <= {b}" for n, (a, b) in certificate.domain.items())
     lines = [f"{certificate.name} on {where}: " + (f"for all {sizes}" if sizes else "at its sizes")]
     for r in certificate.rules:
-        lines.append(f"  {r.rule:<9} {_state(r)}")
-        lines += [f"            {f}" for f in r.findings]
+        lines.append(f"  {r.rule:<10} {_state(r)}")
+        lines += [f"             {f}" for f in r.findings]
     if guilty:
         lines.append(f"  first broken after pass {guilty}")
     text = "" if "text" in certificate.proved else "text of the emitter, "

@@ -75,7 +75,7 @@ class Certificate:
 
     domain: symbolic size -> its lowest and highest value. shapes: parameter -> its extents over them.
     program, finished, reference: texts of the three. cores: range of a core's number in `finished`. solver: name and version of what decided.
-    source: what was printed: logic (hash), main (file name), entry, sha (of all the kernel's files), text (of `main`).
+    rows: sizes that count rows, where `row-order` was asked. source: what was printed: logic (hash), main (file name), entry, sha (of all the kernel's files), text (of `main`).
     """
 
     name: str
@@ -91,6 +91,7 @@ class Certificate:
     assumptions: tuple[str, ...]
     solver: str
     source: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
 
     @property
     def proved(self) -> tuple[str, ...]:
@@ -139,4 +140,5 @@ class Certificate:
             "cores": {k: list(v) for k, v in self.cores.items()},
             "reference": self.reference,
             "source": dict(self.source),
+            "rows": list(self.rows),
         }

@@ -16,6 +16,7 @@ from septran.prove.dataflow import same_data
 from septran.prove.ordering import ordering
 from septran.prove.printed import Printed, Unread, Unreadable
 from septran.prove.races import races
+from septran.prove.rows import LEAVES, ROW_ORDER, row_order
 from septran.prove.sets import Dim, Model, NotAffine, model
 from septran.prove.sums import found_sums, sums
 from septran.prove.text import same_text
@@ -53,25 +54,26 @@ def prove(
     assumptions: tuple[str, ...] = (),
     source: Mapping[str, str] | None = None,
     within_s: float | None = None,
+    rows: tuple[str, ...] = (),
 ) -> Certificate:
     """Return the certificate of `program` against `reference`, the same logic bound without memories.
 
     dims, shapes: symbolic sizes and the parameters' extents over them. finished: what is printed of `program`, of
     which the rules `order` and `text` are asked. unordered: why `order` is not asked, "" to ask it. printed: reads the text that was
     printed of `finished`; unprinted: why nobody does. assumptions: laws the reference was made with. source: what the certificate says of the source. within_s: rules that would start
-    later than this many seconds are not asked.
+    after this many seconds of the processor's are not asked. rows: those of `dims` that count rows, of which `row-order` is asked.
     """
-    start = time.perf_counter()
+    start = time.thread_time()
     results: list[RuleResult] = []
     mine: Model | None = None
     theirs: Model | None = None
-    for rule in RULES:
+    for rule in (*RULES, *((ROW_ORDER,) if rows else ())):
         why = ""
         if rule == "order" and (unordered or finished is None):
             why = unordered or "it is asked of a finished Program"
         if rule == "text" and (printed is None or finished is None):
             why = unprinted or "it is asked of a printed kernel"
-        if within_s is not None and time.perf_counter() - start > within_s:
+        if within_s is not None and time.thread_time() - start > within_s:
             why = why or f"the time for proofs ({within_s:g} s) is over"
         if why:
             results.append(RuleResult(rule=rule, state="not asked", why=why))
@@ -87,6 +89,7 @@ def prove(
                 "order": lambda f=finished: ordering(model(f.program, f.dims)),  # type: ignore[misc]
                 "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
                 "sums": lambda m=mine: sums(m),  # type: ignore[misc]
+                ROW_ORDER: lambda m=mine: row_order(m, rows),  # type: ignore[misc]
                 "text": lambda f=finished, p=printed: same_text(model(f.program, f.dims), p()),  # type: ignore[misc]
             }
             found = _first(checks[rule]())
@@ -103,7 +106,7 @@ def prove(
                 state=state,
                 findings=found,
                 seconds=time.perf_counter() - begun,
-                about=_about(rule, mine, finished) if mine is not None else "",
+                about=_about(rule, mine, finished, rows) if mine is not None else "",
                 why=why,
             )
         )
@@ -118,7 +121,8 @@ def prove(
         cores={} if finished is None else {d.name: (d.low, d.high) for d in finished.dims},
         program=print_program(program),
         reference=print_program(reference),
-        assumptions=(*ASSUMPTIONS, *assumptions),
+        assumptions=(*ASSUMPTIONS, *((LEAVES,) if rows else ()), *assumptions),
+        rows=rows,
         solver=_solver(),
         source=dict(source or {}),
     )
@@ -128,7 +132,7 @@ def _first(findings: Iterator[Finding]) -> tuple[Finding, ...]:
     return tuple(f for _, f in zip(range(_MOST), findings, strict=False))
 
 
-def _about(rule: str, m: Model, finished: Finished | None) -> str:
+def _about(rule: str, m: Model, finished: Finished | None, rows: tuple[str, ...]) -> str:
     match rule:
         case "bounds":
             return f"{sum(len(s.accesses) for s in m.statements)} regions"
@@ -142,6 +146,8 @@ def _about(rule: str, m: Model, finished: Finished | None) -> str:
         case "text" if finished is not None:
             parts = [x for x in walk(finished.program.body) if isinstance(x, Copy | LeafCall)]
             return f"{len(parts)} copies and leaf calls"
+        case "row-order":
+            return f"the same for every {' and '.join(rows)}"
         case "sums":
             return f"{len(found_sums(m))} products and reductions"
         case _:

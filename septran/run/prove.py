@@ -19,10 +19,12 @@ from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.plan.rows import row_dims
 from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
 from septran.prove.prove import UNREAD
+from septran.prove.rows import LEAVES
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -85,7 +87,7 @@ def _refuses(early: Certificate, last: Certificate) -> bool:
 
 MISSING = "V115"
 WITHIN_S = 2.0
-"""seconds of proofs that every `gen` affords"""
+"""seconds of the processor's for proofs that every `gen` affords; a busy machine proves no less"""
 
 
 def prove_and_keep(plan: Plan, lowered: Lowered, kernel: Kernel, run: store.Run) -> dict[str, Any]:
@@ -289,7 +291,7 @@ def decide_again(found: Mapping[str, Any]) -> Certificate:
             {**found, **source, "backend": backend.name, "files": {source["main"]: source["text"]}}
         )
         printed = partial(backend.read_back, kernel, finished.program)
-    laws = tuple(a for a in map(str, found["assumptions"]) if a not in ASSUMPTIONS)
+    laws = tuple(a for a in map(str, found["assumptions"]) if a not in (*ASSUMPTIONS, LEAVES))
     return prove(
         program,
         reference,
@@ -301,6 +303,7 @@ def decide_again(found: Mapping[str, Any]) -> Certificate:
         unprinted=str(rules.get("text", {}).get("why", "")),
         source=source,
         assumptions=laws,
+        rows=tuple(map(str, found.get("rows", ()))),
     )
 
 
@@ -331,6 +334,7 @@ class _Question:
             unordered=self.plan.backend.copies_ordered_by or (_SIZES if self.what.sizes else ""),
             assumptions=self.reference.assumptions,
             within_s=self.within_s,
+            rows=tuple(n for n in row_dims(self.plan.operator) if n in self.what.sizes),
         )
 
 
