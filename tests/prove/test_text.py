@@ -12,6 +12,7 @@ from septran.kernel import Kernel
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.prove import text_tiles
 from septran.prove.printed import Unread, Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
@@ -60,6 +61,26 @@ def test_what_is_printed_is_the_program(op: str, target: str):
 def test_every_printed_operator_is_the_program(target: str):
     wrong = {op: refused(*printed(op, target)) for op in all_operators()}
     assert {op: why for op, why in wrong.items() if why} == {}
+
+
+@pytest.mark.slow
+def test_tiles_of_many_pieces_are_compared_one_iteration_after_the_other():
+    plan, lowered, kernel = printed("conv2d", "dsa_c", B=2, H=13, W=9, Ci=5, Co=19)
+    assert refused(plan, lowered, kernel) == ""
+    assert "position" in refused(plan, lowered, changed(kernel, "k0) * 11 + k1", "k0) * 12 + k1"))
+
+
+def test_one_iteration_after_the_other_finds_the_one_that_differs(monkeypatch):
+    import islpy as isl
+
+    a, b = (isl.Map(f"[c] -> {{ S[i] -> [i + c] : 0 <= i < {n} and 0 <= c < 2 }}") for n in (9, 8))
+    for left, right in ((a, a), (b, a), (a, b)):
+        found = text_tiles._one_by_one(left, right)
+        assert found.is_empty() == left.subtract(right).is_empty()
+        assert found.is_subset(left.subtract(right))
+    monkeypatch.setattr(text_tiles, "_MOST_ITERATIONS", 17)
+    with pytest.raises(Unreadable, match="too many pieces"):
+        text_tiles._one_by_one(a, b)
 
 
 @pytest.mark.parametrize(
