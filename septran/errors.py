@@ -4,11 +4,13 @@
     +-- InputError              the user's logic, mapping, config or flags (exit 2)
     |   +-- TaskLangError       E1xx, logic files
     |   +-- MappingError        Mxxx, mapping files
+    |   |   +-- Unsupported     M170-M173, the target has no code for what the logic says
     |   +-- ArgumentError       C140, the values of a call; a TypeError, too
     |   +-- ConfigError         Cxxx, configs, assets, flags
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
     +-- NothingSelected         nothing was asked for in the end (exit 5, as pytest says it)
+    Interrupted                 SIGTERM or SIGHUP; ends a command as Ctrl-C does (exit 128 + the signal)
     OutOfTime                   the time of --timeout is over (exit 3); ends a command as Ctrl-C does
     InternalError               a SepTran bug (exit 4); never raised for a user's mistake
 
@@ -158,6 +160,10 @@ class MappingError(InputError):
     """A mapping file (Mxxx)."""
 
 
+class Unsupported(MappingError):
+    """The target refuses what it cannot compute or say: a mistake in a call, not in a matrix of many."""
+
+
 class ConfigError(InputError):
     """A config, an asset or a flag (Cxxx)."""
 
@@ -180,6 +186,14 @@ class NothingSelected(SeptranError):
     exit_code = 5
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal other than Ctrl-C's asks for the end: whoever cleans up after Ctrl-C does so here, too."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"ended by {name}")
+
+
 class OutOfTime(KeyboardInterrupt):
     """The user's own limit of a command's time is over: whoever cleans up after Ctrl-C does so here, too."""
 
@@ -187,6 +201,11 @@ class OutOfTime(KeyboardInterrupt):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"not done in {seconds:g} s, the time of --timeout")
+
+
+def exit_code_of(e: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that ended this way; 130 after Ctrl-C."""
+    return getattr(e, "exit_code", 130)
 
 
 class InternalError(Exception):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran.errors import InputError, SeptranError
+from septran.errors import InputError, SeptranError, Unsupported
 from septran.run.gen import GenRequest, Result, gen
 from septran.run.store import write_atomic
 from septran.settings import load
@@ -73,8 +73,9 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
         result = gen(request, settings=load(), progress=_silent, into=into, timed=timed)
         found = replace(result, exit_code=result.code, cell=cell["id"], key=cell["key"])
     except SeptranError as e:
-        level = "failed" if isinstance(e, InputError) else "unavailable"
-        found = replace(head, level=level, exit_code=e.exit_code)
+        away = isinstance(e, Unsupported) or not isinstance(e, InputError)
+        found = replace(head, level="unavailable" if away else "failed")
+        found = replace(found, exit_code=3 if away else e.exit_code)
         found = replace(found, reason=_first(e), errors=e.to_json())
     except Exception as e:  # a bug here must not cost the other cells
         found = replace(head, level="failed", exit_code=4, traceback=traceback.format_exc())

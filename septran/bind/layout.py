@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from septran.errors import MappingError, Span, TaskLangError
+from septran.errors import Span, TaskLangError, Unsupported
 from septran.ir import scalar
 from septran.ir.expr import Const
 from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
@@ -131,7 +131,7 @@ MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 def check_primitives(
     program: Program, target: str, *, movement: bool, functions: Collection[str]
 ) -> None:
-    """Raise MappingError M173 when a leaf uses a primitive or a function that the target has no code for."""
+    """Raise Unsupported M173 when a leaf uses a primitive or a function that the target has no code for."""
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall):
             continue
@@ -139,7 +139,7 @@ def check_primitives(
             expr = str(prim.attr("expr") or "")
             lacks = [f for f in scalar.rare(expr) if f not in functions] if expr else []
             if lacks:
-                raise MappingError.of(
+                raise Unsupported.of(
                     "M173",
                     f"{target} has no {lacks[0]} in map expressions yet ({expr!r})",
                     stmt.span,
@@ -147,7 +147,7 @@ def check_primitives(
                 )
         missing = [p.name for p in stmt.prims if p.name in MOVEMENT and not movement]
         if missing:
-            raise MappingError.of(
+            raise Unsupported.of(
                 "M173",
                 f"{target} has no leaf for the primitive {missing[0]} yet",
                 stmt.span,
@@ -156,7 +156,7 @@ def check_primitives(
 
 
 def check_layouts(program: Program, target: str, *, views: bool, fills: bool) -> None:
-    """Raise MappingError M171 when the program sees a tensor in another layout than it is stored in."""
+    """Raise Unsupported M171 when the program sees a tensor in another layout than it is stored in."""
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall | Copy):
             continue
@@ -168,7 +168,7 @@ def check_layouts(program: Program, target: str, *, views: bool, fills: bool) ->
             elif region.fill and not fills:
                 what = f"windows of {region.buffer.name} with fill={region.fill}"
             if what:
-                raise MappingError.of(
+                raise Unsupported.of(
                     "M171",
                     f"{target} cannot read or write {what} yet",
                     stmt.span,

@@ -16,7 +16,7 @@ from septran.backends.pallas.spelling import SPELLING, float_text
 from septran.backends.text.leaf_shape import LeafShape, leaf_shape
 from septran.backends.text.refuse import no_integers
 from septran.backends.text.spell import spell
-from septran.errors import InternalError, MappingError
+from septran.errors import InternalError, Unsupported
 from septran.ir.dtypes import identity, is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name, Node, Op, bits
@@ -54,11 +54,11 @@ def library(spec: LeafSpec) -> Leaf | None:
     """Return the library leaf for `spec`, or None when a primitive has no Pallas form.
 
     Raises:
-        MappingError: M172, a tensor's dtype is none that a TPU loads into vector memory.
+        Unsupported: M172, a tensor's dtype is none that a TPU loads into vector memory.
     """
     for p in spec.params:
         if p.dtype not in JNP_DTYPE:
-            raise MappingError.of(
+            raise Unsupported.of(
                 "M172",
                 f"{p.name} of {spec.task} is {p.dtype}, and a TPU's vector memory holds none of it",
                 help=f"this target has {', '.join(JNP_DTYPE)}",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from septran.errors import MappingError
+from septran.errors import Unsupported
 from septran.ir.scalar import Node
 
 
-def no_integers(unit: str, bits: int, text: str, node: Node) -> MappingError:
+def no_integers(unit: str, bits: int, text: str, node: Node) -> Unsupported:
     """Return the error of an expression that needs integers which `unit` does not have."""
     reach = max(abs(node.low), abs(node.high))
-    return MappingError.of(
+    return Unsupported.of(
         "M172",
         f"map expression {text!r} needs exact {bits}-bit integers (values up to {reach}), "
         f"and {unit} of this target has none",

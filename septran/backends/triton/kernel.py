@@ -10,7 +10,7 @@ from septran.backends.text.names import Names
 from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
-from septran.errors import InternalError, MappingError, Span
+from septran.errors import InternalError, Span, Unsupported
 from septran.ir.access import regions, touches
 from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.launch import Launch, block_index
@@ -124,8 +124,8 @@ class KernelText:
         self.viewed = frozenset(parts)
         self.raced = frozenset(stored & loaded)
 
-    def _partial(self, buffer: Buffer, span: Span | None, verb: str) -> MappingError:
-        error = MappingError.of(
+    def _partial(self, buffer: Buffer, span: Span | None, verb: str) -> Unsupported:
+        return Unsupported.of(
             "M170",
             f"{self.program.target} {verb} only a part of {buffer.name} "
             f"{list(buffer.shape)} in {buffer.mem}; a Triton tile has no addressable parts",
@@ -133,8 +133,6 @@ class KernelText:
             help=f"keep {buffer.name} in GLOBAL if it is a parameter; else make its tile the part "
             "that is used",
         )
-        assert isinstance(error, MappingError)
-        return error
 
     # -- structure --------------------------------------------------------------------------
 
