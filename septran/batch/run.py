@@ -21,10 +21,10 @@ from typing import Any, Literal
 
 from septran.batch.cells import Cell, expand
 from septran.batch.choose import Choose, selector
-from septran.batch.file import Budget, load_batch
-from septran.batch.plan import Plan, job_of
+from septran.batch.file import load_batch
+from septran.batch.plan import Plan, job_of, read_plan, write_plan
 from septran.batch.pool import Outcome, run_jobs, slots
-from septran.errors import ConfigError, NothingSelected
+from septran.errors import ConfigError, NothingSelected, exit_code_of
 from septran.run import store
 from septran.run.result import Result
 from septran.settings import Settings
@@ -41,7 +41,10 @@ SORTS: tuple[Sort, ...] = ("accurate", "rejected", "unavailable", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """What the user asked for. file or resume (a run) is given. timeout_s: seconds for all of it."""
+    """What the user asked for. file or resume (a run) is given. timeout_s: seconds for all of it.
+
+    With resume, what is not given is as it was when the run began.
+    """
 
     file: Path | None = None
     resume: str | None = None
@@ -49,8 +52,9 @@ class BatchRequest:
     select: str | None = None
     fresh: bool = False
     workers: int | None = None
-    executor: str = "local"
+    executor: str | None = None
     require: tuple[str, ...] = ()
+    junit: Path | None = None
     timeout_s: float | None = None
 
 
@@ -97,21 +101,22 @@ def run_batch(request: BatchRequest, *, settings: Settings, watch: Watch) -> Bat
             no cell is left. EnvironmentProblem: V120, the
             executor's library is missing. KeyboardInterrupt: after saying how to go on.
     """
-    execute = _executor(request.executor)
+    if request.executor is not None:
+        _executor(request.executor)  # before there is a run
     until = None if request.timeout_s is None else time.monotonic() + request.timeout_s
     plan = replace(_plan(request, settings), until=until)
     with plan.run.held():
-        return _run(request, plan, execute, settings=settings, watch=watch)
+        return _run(request, plan, settings=settings, watch=watch)
 
 
 def _run(
     request: BatchRequest,
     plan: Plan,
-    execute: Callable[..., Outcomes],
     *,
     settings: Settings,
     watch: Watch,
 ) -> BatchResult:
+    execute = _executor(plan.executor)
     plan.run.update(status="running", pid=os.getpid())
     if request.resume is not None and request.last_failed:
         _forget_failed(plan)
@@ -119,7 +124,7 @@ def _run(
     result = BatchResult(run=plan.run.dir)
     begun = time.monotonic()
     known = settings.home / "cells"
-    repeat = request.fresh or request.last_failed
+    repeat = plan.fresh or request.last_failed
     try:
         todo = []
         for cell in plan.cells:
@@ -141,14 +146,15 @@ def _run(
                 _remember(known, data)
                 _count(result, data)
                 watch.ended(data, False)
-    except KeyboardInterrupt:
-        plan.run.finish("interrupted", exit_code=130, summary=result.to_json())
-        watch.note(f"to go on: septran batch --resume {plan.run.id}")
+    except KeyboardInterrupt as e:
+        plan.run.finish("interrupted", exit_code=exit_code_of(e), summary=result.to_json())
+        watch.note(f"to go on: septran batch --resume {store.reference(plan.run)}")
         raise
     result.seconds = time.monotonic() - begun
     result.exit_code = exit_code(result, plan.require)
     if result.not_run:
-        watch.note(f"{result.not_run} cells not run: septran batch --resume {plan.run.id}")
+        again = store.reference(plan.run)
+        watch.note(f"{result.not_run} cells not run: septran batch --resume {again}")
     plan.run.finish("finished", exit_code=result.exit_code, summary=result.to_json())
     return result
 
@@ -210,6 +216,7 @@ def _plan(request: BatchRequest, settings: Settings) -> Plan:
     else:
         assert request.file is not None
         batch = load_batch(request.file)
+        batch = replace(batch, require=request.require or batch.require)
         cells = expand(batch, settings)
         if request.last_failed:
             cells = _failed_last_time(batch.path, cells, settings)
@@ -220,9 +227,12 @@ def _plan(request: BatchRequest, settings: Settings) -> Plan:
             budget=batch.budget,
             workers=request.workers or batch.workers,
             time=batch.time,
-            require=request.require or batch.require,
+            require=batch.require,
+            fresh=request.fresh,
+            executor=request.executor or "local",
+            junit=None if request.junit is None else request.junit.absolute(),
         )
-        _write_plan(plan, batch.path)
+        write_plan(plan, batch.path)
         return plan
     return replace(plan, cells=_chosen(plan.cells, choose, request))
 
@@ -249,43 +259,39 @@ def _open(
     return store.create(asked, label=("batch", name), settings=settings)
 
 
-def _write_plan(plan: Plan, path: Path) -> None:
-    plan.run.write_json(
-        "batch.json",
-        {
-            "schema": "septran.batch-plan/1",
-            "file": str(path),
-            "budget": {n: getattr(plan.budget, n) for n in ("minutes", "cell_minutes", "tokens")},
-            "workers": plan.workers,
-            "time": plan.time,
-            "require": list(plan.require),
-            "cells": [cell.to_json() for cell in plan.cells],
-        },
-    )
+def batch_run(reference: str, settings: Settings) -> store.Run:
+    """Return the batch run with that id, part of it, path or "latest", which is the newest batch.
+
+    Raises:
+        ConfigError: C064, there is none; C030, C031 as `store.find`.
+    """
+    folder = store.root(settings)
+    run = _newest(folder, "batch.json") if reference == "latest" else store.find(reference, folder)
+    if run is None or not (run.dir / "batch.json").is_file():
+        raise ConfigError.of(
+            "C064",
+            f"{reference!r} is not a batch run that was planned",
+            help="`septran runs ls` lists the runs",
+        )
+    return run
 
 
 def _resumed(request: BatchRequest, settings: Settings) -> Plan:
-    """Return the plan that the run was started with: its keys hold even when a source changed since."""
+    """Return the plan that the run was started with, with what the call says anew."""
     assert request.resume is not None
-    folder = store.root(settings)
-    run = (
-        _newest(folder, "batch.json")
-        if request.resume == "latest"
-        else store.find(request.resume, folder)
-    )
-    data = _read(run.dir / "batch.json") if run is not None else None
-    if run is None or data is None:
+    plan = read_plan(batch_run(request.resume, settings))
+    if request.require and request.require != plan.require:
         raise ConfigError.of(
-            "C064", f"{request.resume!r} is not a batch run that was planned",
-            help="`septran runs ls` lists the runs",
-        )  # fmt: skip
-    return Plan(
-        run=run,
-        cells=tuple(Cell(**cell) for cell in data["cells"]),
-        budget=Budget(**data["budget"]),
-        workers=request.workers or data["workers"],
-        time=data["time"],
-        require=request.require or tuple(data["require"]),
+            "C064",
+            f"batch run {plan.run.id} began with --require {' '.join(plan.require) or 'nothing'}",
+            help="its cells were asked for with that; begin another with `septran batch FILE`",
+        )
+    return replace(
+        plan,
+        workers=request.workers or plan.workers,
+        fresh=request.fresh or plan.fresh,
+        executor=request.executor or plan.executor,
+        junit=plan.junit if request.junit is None else request.junit.absolute(),
     )
 
 

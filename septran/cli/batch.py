@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from septran.cli.deadline import TIMEOUT
+from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import FILE
+
+if TYPE_CHECKING:
+    from septran.run.store import Run
 
 
 @click.command("batch")
-@click.argument("file", required=False, type=FILE)
-@click.option("--resume", metavar="RUN", help="Go on with a batch run (id, part of it, or latest).")
+@click.argument("file", required=False, type=INPUT)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Go on with a batch run (id, part of it, or latest); flags may be left out.",
+)
 @click.option("--lf", "last_failed", is_flag=True, help="Only what was not correct last time.")
 @click.option("-k", "select", metavar="EXPR", help='Only cells like "gemm and not bfloat16".')
 @click.option("--fresh", is_flag=True, help="Do not reuse results of earlier batches.")
 @click.option("--workers", type=click.IntRange(min=1), help="Cells at once; default: the cores.")
-@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+@click.option("--executor", type=click.Choice(["local", "ray"]), help="Default: local.")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
@@ -34,7 +42,9 @@ from septran.cli.request import FILE
     help="What must have happened; otherwise exit 3.",
 )
 @TIMEOUT
-@click.option("--junit", type=FILE, help="Also write the cells here as JUnit XML, for a CI server.")
+@click.option(
+    "--junit", type=OUTPUT, help="Also write the cells here as JUnit XML, for a CI server."
+)
 @click.option("--list", "only_list", is_flag=True, help="Print the cells and stop.")
 @common
 def command(
@@ -45,7 +55,7 @@ def command(
     select: str | None,
     fresh: bool,
     workers: int | None,
-    executor: str,
+    executor: str | None,
     seed: int | None,
     require: tuple[str, ...],
     timeout: float | None,
@@ -66,10 +76,14 @@ def command(
     from septran.batch.run import BatchRequest, run_batch
     from septran.errors import ConfigError
 
+    if resume is not None and seed is not None:
+        raise ConfigError.of("C064", "--seed is decided when a batch begins", help="leave it out")
     if (file is None) == (resume is None):
         raise ConfigError.of(
             "C064", "give a batch file, or --resume RUN", help="septran batch --help"
         )
+    if resume is not None:
+        _surround(resume)
     settings = settings_.load(flags={"seed": seed})
     path = None if file is None else _find(file)
     term = terminal()
@@ -94,21 +108,32 @@ def command(
         workers=workers,
         executor=executor,
         require=require,
+        junit=junit,
         timeout_s=timeout,
     )
-    with view.shown():
-        result = run_batch(request, settings=settings, watch=view.watch())
+    try:
+        with view.shown():
+            result = run_batch(request, settings=settings, watch=view.watch())
+    finally:  # an interrupted batch tells a CI server, too, what it has
+        if view.plan is not None and view.plan.junit is not None:
+            _write_junit(view.plan.run, view.plan.junit)
     view.result(result)
-    if junit is not None:
-        _write_junit(result.run, junit)
     return result.exit_code
 
 
-def _write_junit(run: Path, path: Path) -> None:
-    from septran.report.junit import junit
-    from septran.run.store import Run, write_atomic
+def _surround(resume: str) -> None:
+    from septran import settings as settings_
+    from septran.batch.run import batch_run
+    from septran.cli.recall import surround
 
-    write_atomic(path, junit(Run(run)))
+    surround(batch_run(resume, settings_.load()))
+
+
+def _write_junit(run: Run, path: Path) -> None:
+    from septran.report.junit import junit
+    from septran.run.store import write_atomic
+
+    write_atomic(path, junit(run))
 
 
 def _find(path: Path) -> Path:

@@ -31,6 +31,8 @@ class BatchView:
         self._counts: dict[tuple[str, str], Counter[str]] = {}
         self._running: dict[str, float] = {}
         self._live: Live | None = None
+        self.plan: Plan | None = None
+        """What is done, once it is known."""
 
     def watch(self) -> Watch:
         """Return what `run_batch` calls."""
@@ -59,6 +61,7 @@ class BatchView:
         self._term.result(f"\n{total} in {result.seconds:.1f} s\n{result.run}")
 
     def _planned(self, plan: Plan) -> None:
+        self.plan = plan
         self._total = len(plan.cells)
         for cell in plan.cells:
             self._counts.setdefault((cell.op, cell.backend), Counter())

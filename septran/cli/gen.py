@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
+from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import FILE, asked_before, build, kernel_options
+from septran.cli.recall import asked_before
+from septran.cli.request import build, kernel_options
 from septran.cli.steps import steps
 
 
@@ -33,7 +34,7 @@ from septran.cli.steps import steps
 )
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
-@click.option("--config", type=FILE, help="A model config instead of the backend's.")
+@click.option("--config", type=INPUT, help="A model config instead of the backend's.")
 @click.option("--base-url", help="OpenAI-compatible endpoint.  [env: SEPTRAN_BASE_URL]")
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
 @click.option(
@@ -61,9 +62,9 @@ from septran.cli.steps import steps
     "--resume", metavar="RUN", help="Go on with an interrupted run; flags may be left out."
 )
 @TIMEOUT
-@click.option("-o", "--output", type=FILE, help="Also copy the kernel here.")
+@click.option("-o", "--output", type=OUTPUT, help="Also copy the kernel here.")
 @common
-def command(*, output: Path | None, plan: bool, timeout: float | None, **given: Any) -> int:
+def command(*, plan: bool, timeout: float | None, **given: Any) -> int:
     r"""Generate one verified kernel.
 
     \b
@@ -90,11 +91,6 @@ def command(*, output: Path | None, plan: bool, timeout: float | None, **given: 
 
         result = gen(request, settings=settings, progress=progress)
     found: dict[str, Any] = result.to_json()
-    if output is not None and found.get("kernel"):
-        from septran.run.store import write_atomic
-
-        write_atomic(output, Path(found["kernel"]).read_bytes())
-        term.note(f"kernel copied to {output}")
     if term.json:
         term.emit(found)
     else:

@@ -20,6 +20,7 @@ import click
 from septran import __version__
 from septran.cli.console import ReaderLeft, Terminal
 from septran.cli.options import common
+from septran.cli.signals import signals_interrupt
 
 _COMMANDS = {
     "gen": ("gen", "Generate one verified kernel."),
@@ -48,6 +49,13 @@ _COMMANDS = {
     "completion": ("completion", "Print a shell completion script."),
 }
 """command -> (module in septran.cli that defines `command`, help line)."""
+# what a disk, a folder's owner, a limit or a reader does to us; the other errors of a system call are our mistakes
+_SYSTEM = frozenset(
+    getattr(errno, f"E{name}")
+    for name in (
+        "NOSPC DQUOT FBIG ACCES PERM ROFS IO BUSY STALE LOOP NAMETOOLONG NOTDIR NXIO NOMEM AGAIN MFILE NFILE"
+    ).split()
+)
 
 
 class Lazy(click.Group):
@@ -101,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     term = Terminal(json="--json" in args)
     _usable_streams()
     try:
-        result = cli.main(args=args, prog_name="septran", standalone_mode=False, obj=term)
-        sys.stdout.flush()
+        with signals_interrupt():
+            result = cli.main(args=args, prog_name="septran", standalone_mode=False, obj=term)
+            sys.stdout.flush()
     except (BrokenPipeError, ReaderLeft):  # head or less has seen enough; not our mistake
         _forget_stdout()
         return 0
@@ -134,25 +143,23 @@ def _forget_stdout() -> None:
 
 def _report(e: BaseException, term: Terminal) -> int:
     """Print what a person (or, with --json, a program) needs about `e`; return the exit code."""
-    from septran.errors import EnvironmentProblem, OutOfTime, SeptranError
+    from septran.errors import EnvironmentProblem, Interrupted, OutOfTime, SeptranError
 
     if isinstance(e, SystemExit):
         return e.code if isinstance(e.code, int) else 2
-    if isinstance(e, click.Abort) and isinstance(e.__cause__, OutOfTime):  # click's word for both
-        e = EnvironmentProblem.of("V003", str(e.__cause__), help="allow more time")
+    if isinstance(e, click.Abort) and isinstance(e.__cause__, KeyboardInterrupt):
+        e = e.__cause__  # click's word for all of them
+    if isinstance(e, OutOfTime):
+        e = EnvironmentProblem.of("V003", str(e), help="allow more time")
+    if isinstance(e, Interrupted):
+        term.error(str(e))
+        return e.exit_code
     if isinstance(e, (KeyboardInterrupt, click.Abort)):
         term.error("interrupted")
         return 130
     if isinstance(e, click.ClickException):
         return _usage(e, term)
-    if isinstance(e, OSError) and e.errno in (
-        errno.ENOSPC,
-        errno.EACCES,
-        errno.EROFS,
-        errno.EDQUOT,
-        errno.ENOMEM,
-        errno.EIO,
-    ):
+    if isinstance(e, OSError) and e.errno in _SYSTEM:
         where = f" ({e.filename})" if e.filename else ""
         e = EnvironmentProblem.of("V002", f"{e.strerror}{where}")
     if isinstance(e, FileNotFoundError) and not _has_cwd():

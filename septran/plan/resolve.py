@@ -21,7 +21,7 @@ from septran.tasklang.operator import Operator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenRequest:
-    """What the user asked for; the fields are the flags of `septran gen`."""
+    """What the user asked for; the fields are the flags of `septran gen`. output: where a copy of the kernel goes."""
 
     op: str | None
     backend: str
@@ -45,6 +45,7 @@ class GenRequest:
     """tasks a model is asked for; () = those where it pays"""
     resume: str | None = None
     where: str = "auto"
+    output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from septran.errors import OutOfTime, SeptranError
+from septran.errors import SeptranError, exit_code_of
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
 from septran.outcome import Status
@@ -90,9 +90,8 @@ def gen(
         with run.held():
             return _gen(job)
     except KeyboardInterrupt as e:
-        code = e.exit_code if isinstance(e, OutOfTime) else 130
-        run.finish("interrupted", exit_code=code, summary={})
-        progress(f"to go on: septran gen --resume {run.id}")
+        run.finish("interrupted", exit_code=exit_code_of(e), summary={})
+        progress(f"to go on: septran gen --resume {store.reference(run)}")
         raise
     except SeptranError as e:
         run.event("error", codes=list(e.codes), message=str(e))
@@ -233,6 +232,7 @@ def _stop(job: _Job, result: Result, level: str) -> Result:
     )
     job.run.write_json("result.json", result.to_json())
     job.run.finish("finished", exit_code=0, summary={"level": level})
+    _copy_kernel(job, result)
     return result
 
 
@@ -250,7 +250,15 @@ def _finish(job: _Job, result: Result) -> Result:
             "torch_eager": data["speedup"]["torch_eager"],
         },
     )
+    _copy_kernel(job, result)
     return result
+
+
+def _copy_kernel(job: _Job, result: Result) -> None:
+    output = job.request.output
+    if output is not None and isinstance(result.kernel, str):
+        store.write_atomic(output, Path(result.kernel).read_bytes())
+        job.progress(f"kernel copied to {output}")
 
 
 def _dump(run: store.Run, outcomes: Sequence[PassRun], first: int = 0) -> None:

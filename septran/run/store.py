@@ -11,12 +11,14 @@ Nothing needed lives only in a database; a run directory alone can be shown, ver
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import stat
 import tempfile
@@ -29,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import septran
-from septran import gpu
+from septran import assets, gpu
 from septran.errors import ConfigError, closest
 from septran.kernel import content_hash
 from septran.settings import Settings
@@ -45,14 +47,25 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
     A symbolic link stays and its target is written; a device or a pipe is written into, never replaced.
     """
     data = content.encode() if isinstance(content, str) else content
-    path = path.resolve() if path.is_symlink() else path
-    mode = path.stat().st_mode if path.exists() else 0o644
-    if path.exists() and not stat.S_ISREG(mode):
-        with path.open("wb") as file:  # a folder raises here
+    there = path.exists()
+    mode = path.stat().st_mode if there else 0o644
+    if there and not stat.S_ISREG(
+        mode
+    ):  # before links are followed: that of /dev/stdout leads to no path
+        flags = (
+            os.O_WRONLY | os.O_NONBLOCK
+        )  # a pipe that nobody reads is ENXIO, not a wait without end
+        handle = os.open(path, flags)  # a folder raises here
+        os.set_blocking(handle, True)
+        with os.fdopen(handle, "wb") as file:
             file.write(data)
         return path
+    path = path.resolve() if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except FileNotFoundError:  # what /proc says
+        raise PermissionError(errno.EACCES, "no file can be made there", str(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -163,6 +176,16 @@ def root(settings: Settings) -> Path:
     if os.environ.get("SEPTRAN_HOME"):
         return settings.home / "runs"
     return (settings.project or Path.cwd()) / ".septran" / "runs"
+
+
+def reference(run: Run) -> str:
+    """Return the words that name `run` to a call from this folder without --project: its id, or its whole path."""
+    if os.environ.get("SEPTRAN_HOME"):
+        folder = assets.home() / "runs"
+    else:
+        here = Path.cwd()
+        folder = (assets.find_project(here) or here) / ".septran" / "runs"
+    return run.id if run.dir.parent == folder else shlex.quote(str(run.dir))
 
 
 def create(

@@ -7,6 +7,9 @@ import random
 import signal
 import time
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
 
 from tests.batch.conftest import SMALL
 
@@ -49,14 +52,28 @@ def test_killed_twice_then_finished(own):
     assert 4 <= len(list((run / "runs").glob("2*"))) <= 6
 
 
-def test_ctrl_c_says_how_to_go_on(own):
-    process = own.start("batch", own.file(SMALL), "--workers", "1", start_new_session=True)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_batch_tells_what_it_has_and_how_to_go_on(own, number, code):
+    args = ("batch", own.file(SMALL), "--workers", "1", "--junit", "ci.xml")
+    process = own.start(*args, start_new_session=True)
     run = _wait_for_cells(own.home, 1)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code, err
     assert f"septran batch --resume {run.name}" in err
     assert own.call("runs", "ls", "-n", "1").out.count("interrupted") == 1
+    cases = list(ElementTree.parse(own.folder / "ci.xml").getroot())
+    assert len(cases) == 4, "every planned cell"
+    unreached = [c for c in cases if c.find("skipped") is not None]
+    assert 1 <= len(unreached) <= 3
+    assert {c.find("skipped").get("message") for c in unreached} == {"not run"}
 
 
 def test_workers_die_with_the_batch(own):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import os
+from pathlib import Path
 
 import pytest
 
+from septran.batch import run as batch_run
+from septran.batch.run import sort_of
+from septran.batch.worker import run_cell
+from septran.cli.main import main
 from tests.tasklang.test_load import OPERATOR
 
 ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: false\n"
@@ -62,6 +68,117 @@ def test_a_run_that_another_process_has_is_not_run_twice(own):
         assert done.code == 2
         assert "C067" in done.err
     assert own.call("batch", "--resume", "latest").code == 0
+
+
+def test_what_a_target_refuses_is_unavailable_and_no_failure():
+    cell = {
+        "id": "c",
+        "key": "k",
+        "op": "cross_entropy",
+        "backend": "pallas_tpu",
+        "request": {
+            "op": "cross_entropy",
+            "backend": "pallas_tpu",
+            "arch": None,
+            "dims": {"M": 3, "N": 17},
+            "dtype": "float32",
+            "writer": "library",
+        },
+    }
+    found = run_cell(cell, into=Path("unused"), timed=False)
+    assert sort_of(found) == "unavailable"
+    assert (found["level"], found["exit_code"]) == ("unavailable", 3)
+    assert found["reason"].startswith("[M172]") and "int64" in found["reason"]
+
+
+def test_a_mistake_in_a_cell_is_a_failure(tmp_path):
+    (tmp_path / "logic.py").write_text("import septran.tasklang as task\n")
+    request = {
+        "logic": str(tmp_path / "logic.py"),
+        "backend": "cpp",
+        "dims": {},
+        "dtype": "float32",
+    }
+    cell = {"id": "c", "key": "k", "op": "x", "backend": "cpp", "request": request}
+    found = run_cell(cell, into=tmp_path, timed=False)
+    assert (sort_of(found), found["exit_code"]) == ("failed", 2)
+
+
+@pytest.fixture
+def planned(own, monkeypatch):
+    """Call batch in this process; nothing is run, the plan is what is looked at."""
+    monkeypatch.setenv("SEPTRAN_HOME", str(own.home))
+    monkeypatch.delenv("SEPTRAN_PROJECT", raising=False)
+    monkeypatch.delenv("SEPTRAN_THREADS", raising=False)
+    monkeypatch.chdir(own.folder)
+    plans = []
+
+    def none(plan, todo, started):
+        plans.append((plan, os.environ.get("SEPTRAN_PROJECT"), os.environ.get("SEPTRAN_THREADS")))
+        if not plans[1:]:
+            raise KeyboardInterrupt
+        yield from ()
+
+    monkeypatch.setattr(batch_run, "_executor", lambda name: none)
+
+    def call(*args: str) -> int:
+        return main(("batch", *args))
+
+    return call, plans
+
+
+def test_what_is_required_by_a_flag_is_asked_of_each_cell(planned, own):
+    call, plans = planned
+    assert call(own.file(ONE), "--require", "device") == 130
+    ((plan, *_),) = plans
+    assert [cell.request["require"] for cell in plan.cells] == [["device"]]
+    assert call("--resume", "latest", "--require", "compile") == 2
+
+
+def test_a_resumed_batch_is_what_it_was(planned, own, monkeypatch):
+    call, plans = planned
+    (own.folder / "project").mkdir()
+    (own.folder / "project" / "septran.toml").write_text("")
+    flags = (
+        "--project",
+        "project",
+        "--fresh",
+        "--threads",
+        "3",
+        "--workers",
+        "2",
+        "--junit",
+        "ci.xml",
+    )
+    assert call(own.file(ONE), *flags) == 130
+    (own.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(own.folder / "elsewhere")
+    for name in ("SEPTRAN_PROJECT", "SEPTRAN_THREADS"):
+        monkeypatch.delenv(name)
+    call("--resume", "latest")
+    (first, *words), (again, *later) = plans
+    assert (again.cells, again.fresh, again.workers) == (first.cells, True, 2)
+    assert again.junit == own.folder / "ci.xml" and again.junit.is_file()
+    assert words == later == [str(own.folder / "project"), "3"]
+
+
+def test_a_project_that_is_gone(planned, own, monkeypatch, capsys):
+    call, _ = planned
+    (own.folder / "project").mkdir()
+    assert call(own.file(ONE), "--project", "project") == 130
+    (own.folder / "project").rmdir()
+    monkeypatch.delenv("SEPTRAN_PROJECT")
+    assert call("--resume", "latest") == 2
+    assert "C005" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"cells": [3]}', '{"cells": []}'])
+def test_a_damaged_plan_is_said(planned, own, capsys, text):
+    call, _ = planned
+    assert call(own.file(ONE)) == 130
+    (own.run_dir() / "batch.json").write_text(text)
+    assert call("--resume", own.run_dir().name) == 2
+    assert "C136" in capsys.readouterr().err
 
 
 def test_nothing_failed_last_time(own):

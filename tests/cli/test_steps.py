@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,35 @@ def test_a_logic_file_is_found_from_another_folder(stopped, tmp_path):
     assert first.code == 3 and "V003" in first.err and "2 s" in first.err
     assert again.code == 0, again.err
     assert again.json["dims"] == {"N": 9}
+
+
+def test_a_project_a_model_and_a_copy_need_not_be_named_again(stopped, tmp_path, monkeypatch):
+    (tmp_path / "project").mkdir()
+    monkeypatch.setenv("SEPTRAN_MODEL", "m")
+    flags = (*RELU, *EMIT, "--project", "project", "-o", "copy.cpp")
+
+    class Forgetful(KeyboardInterrupt):
+        """Another shell knows nothing of this one's variables."""
+
+        def __init__(self) -> None:
+            for name in ("SEPTRAN_PROJECT", "SEPTRAN_MODEL"):
+                monkeypatch.setenv(name, "")
+
+    first, again = stopped(Forgetful, *flags)
+    assert first.code == 130
+    assert again.code == 0, again.err
+    assert Path(os.environ["SEPTRAN_PROJECT"]) == tmp_path / "project"
+    assert os.environ["SEPTRAN_MODEL"] == "m"
+    assert (tmp_path / "copy.cpp").read_text() == Path(again.json["kernel"]).read_text()
+
+
+def test_a_run_in_a_project_elsewhere_is_named_by_its_path(stopped, tmp_path, monkeypatch):
+    monkeypatch.delenv("SEPTRAN_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "project").mkdir()
+    first, again = stopped(KeyboardInterrupt(), *RELU, *EMIT, "--project", "project")
+    assert first.code == 130 and f"--resume {tmp_path}/project/.septran/runs/" in first.err
+    assert again.code == 0, again.err
 
 
 @pytest.mark.parametrize("command", [RELU, ("verify", "latest")])
