@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from septran.cli.files import OUTPUT
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import FILE, build, kernel_options
+from septran.cli.request import build, kernel_options
 from septran.cli.values import parse_dims
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 @click.option(
     "--suite", metavar="NAME", help="Measure configs/suites/NAME.yaml, or that file, in one call."
 )
-@click.option("-o", "--output", type=FILE, help="Write the suite's page (.md) or figures (.json).")
+@click.option(
+    "-o", "--output", type=OUTPUT, help="Write the suite's page (.md) or figures (.json)."
+)
 @click.option("--torch-compile", is_flag=True, help="Also against torch.compile.")
 @click.option(
     "--threads",

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import INPUT
 from septran.cli.options import common, terminal
 from septran.errors import Diagnostic
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=INPUT)
 @click.option(
     "--format",
     "form",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from septran import settings
+from septran.cli.files import INPUT
 from septran.cli.options import backend_names, common, complete, terminal
 
 
@@ -21,7 +22,7 @@ from septran.cli.options import backend_names, common, complete, terminal
 @click.option(
     "--config",
     "file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=INPUT,
     help="With --dsl: a config file of your own over the bundled one.",
 )
 @common

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from septran.cli.files import INPUT, OUTPUT_FOLDER
 from septran.cli.options import backend_names, common, complete, terminal
-from septran.cli.request import FILE
 from septran.cli.steps import steps
 
 
@@ -24,7 +24,7 @@ from septran.cli.steps import steps
 @click.option("--base-url", help="OpenAI-compatible endpoint.  [env: SEPTRAN_BASE_URL]")
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
 @click.option("--command", metavar="PROGRAM", help="Ask a program instead: prompt in, reply out.")
-@click.option("--config", type=FILE, help="A model config instead of the backend's.")
+@click.option("--config", type=INPUT, help="A model config instead of the backend's.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option(
     "--attempts",
@@ -40,17 +40,19 @@ from septran.cli.steps import steps
     metavar="OP[:LEAF]",
     help="Of the list; repeat. Default: all.",
 )
-@click.option("--list", "file", type=FILE, help="Another list instead of configs/eval/leaves.yaml.")
+@click.option(
+    "--list", "file", type=INPUT, help="Another list instead of configs/eval/leaves.yaml."
+)
 @click.option(
     "--memory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUTPUT_FOLDER,
     help="Folder of lessons to show and to add to; default: no memory.",
 )
 @click.option(
     "-o",
     "--output",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUTPUT_FOLDER,
     default=Path("septran-eval"),
     show_default=True,
     help="Folder of the results; the same command goes on where it was.",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import OUTPUT
 from septran.cli.options import common, complete, run_names, terminal
-from septran.cli.request import FILE
 
 
 @click.command("export")
 @click.argument("run", default="latest", shell_complete=complete(run_names))
-@click.option("-o", "--output", type=FILE, required=True, help="The bundle to write.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The bundle to write.")
 @common
 def command(run: str, output: Path) -> None:
     r"""Verify RUN's kernel again and write it with the accurate verdict as a signed bundle.

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, terminal
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=INPUT)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT,
     help="The logic file to write; the graph goes beside it. Default: print the logic.",
 )
 @click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
 from septran.errors import ConfigError
 from septran.layered import Key
@@ -73,7 +74,7 @@ def sample_toml() -> str:
 
 
 @click.command("init")
-@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", default=".", type=OUTPUT_FOLDER)
 @common
 def command(folder: Path) -> None:
     """Start a project in FOLDER."""

@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from septran.cli.console import Terminal
+from septran.cli.files import INPUT, OUTPUT_FOLDER
 from septran.cli.options import backend_names, common, complete, terminal
-from septran.cli.request import FILE
 from septran.cli.values import parse_numbers
 
 
 @click.command("judge")
-@click.argument("file", type=FILE)
+@click.argument("file", type=INPUT)
 @click.option(
     "--reference",
-    type=FILE,
+    type=INPUT,
     required=True,
     metavar="MODULE.py",
     help="What it should compute: `Model` or a function `reference`, and `get_inputs`.",
@@ -40,7 +40,7 @@ from septran.cli.values import parse_numbers
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option(
     "--evidence",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUTPUT_FOLDER,
     help="Keep verdict, log and what was run in this folder.",
 )
 @common

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
+from septran.cli.files import OUTPUT
 from septran.cli.options import common, terminal
-from septran.cli.request import FILE, build, kernel_options
+from septran.cli.request import build, kernel_options
 
 
 @click.command("map")
 @kernel_options
-@click.option("-o", "--output", type=FILE, help="Write it here instead of stdout.")
+@click.option("-o", "--output", type=OUTPUT, help="Write it here instead of stdout.")
 @common
 def command(*, output: Path | None, **given: Any) -> None:
     r"""Print the explicit mapping a policy produces.

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common
-from septran.cli.serve import FOLDER
 
 
 @click.command("mcp")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
-    "--dir", "folder", type=FOLDER, help="Of the ledger; default: environment below SEPTRAN_HOME."
+    "--dir",
+    "folder",
+    type=OUTPUT_FOLDER,
+    help="Of the ledger; default: environment below SEPTRAN_HOME.",
 )
 @common
 def command(*, workers: int, folder: Path | None) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, terminal
-from septran.cli.request import FILE, build, kernel_options
+from septran.cli.request import build, kernel_options
 
 if TYPE_CHECKING:
     from septran.prove import Certificate, RuleResult
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     default="",
     help="Dims that stay symbolic: proven for all their sizes.",
 )
-@click.option("--certificate", "output", type=FILE, help="Write the certificate here.")
-@click.option("--check", "given", type=FILE, help="Decide a certificate's rules again.")
+@click.option("--certificate", "output", type=OUTPUT, help="Write the certificate here.")
+@click.option("--check", "given", type=INPUT, help="Decide a certificate's rules again.")
 @common
 def command(*, symbolic: str, output: Path | None, given: Path | None, **asked: Any) -> int:
     r"""Prove bounds, races, coverage, order of copies and data of a kernel's hierarchy.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from septran.cli.files import OUTPUT
 from septran.cli.options import common, complete, run_names, terminal
-from septran.cli.request import FILE
 
 if TYPE_CHECKING:
     from septran.run.store import Run
@@ -20,7 +20,7 @@ _FORMATS = ("html", "md", "json", "csv")
 @click.argument("run", default="latest", shell_complete=complete(run_names))
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="html", show_default=True)
 @click.option(
-    "-o", "--output", type=FILE, help="Write here; default: report.html of the run, else stdout."
+    "-o", "--output", type=OUTPUT, help="Write here; default: report.html of the run, else stdout."
 )
 @click.option(
     "--diff",

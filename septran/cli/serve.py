@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
-
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("serve")
@@ -27,7 +26,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Submissions that may wait.",
 )
 @click.option(
-    "--dir", "folder", type=FOLDER, help="Of the ledger; default: environment below SEPTRAN_HOME."
+    "--dir",
+    "folder",
+    type=OUTPUT_FOLDER,
+    help="Of the ledger; default: environment below SEPTRAN_HOME.",
 )
 @click.option(
     "--token",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from septran.cli.files import OUTPUT
 from septran.cli.options import backend_names, common, complete, op_names, terminal
-from septran.cli.request import FILE
 
 
 @click.group("tasks")
@@ -42,7 +42,7 @@ def command() -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the secret inputs."
 )
-@click.option("-o", "--output", type=FILE, required=True, help="The JSONL file to write.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The JSONL file to write.")
 @common
 def export(
     *, ops: tuple[str, ...], backends: tuple[str, ...], verify: bool, seed: int, output: Path

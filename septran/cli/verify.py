@@ -9,8 +9,8 @@ import click
 
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
+from septran.cli.files import INPUT
 from septran.cli.options import common, complete, run_names, terminal
-from septran.cli.request import FILE
 from septran.cli.steps import steps
 
 
@@ -30,9 +30,9 @@ from septran.cli.steps import steps
     show_default=True,
     help="Run on a GPU (auto: when one here fits) or emulate.",
 )
-@click.option("--bundle", type=FILE, help="Verify a bundle of `septran export` instead of a run.")
+@click.option("--bundle", type=INPUT, help="Verify a bundle of `septran export` instead of a run.")
 @click.option(
-    "--logic", type=FILE, help="With --bundle: the logic file, if it is no known operator."
+    "--logic", type=INPUT, help="With --bundle: the logic file, if it is no known operator."
 )
 @TIMEOUT
 @common

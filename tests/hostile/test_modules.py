@@ -78,7 +78,7 @@ def written(folder: Path, place: str = "", text: str = "pass") -> str:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
-    monkeypatch.setattr(capture, "LIMIT_S", 20.0)
+    monkeypatch.setattr(capture, "LIMIT_S", 12.0)
 
 
 def cases():
