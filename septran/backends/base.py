@@ -13,6 +13,7 @@ from septran.ir.nodes import Buffer, LeafCall, Program
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 from septran.passes.name_leaves import name_leaves
 from septran.passes.run import Pass, PassRun, lower
+from septran.prove.foreign.launch import Launch
 from septran.prove.printed import Printed
 
 Capability = Literal["emit", "compile", "emulate", "device"]
@@ -118,6 +119,7 @@ class Foreign:
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
+    launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
 
     suffixes: tuple[str, ...]
@@ -131,6 +133,9 @@ class Foreign:
     objections: Callable[[str, str], tuple[tuple[str, str, int], ...]] | None = None
     unchecked: tuple[str, ...] = ()
     unsupported: Callable[[str], tuple[str, ...]] | None = None
+    launches: (
+        Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
+    ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,9 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
         lines.append(
             ("errors", f"{used:.0f} % of what is allowed; largest {float(result['max_error']):.3g}")
         )
+    if result["proved"]:
+        lines.append(("proved", ", ".join(result["proved"])))
+    lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]
     lines += [("left out", text) for text in result["left_out"]]
     lines += [("not checked", text) for text in result["not_checked"]]
     lines.append(("seed", str(result["seed"])))

@@ -67,6 +67,8 @@ def finding_of(verdict: Verdict) -> str:
 
 
 _BY_CODE = {
+    "P110": "bounds",
+    "P130": "race",
     "V201": "compile",
     "V204": "shape",
     "V205": "crash",

@@ -18,8 +18,10 @@ from septran.errors import ConfigError, Span, closest
 from septran.kernel import content_hash
 from septran.outcome import Level, Status
 from septran.plan.wanted import load_wanted
+from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
+from septran.run.judge_proof import prove, with_proof
 from septran.settings import Settings
 from septran.trial.place import place_in
 from septran.verify.verdict import Verdict, write_evidence
@@ -50,6 +52,7 @@ class Judgement:
     """The septran.judge/1 object. finding: the class of what is wrong, "" when nothing was found.
 
     left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
+    proof: of bounds and races, from the text and the launches that were made.
     """
 
     request: JudgeRequest
@@ -59,6 +62,7 @@ class Judgement:
     finding: str
     left_out: tuple[str, ...]
     sha: str
+    proof: Proof = field(default_factory=Proof)
 
     @property
     def code(self) -> int:
@@ -90,6 +94,8 @@ class Judgement:
             "seed": verdict.seed,
             "left_out": list(self.left_out),
             "not_checked": list(verdict.not_checked),
+            "proved": list(self.proof.proved),
+            "not_proven": dict(self.proof.not_proven),
             "exit_code": self.code,
             "verdict": plain,
         }
@@ -128,6 +134,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         loader=foreign.loader,
         **dict(foreign.session),  # type: ignore[arg-type]
     )
+    proof = Proof()
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
         folder = work or Path(name)
         objections = foreign.objections(text, host.name) if foreign.objections else ()
@@ -140,6 +147,10 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
                 where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
             )
             verdict = verify(kernel, built, wanted.problem, run_dir=folder, request=asked)
+            if verdict.passed:
+                params = wanted.problem.params
+                proof = prove(foreign, text, str(request.file), call, params, folder)
+                verdict = with_proof(verdict, proof)
         skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
         verdict = told(verdict)
         missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
@@ -152,6 +163,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         verdict=verdict,
         finding=finding_of(verdict),
         left_out=left_out,
+        proof=proof,
         sha=content_hash([text, _read(request.reference), host.name, backend.name]),
     )
 

@@ -12,7 +12,7 @@ from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.outcome import Level
 from septran.run.judge import Judgement, JudgeRequest, judge
-from tests.judge.corpus import ADD, BUGS, HERE, HONEST, REFERENCES, Bug, Honest
+from tests.judge.corpus import BUGS, HERE, HONEST, REFERENCES, Bug, Honest
 
 QUICK = (
     "add: blocks overlap",
@@ -35,13 +35,14 @@ def judged(case: Honest | Bug, folder: Path) -> Judgement:
 
 
 def test_a_tutorial_as_it_is(capsys):
-    file, reference = HERE / ADD.file, REFERENCES / ADD.reference
+    file, reference = HERE / "tutorial_add.py", REFERENCES / "vector_add.py"
     code = main(["judge", str(file), "--reference", str(reference), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (code, found["schema"], found["level"]) == (0, "septran.judge/1", "accurate")
     assert (found["entry"], found["backend"]) == ("add", "triton_cuda")
     assert found["left_out"][-1].startswith("lines "), "the demonstration was not run"
     assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
+    assert found["proved"] == ["bounds", "races"]
     assert found["verdict"]["schema"] == "septran.verdict/1"
 
 

@@ -99,6 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "backends/reading/": (
         "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",
     ),
+    "backends/judged/": ("septran.backends.judged", "septran.prove.foreign"),
     "backends/toolchain/": (
         "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
         "septran.gpu", "septran.ir", "septran.errors", "septran.assets", "septran.intact",
@@ -108,7 +109,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     **{
         f"backends/{family}/": (
             f"septran.backends.{family}", "septran.backends.base", "septran.backends.text",
-            "septran.backends.toolchain", "septran.backends.tilesim", "septran.backends.reading", *_BELOW,
+            "septran.backends.toolchain", "septran.backends.tilesim", "septran.backends.reading",
+            "septran.backends.judged", *_BELOW,
         )
         for family in _FAMILIES
     },

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, HostParam
+from septran.backends.judged.record import recorded
 from septran.backends.text.python_host import (
     Rules,
     any_function,
@@ -16,8 +17,10 @@ from septran.backends.text.python_host import (
     needed,
     objections,
 )
+from septran.backends.triton.accesses import launch_of
 from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
+from septran.prove.foreign.launch import Launch
 
 _JIT = ("jit", "autotune", "heuristics")
 
@@ -114,6 +117,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
     return Built(ok=True, artifact=artifact, command=f"{kernel.main} in Triton's interpreter")
 
 
+def launches(
+    text: str, file: str, call: HostCall, params: tuple[KernelParam, ...], run_dir: Path
+) -> tuple[Launch, ...]:
+    """Return the accesses of the launches that the host function made."""
+    return tuple(launch_of(text, file, record) for record in recorded(run_dir))
+
+
 FOREIGN = Foreign(
     suffixes=(".py",),
     marks=("import triton", "from triton", "@triton.jit"),
@@ -124,9 +134,10 @@ FOREIGN = Foreign(
     build=build,
     loader="triton_host.py.j2",
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0)),
+    launches=launches,
     unchecked=(
         "compile for a GPU: launches ran in Triton's interpreter, no code was generated",
-        "races inside one program: Triton's compiler orders them",
+        "races inside one program beyond what is proved: Triton's compiler orders shared memory only",
         "time: nothing was measured",
     ),
 )

@@ -1,0 +1,46 @@
+"""Prove bounds and races of a kernel that SepTran did not write, where its text can be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from septran.backends.base import Foreign, HostCall
+from septran.kernel import KernelParam
+from septran.outcome import Level, Status
+from septran.prove.foreign.launch import RULES, NotRead, Proof, prove_launches
+from septran.verify.verdict import Verdict
+
+
+def prove(
+    foreign: Foreign,
+    text: str,
+    file: str,
+    call: HostCall,
+    params: tuple[KernelParam, ...],
+    run_dir: Path,
+) -> Proof:
+    """Return what the text says of the launches that were made; what cannot be read is a reason, not a mistake."""
+    if foreign.launches is None:
+        return Proof(not_proven=dict.fromkeys(RULES, "files for this target are not read"))
+    try:
+        return prove_launches(foreign.launches(text, file, call, params, run_dir))
+    except NotRead as e:
+        why = e.what if e.line == 0 else str(e)
+        return Proof(not_proven=dict.fromkeys(RULES, why))
+
+
+def with_proof(verdict: Verdict, proof: Proof) -> Verdict:
+    """Return the verdict, rejected where the proof found what no input showed."""
+    if not proof.findings or not verdict.passed:
+        return verdict
+    first = proof.findings[0]
+    return replace(
+        verdict,
+        level=Level.REJECTED,
+        status=Status.REJECTED,
+        code=first.code,
+        message=first.text,
+        hint="no input showed it; the launch that was made has it",
+        diagnostics=tuple({"kind": "proof", **f.to_json()} for f in proof.findings),
+    )
