@@ -29,6 +29,8 @@ class LeafLines:
         self.lines: list[str] = []
         self.depth = 1
         self.taken = {identifier(n) for n in self.params} | {identifier(n) for n, _ in spec.scalars}
+        self.declared: set[str] = set()
+        """what the function itself declares, which no later group of rows may declare again"""
 
     def _needs_double(self) -> bool:
         if any(p.dtype == "float64" for p in self.spec.params):

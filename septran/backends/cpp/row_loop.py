@@ -58,6 +58,9 @@ class RowLoop:
     def _several(self, at: list[str], space: str, d: int) -> None:
         """Print the loop over rows twice: several at once, then those that are left."""
         leaf, var, end = self.leaf, at[d], f"{identifier(space)}.n[{d}]"
+        while leaf.depth == 1 and var in leaf.declared:
+            at[d] = var = leaf.fresh(var)
+        leaf.declared.add(var)
         leaf.line(f"long {var} = 0;")
         leaf.open(f"for (; {var} + {_AT_ONCE} <= {end}; {var} += {_AT_ONCE})")
         taken = set(leaf.taken)
