@@ -8,9 +8,11 @@ the same path. Files under `configs/` merge instead (septran/settings.py).
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -95,10 +97,27 @@ def layers(project: Path | None = None) -> tuple[Layer, ...]:
     return (*found, Layer("user", home()), *_packages(), Layer("bundled", bundled()))
 
 
+def targets() -> tuple[metadata.EntryPoint, ...]:
+    """Return what installed packages bring as targets; read again only when a folder of sys.path has changed."""
+    return _targets(tuple((path, _changed(path)) for path in sys.path))
+
+
+def _changed(path: str) -> int:
+    try:
+        return Path(path or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=4)
+def _targets(_folders: tuple[tuple[str, int], ...]) -> tuple[metadata.EntryPoint, ...]:
+    return tuple(metadata.entry_points(group=TARGETS))
+
+
 def _packages() -> Iterator[Layer]:
     """Yield the folder of each package that an entry point names as a target's; nothing is imported."""
     seen = set()
-    for entry in metadata.entry_points(group=TARGETS):
+    for entry in targets():
         package = entry.value.partition(":")[0].partition(".")[0]
         if package in seen:
             continue

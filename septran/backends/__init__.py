@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
 
 from septran import assets, gpu
 from septran.backends.base import Availability, Backend, Built
@@ -30,7 +29,7 @@ __all__ = ["BUILTIN", "HOST", "Availability", "Backend", "Built", "get", "missin
 
 def _places() -> dict[str, str]:
     found = dict(BUILTIN)
-    for entry in metadata.entry_points(group=assets.TARGETS):
+    for entry in assets.targets():
         found.setdefault(entry.name, entry.value)
     return found
 
