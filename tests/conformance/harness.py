@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,18 +11,21 @@ import numpy as np
 from septran import backends
 from septran.accuracy import load_policy
 from septran.backends.base import Backend
-from septran.backends.tilelang import toolchain as tilelang
+from septran.backends.cuda.toolchain import compile_emulated
+from septran.backends.npuir import toolchain as npuir
+from septran.backends.npuir.dialect import dialect_errors
+from septran.backends.toolchain.simulated import write_simulated
 from septran.backends.triton import toolchain as triton
 from septran.bind import ArgType, bind, check_primitives
 from septran.errors import SeptranError
 from septran.ir.dtypes import is_float
 from septran.ir.nodes import Program
-from septran.kernel import KernelParam, Leaf, leaf_specs
+from septran.kernel import Kernel, KernelParam, Leaf, leaf_specs
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
 from septran.passes import lower
 from septran.reference import Reference
-from septran.tasklang.load import load_logic
+from septran.tasklang.load import execute_logic
 from septran.trial.place import place_of
 from septran.verify import budget, judge
 from septran.verify.cases import Case, draw
@@ -36,13 +39,31 @@ TENSORS = 48
 """of one kernel; a simulator knows 64"""
 COMPILED = 12
 """tensors of one kernel that a compiler has to take within its time limit on a busy machine"""
-_WRITERS = {
-    "tilelang_cuda": tilelang.write,
-    "tilelang_hip": tilelang.write,
+
+
+def _npuir(kernel: Kernel, folder: Path) -> Path:
+    """The gates that refuse kernels; the other compiler's opinion never does, and takes 20 s of each kernel."""
+    assert not dialect_errors(kernel.source)
+    said = npuir.run_bishengir(kernel, folder)
+    assert said.status != "refused", said.log
+    return write_simulated(kernel, folder)
+
+
+def _cuda(kernel: Kernel, folder: Path) -> Path:
+    built = compile_emulated(kernel, folder, level="-O0")
+    assert built.artifact is not None, built.log
+    return built.artifact
+
+
+_WRITERS: Mapping[str, Callable[[Kernel, Path], Path]] = {
+    "cuda_c": _cuda,
+    "tilelang_npuir": _npuir,
+    "tilelang_cuda": write_simulated,
+    "tilelang_hip": write_simulated,
     "triton_cuda": triton.write,
     "triton_hip": triton.write,
 }
-"""Targets whose emulation runs the kernel's own text, and needs no compiler."""
+"""Targets whose emulation does not need the device's compiler, which `compiled` rows run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +182,7 @@ class Target:
         """Bind with the shipped policy and run the target's passes."""
         path = folder / "conformance.py"
         path.write_text(logic(batch), encoding="utf-8")
-        loaded = load_logic(path)
+        loaded = execute_logic(path)
         args = {n: ArgType(shape=row.shape(t), dtype=t.dtype) for n, row, t, _ in batch.tensors()}
         mappings = ROOT / "mappings"
         file = mappings / f"{self.backend.name}.{self.arch}.mapping.yaml"
@@ -190,23 +211,18 @@ class Target:
         floats = {t.dtype for t in (row.out, *row.ins.values()) if is_float(t.dtype)}
         return floats <= {*self.backend.dtypes, "float32", "float16", "bfloat16"}
 
-    def refusal(self, rows: Sequence[Row], folder: Path) -> str:
-        """Return the code with which the target refuses these rows, "" when it takes them."""
+    def kernel(self, batch: Batch, folder: Path) -> Kernel:
+        """Return the rows' kernel; raises SeptranError where the target refuses one of them."""
+        program = self.program(batch, folder)
+        return self.backend.emit(program, self.leaves(program))
+
+    def refusal(self, row: Row, folder: Path) -> str:
+        """Return the code with which the target refuses the row, "" when it takes it."""
         try:
-            program = self.program(Batch(tuple(rows)), folder)
-            self.backend.emit(program, self.leaves(program))
+            self.kernel(Batch((row,)), folder)
         except SeptranError as error:
             return error.codes[0]
         return ""
-
-    def refused(self, rows: Sequence[Row], folder: Path) -> dict[str, str]:
-        """Return row -> code of every row that the target refuses."""
-        if len(rows) == 1 and (code := self.refusal(rows, folder)):
-            return {rows[0].name: code}
-        if len(rows) <= 1 or not self.refusal(rows, folder):
-            return {}
-        half = len(rows) // 2
-        return self.refused(rows[:half], folder) | self.refused(rows[half:], folder)
 
     def leaves(self, program: Program) -> dict[str, Leaf]:
         """Return the library's leaves, as gen takes them."""
@@ -219,8 +235,12 @@ class Target:
 
         compiled: also where the emulation runs the kernel's own text and needs no compiler.
         """
-        program = self.program(batch, folder)
-        kernel = self.backend.emit(program, self.leaves(program))
+        try:
+            kernel = self.kernel(batch, folder)
+        except SeptranError as error:
+            if len(batch.rows) == 1:
+                return {batch.rows[0].name: f"refused: {error.codes[0]}"}
+            return self._halves(batch, folder, compiled=compiled)
         place = place_of(self.backend, self.arch, "emulated", 1)
         build = folder / "build"
         build.mkdir()
@@ -228,7 +248,7 @@ class Target:
         if write is None:
             built = place.build(kernel, build)
             if not built.ok and len(batch.rows) > 1:
-                return self._halves(batch, folder)
+                return self._halves(batch, folder, compiled=True)
             assert built.ok and built.artifact is not None, built.log
             artifact = built.artifact
         else:
@@ -256,8 +276,8 @@ class Target:
         assert len(transcript.ran) == len(calls)
         return _judge(batch, problem, {r.call.case: r.outputs for r in transcript.ran})
 
-    def _halves(self, batch: Batch, folder: Path) -> dict[str, str]:
-        """Build what a compiler did not take together in two parts: only a row that fails alone is wrong.
+    def _halves(self, batch: Batch, folder: Path, *, compiled: bool) -> dict[str, str]:
+        """Build what was not taken together in two parts: only a row that fails alone is wrong.
 
         TileLang 0.1.15 proves all conditions of an access on its second try that it could not prove on its
         first, and stops with "combined.defined()" because none is left; which rows share a kernel decides it.
@@ -266,7 +286,7 @@ class Target:
         for number, rows in enumerate((batch.rows[:at], batch.rows[at:])):
             here = folder / f"part{number}"
             here.mkdir()
-            found |= self.wrong(Batch(rows), here, compiled=True)
+            found |= self.wrong(Batch(rows), here, compiled=compiled)
         return found
 
 

@@ -41,22 +41,20 @@ def test_names_are_unique() -> None:
 
 def _check(name: str, folder: Path, rows: Sequence[Row], *, compiled: bool = False) -> None:
     target = Target.of(name)
+    known = {n: code for n, code in REFUSED.get(name, {}).items() if n in {r.name for r in rows}}
     lacks = {row.name: "dtype" for row in rows if not target.takes(row)}
+    for row in rows:
+        if row.name in known and target.takes(row) and (code := target.refusal(row, folder)):
+            lacks[row.name] = code
+    assert lacks == known
     wrong: dict[str, str] = {}
-    taken = [row for row in rows if target.takes(row)]
-    for number, batch in enumerate(batches(taken, one_launch=name in ONE_LAUNCH)):
+    taken = [row for row in rows if row.name not in known]
+    size = COMPILED if compiled else TENSORS
+    for number, batch in enumerate(batches(taken, one_launch=name in ONE_LAUNCH, tensors=size)):
         here = folder / str(number)
         here.mkdir()
-        refused = target.refused(batch.rows, here)
-        lacks |= refused
-        kept = [row for row in batch.rows if row.name not in refused]
-        for at, part in enumerate(batches(kept, tensors=COMPILED if compiled else TENSORS)):
-            inside = here / str(at)
-            inside.mkdir()
-            wrong |= target.wrong(part, inside, compiled=compiled)
-    known = {row.name for row in rows}
+        wrong |= target.wrong(batch, here, compiled=compiled)
     assert wrong == {}
-    assert lacks == {n: code for n, code in REFUSED.get(name, {}).items() if n in known}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -75,6 +73,9 @@ def test_every_edge(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tilelang_cuda", "tilelang_hip", "triton_cuda", "triton_hip"])
+@pytest.mark.parametrize(
+    "name",
+    ["cuda_c", "tilelang_cuda", "tilelang_hip", "tilelang_npuir", "triton_cuda", "triton_hip"],
+)
 def test_rows_compile(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path, ROWS, compiled=True)

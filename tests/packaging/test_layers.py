@@ -84,7 +84,7 @@ def violations(path: Path, text: str | None = None) -> list[str]:
 
 
 # rooms inside backends/: prefix -> the modules of SepTran that it may import (a prefix of their names)
-_FAMILIES = ("cpp", "cuda", "tilelang", "npuir", "triton", "dsa")
+_FAMILIES = ("cpp", "cuda", "tilelang", "npuir", "triton", "dsa", "pallas")
 _BELOW = tuple(
     f"septran.{name}"
     for depth, names in enumerate(LAYERS)

@@ -53,12 +53,14 @@ def _problem() -> Problem:
     return Problem(name="smooth", params=params, reference=reference, dims={"N": N})
 
 
-def _time(body: str, folder: Path, before: str = "") -> Timing:
+def _time(body: str, folder: Path, before: str = "", settings: Sessions = ONE) -> Timing:
     problem = _problem()
     source = kernels.entry(f"{OPEN} {body}", before=f"{hosting.BEFORE}{WORK}{before}")
     kernel, built = hosting.build(source, problem, folder)
-    assert can_be_timed(built, kernel, problem, ONE)
-    return measure(kernel, built, problem, run_dir=folder, settings=ONE, budget_s=0.1, slot_s=0.002)
+    assert can_be_timed(built, kernel, problem, settings)
+    return measure(
+        kernel, built, problem, run_dir=folder, settings=settings, budget_s=0.1, slot_s=0.002
+    )
 
 
 def test_an_honest_kernel(tmp_path: Path) -> None:
@@ -109,7 +111,8 @@ def test_a_receipt_that_is_made_up(tmp_path: Path) -> None:
     for _ in range(3):
         _time_only_build(body, address, tmp_path)
         address = _address(tmp_path / "kernel.host", "control")
-    timing = _time(body, tmp_path / "again", before=f"#define CONTROL {address}\n")
+    soon = replace(ONE, call_timeout_s=2.0)
+    timing = _time(body, tmp_path / "again", before=f"#define CONTROL {address}\n", settings=soon)
     assert not timing.ok
 
 

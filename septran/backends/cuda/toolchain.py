@@ -26,7 +26,6 @@ NVCC_INSTALL = (
 )
 EMULATION_FLAGS = (
     "-std=c++20",
-    "-O2",
     "-g1",
     "-march=native",
     "-ffp-contract=off",
@@ -63,10 +62,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
     )
 
 
-def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Built:
+def compile_emulated(
+    kernel: Kernel, folder: Path, *, sanitizer: str = "", level: str = "-O2"
+) -> Built:
     """Compile the same source with g++ against the emulation headers into `folder/kernel.so`.
 
     sanitizer: "" | "address" | "thread"; such a library needs the sanitizer's runtime preloaded.
+    level: how far g++ optimises; "-O0" is done in half the time and runs several times longer.
     """
     compiler = cpp_compiler("native")
     if compiler is None:
@@ -77,6 +79,7 @@ def compile_emulated(kernel: Kernel, folder: Path, *, sanitizer: str = "") -> Bu
     sources.append((main, f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'))
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     flags = (
+        level,
         *EMULATION_FLAGS,
         *SANITIZERS.get(sanitizer, ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,6 +25,7 @@ from septran.backends.npuir.toolchain import (
     run_ascend,
     run_bishengir,
 )
+from septran.backends.toolchain.simulated import write_simulated
 from septran.ir.access import map_bodies
 from septran.ir.nodes import LeafCall, Program, Stmt
 from septran.kernel import Kernel
@@ -33,7 +33,6 @@ from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.merge_stages import merge_stages
 
-SIMULATOR = Path(__file__).resolve().parents[1] / "tilesim"
 _CANN = "https://github.com/tile-ai/tilelang-mlir-ascend (install_npuir.sh) and CANN 8.5 or newer"
 
 
@@ -70,10 +69,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     what could not run, or has no form for the kernel, is in not_checked with the reason.
     """
     started = time.monotonic()
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(SIMULATOR, folder / "septran_tilesim", ignore=ignore, dirs_exist_ok=True)
+    main = write_simulated(kernel, folder)
     facts: dict[str, object] = {"form": dict(kernel.options).get("form", "")}
     errors = dialect_errors(kernel.source)
     if errors:
@@ -88,7 +84,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     command = "; ".join(("dialect check", *(n for n, g in ran.items() if g.status == "passed")))
     notes = [note for g in ran.values() for note in (g.note, *g.not_enforced) if note]
     log = "\n".join(g.log for g in ran.values() if g.log)
-    return _built(folder / kernel.main, facts, log, command, started, tuple(dict.fromkeys(notes)))
+    return _built(main, facts, log, command, started, tuple(dict.fromkeys(notes)))
 
 
 def _built(

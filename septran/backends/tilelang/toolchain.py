@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,13 +15,12 @@ from septran.backends.toolchain.compilers import nvcc
 from septran.backends.toolchain.confined import Finished, plain, run_confined
 from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
 from septran.backends.toolchain.ptxas import resource_usage
+from septran.backends.toolchain.simulated import write_simulated
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 
 HERE = Path(__file__).resolve().parent
 LOWER_CHILD = HERE / "child" / "lower_child.py"
-SIMULATOR = HERE.parent / "tilesim"
-SIMULATOR_NAME = "septran_tilesim"
 LOWER_SECONDS = 120.0
 NVCC_SECONDS = 120.0
 INSTALL_TILELANG = 'pip install "tilelang>=0.1.15,<0.2"'
@@ -48,19 +46,6 @@ def found() -> bool:
     return importlib.util.find_spec("tilelang") is not None
 
 
-def write(kernel: Kernel, folder: Path) -> Path:
-    """Write the kernel's files and the simulator into `folder`; return the main file."""
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
-    shutil.copytree(
-        SIMULATOR,
-        folder / SIMULATOR_NAME,
-        ignore=shutil.ignore_patterns("__pycache__"),
-        dirs_exist_ok=True,
-    )
-    return folder / kernel.main
-
-
 def build(kernel: Kernel, folder: Path) -> Built:
     """Lower `kernel` for its arch in a child process and, on NVIDIA, compile the result with nvcc.
 
@@ -68,7 +53,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     bytes and shared bytes from ptxas. Missing tools are listed in not_checked.
     """
     started = time.monotonic()
-    main = write(kernel, folder)
+    main = write_simulated(kernel, folder)
     shown = f"tilelang.lower({kernel.main}, target={kernel.arch})"
     if not found():
         reason = f"compile for {kernel.arch}: tilelang is not installed; {INSTALL_TILELANG}"
