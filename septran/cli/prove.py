@@ -24,15 +24,20 @@ if TYPE_CHECKING:
     help="Dims that stay symbolic: proven for all their sizes.",
 )
 @click.option("--certificate", "output", type=OUTPUT, help="Write the certificate here.")
+@click.option(
+    "-o", "--report", type=OUTPUT, help="Write a page with a picture of each witness here."
+)
 @click.option("--check", "given", type=INPUT, help="Decide a certificate's rules again.")
 @common
-def command(*, symbolic: str, output: Path | None, given: Path | None, **asked: Any) -> int:
+def command(
+    *, symbolic: str, output: Path | None, report: Path | None, given: Path | None, **asked: Any
+) -> int:
     r"""Prove bounds, races, coverage, order of copies and data of a kernel's hierarchy.
 
     \b
     septran prove --op gemm --backend cuda_c
     septran prove --op gemm --backend cuda_c --symbolic M,N,K
-    septran prove --check certificate.json
+    septran prove --check certificate.json -o report.html
     """
     from septran import settings as settings_
     from septran.run.prove import check_certificate, prove_request
@@ -50,6 +55,12 @@ def command(*, symbolic: str, output: Path | None, given: Path | None, **asked: 
 
         write_certificate(certificate, output)
         term.note(f"certificate written to {output}")
+    if report is not None:
+        from septran.report.proof import write_proof
+        from septran.run.store import write_atomic
+
+        write_atomic(report, write_proof(certificate.to_json(), guilty))
+        term.note(f"page written to {report}")
     if term.json:
         term.emit({**certificate.to_json(), "guilty": guilty})
     else:

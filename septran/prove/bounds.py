@@ -22,7 +22,14 @@ def _region(model: Model, s: Statement, access: Access) -> Iterator[Finding]:
     region = access.region
     who = f"{describe(s)}: {access.operand}, part of {region.buffer.name},"
     if region.guard and access.mode == "w":
-        yield finding(model, "P010", f"{who} is written outside its buffer", model.instances(s), s)
+        yield finding(
+            model,
+            "P010",
+            f"{who} is written outside its buffer",
+            model.instances(s),
+            s,
+            of=(access,),
+        )
     wrong: list[tuple[str, str]] = []
     for d, (offset, extent, tile, step, size) in enumerate(
         zip(
@@ -46,7 +53,7 @@ def _region(model: Model, s: Statement, access: Access) -> Iterator[Finding]:
     for what, condition in wrong:
         broken = model.instances(s, condition)
         if not broken.is_empty():
-            yield finding(model, "P010", f"{who} {what}", broken, s)
+            yield finding(model, "P010", f"{who} {what}", broken, s, of=(access,))
 
 
 def _extents(model: Model, s: Statement) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ logic without memories.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from septran.errors import Span
@@ -18,11 +18,28 @@ State = Literal["proved", "refused", "not asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """What a statement touches of one buffer at the witness, in elements: the picture of a finding.
+
+    statement: as people read it, with its loops' values. does: "reads" or "writes". shape: of the buffer. step: between elements.
+    """
+
+    statement: str
+    does: str
+    buffer: str
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+    extent: tuple[int, ...]
+    step: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One reason for which a rule does not hold.
 
     code: P0xx, see docs/errors. statements: what takes part, as people read it. at: loop variables (and
     symbolic sizes) of an instance that breaks the rule; primed names belong to the second statement.
+    tiles: what the statements touch there. element: the element of `tiles` that it is about, () = none.
     """
 
     code: str
@@ -30,6 +47,8 @@ class Finding:
     statements: tuple[str, ...] = ()
     at: tuple[tuple[str, int], ...] = ()
     places: tuple[Span, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    element: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} = {value}" for name, value in self.at)
@@ -43,6 +62,8 @@ class Finding:
             "statements": list(self.statements),
             "at": dict(self.at),
             "places": [str(p) for p in self.places],
+            "tiles": [asdict(t) for t in self.tiles],
+            "element": list(self.element),
         }
 
 

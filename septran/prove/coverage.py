@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from septran.prove.certificate import Finding
+from septran.ir.expr import Expr, evaluate
+from septran.prove.certificate import Finding, Tile
 from septran.prove.sets import Model
 from septran.prove.witness import describe, finding, sample
 
@@ -39,9 +40,27 @@ def _param(model: Model, name: str) -> Iterator[Finding]:
         left = left.subtract(model.touched(s, at).range())
     if not left.is_empty():
         at_ = sample(left, ("slot", *index))
+        element = tuple(value for axis, value in at_ if axis in index)
+        sizes = dict(at_)
+        shape = tuple(
+            evaluate(e, sizes) if isinstance(e, Expr) else e
+            for e in model.shapes.get(name, model.buffers[name].shape)
+        )
         yield Finding(
             code="P020",
             text=f"an element of {name} is never written",
             at=tuple(x for x in at_ if x[0] != "slot"),
             statements=tuple(describe(s) for s, _ in writes),
+            tiles=(
+                Tile(
+                    statement="nothing",
+                    does="writes",
+                    buffer=name,
+                    shape=shape,
+                    offset=element,
+                    extent=(1,) * len(shape),
+                    step=(1,) * len(shape),
+                ),
+            ),
+            element=element,
         )

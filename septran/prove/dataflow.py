@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from septran.ir import nodes as ir
-from septran.prove.certificate import Finding
+from septran.prove.certificate import Finding, Tile
 from septran.prove.sets import Model, Statement, affine, slot
-from septran.prove.witness import At, describe, sample
+from septran.prove.witness import describe, drawn, sample
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -42,10 +42,8 @@ def same_data(model: Model, reference: Model) -> Iterator[Finding]:
     mine, theirs = flow(model), flow(reference)
     for found in (mine, theirs):
         for name, bad in sorted(_by_tuple(found.undefined).items()):
-            yield Finding(
-                code="P050",
-                text=f"{_operand(model, name)} is read before anything wrote it",
-                at=_at(model, name, bad),
+            yield _at_operand(
+                model, name, bad, f"{_operand(model, name)} is read before anything wrote it"
             )
     if mine.origin.is_equal(theirs.origin):
         return
@@ -64,10 +62,10 @@ def _differences(model: Model, mine: Flow, theirs: Flow) -> Iterator[Finding]:
             wrong, lost = here, there
         if wrong is not None and not wrong.is_empty():
             text = f"{_operand(model, sink)} holds {_source(model, source)}, the logic has other data there"
-            yield Finding(code="P050", text=text, at=_at(model, sink, wrong))
+            yield _at_operand(model, sink, wrong, text)
         elif lost is not None and not lost.is_empty():
             text = f"{_operand(model, sink)} should hold {_source(model, source)} and does not"
-            yield Finding(code="P050", text=text, at=_at(model, sink, lost))
+            yield _at_operand(model, sink, lost, text)
 
 
 def flow(model: Model) -> Flow:
@@ -209,12 +207,46 @@ def _source(model: Model, tuple_name: str) -> str:
     return f"the result {operand.rpartition('_')[0]} of {describe(s)}"
 
 
-def _at(model: Model, tuple_name: str, broken: isl.Map) -> At:
+def _at_operand(model: Model, tuple_name: str, broken: isl.Map, text: str) -> Finding:
+    """Return the finding about one element of an operand, with the operand's tile."""
     s, operand = _statement(model, tuple_name)
     names = s.vars if s is not None else ()
     rank = broken.domain().get_space().dim(_set_dim()) - len(names)
     label = operand if s is None else operand.rpartition("_")[0]
-    return sample(broken.domain(), (*names, *(f"{label}[{d}]" for d in range(rank))))
+    at = sample(broken.domain(), (*names, *(f"{label}[{d}]" for d in range(rank))))
+    position = tuple(x for _, x in at[len(at) - rank :])
+    if s is None:
+        shape = model.buffers[operand].shape if operand not in model.shapes else ()
+        one = (1,) * len(shape)
+        whole = (
+            Tile(
+                statement="the kernel's end",
+                does="reads",
+                buffer=operand,
+                shape=shape,
+                offset=(0,) * len(shape),
+                extent=shape,
+                step=one,
+            ),
+        )
+        return Finding(
+            code="P050", text=text, at=at, tiles=whole if shape else (), element=position
+        )
+    of = next(a for a in s.accesses if f"{a.operand}_{a.mode}" == operand)
+    tiles = drawn(model, at, s, of=(of,))
+    element = tuple(
+        o + step * p for t in tiles for o, step, p in zip(t.offset, t.step, position, strict=True)
+    )
+    places = () if s.span is None else (s.span,)
+    return Finding(
+        code="P050",
+        text=text,
+        statements=(describe(s),),
+        at=at,
+        places=places,
+        tiles=tiles,
+        element=element,
+    )
 
 
 def _set_dim() -> isl.dim_type:

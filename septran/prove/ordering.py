@@ -84,7 +84,8 @@ def _pair(model: Model, events: _Events, first: Statement, second: Statement) ->
             safe = events.ordered(first, second)
             left = meet if safe is None else meet.subtract(safe)
             if not left.is_empty():
-                yield finding(model, "P040", _unordered(first, a, second, b), left, first, second)
+                text = _unordered(first, a, second, b)
+                yield finding(model, "P040", text, left, first, second, of=(a, b))
 
 
 def _unordered(first: Statement, a: Access, second: Statement, b: Access) -> str:

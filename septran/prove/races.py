@@ -58,4 +58,5 @@ def _buffer(
                     f"{describe(s)} writes an element of {name} that {describe(t)} {does} in another "
                     f"iteration of {loop.var}"
                 )
-                yield finding(model, "P030", text, broken, s, t)
+                of = (s.accesses[at], t.accesses[other])
+                yield finding(model, "P030", text, broken, s, t, of=of)

@@ -23,7 +23,7 @@ from septran.ir.expr import free
 from septran.prove.certificate import Finding
 from septran.prove.dataflow import by_pair, flow, tag_of
 from septran.prove.sets import Model, NotAffine, Statement, affine
-from septran.prove.witness import At, describe, sample
+from septran.prove.witness import At, describe, drawn, sample
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -76,7 +76,7 @@ class _Rows:
         missing = every.subtract(runs)
         if not missing.is_empty():
             text = f"whether {describe(s)} runs depends on the row"
-            yield _finding(s, text, sample(missing, (*rows, *others)))
+            yield self._finding(s, text, sample(missing, (*rows, *others)))
 
     def lengths(self, s: Statement, call: ir.LeafCall) -> Iterator[Finding]:
         """What is added up has one length in each step."""
@@ -86,7 +86,9 @@ class _Rows:
             found = self._map(f"[{', '.join(others)}] -> [n] : {told}")
             if not found.is_single_valued():
                 text = f"how much of {arg.param} {describe(s)} adds up depends on the row"
-                yield _finding(s, text, sample(found.subtract(found.lexmin()), (*others, "length")))
+                yield self._finding(
+                    s, text, sample(found.subtract(found.lexmin()), (*others, "length"))
+                )
 
     def data(self) -> Iterator[Finding]:
         """Each operand comes from the same call, iteration and place, rows apart."""
@@ -100,8 +102,18 @@ class _Rows:
                 many = self._many(s, origin, at)
                 if not many.is_empty():
                     text = f"where {describe(s)} takes {operand.rpartition('_')[0]} from depends on the row"
-                    yield _finding(s, text, sample(many, tuple(self._apart(s)[1])))
+                    yield self._finding(s, text, sample(many, tuple(self._apart(s)[1])))
                     break
+
+    def _finding(self, s: Statement, text: str, at: At) -> Finding:
+        return Finding(
+            code="P062",
+            text=text,
+            statements=(describe(s),),
+            at=at,
+            places=() if s.span is None else (s.span,),
+            tiles=drawn(self.model, at, s),
+        )
 
     def _places(self, source: str, calls: dict[str, Statement], origin: isl.Map) -> Iterator[int]:
         """Yield the coordinates of a source that name no row."""
@@ -130,11 +142,6 @@ class _Rows:
             if size >= 0:
                 only = only.project_out(isl.dim_type.param, size, 1)
         return only if only.is_empty() else only.subtract(only.lexmin())
-
-
-def _finding(s: Statement, text: str, at: At) -> Finding:
-    places = () if s.span is None else (s.span,)
-    return Finding(code="P062", text=text, statements=(describe(s),), at=at, places=places)
 
 
 def _summed(call: ir.LeafCall) -> Iterator[tuple[ir.LeafArg, int]]:

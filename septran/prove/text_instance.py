@@ -13,7 +13,7 @@ from septran.prove.certificate import Finding
 from septran.prove.printed import Act, Unreadable
 from septran.prove.sets import Model, Statement, affine
 from septran.prove.text_operands import No, condition
-from septran.prove.witness import sample
+from septran.prove.witness import drawn, sample
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -110,7 +110,8 @@ class Instance:
 
     def witness(self, finding: Finding, broken: isl.Set) -> Finding:
         """Return the finding with an iteration in `broken`."""
-        return replace(finding, at=sample(broken, self.s.vars))
+        at = sample(broken, self.s.vars)
+        return replace(finding, at=at, tiles=drawn(self.model, at, self.s))
 
 
 def _single(value: float) -> bytes:

@@ -12,7 +12,7 @@ from septran.prove.certificate import Finding
 from septran.prove.printed import Act, Printed, Unreadable, View
 from septran.prove.sets import Model, Statement, affine
 from septran.prove.text_operands import No, condition, operands, position
-from septran.prove.witness import sample
+from septran.prove.witness import drawn, sample
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -70,7 +70,7 @@ class Tiles:
             ):
                 if not wrong.is_empty():
                     at = sample(wrong, (*self.s.vars, "position", "position'"))
-                    yield replace(no(what), at=at)
+                    yield replace(no(what), at=at, tiles=drawn(self.model, at, self.s))
                     break
 
     def _asked(self, regions: list[ir.Region], units: list[int], *, inside: bool) -> isl.Map:

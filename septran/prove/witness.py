@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from septran.prove.certificate import Finding
-from septran.prove.sets import Model, Statement
+from septran.ir.expr import evaluate
+from septran.prove.certificate import Finding, Tile
+from septran.prove.sets import Access, Model, Statement
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -40,21 +42,87 @@ def finding(
     broken: isl.Set | isl.Map,
     *who: Statement,
     extra: tuple[str, ...] = (),
+    of: tuple[Access, ...] = (),
 ) -> Finding:
     """Return the finding whose witness is a member of `broken`.
 
-    who: the statements whose instances span the tuples of `broken`. extra: names of dimensions after theirs.
+    who: the statements whose instances span the tuples of `broken`. extra: names of dimensions after theirs. of: the operand of each that it is about.
     """
     names: list[str] = []
     for n, s in enumerate(who):
         names += [v + "'" * n for v in s.vars]
+    at = sample(broken, (*names, *extra))
+    tiles = drawn(model, at, *who, of=of)
     return Finding(
         code=code,
         text=text,
         statements=tuple(describe(s) for s in who),
-        at=sample(broken, (*names, *extra)),
+        at=at,
         places=tuple(s.span for s in who if s.span is not None),
+        tiles=tiles,
+        element=_element(tiles),
     )
+
+
+def drawn(model: Model, at: At, *who: Statement, of: tuple[Access, ...] = ()) -> tuple[Tile, ...]:
+    """Return what statements touch at a witness: operand `of` of each, else the buffers that all of them touch.
+
+    Primed names in `at` are the second statement's.
+    """
+    found: list[Tile] = []
+    for n, s in enumerate(who):
+        others = [{a.region.buffer.name for a in o.accesses} for o in who if o is not s]
+        env = {v: x for v in s.vars for name, x in at if name == v + "'" * n}
+        env |= {d.name: x for d in model.dims for name, x in at if name == d.name}
+        loops = ", ".join(f"{v} = {env[v]}" for v in s.vars if v in env)
+        for a in s.accesses:
+            shared = all(a.region.buffer.name in touched for touched in others)
+            if a is of[n] if of else shared:
+                with suppress(KeyError):  # the witness leaves a loop open
+                    found.append(_tile(model, a, env, f"{describe(s)} at {loops}".strip(" at")))
+    return tuple(found)
+
+
+def _tile(model: Model, a: Access, env: dict[str, int], statement: str) -> Tile:
+    r = a.region
+    sizes = model.shapes.get(r.buffer.name)
+    shape = r.buffer.shape if sizes is None else tuple(evaluate(e, env) for e in sizes)
+    return Tile(
+        statement=statement,
+        does="writes" if a.mode == "w" else "reads",
+        buffer=r.buffer.name,
+        shape=shape,
+        offset=tuple(evaluate(e, env) for e in r.offset),
+        extent=tuple(evaluate(e, env) for e in r.extent),
+        step=r.step,
+    )
+
+
+def _element(tiles: tuple[Tile, ...]) -> tuple[int, ...]:
+    """Return the first position outside its buffer, else the first that two tiles of a buffer share."""
+    for t in tiles:
+        last = tuple(
+            o + s * max(0, n - 1) for o, s, n in zip(t.offset, t.step, t.extent, strict=True)
+        )
+        for corner in (t.offset, last):
+            if any(not 0 <= x < n for x, n in zip(corner, t.shape, strict=True)):
+                return corner
+    for at, a in enumerate(tiles):
+        for b in tiles[at + 1 :]:
+            if a.buffer == b.buffer and a.statement != b.statement and (meet := _meet(a, b)):
+                return meet
+    return ()
+
+
+def _meet(a: Tile, b: Tile) -> tuple[int, ...]:
+    axes = [
+        range(t.offset[d], t.offset[d] + t.step[d] * t.extent[d], t.step[d])
+        for t in (a, b)
+        for d in range(len(a.shape))
+    ]
+    pairs = zip(axes[: len(a.shape)], axes[len(a.shape) :], strict=True)
+    first = [next((x for x in one if x in other), None) for one, other in pairs]
+    return tuple(x for x in first if x is not None) if None not in first else ()
 
 
 def describe(s: Statement) -> str:

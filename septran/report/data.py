@@ -21,7 +21,7 @@ class Row:
     """One kernel. budget_ratio: share of the allowed error. speedup: torch's time / the kernel's.
 
     low, high: 95 % interval of the speedup; reliable: the machine was quiet. kernel_us: microseconds per call. limit_share: of what the machine can do.
-    cycles: of a simulator. command: runs it again.
+    cycles: of a simulator. findings: what refused its proofs. command: runs it again.
     """
 
     cell: str
@@ -59,6 +59,7 @@ class Row:
     worst: Mapping[str, Any] = field(default_factory=dict)
     cycles: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
+    findings: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -89,6 +90,10 @@ class Report:
     def counted(self) -> tuple[Row, ...]:
         """Return the rows that have a cycle report."""
         return tuple(row for row in self.rows if row.cycles)
+
+    def unproven(self) -> tuple[Row, ...]:
+        """Return the rows of whose hierarchy a proof was refused."""
+        return tuple(row for row in self.rows if row.findings)
 
     def failures(self) -> tuple[Row, ...]:
         """Return the rows that are not accurate although they could be judged."""
@@ -180,7 +185,19 @@ def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
         worst=data.get("worst") or {},
         cycles=data.get("cycles") or {},
         log=_log(run, data) if bad else "",
+        findings=_findings(run, data),
     )
+
+
+def _findings(run: Path | None, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return what refused the rules of the run's certificate, as they stand in it."""
+    if run is None or not (data.get("proof") or {}).get("refused"):
+        return ()
+    try:
+        rules = json.loads((run / "certificate.json").read_text(encoding="utf-8"))["rules"]
+        return tuple(f for rule in rules.values() for f in rule.get("findings", ()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
 
 
 def _asked(run: Path | None) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from septran import assets
 from septran.report.data import Report, Row
 from septran.report.history import sources, trend
+from septran.report.picture import pictures
 from septran.report.plots import budget_plot, cycles_plot, speed_plot, trend_plot
 
 FORMATS = ("html", "md", "json", "csv")
@@ -67,6 +68,7 @@ def _html(report: Report, earlier: Sequence[Report]) -> str:
         points=points,
         sources=sources(report, earlier),
         speed=speed,
+        pictures=pictures,
         agents=[row for row in report.rows if row.calls],
     )
 
