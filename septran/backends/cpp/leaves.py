@@ -57,12 +57,16 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     the same panels over its last dim. B [k, n] is wanted as "panel_n:32": [ceil(n/32)][k][32]; with
     trans_b, B [n, k] as "panel_n_t:32", the same panels over its first dim. Rows or columns that
     are missing in the last panel are 0. Leading dims are flattened over run-time extents. An
-    operand that any other primitive of the leaf uses stays in rows.
+    operand that any other primitive of the leaf uses stays in rows. So do two operands in bfloat16:
+    the product packs pairs of them, which no panel of elements holds.
     """
     wanted: dict[str, str] = {}
     gemms = [p for p in call.prims if p.name in ("gemm", "gemm_acc")]
+    dtypes = {a.param: a.region.buffer.dtype for a in call.args}
     for prim in gemms:
         a, b = prim.ins
+        if dtypes[a] == dtypes[b] == "bfloat16":
+            continue
         wanted[a] = f"panel_m_t:{ROWS}" if prim.attr("trans_a") else f"panel_m:{ROWS}"
         wanted[b] = f"panel_n_t:{COLS}" if prim.attr("trans_b") else f"panel_n:{COLS}"
     params = {a.param for a in call.args}

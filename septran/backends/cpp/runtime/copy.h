@@ -128,14 +128,15 @@ template <class T, int R> ST_INLINE long flat_rows(const View<T, R>& v) {
 typedef float f32x4 __attribute__((vector_size(16)));
 template <class S> ST_INLINE f32x4 load4(const S* p) {
     f32x4 v;
-    if constexpr (std::is_same_v<S, float>) std::memcpy(&v, p, sizeof v);
+    if constexpr (sizeof(S) == sizeof(float)) std::memcpy(&v, p, sizeof v);
     else v = f32x4{float(p[0]), float(p[1]), float(p[2]), float(p[3])};
     return v;
 }
 // d[k * P + i] = rows[i][k], 4 x 4 elements at a time
 template <int P, class D, class S>
 ST_INLINE void transpose_rows(D* d, const S* const (&rows)[P], long s, long n) {
-    if constexpr (std::is_same_v<D, float> && (std::is_same_v<S, float> || std::is_same_v<S, bf16> || std::is_same_v<S, f16>)) {
+    constexpr bool widened = std::is_same_v<D, float> && (std::is_same_v<S, bf16> || std::is_same_v<S, f16>);
+    if constexpr (widened || (std::is_same_v<D, S> && sizeof(S) == sizeof(float))) {
         if (s == 1) {
             const long whole = n & ~3L;
             for (long k = 0; k < whole; k += 4)
