@@ -30,7 +30,8 @@ class Loop:
     """A loop of the text, told apart by identity.
 
     indices: what stands for the Program's loop variables: None = the loop's own; of a grid, expressions of the block's number.
-    parallel: whether the text runs its iterations at once.
+    parallel: whether the text runs its iterations at once. squares: indices of a grid that the text permutes, with the extents it says they
+    have. stages: how deep the text pipelines it, None where it does not say.
     """
 
     var: str
@@ -38,6 +39,8 @@ class Loop:
     line: int
     parallel: bool = False
     indices: tuple[tuple[str, Expr], ...] | None = None
+    squares: tuple[tuple[str, int], ...] = ()
+    stages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,23 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An operand that is a value: a tile of static extents, each position of which has one element.
+
+    shape: its extents, () where the text does not say. index: the variables of a position. tests: the positions that are read or
+    written. fill: what the others read as, None = anything. within: the positions that keep what they have, None = all; the others
+    are 0. wide: whether addresses have 64 bits.
+    """
+
+    shape: tuple[int, ...] = ()
+    index: tuple[str, ...] = ()
+    tests: tuple[Test, ...] = ()
+    fill: float | None = None
+    within: tuple[Test, ...] | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An operand: element at + sum of strides[d] * i_d of the array `base`, for 0 <= i_d < extent[d].
 
@@ -57,7 +77,8 @@ class View:
     unit: what `at` counts an element as, 1 or its bytes. dtype, memory: "" where the text does not say. flat: it is a tile of
     rows and columns, whatever the rank of the Program's region.
     outside, step: of a padded operand, its first index per dimension, which may lie outside, and its steps; `extent` counts
-    positions and `whole` is the array's shape. fill: what it reads as outside.
+    positions and `whole` is the array's shape. fill: what it reads as outside. held: of an operand that is a value; `at` is then the
+    element at a position.
     """
 
     base: str
@@ -72,6 +93,7 @@ class View:
     step: tuple[Expr, ...] = ()
     whole: tuple[Expr, ...] = ()
     fill: float = 0.0
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +150,29 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What a language whose tiles are values adds: a leaf takes those it reads and returns those it writes, and loops of one iteration are not printed.
+
+    tiles: buffers that the text has a tile for; parts of the others are read where they were copied from. padded: extent -> that of the
+    tile that holds it. clean: memories whose tiles hold 0 beyond their extents. undefined: buffer -> the loops in which the text leaves its
+    tile undefined.
+    """
+
+    tiles: frozenset[str]
+    padded: Callable[[int], int]
+    clean: frozenset[str]
+    undefined: Mapping[str, tuple[Loop, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
     """A kernel's text, read back.
 
     names: the text's name -> the Program's buffer. order: which of the caller's arrays each parameter is. rooms: by the text's name.
     memories: memory -> bytes the text reserves. places: the Program's buffers as the target lays them out. silent: kinds of statements that
     the target has no text for. widened: kinds that may run more often than the Program says. tiled: statements are cut into loops
-    around tiles. symbol, scalars: how a leaf is called, and the numbers it gets.
+    around tiles. symbol, scalars: how a leaf is called, and the numbers it gets. wrong: lines that the reader itself refuses, and why.
+    values: of a language whose tiles are values.
     """
 
     file: str
@@ -149,3 +187,5 @@ class Printed:
     tiled: bool = False
     symbol: Callable[[LeafCall], str] = lambda call: call.symbol
     scalars: Callable[[LeafCall], list[Scalar]] = lambda call: [v for _, v in call.scalars]
+    wrong: tuple[tuple[int, str], ...] = ()
+    values: Values | None = None

@@ -15,19 +15,30 @@ from septran.errors import Span
 from septran.ir import nodes as ir
 from septran.ir.expr import Const, Expr, Var, const, substitute
 from septran.prove.certificate import Finding
-from septran.prove.printed import Act, Loop, Place, Printed, View
-from septran.prove.sets import Access, Model, Statement, affine
+from septran.prove.printed import Act, Loop, Place, Printed, Values, View
+from septran.prove.sets import Access, Model, Statement, affine, model
 from septran.prove.text_arrays import Arrays
+from septran.prove.text_held import HeldOperand
+from septran.prove.text_in_place import read_in_place, unrolled
 from septran.prove.text_instance import Instance
 from septran.prove.text_operands import CODE, No, condition, operands, position
 from septran.prove.text_tiles import Tiles
 from septran.prove.witness import describe
 
 
-def same_text(model: Model, printed: Printed) -> Iterator[Finding]:
+def same_text(found: Model, printed: Printed) -> Iterator[Finding]:
     """Yield where the text differs from the Program (P070)."""
-    yield from Arrays(model, printed).findings()
-    yield from _Statements(model, printed).findings()
+    for line, text in printed.wrong:
+        yield Finding(code=CODE, text=text, places=_at(printed, line))
+    shown = found if printed.values is None else _of_values(found, printed.values)
+    yield from Arrays(shown, printed).findings()
+    yield from _Statements(shown, printed).findings()
+
+
+def _of_values(m: Model, values: Values) -> Model:
+    """Return the model of the Program as a language of values prints it."""
+    program = read_in_place(unrolled(m.program), lambda name: name in values.tiles)
+    return model(program, m.dims, m.shapes)
 
 
 def _at(printed: Printed, line: int) -> tuple[Span, ...]:
@@ -63,6 +74,19 @@ class _Statements:
         if acts:
             text = f"the text has a {acts[0].kind} of {acts[0].what} that is not in the Program"
             yield Finding(code=CODE, text=text, places=_at(self.printed, acts[0].line))
+        if self.printed.values is not None:
+            yield from self._undefined(self.printed.values)
+
+    def _undefined(self, values: Values) -> Iterator[Finding]:
+        """A tile is left undefined where the Program allocates it, not while it is in use."""
+        for name, loops in values.undefined.items():
+            homes = [self.loops.get(id(f)) for f in self.model.homes.get(name, ())]
+            asked = {id(x) for x in homes if x is not None}
+            inside = [x for x in loops if x.indices != ()]
+            if asked != {id(x) for x in inside}:
+                where = _at(self.printed, self.printed.rooms[name].line)
+                text = f"{name} is left undefined in other loops than the Program's"
+                yield Finding(code=CODE, text=text, places=where)
 
     def _runs(self, act: Act) -> bool:
         """Whether the text ever reaches a statement; passes leave some behind that no core does."""
@@ -111,8 +135,10 @@ class _Statements:
         yield from here.domain(no, widened=s.kind in self.printed.widened)
         if isinstance(stmt, ir.Copy):
             yield from _copy(no, stmt, act)
+            if (v := self.printed.values) and _padded(stmt.dst, v) != _padded(stmt.src, v):
+                yield no("the two sides have tiles of two shapes, and the text does not reshape")
         if s.kind in ("copy", "leaf"):
-            accesses = operands(s)
+            accesses = operands(s, values=self.printed.values is not None)
             if len(accesses) != len(act.views):
                 yield no(f"the text has {len(act.views)} operands, the Program {len(accesses)}")
                 return
@@ -137,6 +163,10 @@ class _Statements:
                 return f"the loop over {mine.var} is cut in two in the text"
             if loop.parallel and not mine.parallel:
                 return f"the loop over {mine.var} is parallel in the text"
+            if loop.stages not in (None, mine.pipeline):
+                return f"the loop over {mine.var} has {loop.stages} stages in the text"
+            if any(who == name and mine.extent != Const(n) for who, n in loop.squares):
+                return f"the loop over {mine.var} is put in squares of another size"
             names[name] = Var(mine.var)
             of[id(loop)] = (*of.get(id(loop), ()), id(mine))
         if any(self.shown.setdefault(text, loops) != loops for text, loops in of.items()):
@@ -163,6 +193,13 @@ class _Statements:
         for told, meant in ((view.dtype, buffer.dtype), (view.memory, buffer.mem)):
             if told not in ("", meant):
                 yield no(f"{who} is {told} in the text, not {meant}")
+        if self.printed.values is not None:
+            values = self.printed.values
+            clean = region.buffer.mem in values.clean and _may_leave_more(here.s, values)
+            yield from HeldOperand(
+                self.printed, values, here, no, access, view, clean=clean
+            ).findings()
+            return
         if view.extent is not None:
             shown = view.extent
             if len(shown) != region.rank:
@@ -206,6 +243,15 @@ class _Statements:
         yield from here.equal(no, f"{who} begins elsewhere", view.at, Const(region.buffer.start))
         if view.fill != region.fill:
             yield no(f"{who} reads as {view.fill} outside in the text, not as {region.fill}")
+
+
+def _padded(region: ir.Region, values: Values) -> list[int]:
+    return [values.padded(n) for n in region.tile]
+
+
+def _may_leave_more(s: Statement, values: Values) -> bool:
+    """Whether what a statement writes may be other than 0 beyond its extents: a leaf's result, or a tile that nobody cleaned."""
+    return not (isinstance(s.stmt, ir.Copy) and s.stmt.src.buffer.mem in values.clean)
 
 
 def _copy(no: No, stmt: ir.Copy, act: Act) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from septran.errors import Span
 from septran.ir.dtypes import nbytes
+from septran.ir.nodes import Buffer
 from septran.prove.certificate import Finding
 from septran.prove.printed import Place, Printed
 from septran.prove.sets import Model, affine
@@ -48,7 +49,7 @@ class Arrays:
             pairs: tuple[tuple[object, object], ...] = (
                 (room.dtype, buffer.dtype),
                 (room.layout, buffer.layout),
-                (room.shape, buffer.shape),
+                (room.shape, self._held(buffer) if room.memory == "" else buffer.shape),
             )
             for told, meant in pairs:
                 if told and told != meant:
@@ -59,6 +60,11 @@ class Arrays:
                 if mine and mine[0].offset != buffer.offset:
                     text = f"{name} lies at {mine[0].offset}, not at {buffer.offset}"
                     yield self._finding(name, text)
+
+    def _held(self, buffer: Buffer) -> tuple[int, ...]:
+        """The extents of what holds a buffer that has no address."""
+        values = self.printed.values
+        return buffer.shape if values is None else tuple(map(values.padded, buffer.shape))
 
     def _finding(self, name: str, text: str) -> Finding:
         return Finding(

@@ -21,8 +21,13 @@ def position(place: Place, region: ir.Region, index: tuple[Expr, ...]) -> Expr:
     return at if region.version is None else at + region.version * place.size
 
 
-def operands(s: Statement) -> tuple[Access, ...]:
-    """Return the operands as they are printed: destination first, a leaf's in its own order."""
+def operands(s: Statement, *, values: bool = False) -> tuple[Access, ...]:
+    """Return the operands as they are printed: destination first, a leaf's in its own order.
+
+    values: a leaf takes what it reads and returns what it writes.
+    """
+    if isinstance(s.stmt, ir.LeafCall) and values:
+        return tuple(a for mode in "rw" for a in s.accesses if a.mode == mode)
     if isinstance(s.stmt, ir.LeafCall):
         return tuple(Access(a.param, a.region, "r") for a in s.stmt.args)
     by = {a.operand: a for a in s.accesses}

@@ -4,16 +4,17 @@
 
 On the first architecture of each target, N faults per kernel are taken evenly from all that `tests.prove.mutants` can plant into
 the Program, and N from those that `tests.prove.text_mutants` can plant into the printed text. FILE keeps finished rows,
-so that a run that was stopped goes on.
+so that a run that was stopped goes on. `--only` leaves the other targets' rows as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
@@ -171,49 +172,101 @@ def rows(faults: int, file: Path | None, only: str | None) -> dict[str, Row]:
     return found
 
 
-def page(found: dict[str, Row]) -> str:
-    """Return the whole page."""
-    lines = [
-        HEAD,
-        f"| target | kernels | {' | '.join(RULES)} | seconds, median and worst |\n",
-        f"|---|---|{'---|' * len(RULES)}---|\n",
-    ]
-    for label, row in found.items():
+@dataclass(slots=True)
+class Page:
+    """The page's lines by target: rows of both tables, kernels that are not proven, faults that mean the same."""
+
+    proved: dict[str, str] = field(default_factory=dict)
+    unproven: dict[str, list[str]] = field(default_factory=dict)
+    planted: dict[str, str] = field(default_factory=dict)
+    same: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> Page:
+        """Return what a page says."""
+        found = cls()
+        faults = False
+        for line in text.splitlines(keepends=True):
+            faults = faults or line.startswith("## Planted")
+            label = line.strip("|- ").split(" |")[0].split(", ")[0]
+            if label not in _labels():
+                continue
+            if line.startswith("| "):
+                (found.planted if faults else found.proved)[label] = line
+            elif line.startswith("- "):
+                (found.same if faults else found.unproven).setdefault(label, []).append(line)
+        return found
+
+    def put(self, label: str, row: Row) -> None:
+        """Replace what the page says of one target."""
         backend = backends.get(label.split()[0])
         blank = {"order": bool(backend.copies_ordered_by), "text": backend.read_back is None}
         proved = " | ".join("-" if blank.get(r) else str(row.proved[r]) for r in RULES)
         ordered = sorted(row.seconds)
         times = f"{ordered[len(ordered) // 2]:.2f}, {ordered[-1]:.2f}" if ordered else "-"
-        lines.append(f"| {label} | {row.kernels} | {proved} | {times} |\n")
-    lines.append(
-        "\n`-`: the target's own compiler orders copies, or its language is not read back. Streamed panels of `gemm_seed` rest on a law that its "
-        "certificate names: a sum over an axis is the sum over its blocks in order.\n"
-    )
-    other = [f"- {n}, {s}\n" for n, row in found.items() for s in (*row.refused, *row.not_asked)]
-    if other:
-        lines.append("\n## Not proven\n\n" + "".join(other))
-    planted = {n: row for n, row in found.items() if row.faults}
-    total, same = (
-        sum(sum(row.faults.values()) for row in planted.values()),
-        sum(len(row.same) for row in planted.values()),
-    )
-    lines.append(
-        f"\n## Planted faults\n\n{total} faults, {total - same} refused, {same} proven to mean the same. In the Program: a statement dropped, a leaf run twice, a loop with one iteration more or less or made "
-        "parallel, an operand shifted, clipped, in the wrong slot or by another loop's variable; a barrier, post or wait dropped. In the text: one number "
-        "changed, one statement dropped or printed twice. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
-        "| target | in the Program | of order | in the text | refused | by | the same |\n|---|---|---|---|---|---|---|\n"
-    )
-    for label, row in planted.items():
-        by = ", ".join(f"{r} {n}" for r, n in sorted(row.by.items()))
-        counts = " | ".join(str(row.faults[k]) for k in ("program", "order", "text"))
-        lines.append(f"| {label} | {counts} | {sum(row.by.values())} | {by} | {len(row.same)} |\n")
-    if same:
+        self.proved[label] = f"| {label} | {row.kernels} | {proved} | {times} |\n"
+        self.unproven[label] = [f"- {label}, {s}\n" for s in (*row.refused, *row.not_asked)]
+        if row.faults:
+            by = ", ".join(f"{r} {n}" for r, n in sorted(row.by.items()))
+            counts = " | ".join(str(row.faults[k]) for k in ("program", "order", "text"))
+            told = f"{sum(row.by.values())} | {by} | {len(row.same)}"
+            self.planted[label] = f"| {label} | {counts} | {told} |\n"
+            self.same[label] = [f"- {label}, {s}\n" for s in row.same]
+
+    def text(self) -> str:
+        """Return the whole page."""
+        lines = [
+            HEAD,
+            f"| target | kernels | {' | '.join(RULES)} | seconds, median and worst |\n",
+            f"|---|---|{'---|' * len(RULES)}---|\n",
+            *_of_all(self.proved),
+            BLANKS,
+        ]
+        if late := [label for label in _labels() if label not in self.proved]:
+            lines.append(f"\nNot measured yet: {', '.join(late)}.\n")
+        if other := [s for found in _of_all(self.unproven) for s in found]:
+            lines += ["\n## Not proven\n\n", *other]
+        rows = [row.strip("|\n ").split(" | ") for row in self.planted.values()]
+        total = sum(int(n) for row in rows for n in row[1:4])
+        same = sum(int(row[-1]) for row in rows)
         lines.append(
-            "\nNo rule refuses these, and the rules are exact: in the Program the same elements reach the same leaves, and a changed text has the same "
-            "addresses in every iteration (a factor or remainder of a variable that is always 0, the pitch of a tile of one row, a larger reserved block, an extent set twice).\n\n"
+            f"\n## Planted faults\n\n{total} faults, {total - same} refused, {same} proven to mean the same. {FAULTS}"
         )
-        lines += [f"- {label}, {s}\n" for label, row in planted.items() for s in row.same]
-    return "".join(lines)
+        lines += _of_all(self.planted)
+        if same:
+            lines += [SAME, *(s for found in _of_all(self.same) for s in found)]
+        return "".join(lines)
+
+
+BLANKS = (
+    "\n`-`: the target's own compiler orders copies, or its language is not read back. Streamed panels of `gemm_seed` rest on a law that its "
+    "certificate names: a sum over an axis is the sum over its blocks in order.\n"
+)
+FAULTS = (
+    "In the Program: a statement dropped, a leaf run twice, a loop with one iteration more or less or made "
+    "parallel, an operand shifted, clipped, in the wrong slot or by another loop's variable; a barrier, post or wait dropped. In the text: one number "
+    "changed, one statement dropped or printed twice; in Triton also a mask, a fill, a condition or 64 bits dropped, `<=` for `<`, another operator, "
+    "rows for columns. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
+    "| target | in the Program | of order | in the text | refused | by | the same |\n|---|---|---|---|---|---|---|\n"
+)
+SAME = (
+    "\nNo rule refuses these, and the rules are exact: in the Program the same elements reach the same leaves, and a changed text has the same "
+    "addresses in every iteration (a factor or remainder of a variable that is always 0, the pitch of a tile of one row, a larger reserved block, an extent set twice, "
+    "another order of blocks, a second barrier, a tile that nobody reads before it is written).\n\n"
+)
+
+
+@functools.cache
+def _labels() -> tuple[str, ...]:
+    return tuple(
+        f"{target} {arch or ''}".strip()
+        for target in dict(backends.BUILTIN)
+        for arch in backends.get(target).arches or (None,)
+    )
+
+
+def _of_all(found: Mapping[str, T]) -> list[T]:
+    return [found[label] for label in _labels() if label in found]
 
 
 def main() -> None:
@@ -221,11 +274,16 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path, default=PAGE)
     parser.add_argument("--faults", type=int, default=4)
     parser.add_argument("--rows", type=Path)
-    parser.add_argument("--only", help="measure this target alone; write no page")
+    parser.add_argument(
+        "--only", help="measure this target alone, and put its rows into the page as it stands"
+    )
     asked = parser.parse_args()
     found = rows(asked.faults, asked.rows, asked.only)
-    if asked.only is None:
-        asked.page.write_text(page(found), encoding="utf-8")
+    new = Page.of(asked.page.read_text(encoding="utf-8")) if asked.only else Page()
+    for label, row in found.items():
+        if asked.only in (None, label.split()[0]):
+            new.put(label, row)
+    asked.page.write_text(new.text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from septran.backends.triton.emit import emit
 from septran.backends.triton.foreign import FOREIGN
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.passes import FINISH, PASSES
+from septran.backends.triton.reading import read
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
 
 
@@ -30,6 +31,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         library=library,
         signature=signature,
         print_kernel=emit,
+        read_back=read,
         build=build,
         loader="triton_interp.py.j2",
         where="emulated",

@@ -1,0 +1,226 @@
+"""Printed kernels read back: hand-built Programs are what their text says, and a slip in the text is refused."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from septran.backends.triton.backend import TRITON_CUDA
+from septran.backends.triton.reading import read
+from septran.ir.expr import Const, Var
+from septran.ir.nodes import Alloc, Copy, For, Program
+from septran.kernel import Kernel
+from septran.prove.printed import Unreadable
+from septran.prove.sets import model
+from septran.prove.text import same_text
+from tests.backends.triton import programs as P
+from tests.backends.triton import running as R
+from tests.backends.triton.test_emit import GOLDENS
+from tests.backends.triton.test_mutants import MUTANTS
+
+IN_LEAVES = (
+    "accumulator dropped", "accumulator not cleared", "tf32", "operands swapped", "bias ignored",
+    "relu ignored", "maximum over padding", "sum over padding", "normalisation dropped",
+    "causal shifted", "rescale dropped", "padding of k not masked", "minimum instead of maximum",
+)  # fmt: skip
+"""faults of leaves, which are tested and not read"""
+
+
+def refused(program: Program, text: str | None = None) -> str:
+    """Return why a Program's text, or `text` for it, is refused; "" when it is proven."""
+    kernel = R.build_kernel(program)
+    if text is not None:
+        kernel = replace(kernel, files=((kernel.main, text),))
+    try:
+        printed = TRITON_CUDA.finished(program, {})
+        return str(next(same_text(model(printed), read(kernel, printed)), None) or "")
+    except Unreadable as e:
+        return f"unreadable: {e}"
+
+
+def slipped(program: Program, old: str, new: str, count: int = 1) -> str:
+    kernel: Kernel = R.build_kernel(program)
+    assert old in kernel.source, f"{old} is not in\n{kernel.source}"
+    return refused(program, kernel.source.replace(old, new, count))
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_the_golden_kernels_are_their_programs(name: str) -> None:
+    assert refused(GOLDENS[name]) == ""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.title)
+def test_what_the_emulator_rejects_is_refused_outside_of_leaves(mutant) -> None:
+    found = refused(mutant.case, mutant.of(R.build_kernel(mutant.case).source, count=1))
+    assert bool(found) == (mutant.title not in IN_LEAVES), found
+
+
+def _host() -> Program:
+    out, src = P.buf("Y", (4, 8), "float32"), P.buf("X", (4, 8), "float32")
+    t, j = Var("t"), Var("j")
+    y, x = P.region(out, (t, j * 4), (1, 4)), P.region(src, (t, j * 4), (1, 4))
+    call = P.leaf("c", [("Y", y, "w"), ("X", x, "r")], [P.prim("copy", "Y", "X")])
+    grid = For(var="j", extent=Const(2), proc="BLOCK", parallel=True, body=(call,))
+    return P.program(
+        "host", [(out, "w"), (src, "r")], [For(var="t", extent=Const(4), body=(grid,))]
+    )
+
+
+def test_a_loop_of_the_host_is_read() -> None:
+    assert refused(_host()) == ""
+    assert "leaves an iteration out" in slipped(_host(), "range(4)", "range(3)")
+    assert "lies elsewhere" in slipped(_host(), "X_0 = t +", "X_0 = 0 * t +")
+    assert "is Y" in slipped(_host(), "](Y, X, t", "](X, Y, t")
+
+
+def _fence() -> Program:
+    out, src = P.buf("Y", (8,), "float32"), P.buf("X", (8,), "float32")
+    first = P.leaf(
+        "a", [("Y", P.region(out), "w"), ("X", P.region(src), "r")], [P.prim("copy", "Y", "X")]
+    )
+    second = P.leaf(
+        "b", [("Y", P.region(out), "rw")], [P.prim("map", "Y", named=[("y", "Y")], expr="y + 1")]
+    )
+    return P.program("fence", [(out, "w"), (src, "r")], [first, second])
+
+
+def test_stores_that_are_loaded_later_need_their_barriers() -> None:
+    assert refused(_fence()) == ""
+    text = R.build_kernel(_fence()).source
+    parts = text.split("    tl.debug_barrier()\n")
+    for at in range(1, len(parts)):
+        one = "    tl.debug_barrier()\n".join([*parts[:at]]) + "    tl.debug_barrier()\n".join(
+            parts[at:]
+        )
+        assert "no barriers around the store to Y" in refused(_fence(), one), at
+
+
+def _window(fill: float) -> Program:
+    """Y[i] = what stands one row above in X, `fill` above the first."""
+    out, src = P.buf("Y", (10, 5), "float32"), P.buf("X", (10, 5), "float32")
+    i = Var("i")
+    x = replace(P.region(src, (i * 4 - 1, 0), (4, 5), guard=True), fill=fill)
+    x = replace(x, extent=P.region(out, (i * 4, 0), (4, 5)).extent)
+    call = P.leaf(
+        "c", [("Y", P.region(out, (i * 4, 0), (4, 5)), "w"), ("X", x, "r")],
+        [P.prim("copy", "Y", "X")],
+    )  # fmt: skip
+    grid = For(var="i", extent=Const(3), proc="BLOCK", parallel=True, body=(call,))
+    return P.program("window", [(out, "w"), (src, "r")], [grid])
+
+
+def test_what_windows_read_outside_is_compared() -> None:
+    low = _window(float("-inf"))
+    assert refused(low) == "" and refused(_window(0.0)) == ""
+    text = R.build_kernel(low).source
+    assert "beyond its extents" in refused(low, _without_where(text))
+    assert "outside in the text" in slipped(low, 'other=float("-inf")', "other=0")
+    assert "undefined" in slipped(low, ', other=float("-inf")', "")
+    assert "outside in the text" in slipped(_window(0.0), "other=0", "other=1")
+
+
+def _without_where(text: str) -> str:
+    line = next(x for x in text.splitlines() if "tl.where(" in x and "tl.load(" in x)
+    load = line[line.index("tl.load(") : line.rindex(", 0)")]
+    return text.replace(line, f"{line[: line.index('tl.where(')]}{load}")
+
+
+def _staged() -> Program:
+    """A leaf leaves its result in a tile of 5 x 3 that another reads, then it is copied out."""
+    out, src = P.buf("Y", (5, 3), "float16"), P.buf("X", (5, 3), "float32")
+    s, r = P.buf("s", (5, 3), "float32", "SHARED"), P.buf("r", (5, 3), "float32", "REGISTER")
+    s2 = P.buf("s2", (5, 3), "float32", "SHARED")
+    body = (
+        Alloc(buffer=s), Alloc(buffer=r), Alloc(buffer=s2),
+        P.leaf("a", [("Y", P.region(s), "w"), ("X", P.region(src), "r")], [P.prim("copy", "Y", "X")]),
+        P.leaf("b", [("Y", P.region(r), "w"), ("X", P.region(s), "r")], [P.prim("copy", "Y", "X")]),
+        Copy(dst=P.region(s2), src=P.region(r)),
+        Copy(dst=P.region(out), src=P.region(s2)),
+    )  # fmt: skip
+    return P.program("staged", [(out, "w"), (src, "r")], body)
+
+
+def test_tiles_that_leaves_rely_on_are_cleared_beyond_their_extents() -> None:
+    program = _staged()
+    assert refused(program) == ""
+    lines = [x for x in R.build_kernel(program).source.splitlines() if "zeros_like" in x]
+    assert len(lines) == 2
+    leaf = next(x for x in lines if x.strip().startswith("s ="))
+    assert "keeps what lies beyond" in slipped(program, f"{leaf}\n", "")
+    copy = next(x for x in lines if x is not leaf)
+    assert "keeps what lies beyond" in slipped(program, copy, "    s2 = r")
+    assert "loses a position" in slipped(program, "< 5) & ", "< 4) & ")
+    plain = next(x for x in R.build_kernel(program).source.splitlines() if x.startswith("    r ="))
+    lost = f"{plain}\n    r = tl.where((tl.arange(0, 8) < 4)[:, None], r, tl.zeros_like(r))"
+    assert "loses a position" in slipped(program, plain, lost)
+    assert "is float32 in the text" in slipped(program, ".to(tl.float16)", ".to(tl.float32)")
+
+
+def _large() -> Program:
+    out, src = P.buf("Y", (1 << 16, 1 << 16), "float32"), P.buf("X", (1 << 16, 1 << 16), "float32")
+    i, j = Var("i"), Var("j")
+    y, x = (P.region(b, (i * 64, j * 64), (64, 64)) for b in (out, src))
+    call = P.leaf("c", [("Y", y, "w"), ("X", x, "r")], [P.prim("copy", "Y", "X")])
+    grid = For(
+        var="i", extent=Const(1024), proc="BLOCK", parallel=True,
+        body=(For(var="j", extent=Const(1024), proc="BLOCK", parallel=True, body=(call,)),),
+    )  # fmt: skip
+    return P.program("large", [(out, "w"), (src, "r")], [grid])
+
+
+def test_large_arrays_need_addresses_of_64_bits() -> None:
+    assert refused(_large()) == ""
+    assert "more than 32 bits" in slipped(_large(), ".to(tl.int64)", "")
+
+
+def _parts(*, changed: bool = False) -> Program:
+    """Rows of a staged tile, one by one; changed: its source is written in between."""
+    out, src = P.buf("Y", (4, 8), "float32"), P.buf("X", (4, 8), "float32")
+    t = P.buf("t", (4, 8), "float32", "SHARED")
+    row = Var("row")
+    one = P.leaf(
+        "c", [("Y", P.region(out, (row, 0), (1, 8)), "w"), ("X", P.region(t, (row, 0), (1, 8)), "r")],
+        [P.prim("copy", "Y", "X")],
+    )  # fmt: skip
+    body = (
+        Alloc(buffer=t),
+        Copy(dst=P.region(t), src=P.region(src)),
+        For(var="row", extent=Const(4), body=(one,)),
+    )
+    return P.program("parts", [(out, "w"), (src, "r")], body)
+
+
+def test_parts_of_a_tile_are_read_where_it_was_copied_from() -> None:
+    assert refused(_parts()) == ""
+    assert "lies elsewhere" in slipped(_parts(), "X_0 = row", "X_0 = 0 * row")
+
+
+def test_loops_grids_and_options() -> None:
+    gemm = GOLDENS["gemm_float16"]
+    assert "squares of another size" in slipped(gemm, "i1, 8, 8, 8)", "i1, 8, 9, 8)")
+    assert "stages" in slipped(gemm, "num_stages=3)", "num_stages=4)")
+    assert "two blocks" in slipped(gemm, "tl.program_id(0)", "tl.program_id(1)")
+    assert "64 loops" not in slipped(gemm, "num_warps=8, ", "num_warps=16, ")
+    assert refused(gemm, R.build_kernel(gemm).source + "\nimport os\n").startswith("unreadable")
+
+
+def test_swizzled_blocks_are_a_permutation() -> None:
+    """The reader trusts this of Triton; its source is run on numbers."""
+    found = importlib.util.find_spec("triton.language.standard")
+    assert found is not None and found.origin is not None
+    tree = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    (function,) = (s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == "swizzle2d")
+    function.decorator_list = []
+    scope: dict[str, Any] = {"core": SimpleNamespace(minimum=min)}
+    exec(compile(ast.Module([function], []), "swizzle2d", "exec"), scope)
+    for rows, columns, group in itertools.product((1, 2, 5, 8, 13), (1, 3, 8), (1, 2, 4, 8, 9)):
+        box = list(itertools.product(range(rows), range(columns)))
+        moved = [scope["swizzle2d"](i, j, rows, columns, group) for i, j in box]
+        assert sorted(moved) == box
