@@ -162,7 +162,7 @@ def rows(faults: int, file: Path | None, only: str | None) -> dict[str, Row]:
                 data = known[label]
                 counts = {k: Counter(data[k]) for k in ("proved", "faults", "by")}
                 found[label] = Row(**{**data, **counts})
-            elif only in (None, target):
+            elif only in (None, target, label):
                 found[label] = measure(target, arch, 0 if at else faults)
                 print(label, found[label], flush=True)
                 if file is not None:
@@ -275,13 +275,14 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=4)
     parser.add_argument("--rows", type=Path)
     parser.add_argument(
-        "--only", help="measure this target alone, and put its rows into the page as it stands"
+        "--only",
+        help="measure this target, or `target arch`, alone and put its rows into the page as it stands",
     )
     asked = parser.parse_args()
     found = rows(asked.faults, asked.rows, asked.only)
     new = Page.of(asked.page.read_text(encoding="utf-8")) if asked.only else Page()
     for label, row in found.items():
-        if asked.only in (None, label.split()[0]):
+        if asked.only in (None, label.split()[0], label):
             new.put(label, row)
     asked.page.write_text(new.text(), encoding="utf-8")
 
