@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,7 +171,7 @@ def test_a_changed_source_is_refused(septran, tmp_path: Path):
     assert done.code == 0, done.err
     run = Path(done.json["run"])
     again = septran("prove", "--check", str(run / "certificate.json"))
-    assert again.code == 0 and "text      proved" in again.out, again.out
+    assert again.code == 0 and re.search("text +proved", again.out), again.out
     source = run / "add.cpp"
     source.write_text(source.read_text().replace("i0 * 8192", "i0 * 8191"))
     other = septran("prove", "--check", str(run / "certificate.json"))
