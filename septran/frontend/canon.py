@@ -58,6 +58,12 @@ class Op:
         return math.prod(self.shape)
 
     @property
+    def makes(self) -> tuple[str, ...]:
+        """Names of the values that it writes: its own, and the states that a recurrent node changes."""
+        states = ("h", "c") if self.kind == "recurrent" else ()
+        return (self.name, *(self.ins[k].source for k in states if k in self.ins))
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """Reduced axes, () for other kinds."""
         return tuple(self.attrs.get("axes", ()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.errors import ConfigError
+from septran.frontend.aliases import plain
 from septran.ir.dtypes import DTYPES
 
 MAX_NODES = 20_000
@@ -226,7 +227,7 @@ def _closed(graph: Graph) -> None:
 def _node(data: Mapping[str, Any]) -> Node:
     return Node(
         name=_word(data["name"]),
-        op=str(data["op"]),
+        op=plain(str(data["op"])),
         args=tuple(_value(a) for a in data["args"]),
         named={str(k): _value(v) for k, v in data["named"].items()},
         results=tuple(None if m is None else _meta(m) for m in data["results"]),

@@ -79,8 +79,7 @@ def group(canon: Canon) -> Grouping:
         if op.kind == "reduce":
             groups[at].axes = op.axes
         home[op.name] = at
-        if op.kind == "recurrent":  # who reads a state afterwards comes after the steps
-            home.update({op.ins[k].source: at for k in ("h", "c") if k in op.ins})
+        home.update(dict.fromkeys(op.makes, at))  # who reads a state comes after the steps
     joined = _absorbed(groups, canon)
     merged = {o.name for g in joined for o in g.ops}
     homes = {o.name: g for g in joined for o in g.ops}
@@ -190,6 +189,9 @@ def stored(canon: Canon, grouping: Grouping) -> dict[str, None]:
     for view in canon.results:
         if view.source in home:
             found[view.source] = None
+    for op in canon.ops:  # steps walk over their results, also where only the last state is read
+        if op.kind == "recurrent":
+            found[op.name] = None
     return found
 
 

@@ -43,7 +43,8 @@ ALLOWED = frozenset(
     __and__ __or__ __xor__ bitwise_xor nan_to_num _weight_norm binary_cross_entropy_with_logits margin_ranking_loss
     pairwise_distance cdist _cdist_forward nll_loss_nd nll_loss2d outer ger linalg_multi_dot chain_matmul bilinear
     diag diag_embed im2col adaptive_max_pool1d adaptive_max_pool3d lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
-    take_along_dim one_hot logcumsumexp
+    take_along_dim one_hot logcumsumexp index_copy kthvalue msort __lshift__ __rshift__
+    bitwise_left_shift bitwise_right_shift swapaxes swapdims narrow
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -129,6 +130,8 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
         return value(node.named["self"]).reshape(value(node.named["size"]))
     if name == "topk":
         return _topk(*(value(node.named[k]) for k in ("self", "k", "dim", "largest")))
+    if name in _ORDERS:
+        return _ordered(name, {k: value(v) for k, v in node.named.items()})
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
     if node.args:
         raise ValueError(f"{node.op} has unnamed arguments")
@@ -150,6 +153,20 @@ def _topk(x: torch.Tensor, k: int, dim: int, largest: bool) -> tuple[torch.Tenso
     return values.narrow(dim, 0, k), places.narrow(dim, 0, k)
 
 
+def _ordered(name: str, given: Mapping[str, Any]) -> Any:
+    """Return a row in order; equal elements keep theirs, an order that torch leaves open."""
+    import torch
+
+    dim = 0 if name == "msort" else given.get("dim", -1)
+    down = bool(given.get("descending"))
+    found = torch.sort(given["self"], dim=dim, descending=down, stable=True)
+    if name == "kthvalue":
+        kept = tuple(t.narrow(dim, given["k"] - 1, 1) for t in found)
+        return kept if given.get("keepdim") else tuple(t.squeeze(dim) for t in kept)
+    return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
+
+
+_ORDERS = ("sort", "argsort", "msort", "kthvalue")
 _VIEWS = ("view", "_unsafe_view", "unsafe_view")
 _PLACES = ("device", "layout", "pin_memory", "memory_format")
 _MAKERS = ("full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like")

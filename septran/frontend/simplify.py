@@ -27,7 +27,7 @@ def simplify(canon: Canon) -> Canon:
     needed = {v.source for v in canon.results}
     alive: list[Op] = []
     for op in reversed(ops):
-        if op.name in needed:
+        if needed.intersection(op.makes):
             alive.append(op)
             needed |= {v.source for v in op.ins.values()}
     return replace(canon, ops=tuple(reversed(alive)))

@@ -169,7 +169,7 @@ def _alive(canon: Canon) -> Canon:
     needed = {v.source for v in canon.results}
     ops: list[Op] = []
     for op in reversed(canon.ops):
-        if op.name in needed:
+        if needed.intersection(op.makes):
             ops.append(op)
             needed |= {v.source for v in op.ins.values()}
     kept = tuple(g for g in canon.given if g.name in needed)

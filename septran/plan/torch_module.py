@@ -17,7 +17,7 @@ from septran.errors import ConfigError, Span
 from septran.frontend.canon import Canon
 from septran.frontend.capture import Mode, capture
 from septran.frontend.domains import domains_of
-from septran.frontend.graph import Graph
+from septran.frontend.graph import Graph, Meta
 from septran.frontend.reference import run_graph
 from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
@@ -141,13 +141,30 @@ def _reference(graph: Graph, names: Mapping[str, str], written: Written) -> Call
 
     def reference(**values: torch.Tensor) -> Any:
         given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items()}
-        found = run_graph(graph, given)
+        found = run_graph(graph, given | _unread(metas, given))
         shaped = tuple(
             t.reshape(shapes[n]).contiguous() for t, n in zip(found, written.outputs, strict=True)
         )
         return shaped[0] if len(shaped) == 1 else shaped
 
     return reference
+
+
+def _unread(
+    metas: Mapping[str, Meta], given: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return zeros for what the graph names but no result depends on, such as a buffer that is overwritten."""
+    import torch
+
+    wide = next((v.dtype for v in given.values() if v.is_floating_point()), torch.float64)
+    floats = ("float", "bfloat")
+    return {
+        name: torch.zeros(
+            meta.shape, dtype=wide if meta.dtype.startswith(floats) else getattr(torch, meta.dtype)
+        )
+        for name, meta in metas.items()
+        if name not in given
+    }
 
 
 def error_model(canon: Canon) -> tuple[ReferenceKind, int]:

@@ -1,4 +1,4 @@
-"""Import our own module files in this process (they are ours, so no child is needed)."""
+"""Import our own module files in this process (they are ours, so no child is needed), and run what was written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import warnings
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from septran.frontend.child import capture as child
 from septran.frontend.graph import Graph, parse_graph
 from septran.frontend.translate import translate
 from septran.frontend.write import write
-from septran.plan.torch_module import Imported
+from septran.plan.torch_module import Imported, operator_of
+from septran.tasklang.load import execute_logic
+from septran.tasklang.oracle import run_oracle
 
 
 def graph_of(path: Path, mode: str = "eval") -> Graph:
@@ -29,3 +34,60 @@ def imported(path: Path, mode: str = "eval") -> Imported:
     graph = graph_of(path, mode)
     canon = translate(graph)
     return Imported(graph=graph, canon=canon, written=write(canon))
+
+
+TUNABLES = {
+    "rows": 3,
+    "cols": 5,
+    "block_size_M": 4,
+    "block_size_N": 4,
+    "block_size_K": 8,
+    "tile_H": 3,
+    "tile_W": 4,
+}
+"""Small tiles that divide nothing, so that every edge is met."""
+
+
+def computes_the_module(found: Imported, folder: Path) -> None:
+    """Assert that the written logic gives what the exported graph gives."""
+    path = folder / "logic.py"
+    path.write_text(found.text)
+    logic = execute_logic(path)
+    operator = operator_of(found, logic)
+    values = values_of(found.written, operator)
+    wanted = operator.reference.fn(**values)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    results = {
+        name: _undefined(shape, dtype)
+        for name, shape, dtype in found.written.params
+        if name in found.written.outputs
+    }
+    args = tuple(results.get(n, values.get(n)) for n, _, _ in found.written.params)
+    run_oracle(logic.task(found.written.entry), args, TUNABLES)
+    for name, right in zip(found.written.outputs, wanted, strict=True):
+        # workspaces are float32
+        got = results[name]
+        torch.testing.assert_close(got, right.to(got.dtype), rtol=2e-5, atol=2e-5)
+
+
+def values_of(written, operator) -> dict[str, torch.Tensor]:
+    """Return inputs and weights: random floats, the file's own whole numbers."""
+    generator = torch.Generator().manual_seed(1)
+    found = {}
+    for name, shape, dtype in written.params:
+        if name in written.outputs:
+            continue
+        if not dtype.startswith(("float", "bfloat")):
+            raw = np.frombuffer(operator.samples[name], dtype=dtype).reshape(shape)
+            found[name] = torch.from_numpy(raw.copy())
+            continue
+        values = torch.randn(shape, generator=generator, dtype=torch.float64)
+        positive = operator.domains[name].kind == "positive"
+        found[name] = values.abs() + 0.05 if positive else values
+    return found
+
+
+def _undefined(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    if dtype.startswith(("float", "bfloat")):
+        return torch.full(shape, float("nan"), dtype=torch.float64)
+    return torch.full(shape, 1, dtype=getattr(torch, dtype))

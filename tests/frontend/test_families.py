@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from septran.plan.torch_module import operator_of
 from septran.tasklang.load import execute_logic
-from septran.tasklang.oracle import run_oracle
 from tests.frontend.families import FAMILIES
-from tests.frontend.importing import imported
+from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
-from tests.frontend.test_modules import TUNABLES, _values
 
 QUICK = (
     "scan_sum_middle",
@@ -50,31 +47,7 @@ QUICK = (
     ],
 )
 def test_the_written_logic_is_the_module(tmp_path: Path, module: Module) -> None:
-    found = imported(module.write(tmp_path))
-    path = tmp_path / "logic.py"
-    path.write_text(found.text)
-    logic = execute_logic(path)
-    operator = operator_of(found, logic)
-    values = _values(found.written, operator)
-    wanted = operator.reference.fn(**values)
-    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    results = {
-        name: _undefined(shape, dtype)
-        for name, shape, dtype in found.written.params
-        if name in found.written.outputs
-    }
-    args = tuple(results.get(n, values.get(n)) for n, _, _ in found.written.params)
-    run_oracle(logic.task(found.written.entry), args, TUNABLES)
-    for name, right in zip(found.written.outputs, wanted, strict=True):
-        # workspaces are float32
-        got = results[name]
-        torch.testing.assert_close(got, right.to(got.dtype), rtol=2e-5, atol=2e-5)
-
-
-def _undefined(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-    if dtype.startswith(("float", "bfloat")):
-        return torch.full(shape, float("nan"), dtype=torch.float64)
-    return torch.full(shape, 1, dtype=getattr(torch, dtype))
+    computes_the_module(imported(module.write(tmp_path)), tmp_path)
 
 
 def test_two_parts_of_one_tensor_are_written_by_two_kernels(tmp_path: Path) -> None:

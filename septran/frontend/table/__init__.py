@@ -1,12 +1,14 @@
 """One row per ATen operator: name -> a function that says it in canonical nodes."""
 
 from septran.frontend.table import (
+    bits,
     checks,
     einsum,
     layout,
     losses,
     makers,
     movement,
+    ordering,
     pointwise,
     products,
     recurrent,
@@ -20,6 +22,7 @@ __all__ = [
     "Args",
     "Builder",
     "NoForm",
+    "bits",
     "checks",
     "clean_name",
     "einsum",
@@ -27,6 +30,7 @@ __all__ = [
     "losses",
     "makers",
     "movement",
+    "ordering",
     "pointwise",
     "products",
     "recurrent",

@@ -53,13 +53,13 @@ def _permute(b: Builder, node: Node, a: Args) -> Value:
     return x.permute([d % x.rank for d in a["dims"]])
 
 
-@row("transpose")
+@row("transpose", "swapaxes", "swapdims")
 def _transpose(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     if x.rank == 0:
         return x
     perm = list(range(x.rank))
-    i, j = a["dim0"] % x.rank, a["dim1"] % x.rank
+    i, j = a.first("dim0", "axis0") % x.rank, a.first("dim1", "axis1") % x.rank
     perm[i], perm[j] = perm[j], perm[i]
     return x.permute(perm)
 
@@ -169,6 +169,34 @@ def join(b: Builder, parts: Sequence[View], axis: int) -> View:
     total = sum(p.shape[axis] for p in parts)
     shape = tuple(total if d == axis else n for d, n in enumerate(parts[0].shape))
     return b.add("join", shape, {f"x{i}": p for i, p in enumerate(parts)}, axis=axis)
+
+
+@row("copy")
+def _copy(b: Builder, node: Node, a: Args) -> Value:
+    x = a.view("src").expand(node.meta.shape)
+    if b.dtypes[x.source] == node.meta.dtype:
+        return x
+    return b.map("x", {"x": x})
+
+
+@row("select_scatter", "slice_scatter")
+def _slice_scatter(b: Builder, node: Node, a: Args) -> Value:
+    y, x = a.view("self"), a.view("src")
+    axis = (a["dim"] or 0) % y.rank
+    n = y.shape[axis]
+    if node.op.split(".")[1] == "select_scatter":
+        start = a["index"] % n
+        x = b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+    else:
+        if a["step"] not in (None, 1):
+            raise NoForm("writing every second or later element of a slice")
+        start = a["start"] or 0
+        start = min(max(start + n if start < 0 else start, 0), n)
+    x = x.expand(tuple(x.shape[axis] if d == axis else m for d, m in enumerate(y.shape)))
+    stop = start + x.shape[axis]
+    parts = [cut(y, axis, 0, start)] if start else []
+    parts += [x, cut(y, axis, stop, n - stop)] if stop < n else [x]
+    return join(b, parts, axis)
 
 
 @row("roll")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from septran.frontend.graph import Node
@@ -135,29 +136,31 @@ def _gather(b: Builder, node: Node, a: Args) -> Value:
 @row("index")
 def _index(b: Builder, node: Node, a: Args) -> Value:
     x, indices = a.view("self"), a["indices"]
-    used = [d for d, i in enumerate(indices) if i is not None]
-    if not used or used != list(range(used[0], used[-1] + 1)):
-        raise NoForm("indexing by tensors that are not next to each other")
-    if any(b.dtypes[indices[d].source] == "bool" for d in used):
+    if any(i is not None and b.dtypes[i.source] == "bool" for i in indices):
         raise NoForm("indexing by a mask has a data-dependent shape")
-    first, count = used[0], len(used)
-    shape = broadcast(*(indices[d].shape for d in used))
+    merged, place, first = _indexed(b, x, indices)
+    return b.reshape(take(b, merged, place, first), node.meta.shape)
+
+
+def _indexed(b: Builder, x: View, indices: Sequence[View | None]) -> tuple[View, View, int]:
+    """Return `x` with its indexed dims taken as one, the positions along that dim, and the dim."""
+    used = {d: i for d, i in enumerate(indices) if i is not None}
+    if not used or list(used) != list(range(min(used), max(used) + 1)):
+        raise NoForm("indexing by tensors that are not next to each other")
+    first, count = min(used), len(used)
+    shape = broadcast(*(i.shape for i in used.values()))
     flat: View | None = None
-    for d in used:  # one position in the indexed dims taken as one
-        i = placed(b, indices[d].expand(shape), x.shape[d])
+    for d, given in used.items():
+        i = placed(b, given.expand(shape), x.shape[d])
         flat = (
             i
             if flat is None
             else b.map(f"p * {x.shape[d]} + i", {"p": flat, "i": i}, name="place", dtype="int64")
         )
     assert flat is not None
-    sizes = x.shape[first : first + count]
-    total = 1
-    for n in sizes:
-        total *= n
+    total = math.prod(x.shape[first : first + count])
     merged = b.reshape(x, (*x.shape[:first], total, *x.shape[first + count :]))
-    place = b.reshape(flat, along(merged.rank, first, flat.elements))
-    return b.reshape(take(b, merged, place, first), node.meta.shape)
+    return merged, b.reshape(flat, along(merged.rank, first, flat.elements)), first
 
 
 def moved(b: Builder, x: View, axis: int, count: int, expr: str) -> View:
@@ -227,11 +230,10 @@ def _one_hot(b: Builder, node: Node, a: Args) -> Value:
 
 
 # ---- scatters
-def put(b: Builder, op: str, y: View, x: View, i: View, axis: int) -> View:
+def put(b: Builder, op: str, y: View, x: View, i: View, axis: int, dtype: str = "") -> View:
     """Return `y` with x combined in at positions i along an axis."""
-    return b.add(
-        "scatter", y.shape, {"y": y, "x": x, "i": i.expand(x.shape)}, op=op, axis=axis % y.rank
-    )
+    ins = {"y": y, "x": x, "i": i.expand(x.shape)}
+    return b.add("scatter", y.shape, ins, dtype=dtype, op=op, axis=axis % y.rank)
 
 
 _SCATTERS = {"scatter": "last", "scatter_add": "sum"}
@@ -277,3 +279,20 @@ def _index_copy(b: Builder, node: Node, a: Args) -> Value:
     y, i, x = a.view("self"), a.view("index"), a.view("source")
     axis = a["dim"] % y.rank
     return put(b, "last", y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
+
+
+@row("index_put", "_index_put_impl_", "_unsafe_index_put")
+def _index_put(b: Builder, node: Node, a: Args) -> Value:
+    y, indices, x = a.view("self"), a["indices"], a.view("values")
+    masks = [i for i in indices if i is not None and b.dtypes[i.source] == "bool"]
+    if masks:
+        if len(indices) > 1 or x.elements != 1 or a["accumulate"]:
+            raise NoForm("what is written where a mask is set, other than one value")
+        mask = b.reshape(masks[0], (*masks[0].shape, *(1,) * (y.rank - masks[0].rank)))
+        return b.map("select(m, x, y)", {"m": mask, "x": x, "y": y}, y.shape)
+    merged, place, first = _indexed(b, y, indices)
+    used = next(i.shape for i in indices if i is not None)
+    shapes = broadcast(*(i.shape for i in indices if i is not None), used)
+    wide = (*y.shape[:first], *shapes, *merged.shape[first + 1 :])
+    x = b.reshape(x.expand(wide), (*y.shape[:first], place.elements, *merged.shape[first + 1 :]))
+    return b.reshape(put(b, "sum" if a["accumulate"] else "last", merged, x, place, first), y.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from septran.frontend.graph import Dtype, Node
+from septran.frontend.table.bits import bits
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.view import View
 
@@ -188,19 +189,22 @@ def _compare(b: Builder, node: Node, a: Args) -> Value:
 
 @row("logical_not", "bitwise_not")
 def _not(b: Builder, node: Node, a: Args) -> Value:
-    _only_bool(node)
+    if node.meta.dtype != "bool":
+        return b.map("-x - 1", {"x": a["self"]})
     return b.map("select(x, 0, 1) > 0", {"x": a["self"]})
 
 
 @row("logical_and", "bitwise_and", "__and__")
 def _and(b: Builder, node: Node, a: Args) -> Value:
-    _only_bool(node)
+    if node.meta.dtype != "bool":
+        return bits(b, node, a, "k")
     return b.map("select(x, select(y, 1, 0), 0) > 0", {"x": a["self"], "y": other(a)})
 
 
 @row("logical_xor", "bitwise_xor", "__xor__")
 def _xor(b: Builder, node: Node, a: Args) -> Value:
-    _only_bool(node)
+    if node.meta.dtype != "bool":
+        return bits(b, node, a, "x + m - 2 * k")
     return b.map("select(x, 1, 0) != select(y, 1, 0)", {"x": a["self"], "y": other(a)})
 
 
@@ -220,13 +224,9 @@ def _nan_to_num(b: Builder, node: Node, a: Args) -> Value:
 
 @row("logical_or", "bitwise_or", "__or__")
 def _or(b: Builder, node: Node, a: Args) -> Value:
-    _only_bool(node)
-    return b.map("select(x, 1, select(y, 1, 0)) > 0", {"x": a["self"], "y": other(a)})
-
-
-def _only_bool(node: Node) -> None:
     if node.meta.dtype != "bool":
-        raise NoForm(f"{node.op} on {node.meta.dtype}")
+        return bits(b, node, a, "x + m - k")
+    return b.map("select(x, 1, select(y, 1, 0)) > 0", {"x": a["self"], "y": other(a)})
 
 
 @row("where")

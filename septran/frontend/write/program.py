@@ -229,9 +229,11 @@ def _workspaces(canon: Canon, kept: Mapping[str, View], outputs: set[str]) -> li
         own = op.name in kept and kept[op.name].source == op.name
         if op.name not in outputs and (own or op.name in joins):
             shape = op.shape or (1,)
+            # a value rounded to half between two kernels is further off than one rounding of the result
+            dtype = "float32" if op.dtype in ("float16", "bfloat16") else op.dtype
             lines.append(
                 f'{op.name} = task.tensor("{op.name}", '
-                f'{tuple_text([str(n) for n in shape])}, dtype="{op.dtype}")'
+                f'{tuple_text([str(n) for n in shape])}, dtype="{dtype}")'
             )
     return lines
 

@@ -1,0 +1,24 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        cumsum = torch.cumsum(
+            x.narrow(dim=self.dim, start=0, length=x.size(self.dim) - 1), dim=self.dim
+        )
+        return torch.cat(
+            (torch.zeros_like(x.select(self.dim, 0).unsqueeze(self.dim)), cumsum), dim=self.dim
+        )
+
+
+def get_inputs():
+    return [torch.rand(6, 70)]
+
+
+def get_init_inputs():
+    return [1]

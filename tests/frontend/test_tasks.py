@@ -1,0 +1,44 @@
+"""Whole task files, written as people write them: single operators, chains, blocks of networks, and what servers run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.frontend.importing import computes_the_module, imported
+
+TASKS = Path(__file__).parent / "tasks"
+QUICK = (
+    "level1/attention_half",
+    "level2/conv_activation_bn",
+    "level3/lstm_hidden",
+    "level3/vanilla_rnn_hidden",
+    "serving/int4_unpack",
+    "serving/kv_cache_put",
+    "serving/static_cache_slice",
+    "serving/top_p_mask",
+)
+"""One for each class of file that once had no form or a wrong one; the others run with the slow tests."""
+FILES = sorted(str(p.relative_to(TASKS).with_suffix("")) for p in TASKS.glob("*/*.py"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in FILES],
+)
+def test_the_written_logic_is_the_module(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{Path(name).name}.py"
+    shutil.copy(TASKS / f"{name}.py", path)
+    computes_the_module(imported(path), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_it_imports_as_it_is_made(tmp_path: Path, name: str) -> None:
+    """Norms with batch statistics; dropout that is not active is no dropout."""
+    path = tmp_path / f"{Path(name).name}.py"
+    shutil.copy(TASKS / f"{name}.py", path)
+    found = imported(path, "as-is")
+    assert found.written.kernels > 0
