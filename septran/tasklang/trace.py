@@ -378,10 +378,10 @@ def _split_attrs(
     missing = [k for k, needed in allowed.items() if needed and k not in plain]
     if missing:
         raise TaskLangError.of("E126", f"primitive {name} needs {missing[0]}=", span)
-    if "op" in plain and plain["op"] not in ("sum", "max", "min", "prod"):
-        raise TaskLangError.of(
-            "E126", f"{name}: op must be sum, max, min or prod, got {plain['op']!r}", span
-        )
+    ops = ["sum", "max", "min", "prod", *(["last"] if name == "scatter_acc" else [])]
+    if "op" in plain and plain["op"] not in ops:
+        among = f"{', '.join(ops[:-1])} or {ops[-1]}"
+        raise TaskLangError.of("E126", f"{name}: op must be {among}, got {plain['op']!r}", span)
     if "value" in plain and not isinstance(plain["value"], int | float):
         raise TaskLangError.of(
             "E126", f"{name}: value must be a number, got {plain['value']!r}", span

@@ -427,6 +427,16 @@ CASES = {
         {"C": 2, "A": 2},
         ["op must be sum, max, min or prod, got 'mean'"],
     ),
+    "unknown op of a scatter": (
+        """
+        @task.define(leaf=True)
+        def entry(C, A, I):
+            task.call_primitive("scatter_acc", C, A, I, op="last", axis=0)
+            task.call_primitive("scatter_acc", C, A, I, op="first", axis=0)  # error: E126
+        """,
+        {"C": 2, "A": 2, "I": 2},
+        ["op must be sum, max, min, prod or last, got 'first'"],
+    ),
     "constant operand": (
         """
         @task.define(leaf=True)
