@@ -6,14 +6,15 @@ compares them with the Program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from septran.ir.expr import Expr
-from septran.ir.nodes import LeafCall, Scalar
+from septran.ir.expr import Const, Expr, Var
+from septran.ir.nodes import LeafCall, Scalar, Stmt
 
-Kind = Literal["copy", "leaf", "sync", "post", "await"]
+Kind = Literal["copy", "fill", "leaf", "sync", "post", "await"]
 Number = Expr | float
 
 
@@ -97,10 +98,31 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Elements that the text copies: dst[into] = src[taken] for each position of `box` (variable, extent) where `tests` hold.
+
+    into, taken: an index per dim of the arrays as the text declares them. rest: what dst[into] gets at the other positions, None:
+    nothing. src "": `rest` is written at all positions. tiles: whole tiles are copied, with what lies beyond their extents.
+    dtype: what elements become on the way, "" = they stay as they are. fits: whether both sides have the same extents.
+    """
+
+    dst: str
+    into: tuple[Expr, ...]
+    box: tuple[tuple[str, Expr], ...]
+    src: str = ""
+    taken: tuple[Expr, ...] = ()
+    tests: tuple[Test, ...] = ()
+    rest: float | None = None
+    tiles: bool = False
+    dtype: str = ""
+    fits: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
     """One printed statement.
 
-    what: a copy's or leaf's name, a signal's name. views: in the order of the Program's operands. needs: expressions whose
+    move: of a copy or fill that is said element by element. what: a copy's or leaf's name, a signal's name. views: in the order of the Program's operands. needs: expressions whose
     division or remainder is only the floor's where they are not negative. engine: ASYNC of a copy that is only begun. tile: static
     extents that a copy is made for; full: that they are the whole array. pending: groups of copies that a wait leaves under way.
     """
@@ -117,6 +139,7 @@ class Act:
     tile: tuple[int, ...] = ()
     full: bool = False
     pending: int | None = None
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +147,7 @@ class Room:
     """Where the text puts a buffer: `offset` bytes into `memory`, alive inside `scope` (blocks from the outside in).
 
     memory: "" where the compiler finds the room. layout, shape: as declared, "" and () where the text does not say.
+    allocator: the call that makes it, likewise.
     """
 
     memory: str
@@ -133,6 +157,7 @@ class Room:
     dtype: str = ""
     layout: str = ""
     shape: tuple[int, ...] = ()
+    allocator: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +165,8 @@ class Place:
     """How a target lays out one version of a buffer.
 
     address: element index -> position. size: positions of one version. strides: what a view of it says, () = nothing.
+    cells, shape: of a target whose text indexes the array: element index -> index, and the extents that the text declares.
+    allocator: the call that makes it, "" where none does.
     """
 
     index: tuple[str, ...]
@@ -147,6 +174,32 @@ class Place:
     size: int
     strides: tuple[int, ...] = ()
     packed: bool = False
+    cells: tuple[Expr, ...] = ()
+    shape: tuple[int, ...] = ()
+    allocator: str = ""
+
+    @classmethod
+    def of_cells(
+        cls,
+        rank: int,
+        cells: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+        shape: tuple[int, ...],
+        allocator: str,
+    ) -> Place:
+        """Return the place of an array that the text indexes; cells: element index -> the text's index."""
+        index = tuple(f"x_{d}" for d in range(rank))
+        found = cells(tuple(Var(x) for x in index))
+        address: Expr = Const(0)
+        for cell, n in zip(found, shape, strict=True):
+            address = address * n + cell
+        return cls(
+            index=index,
+            address=address,
+            size=math.prod(shape),
+            cells=found,
+            shape=shape,
+            allocator=allocator,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +225,9 @@ class Printed:
     memories: memory -> bytes the text reserves. places: the Program's buffers as the target lays them out. silent: kinds of statements that
     the target has no text for. widened: kinds that may run more often than the Program says. tiled: statements are cut into loops
     around tiles. symbol, scalars: how a leaf is called, and the numbers it gets. wrong: lines that the reader itself refuses, and why.
-    values: of a language whose tiles are values.
+    values: of a language whose tiles are values. steps: what a statement of the Program becomes, None: itself.
+    clean: tiles hold 0 beyond the extents that were copied. unrolled: loops of one iteration are not printed. options: what the text
+    says of the Program's options. began: the scalar of a product that is 0 where the fill before it is not printed.
     """
 
     file: str
@@ -185,6 +240,11 @@ class Printed:
     silent: frozenset[Kind] = frozenset()
     widened: frozenset[Kind] = frozenset()
     tiled: bool = False
+    clean: bool = False
+    unrolled: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+    began: str = ""
+    steps: Callable[[Stmt], tuple[Kind, ...] | None] = lambda stmt: None
     symbol: Callable[[LeafCall], str] = lambda call: call.symbol
     scalars: Callable[[LeafCall], list[Scalar]] = lambda call: [v for _, v in call.scalars]
     wrong: tuple[tuple[int, str], ...] = ()

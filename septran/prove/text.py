@@ -9,19 +9,21 @@ of its own. So what is proven of the Program holds for the text, as far as loops
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from septran.errors import Span
 from septran.ir import nodes as ir
 from septran.ir.expr import Const, Expr, Var, const, substitute
 from septran.prove.certificate import Finding
-from septran.prove.printed import Act, Loop, Place, Printed, Values, View
+from septran.prove.printed import Act, Kind, Loop, Move, Place, Printed, Values, View
 from septran.prove.sets import Access, Model, Statement, affine, model
 from septran.prove.text_arrays import Arrays
 from septran.prove.text_held import HeldOperand
 from septran.prove.text_in_place import read_in_place, unrolled
 from septran.prove.text_instance import Instance
+from septran.prove.text_moves import Moves
 from septran.prove.text_operands import CODE, No, condition, operands, position
+from septran.prove.text_silent import fills_left_out
 from septran.prove.text_tiles import Tiles
 from septran.prove.witness import describe
 
@@ -30,14 +32,22 @@ def same_text(found: Model, printed: Printed) -> Iterator[Finding]:
     """Yield where the text differs from the Program (P070)."""
     for line, text in printed.wrong:
         yield Finding(code=CODE, text=text, places=_at(printed, line))
-    shown = found if printed.values is None else _of_values(found, printed.values)
+    shown = _as_printed(found, printed)
     yield from Arrays(shown, printed).findings()
     yield from _Statements(shown, printed).findings()
+    if printed.began:
+        silent = [s for s in shown.statements if printed.steps(s.stmt) == ()]
+        yield from fills_left_out(shown, silent, printed.began)
 
 
-def _of_values(m: Model, values: Values) -> Model:
-    """Return the model of the Program as a language of values prints it."""
-    program = read_in_place(unrolled(m.program), lambda name: name in values.tiles)
+def _as_printed(m: Model, printed: Printed) -> Model:
+    """Return the model of the Program as its language prints it."""
+    values = printed.values
+    if values is None and not printed.unrolled:
+        return m
+    program = unrolled(m.program)
+    if values is not None:
+        program = read_in_place(program, lambda name: name in values.tiles)
     return model(program, m.dims, m.shapes)
 
 
@@ -60,14 +70,11 @@ class _Statements:
         mine = [s for s in self.model.statements if s.kind not in self.printed.silent]
         live = [s for s in mine if not self.model.instances(s).is_empty()]
         acts = [a for a in self.printed.acts if self._runs(a)]
-        for s in live:
+        for s, kind in ((x, kind) for x in live for kind in self._steps(x)):
             if not acts:
                 yield Finding(code=CODE, text=f"the text ends before {describe(s)}")
                 return
-            act = acts.pop(0)
-            different = next(self._compare(s, act), None)
-            if different is None and self._padding(s):
-                different = next(self._compare(s, acts.pop(0)), None) if acts else None
+            different = next(self._compare(s, acts.pop(0), kind), None)
             if different is not None:
                 yield different  # what follows is compared with the wrong statements
                 return
@@ -102,11 +109,14 @@ class _Statements:
         conds += [condition(t, _own) for t in act.tests]
         return not self.model.set(f"[{', '.join(names)}] : {' and '.join(conds)}").is_empty()
 
-    def _padding(self, s: Statement) -> bool:
-        """Whether the text first fills the tile and then copies what lies inside."""
-        return self.printed.tiled and isinstance(s.stmt, ir.Copy) and s.stmt.src.guard
+    def _steps(self, s: Statement) -> tuple[Kind, ...]:
+        """Return what a statement is printed as; one that is cut into tiles first fills all of it."""
+        if self.printed.tiled and isinstance(s.stmt, ir.Copy) and s.stmt.src.guard:
+            return ("copy", "copy")
+        steps = self.printed.steps(s.stmt)
+        return (s.kind,) if steps is None else steps
 
-    def _compare(self, s: Statement, act: Act) -> Iterator[Finding]:
+    def _compare(self, s: Statement, act: Act, kind: Kind) -> Iterator[Finding]:
         def no(text: str) -> Finding:
             return Finding(
                 code=CODE,
@@ -115,15 +125,18 @@ class _Statements:
                 places=(*_at(self.printed, act.line), *((s.span,) if s.span else ())),
             )
 
-        if act.kind != s.kind:
+        if act.kind != kind:
             yield no(f"the text has a {act.kind} there")
             return
         names = self._bind(s, act)
         if isinstance(names, str):
             yield no(names)
             return
-        here = Instance(self.model, s, act, names)
         stmt = s.stmt
+        if act.move is not None:
+            yield from self._move(s, act, act.move, names, no)
+            return
+        here = Instance(self.model, s, act, names)
         yield from here.divisions(no)
         if isinstance(stmt, ir.LeafCall):
             if act.what != self.printed.symbol(stmt):
@@ -147,6 +160,25 @@ class _Statements:
         if s.kind in ("post", "await", "sync"):
             yield from here.signal(no)
 
+    def _move(
+        self, s: Statement, act: Act, move: Move, names: dict[str, Expr], no: No
+    ) -> Iterator[Finding]:
+        """Compare what is said element by element."""
+        shared = [x for x in act.loops if x.indices is not None or x.var in names]
+        here = Instance(self.model, s, replace(act, loops=tuple(shared)), names)
+        inner = [x for x in act.loops if x not in shared]
+        moves = Moves(self.printed, here, no, move, inner, filled_before="fill" in self._steps(s))
+        yield from here.domain(no, widened=False)
+        match s.stmt:
+            case ir.Copy() as copy if act.kind == "copy":
+                yield from moves.copied(copy)
+            case ir.Copy(dst=dst, src=src):
+                yield from moves.filled(dst, src.fill)
+            case ir.LeafCall(prims=prims) as call:
+                prim = next(p for p in prims if p.name in ("fill", "gemm"))
+                value = prim.attr("value", 0.0)
+                yield from moves.filled(call.arg(prim.out).region, float(value))  # type: ignore[arg-type]
+
     def _bind(self, s: Statement, act: Act) -> dict[str, Expr] | str:
         """Return the text's loop variables as the Program's; or what is wrong with the loops."""
         flat: list[tuple[str, Loop]] = []
@@ -154,7 +186,8 @@ class _Statements:
             shown = ((loop.var, loop.extent),) if loop.indices is None else loop.indices
             flat += [(name, loop) for name, _ in shown]
         more = len(flat) - len(s.loops)
-        if more and not (more > 0 and self.printed.tiled and act.views):
+        inner = act.move is not None or (self.printed.tiled and act.views)
+        if more and not (more > 0 and inner):
             return f"it lies in {len(s.loops)} loops, in the text in {len(flat)}"
         names: dict[str, Expr] = {}
         of: dict[int, tuple[int, ...]] = {}
@@ -163,7 +196,7 @@ class _Statements:
                 return f"the loop over {mine.var} is cut in two in the text"
             if loop.parallel and not mine.parallel:
                 return f"the loop over {mine.var} is parallel in the text"
-            if loop.stages not in (None, mine.pipeline):
+            if loop.stages is not None and max(loop.stages, 1) != max(mine.pipeline, 1):
                 return f"the loop over {mine.var} has {loop.stages} stages in the text"
             if any(who == name and mine.extent != Const(n) for who, n in loop.squares):
                 return f"the loop over {mine.var} is put in squares of another size"
@@ -208,6 +241,8 @@ class _Statements:
             for d, (x, y) in enumerate(zip(shown, region.extent, strict=True)):
                 yield from here.equal(no, f"{who} has another extent along dim {d}", x, y)
         place = self.printed.places.get(region.buffer.name)
+        if place is not None and place.cells and not region.is_whole:
+            yield no(f"{who} is all of its tile in the text")
         if place is None:
             if any(o != Const(0) for o in region.offset):
                 yield no(f"{who} does not begin at 0")

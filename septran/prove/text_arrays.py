@@ -9,7 +9,7 @@ from septran.errors import Span
 from septran.ir.dtypes import nbytes
 from septran.ir.nodes import Buffer
 from septran.prove.certificate import Finding
-from septran.prove.printed import Place, Printed
+from septran.prove.printed import Place, Printed, Room
 from septran.prove.sets import Model, affine
 from septran.prove.text_operands import CODE
 
@@ -27,8 +27,12 @@ class Arrays:
         order = tuple(self.printed.names.get(n, n) for n in self.printed.order)
         if params != order:
             yield Finding(code=CODE, text=f"the parameters are {params}, the text has {order}")
-        for name, place in self.printed.places.items():
-            yield from self._bijection(name, place)
+        for option, value in self.printed.options.items():
+            if self.model.program.option(option, 1) != value:
+                asked = self.model.program.option(option, 1)
+                yield Finding(code=CODE, text=f"{option} is {value} in the text, not {asked}")
+        for name, layout in self.printed.places.items():
+            yield from self._bijection(name, layout)
         rooms = list(self.printed.rooms.items())
         for at, (name, room) in enumerate(rooms):
             low, high = room.offset, room.offset + self._bytes(name)
@@ -46,10 +50,12 @@ class Arrays:
             buffer = self.model.buffers.get(self.printed.names.get(name, ""))
             if buffer is None:
                 continue
+            place = self.printed.places.get(buffer.name)
             pairs: tuple[tuple[object, object], ...] = (
                 (room.dtype, buffer.dtype),
                 (room.layout, buffer.layout),
-                (room.shape, self._held(buffer) if room.memory == "" else buffer.shape),
+                (room.shape, self._shape(buffer, room)),
+                (room.allocator, "" if place is None else place.allocator),
             )
             for told, meant in pairs:
                 if told and told != meant:
@@ -61,10 +67,14 @@ class Arrays:
                     text = f"{name} lies at {mine[0].offset}, not at {buffer.offset}"
                     yield self._finding(name, text)
 
-    def _held(self, buffer: Buffer) -> tuple[int, ...]:
-        """The extents of what holds a buffer that has no address."""
-        values = self.printed.values
-        return buffer.shape if values is None else tuple(map(values.padded, buffer.shape))
+    def _shape(self, buffer: Buffer, room: Room) -> tuple[int, ...]:
+        """Return the extents that the text declares of a buffer."""
+        place, values = self.printed.places.get(buffer.name), self.printed.values
+        if place is not None and place.shape:
+            return place.shape
+        if values is not None and room.memory == "":
+            return tuple(map(values.padded, buffer.shape))
+        return buffer.shape
 
     def _finding(self, name: str, text: str) -> Finding:
         return Finding(

@@ -13,7 +13,7 @@ from septran.kernel import Kernel
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
-from septran.prove import text_tiles
+from septran.prove import text_pieces
 from septran.prove.printed import Unread, Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
@@ -76,12 +76,12 @@ def test_one_iteration_after_the_other_finds_the_one_that_differs(monkeypatch):
 
     a, b = (isl.Map(f"[c] -> {{ S[i] -> [i + c] : 0 <= i < {n} and 0 <= c < 2 }}") for n in (9, 8))
     for left, right in ((a, a), (b, a), (a, b)):
-        found = text_tiles._one_by_one(left, right)
+        found = text_pieces._one_by_one(left, right)
         assert found.is_empty() == left.subtract(right).is_empty()
         assert found.is_subset(left.subtract(right))
-    monkeypatch.setattr(text_tiles, "_MOST_ITERATIONS", 17)
+    monkeypatch.setattr(text_pieces, "_MOST_ITERATIONS", 17)
     with pytest.raises(Unreadable, match="too many pieces"):
-        text_tiles._one_by_one(a, b)
+        text_pieces._one_by_one(a, b)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from septran.backends.npuir.passes.cast_copies import cast_copies, check_tiles
 from septran.backends.npuir.passes.load_parts import load_parts
 from septran.backends.npuir.passes.place_tiles import place_tiles
 from septran.backends.npuir.passes.start_products import start_products
+from septran.backends.npuir.reading import read
 from septran.backends.npuir.toolchain import (
     INSTALL_BISHENGIR,
     INSTALL_TILELANG,
@@ -159,6 +160,7 @@ TILELANG_NPUIR = Backend(
     library=library,
     signature=signature,
     print_kernel=emit,
+    read_back=read,
     build=build,
     loader="tilesim.py.j2",
     where="emulated",

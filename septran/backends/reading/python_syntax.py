@@ -20,6 +20,7 @@ _OPERATORS: Mapping[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
 }
+_FUNCTIONS = {"min": "min", "max": "max", "T.min": "min", "T.max": "max"}
 _COMPARES: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -149,8 +150,8 @@ def index(node: ast.expr, names: Mapping[str, Expr], needs: list[Expr] | None = 
                 index(right, names, needs),
                 needs,
             )
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[a, b], keywords=[]):
-            return make(name, index(a, names, needs), index(b, names, needs))
+        case ast.Call(func=f, args=[a, b], keywords=[]) if dotted(f) in _FUNCTIONS:
+            return make(_FUNCTIONS[dotted(f)], index(a, names, needs), index(b, names, needs))
     raise wrong(node, f"the index {ast.unparse(node)}")
 
 

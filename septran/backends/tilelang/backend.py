@@ -10,6 +10,7 @@ from septran.backends.base import Backend, OnDevice
 from septran.backends.tilelang.emit import emit
 from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
+from septran.backends.tilelang.reading import read
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
 from septran.backends.toolchain.compilers import cuda_home
 
@@ -36,6 +37,7 @@ def _manifest(
         library=library,
         signature=signature,
         print_kernel=emit,
+        read_back=read,
         build=build,
         loader="tilesim.py.j2",
         where="emulated",
