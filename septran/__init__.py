@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from septran.api import compile, jit, torch_backend
+    from septran.api import compile, jit
+    from septran.call.module import torch_backend
     from septran.errors import (
         ArgumentError,
         ConfigError,
@@ -28,7 +29,7 @@ __version__ = "0.1.0"
 _HOME = {
     "compile": "septran.api",
     "jit": "septran.api",
-    "torch_backend": "septran.api",
+    "torch_backend": "septran.call.module",
     "ops": "septran.ops",
     "ArgumentError": "septran.errors",
     "ConfigError": "septran.errors",

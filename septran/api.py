@@ -8,7 +8,6 @@ from typing import Any
 
 from septran import backends
 from septran.call.kernel import CompiledKernel
-from septran.call.module import CompiledModule, torch_backend
 from septran.errors import ArgumentError, InputError, MappingError
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping
@@ -18,7 +17,7 @@ from septran.plan.specialize import entry_task
 from septran.tasklang.load import load_logic
 from septran.tasklang.tree import Task
 
-__all__ = ["CompiledKernel", "CompiledModule", "compile", "jit", "torch_backend"]
+__all__ = ["CompiledKernel", "compile", "jit"]
 
 
 def compile(
@@ -47,10 +46,19 @@ def compile(
 
     Raises:
         TaskLangError, MappingError: mistakes in the files. InputError: C141 neither mapping nor target.
-        ArgumentError: C140 not exactly one of logic_file and op.
+        ArgumentError: C140 not exactly one of logic_file and op; a value of another type.
         ConfigError: C044 unknown operator, C130, C131 unknown target or arch.
     """
+    _check_types(op=op, target=target, arch=arch, entry=entry)
+    if not isinstance(verify, bool):
+        raise ArgumentError.of("C140", f"verify is {verify!r}, not True or False")
+    if backward is not None and not callable(backward):
+        raise ArgumentError.of("C140", f"backward is a {type(backward).__name__}, not a function")
     if hasattr(logic_file, "named_parameters"):
+        if op is not None:
+            raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")
+        from septran.call.module import CompiledModule  # and with it the frontend
+
         return CompiledModule(
             logic_file,
             tuple(mapping_file or ()),
@@ -71,7 +79,10 @@ def compile(
             "neither mapping_file nor target is given",
             help=f"targets are {', '.join(backends.names())}",
         )
-    logic = load_logic(catalog.op_file(op) if op is not None else Path(str(logic_file)))
+    if op is not None:
+        logic = catalog.shipped(catalog.op_file(op))
+    else:
+        logic = load_logic(Path(str(logic_file)))
     given = load_mapping(Path(mapping_file)) if mapping_file is not None else None
     name = target or (given.target if given is not None else None)
     if name is None:
@@ -104,6 +115,12 @@ def compile(
         again=(_again, (asked,)),
         backward=backward,
     )
+
+
+def _check_types(**words: Any) -> None:
+    for name, value in words.items():
+        if value is not None and not isinstance(value, str):
+            raise ArgumentError.of("C140", f"{name} is a {type(value).__name__}, not a str")
 
 
 def _again(asked: Mapping[str, Any]) -> CompiledKernel:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from septran.agent.store import LeafStore
+from typing import TYPE_CHECKING
+
 from septran.agent.writer import Budget, Judge, Library, Written
 from septran.errors import SeptranError
 from septran.kernel import Leaf, LeafSpec
+
+if TYPE_CHECKING:
+    from septran.agent.store import LeafStore
 
 
 def library_leaf(library: Library, spec: LeafSpec) -> Leaf:

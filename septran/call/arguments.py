@@ -7,10 +7,14 @@ Nothing here computes; torch is imported late.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from septran.call.operators import pointwise
 from septran.errors import ArgumentError, closest
 from septran.tasklang.operator import Operator, evaluate_dim
 
@@ -44,26 +48,28 @@ def bind(
     """Return what a call of `operator` means.
 
     read: the tensor parameters that the kernel reads, in order. values: those in order, or all tensors in
-    order with the outputs given. named: the same by parameter name, and scalars.
+    order with the outputs given. named: the same by parameter name, and scalars; an output that is None is not given.
+    Inputs of a pointwise operator are broadcast against each other, as views.
 
     Raises:
         ArgumentError: C140, values that do not fit; it is a TypeError, too.
     """
     import torch
 
-    given = _by_name(operator, read, values, named)
+    given = by_name(operator, read, values, named)
     scalars = {n: _scalar(operator, n, given.pop(n)) for n in operator.scalars if n in given}
     arrays = [n for n, v in given.items() if not isinstance(v, torch.Tensor)]
     tensors = {n: _tensor(operator, n, v) for n, v in given.items()}
     missing = [n for n in read if n not in tensors]
     if missing:
         raise wrong(operator, f"{missing[0]} is not given", read)
-    flat = _pointwise(operator) and {tuple(t.shape) for t in tensors.values()}
-    shape = None
-    if flat and len(flat) == 1:
-        shape = next(iter(flat))
+    shape = _broadcast(operator, tensors, read) if pointwise(operator) else None
     shapes = {n: tuple(t.shape) if shape is None else (t.numel(),) for n, t in tensors.items()}
     dims = _dims(operator, shapes, read)
+    places = {t.device: n for n, t in reversed(tensors.items())}
+    if len(places) > 1:
+        said = ", ".join(f"{n} is on {device}" for device, n in places.items())
+        raise wrong(operator, said, read)
     return Bound(
         tensors=tensors,
         outputs=tuple(n for n in operator.outputs if n not in tensors),
@@ -75,9 +81,10 @@ def bind(
     )
 
 
-def _by_name(
+def by_name(
     operator: Operator, read: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """Return the values of a call by parameter; raises ArgumentError C140."""
     every = tuple(operator.types())
     names = every if len(values) == len(every) > len(read) else tuple(read)
     if len(values) > len(names):
@@ -90,12 +97,14 @@ def _by_name(
         if name in found:
             raise wrong(operator, f"{name} is given twice", read)
         found[name] = value
-    return found
+    return {n: v for n, v in found.items() if v is not None or n not in operator.outputs}
 
 
 def _scalar(operator: Operator, name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise wrong(operator, f"{name} is a {type(value).__name__}, not a number")
+    if not math.isfinite(value):
+        raise wrong(operator, f"{name} is {value}, not a finite number")
     return float(value)
 
 
@@ -103,22 +112,43 @@ def _tensor(operator: Operator, name: str, value: Any) -> torch.Tensor:
     import torch
 
     if isinstance(value, torch.Tensor):
+        if value.is_nested:
+            raise wrong(operator, f"{name} is a nested tensor of {value.dtype}")
         if value.layout != torch.strided or value.is_complex() or value.is_quantized:
             raise wrong(operator, f"{name} is a {value.layout} tensor of {value.dtype}")
         return value
-    if type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
+    if type(value).__module__ == "numpy" and hasattr(value, "flags"):
+        if name in operator.outputs and not value.flags.writeable:
+            raise wrong(operator, f"{name} is a read-only array")
         try:
-            return torch.from_numpy(value)
+            with warnings.catch_warnings():  # of an array that is read-only: it is not written here
+                warnings.simplefilter("ignore")
+                return torch.from_numpy(value)
         except (TypeError, ValueError) as e:
             raise wrong(operator, f"{name}: {e}") from None
     raise wrong(operator, f"{name} is a {type(value).__name__}, not a torch tensor")
 
 
-def _pointwise(operator: Operator) -> bool:
-    """Whether all tensors are the same flat array, so that any shape will do."""
-    return len({t.dims for t in operator.types().values()}) == 1 and all(
-        len(t.dims) == 1 for t in operator.types().values()
-    )
+def _broadcast(
+    operator: Operator, tensors: dict[str, torch.Tensor], read: Sequence[str]
+) -> tuple[int, ...]:
+    """Expand the inputs of a pointwise operator to one shape, and return it."""
+    import torch
+
+    shapes = {n: tuple(tensors[n].shape) for n in read}
+    if len(set(shapes.values())) == 1:
+        shape = next(iter(shapes.values()))
+    else:
+        try:
+            shape = tuple(torch.broadcast_shapes(*shapes.values()))
+        except RuntimeError:
+            said = ", ".join(f"{n} is {list(s)}" for n, s in shapes.items())
+            raise wrong(operator, f"{said}: they do not broadcast", read) from None
+        tensors.update((n, tensors[n].expand(shape)) for n in read)
+    for name, tensor in tensors.items():
+        if tuple(tensor.shape) != shape:
+            raise wrong(operator, f"{name} is {list(tensor.shape)}, not {list(shape)}", read)
+    return shape
 
 
 def _dims(

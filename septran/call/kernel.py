@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
 from septran.bind import ArgType
-from septran.call.arguments import Bound, bind, wrong
+from septran.call.arguments import Bound, bind, by_name, wrong
+from septran.call.dispatch import has_tangent, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
+from septran.call.memory import repeats, shares_memory
+from septran.call.operators import read_parameters
+from septran.call.plain import PlainCall
 from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
 from septran.gpu import Missing
 from septran.machine import load_machine
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.plan.cores import cores
-from septran.plan.specialize import Signature, Specialized, signature, specialize
-from septran.tasklang.check import check_logic
+from septran.plan.specialize import Specialized, signature, specialize
 from septran.tasklang.load import Logic
-from septran.tasklang.operator import Operator, evaluate_dim
+from septran.tasklang.operator import evaluate_dim
 from septran.tasklang.tree import Task
-from septran.trial.judge import judge_kernel
 from septran.trial.place import device_for, place_of
 from septran.verify.verdict import Verdict
 
@@ -75,7 +77,7 @@ class CompiledKernel:
         self._verify = verify
         self._again = again
         self._machine = load_machine(backend.machine(arch))
-        self._ready: dict[object, tuple[Callable[..., None], Signature, tuple[int, ...]]] = {}
+        self._ready: dict[object, PlainCall] = {}
         self._special: dict[object, Specialized] = {}
         self._lock = threading.RLock()
         self._calls: dict[object, tuple[Callable[..., None], tuple[str, ...]]] = {}
@@ -141,35 +143,68 @@ class CompiledKernel:
         import torch
 
         if self._compiling() and self._registered is not None:
-            return self._registered(*values, *(named[n] for n in self._read[len(values) :]))
+            return self._dispatched(by_name(self.operator, self._read, values, named))
         bound = bind(self.operator, self._read, values, named)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in bound.tensors.values()):
-            return self._with_gradient(bound)
+        given = tuple(bound.tensors.values())
+        if any(map(has_tangent, given)):
+            raise self._no_derivative("an input carries a forward-mode derivative")
+        if torch.is_grad_enabled() and any(t.requires_grad for t in given):
+            if self._backward is None or self._registered is None:
+                raise self._no_derivative("an input requires a gradient")
+            if len(bound.outputs) < len(self.operator.outputs):
+                raise self._no_derivative("an input requires a gradient, an output is given")
+            return self._dispatched({**bound.tensors, **bound.scalars})
+        if self._registered is not None and seen_by_torch(given):
+            return self._dispatched({**bound.tensors, **bound.scalars})
         return self._run(bound)
 
-    def _with_gradient(self, bound: Bound) -> Any:
-        if self._backward is None or self._registered is None:
-            raise InputError.of(
-                "C142",
-                f"{self.entry.name}: an input requires a gradient, and this kernel has no backward",
-                help="septran.compile(..., backward=fn), or call it under torch.no_grad()",
-            )
-        found = self._registered(*(bound.tensors[n] for n in self._read))
-        return found if bound.shape is None else found.reshape(bound.shape)
+    def _no_derivative(self, why: str) -> InputError:
+        return InputError.of(
+            "C142",
+            f"{self.entry.name}: {why}, and this kernel has no backward for that",
+            help="septran.compile(..., backward=fn), or call it under torch.no_grad()",
+        )
 
-    def _fresh(self, *tensors: Any) -> Any:
-        """Run on tensors in order, as torch's operator; results are new."""
+    def _dispatched(self, given: Mapping[str, Any]) -> Any:
+        """Call the kernel through torch's dispatcher; outputs that are given are copied into."""
+        assert self.operator is not None and self._registered is not None
+        missing = [n for n in self._read if n not in given]
+        if missing:
+            raise wrong(self.operator, f"{missing[0]} is not given", self._read)
+        scalars = [given.get(n) for n in self.operator.scalars]
+        found = self._registered(*(given[n] for n in self._read), *scalars)
+        outputs = self.operator.outputs
+        made = []
+        for name, value in zip(outputs, found if len(outputs) > 1 else (found,), strict=True):
+            if name in given:
+                given[name].copy_(value)
+            else:
+                made.append(value)
+        if not made:
+            return None
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _fresh(self, *values: Any) -> Any:
+        """Run on tensors in order and scalars behind them (None: the default), as torch's operator; results are new."""
         assert self.operator is not None
         import torch
 
+        scalars = zip(self.operator.scalars, values[len(self._read) :], strict=True)
+        named = {n: v for n, v in scalars if v is not None}
         with torch.no_grad():
-            return self._run(bind(self.operator, self._read, tensors, {}))
+            return self._run(bind(self.operator, self._read, values[: len(self._read)], named))
 
     def _run(self, bound: Bound) -> Any:
         assert self.operator is not None
         import torch
 
+        for name, tensor in bound.tensors.items():
+            if self.backend.device is None and tensor.device.type != "cpu":
+                said = f"{name} is on {tensor.device}, {self.backend.name} runs on the CPU"
+                raise wrong(self.operator, said, self._read)
         held = {n: self._whole(n, t.detach()) for n, t in bound.tensors.items()}
+        aside = self._aside(bound, held)
+        held |= {n: torch.empty_like(held[n]) for n in aside}
         if bound.shape is not None:
             held = {n: t.view(-1) for n, t in held.items()}
         like = next(iter(held.values()))
@@ -186,7 +221,7 @@ class CompiledKernel:
             self._keep_quick(bound, run, order)
         for name in self.operator.outputs:
             given = bound.tensors.get(name)
-            if given is not None and (given.is_neg() or not given.is_contiguous()):
+            if given is not None and (name in aside or given.is_neg() or not given.is_contiguous()):
                 given.detach().copy_(held[name].view(given.shape))
         made = [held[n] for n in bound.outputs]
         if bound.shape is not None:
@@ -195,6 +230,20 @@ class CompiledKernel:
         if not results:
             return None
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _aside(self, bound: Bound, held: Mapping[str, torch.Tensor]) -> list[str]:
+        """Return the given outputs that lie where another tensor of the call lies: they are computed elsewhere first."""
+        assert self.operator is not None
+        written = [n for n in self.operator.outputs if n in bound.tensors]
+        for name in written:
+            if repeats(bound.tensors[name]):
+                raise wrong(self.operator, f"{name} has elements that share memory", self._read)
+        return [
+            name
+            for name in written
+            if name not in self._read
+            and shares_memory(held[name], (t for n, t in held.items() if n != name))
+        ]
 
     def _whole(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return `tensor` in row-major order; the first copy is said."""
@@ -332,6 +381,8 @@ class CompiledKernel:
         return self._judged(self.specialized(*values, **named), work)
 
     def _judged(self, found: Specialized, work: Path | None = None) -> Verdict:
+        from septran.trial.judge import judge_kernel  # a kernel found in the cache needs no judge
+
         with tempfile.TemporaryDirectory(prefix="septran-") as folder:
             judged = judge_kernel(
                 place_of(self.backend, self.arch, "auto", cores()),
@@ -374,39 +425,41 @@ class CompiledKernel:
 
     def _run_plain(self, values: tuple[Any, ...]) -> Any:
         """Run a logic without an operator: outputs follow from the entry task's partitions."""
+        import torch
+
+        tensors = tuple(v for v in values if isinstance(v, torch.Tensor))
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            raise self._no_derivative("an input requires a gradient")
+        if any(map(has_tangent, tensors)):
+            raise self._no_derivative("an input carries a forward-mode derivative")
+        if seen_by_torch(tensors):
+            raise ArgumentError.of(
+                "C140",
+                f"{self.entry.name} has no operator, so torch knows no shapes of it: fake, meta or transformed tensors",
+                help="add a task.Operator to the logic file",
+            )
         key = _key(values)
         ready = self._ready.get(key)
         if ready is None:
             with self._lock, said_after(1.0, f"septran: building and verifying {self!r}"):
                 ready = self._ready.get(key) or self._prepare(values)
                 self._ready[key] = ready
-        run, meant, order = ready
-        if not meant.outputs:
-            run(*(values[i] for i in order))
-            return None
-        made = [_empty(meant, name, values) for name in meant.outputs]
-        everything = (*values, *made)
-        run(*(everything[i] for i in order))
-        return made[0] if len(made) == 1 else tuple(made)
+        return ready(values, self._whole)
 
-    def _prepare(
-        self, values: tuple[Any, ...]
-    ) -> tuple[Callable[..., None], Signature, tuple[int, ...]]:
+    def _prepare(self, values: tuple[Any, ...]) -> PlainCall:
         meant = signature(self.entry, values)
         found = self.specialized(*values)
         self._accepted(found)
         names = [p for p in self.entry.params if p in meant.given and p not in meant.outputs]
-        at = {n: i for i, n in enumerate((*names, *meant.outputs))}
-        order = tuple(at[p.name] for p in found.kernel.params)
-        return self._loaded(found), meant, order
-
-
-def read_parameters(operator: Operator) -> tuple[str, ...]:
-    """Return the tensor parameters that the operator's entry reads, in its order."""
-    ranks = {p: len(t.dims) for p, t in operator.types().items()}
-    traces = check_logic(operator.entry, ranks)
-    granted = traces.privileges_of(traces.get(operator.entry, ranks))
-    return tuple(p for p in operator.types() if granted.get(p) != "w")
+        names += meant.outputs
+        params = found.kernel.params
+        return PlainCall(
+            run=self._loaded(found),
+            meant=meant,
+            names=tuple(names),
+            order=tuple(names.index(p.name) for p in params),
+            written=frozenset(p.name for p in params if "w" in p.privilege),
+        )
 
 
 @contextmanager
@@ -423,11 +476,3 @@ def said_after(seconds: float, text: str) -> Iterator[None]:
 
 def _key(values: tuple[Any, ...]) -> object:
     return tuple((v.shape, v.dtype) if hasattr(v, "shape") else v for v in values)
-
-
-def _empty(meant: Signature, name: str, values: tuple[Any, ...]) -> torch.Tensor:
-    import torch
-
-    kind: Any = meant.given[name]
-    device = next((v.device for v in values if isinstance(v, torch.Tensor)), "cpu")
-    return torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device=device)

@@ -147,17 +147,19 @@ def _operators(module: ModuleType, file: str, text: str) -> dict[str, Operator]:
     for value in _values(module):
         if not isinstance(value, Operator):
             continue
-        place = value.entry.span if isinstance(value.entry, Task) else None
+        keywords: tuple[str, ...] | None = None
         try:
             problem = operator_problem(value)
             if not problem:
                 problem, keywords = unknown_word(value)
-                place = _written(text, file, value.name, keywords) or place
         except Exception as e:
             problem = describe(e)
         if not problem and found.get(value.name, value) is not value:
             problem = "another operator of this file has the same name"
         if problem:
+            place = value.entry.span if isinstance(value.entry, Task) else None
+            if keywords is not None:
+                place = _written(text, file, value.name, keywords) or place
             name = str(value.name)[:80]
             raise TaskLangError.of("E152", f"operator {name!r}: {problem}", place or Span(file, 1))
         found[value.name] = value

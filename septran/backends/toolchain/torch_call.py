@@ -57,6 +57,7 @@ def explain(kernel: Kernel, *tensors: Any, device: str = "cpu") -> ArgumentError
     wanted = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in kernel.params)
     found = f"kernel {kernel.name} takes {len(kernel.params)} tensors, got {len(tensors)}"
     if len(tensors) == len(kernel.params):
+        found = "the memory of a tensor cannot be read: it was freed, or the tensor never had any"
         for param, tensor in zip(kernel.params, tensors, strict=True):
             if not isinstance(tensor, torch.Tensor):
                 found = f"{param.name} is a {type(tensor).__name__}, not a torch tensor"

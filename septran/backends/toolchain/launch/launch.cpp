@@ -4,8 +4,10 @@
 // through the DLPack exchange API of its type (a table of C functions: no torch header, no copy, no Python call).
 //   launch(t0, t1, ..)   all tensors in order, results in place
 //   launch.fresh(t, ..)  the tensors that are no outputs, in order; returns new tensors; NotImplemented when one
-//                        does not fit or asks for more than a plain call (gradient, negative view, a subclass)
-//   launch.into(t, ..)   the same with the outputs given behind the inputs; returns None
+//                        does not fit or asks for more than a plain call (gradient, negative view, a subclass), or when
+//                        torch watches (a dispatch mode, forward-mode derivatives)
+//   launch.into(t, ..)   the same with the outputs given behind the inputs; returns None; NotImplemented, too, when an
+//                        output shares memory with another tensor
 //   launch.shaped(shape) the same for tensors that all have `shape`, for a kernel of flat arrays
 // Source of the API: DLPack 1.3, "DLPackExchangeAPI".
 #define PY_SSIZE_T_CLEAN
@@ -40,10 +42,10 @@ struct Exchange {
 
 const int MOST = 64, RANK = 8, CPU = 1;
 const Exchange* exchange = nullptr;
-PyTypeObject* tensor_type = nullptr;
-PyObject *requires_grad = nullptr, *is_neg = nullptr;
+PyTypeObject *tensor_type = nullptr, *parameter_type = nullptr;
+PyObject *requires_grad = nullptr, *is_neg = nullptr, *grad_enabled = nullptr, *modes = nullptr, *forward_ad = nullptr;
 
-struct Spec { Dtype dtype; int32_t ndim; int64_t shape[RANK], strides[RANK]; bool output; };
+struct Spec { Dtype dtype; int32_t ndim; int64_t shape[RANK], strides[RANK], bytes; bool output; };
 struct Launch {
     PyObject_HEAD
     vectorcallfunc call;
@@ -91,15 +93,43 @@ PyObject* in_place(PyObject* self, PyObject* const* args, size_t flags, PyObject
 
 // 1: torch's own tensor with nothing that a plain read of its memory would miss; 0: not; -1: an error.
 int plain(PyObject* x) {
-    if (Py_TYPE(x) != tensor_type) return 0;
+    if (Py_TYPE(x) != tensor_type && Py_TYPE(x) != parameter_type) return 0;
     PyObject* const grad = PyObject_GetAttr(x, requires_grad);
     if (!grad) return -1;
     Py_DECREF(grad);
-    if (grad != Py_False) return 0;
+    if (grad != Py_False) {
+        PyObject* const recorded = PyObject_CallNoArgs(grad_enabled);
+        if (!recorded) return -1;
+        Py_DECREF(recorded);
+        if (recorded != Py_False) return 0;
+    }
     PyObject* const negative = PyObject_CallMethodNoArgs(x, is_neg);
     if (!negative) return -1;
     Py_DECREF(negative);
     return negative == Py_False;
+}
+
+// 1: torch wants to see what is computed; 0: not; -1: an error.
+int watched() {
+    PyObject* const level = PyDict_GetItemString(forward_ad, "_current_level");
+    if (level && PyLong_AsLong(level) >= 0) return 1;
+    PyObject* const depth = PyObject_CallNoArgs(modes);
+    if (!depth) return -1;
+    const long found = PyLong_AsLong(depth);
+    Py_DECREF(depth);
+    return found < 0 ? -1 : found > 0;
+}
+
+bool overlap(const Launch* l, void* const* at) {
+    for (int i = 0; i < l->count; ++i) {
+        if (!l->params[i].output) continue;
+        const char* const a = static_cast<const char*>(at[i]);
+        for (int j = 0; j < l->count; ++j) {
+            const char* const b = static_cast<const char*>(at[j]);
+            if (j != i && a < b + l->params[j].bytes && b < a + l->params[i].bytes) return true;
+        }
+    }
+    return false;
 }
 
 void failed(void*, const char*, const char* message) { PyErr_SetString(PyExc_RuntimeError, message); }
@@ -141,10 +171,11 @@ PyObject* into(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     const Launch* const l = reinterpret_cast<Launch*>(self);
     void* at[MOST];
     if (n != l->count) Py_RETURN_NOTIMPLEMENTED;
-    int good = addresses(l, args, false, at);
-    if (good > 0) good = addresses(l, args + (l->count - l->outputs), true, at);
-    if (good < 0) return nullptr;
-    if (!good) Py_RETURN_NOTIMPLEMENTED;
+    int good = 1 - watched();
+    if (good == 1) good = addresses(l, args, false, at);
+    if (good == 1) good = addresses(l, args + (l->count - l->outputs), true, at);
+    if (PyErr_Occurred()) return nullptr;
+    if (good != 1 || overlap(l, at)) Py_RETURN_NOTIMPLEMENTED;
     l->kernel(at);
     Py_RETURN_NONE;
 }
@@ -155,9 +186,10 @@ PyObject* fresh(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     PyObject* results[MOST] = {};
     int done = 0;
     if (n != l->count - l->outputs) Py_RETURN_NOTIMPLEMENTED;
-    const int good = addresses(l, args, false, at);
-    if (good < 0) return nullptr;
-    if (!good) Py_RETURN_NOTIMPLEMENTED;
+    int good = 1 - watched();
+    if (good == 1) good = addresses(l, args, false, at);
+    if (PyErr_Occurred()) return nullptr;
+    if (good != 1) Py_RETURN_NOTIMPLEMENTED;
     for (int i = 0; i < l->count; ++i) {
         if (!l->params[i].output) continue;
         if (!(results[done] = made(l->params[i], &at[i]))) {
@@ -183,6 +215,7 @@ void set_shape(Spec* s, const int64_t* shape, int ndim) {
         s->strides[d] = stride;
         stride *= shape[d];
     }
+    s->bytes = stride * s->dtype.bits / 8;
 }
 
 bool read_shape(PyObject* from, int64_t* shape) {
@@ -279,6 +312,14 @@ PyMODINIT_FUNC PyInit_septran_launch() {
         return nullptr;
     }
     tensor_type = reinterpret_cast<PyTypeObject*>(type);
+    PyObject* const derivatives = PyImport_ImportModule("torch.autograd.forward_ad");
+    PyObject* const core = PyObject_GetAttrString(torch, "_C");
+    PyObject* const nn = PyObject_GetAttrString(torch, "nn");
+    parameter_type = nn ? reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(nn, "Parameter")) : nullptr;
+    grad_enabled = PyObject_GetAttrString(torch, "is_grad_enabled");
+    modes = core ? PyObject_GetAttrString(core, "_len_torch_dispatch_stack") : nullptr;
+    forward_ad = derivatives ? PyModule_GetDict(derivatives) : nullptr;
+    if (!parameter_type || !grad_enabled || !modes || !forward_ad) return nullptr;
     requires_grad = PyUnicode_InternFromString("requires_grad");
     is_neg = PyUnicode_InternFromString("is_neg");
     PyObject* const module = PyModule_Create(&module_def);
