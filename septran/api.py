@@ -54,6 +54,8 @@ def compile(
         raise ArgumentError.of("C140", f"verify is {verify!r}, not True or False")
     if backward is not None and not callable(backward):
         raise ArgumentError.of("C140", f"backward is a {type(backward).__name__}, not a function")
+    if mode not in ("eval", "as-is"):
+        raise ArgumentError.of("C140", f"mode is {mode!r}, not 'eval' or 'as-is'")
     if hasattr(logic_file, "named_parameters"):
         if op is not None:
             raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")

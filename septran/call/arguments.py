@@ -66,7 +66,9 @@ def bind(
     shape = _broadcast(operator, tensors, read) if pointwise(operator) else None
     shapes = {n: tuple(t.shape) if shape is None else (t.numel(),) for n, t in tensors.items()}
     dims = _dims(operator, shapes, read)
-    places = {t.device: n for n, t in reversed(tensors.items())}
+    places: dict[torch.device, str] = {}
+    for name, tensor in tensors.items():
+        places.setdefault(tensor.device, name)
     if len(places) > 1:
         said = ", ".join(f"{n} is on {device}" for device, n in places.items())
         raise wrong(operator, said, read)

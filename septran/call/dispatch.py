@@ -26,8 +26,15 @@ def _has_no_memory(tensor: torch.Tensor) -> bool:
     return (
         tensor.is_meta
         or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        or is_transformed(tensor)
     )
+
+
+def is_transformed(tensor: torch.Tensor) -> bool:
+    """Return whether `tensor` stands for another one inside torch.func.grad, vmap or the like."""
+    import torch
+
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def has_tangent(tensor: torch.Tensor) -> bool:

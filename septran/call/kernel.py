@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from septran.backends.base import Backend
 from septran.bind import ArgType
 from septran.call.arguments import Bound, bind, by_name, wrong
-from septran.call.dispatch import has_tangent, seen_by_torch
+from septran.call.dispatch import has_tangent, is_transformed, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
 from septran.call.memory import repeats, shares_memory
-from septran.call.operators import read_parameters
+from septran.call.operators import call_signature, read_parameters
 from septran.call.plain import PlainCall
 from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
 from septran.gpu import Missing
@@ -74,6 +74,7 @@ class CompiledKernel:
         self.backend = backend
         self.arch = arch
         self.operator = next((o for o in logic.operators.values() if o.entry is entry), None)
+        self.__name__ = entry.name
         self._verify = verify
         self._again = again
         self._machine = load_machine(backend.machine(arch))
@@ -95,6 +96,8 @@ class CompiledKernel:
 
             self._compiling = is_compiling
             self._read = read_parameters(self.operator)
+            self.__name__ = self.operator.name
+            self.__signature__ = call_signature(self.operator, self._read)
             if not set(self.operator.outputs) & set(self._read):
                 self._registered = register(
                     self.operator,
@@ -105,9 +108,8 @@ class CompiledKernel:
                 )
 
     def __repr__(self) -> str:
-        name = self.operator.name if self.operator is not None else self.entry.name
         target = f"{self.backend.name}.{self.arch}" if self.arch else self.backend.name
-        return f"<septran kernel {name} for {target}, {len(self._ready) + len(self._calls)} specialised>"
+        return f"<septran kernel {self.__name__} for {target}, {len(self._ready) + len(self._calls)} specialised>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the call of `compile`; the files are read again where it arrives."""
@@ -153,6 +155,8 @@ class CompiledKernel:
                 raise self._no_derivative("an input requires a gradient")
             if len(bound.outputs) < len(self.operator.outputs):
                 raise self._no_derivative("an input requires a gradient, an output is given")
+            if any(map(is_transformed, given)):  # torch knows no backward of an operator there
+                raise self._no_derivative("torch.func differentiates an input")
             return self._dispatched({**bound.tensors, **bound.scalars})
         if self._registered is not None and seen_by_torch(given):
             return self._dispatched({**bound.tensors, **bound.scalars})
@@ -185,11 +189,11 @@ class CompiledKernel:
         return made[0] if len(made) == 1 else tuple(made)
 
     def _fresh(self, *values: Any) -> Any:
-        """Run on tensors in order and scalars behind them (None: the default), as torch's operator; results are new."""
+        """Run on tensors in order and scalars behind them (None or none: the default), as torch's operator; results are new."""
         assert self.operator is not None
         import torch
 
-        scalars = zip(self.operator.scalars, values[len(self._read) :], strict=True)
+        scalars = zip(self.operator.scalars, values[len(self._read) :], strict=False)
         named = {n: v for n, v in scalars if v is not None}
         with torch.no_grad():
             return self._run(bind(self.operator, self._read, values[: len(self._read)], named))

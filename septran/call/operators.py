@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from inspect import Parameter, Signature
 
 from septran.tasklang.alias import same_int
 from septran.tasklang.check import check_logic
@@ -20,6 +22,15 @@ def read_parameters(operator: Operator) -> tuple[str, ...]:
     traces = check_logic(operator.entry, ranks)
     granted = traces.privileges_of(traces.get(operator.entry, ranks))
     return tuple(p for p in operator.types() if granted.get(p) != "w")
+
+
+def call_signature(operator: Operator, read: Sequence[str]) -> Signature:
+    """Return how a kernel of the operator is called, for help() and editors."""
+    optional = [n for n in operator.outputs if n not in read] + list(operator.scalars)
+    return Signature(
+        [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in read]
+        + [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in optional]
+    )
 
 
 def pointwise(operator: Operator) -> bool:

@@ -273,7 +273,7 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
     ),
     "a scalar": ("attention", (X[None],) * 3, {"scale": "big"}, "scale is a str, not a number"),
     "numpy words": ("softmax", (np.array(["a"]),), {}, "X"),
-    "a meta tensor": ("softmax", (X.to("meta"),), {}, "X"),
+    "two devices": ("gemm", (X, X.T.to("meta")), {}, "A is on cpu, B is on meta"),
 }
 
 
