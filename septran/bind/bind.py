@@ -26,11 +26,13 @@ class ArgType:
     """A tensor argument: static shape and canonical dtype.
 
     extent: its sizes as expressions over symbolic dims, of which `shape` is an upper bound; () = `shape`.
+    bound: sizes that tiles are cut from, at least `shape`, when a tile may be larger than the tensor; () = `shape`.
     """
 
     shape: tuple[int, ...]
     dtype: str
     extent: tuple[Expr, ...] = ()
+    bound: tuple[int, ...] = ()
 
 
 Arguments = Mapping[str, ArgType | int | float]
@@ -155,6 +157,8 @@ def _environment(traced: Traced, args: Arguments) -> dict[str, Value]:
             whole = Region.whole(buffer)
             if value.extent:
                 whole = replace(whole, extent=value.extent)
+            if value.bound:
+                whole = replace(whole, tile=value.bound)
             env[name] = Bound(whole, name, (frozenset(),) * len(value.shape))
         elif isinstance(value, int):
             env[name] = Size(value, Const(value))

@@ -80,6 +80,10 @@ def _proof(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [("unproven", f"{rule}: {why}") for rule, why in proof["refused"].items()]
     if result.get("proved"):
         found.append(("proved", ", ".join(result["proved"])))
+    if rows := result.get("rows"):
+        compared = ", ".join(map(str, rows["compared"])) or "none"
+        same = "other bits" if rows["differ"] else "same bits"
+        found.append(("rows", f"order proven for every number; {same} at {compared}"))
     found.extend(("not proved", f"{rule}: {why}") for rule, why in proof["not_asked"].items())
     return found
 

@@ -23,6 +23,11 @@ def kernel_options(command: F) -> F:
         click.option(
             "--mapping", type=INPUT, help="An explicit mapping instead of the target's policy."
         ),
+        click.option(
+            "--deterministic",
+            type=click.Choice(("batch-invariant",)),
+            help="A row's bits depend neither on the number of rows nor on threads.",
+        ),
         click.option("--dtype", type=click.Choice(DTYPES)),
         click.option(
             "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Repeat for each dim."
@@ -65,6 +70,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         dims=parse_dims(given["dims"]),
         dtype=given["dtype"],
         mapping=given["mapping"],
+        deterministic=given.get("deterministic") or "",
         writer=given.get("writer") or settings.writer,
         attempts=settings.attempts,
         candidates=settings.candidates,

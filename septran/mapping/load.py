@@ -12,6 +12,7 @@ from septran.ir.dtypes import DTYPES
 from septran.ir.nodes import PRIMITIVE_NAMES
 from septran.mapping.arith import check_names
 from septran.mapping.schema import (
+    DETERMINISTIC,
     LOCALS,
     OPERANDS,
     OPTION_KEYS,
@@ -50,7 +51,7 @@ _INSTANCE = (
     "leaf_task_bindings",
     *OPTION_KEYS,
 )
-_POLICIES = ("grid", "locals", "halo", "rules", "smaller", *OPTION_KEYS)
+_POLICIES = ("grid", "locals", "halo", "rules", "smaller", "deterministic", *OPTION_KEYS)
 _RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
 _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
 _WHOLE = ("threads", "smem_limit", "swizzle")
@@ -389,11 +390,18 @@ class _Reader:
             halo=str(body.get("halo", "")),
             rules=tuple(self.rule(i, entry) for i, entry in enumerate(raw)),
             options=options,
+            deterministic=self.deterministic(body.get("deterministic")),
             constraints=self.constraints(data.get("constraints")),
             smaller=self.smaller(body.get("smaller")),
             target_span=self.doc.span("target"),
             spans={p[1:]: s for p, s in self.doc.spans.items() if p[:1] == ("policies",)},
         )
+
+    def deterministic(self, value: Any) -> str:
+        if value is not None:
+            what = "policies: deterministic"
+            self.among(what, value, DETERMINISTIC, "policies", "deterministic")
+        return str(value or "")
 
     def smaller(self, value: Any) -> tuple[dict[str, int], ...]:
         path = ("policies", "smaller")

@@ -110,6 +110,7 @@ class Policy:
 
     grid: processor level of the outermost parallel tiles. locals: use -> memory for tensors a task
     makes itself; uses gemm.out, gemm.in, default. halo: memory windows with padding are staged in.
+    deterministic: one of DETERMINISTIC, "" for none.
     smaller: caps on tile roles and pipeline depth, one set after the other, for when a memory is too small.
     """
 
@@ -121,6 +122,7 @@ class Policy:
     halo: str
     rules: tuple[Rule, ...]
     options: Mapping[str, object] = field(default_factory=dict)
+    deterministic: str = ""
     constraints: tuple[tuple[str, Span | None], ...] = ()
     smaller: tuple[Mapping[str, int], ...] = ()
     target_span: Span | None = field(default=None, compare=False)
@@ -142,6 +144,8 @@ OPTION_WORDS: Mapping[str, tuple[str, ...]] = {
     "schedule": ("static", "dynamic", "guided"),
 }
 """Options whose values are words."""
+DETERMINISTIC = ("batch-invariant",)
+"""What a policy can promise about bits: a row's do not depend on the number of rows, on threads or on tiles."""
 OPTION_KEYS = (
     "pipeline",
     "warpspecialize",

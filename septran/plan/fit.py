@@ -37,15 +37,22 @@ def lower_to_fit(
     backend: Backend,
     arch: str,
     machine: Machine,
+    workers: int | None = None,
 ) -> Lowered:
     """Return the program under `mapping`, or under the first of the policy's smaller sizes that fits.
 
     A policy with `smaller:` is emitted once with library leaves here, because some targets know only
-    then how much shared memory a block needs. The first refusal is told when nothing fits.
+    then how much shared memory a block needs. workers: cores that size expressions see, default the machine's. The first refusal is told when nothing fits.
 
     Raises:
         TaskLangError, MappingError: the user's mistakes; M011, a memory is too small.
     """
+    if isinstance(mapping, Policy) and mapping.deterministic:
+        raise MappingError.of(
+            "M092",
+            f"{mapping.file}: deterministic: {mapping.deterministic} needs to know which dim counts rows",
+            help="name an operator: septran gen --op, --task or --logic; from Python a plain policy",
+        )
 
     def attempt(mapping: ExplicitMapping | Policy, *, probe: bool) -> Lowered:
         bound = bind(
@@ -56,7 +63,7 @@ def lower_to_fit(
             tasks=logic.tasks,
             target=backend.name,
             arch=arch,
-            cores=cores(),
+            cores=workers or cores(),
         )
         check_layouts(bound.program, backend.name, views=backend.views, fills=backend.fills)
         check_primitives(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from septran import assets, backends
@@ -14,6 +14,7 @@ from septran.machine import Machine, load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.plan import catalog
+from septran.plan.batch_invariant import lower_rows
 from septran.plan.fit import Lowered, lower_to_fit
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.operator import Operator
@@ -45,6 +46,7 @@ class GenRequest:
     """tasks a model is asked for; () = those where it pays"""
     resume: str | None = None
     where: str = "auto"
+    deterministic: str = ""
     output: Path | None = None
 
 
@@ -74,6 +76,14 @@ def resolve(request: GenRequest) -> Plan:
     arch = backends.resolve_arch(backend, request.arch)
     machine = load_machine(backend.machine(arch))
     mapping = load_target_mapping(backend, arch, request.mapping)
+    if request.deterministic and isinstance(mapping, Policy):
+        mapping = replace(mapping, deterministic=request.deterministic)
+    elif request.deterministic:
+        raise MappingError.of(
+            "M092",
+            f"{mapping.file} is explicit: its tiles are the file's for every number of rows",
+            help="leave --deterministic out; septran prove --symbolic says whether rows are alike",
+        )
     dtype = _dtype(request.dtype, operator, backend)
     return Plan(
         operator=operator,
@@ -191,10 +201,13 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
     Raises:
         TaskLangError, MappingError: the user's mistakes.
     """
+    sizes = plan.dims if dims is None else dims
+    if isinstance(plan.mapping, Policy) and plan.mapping.deterministic:
+        return lower_rows(plan, plan.mapping, sizes, arguments)
     return lower_to_fit(
         plan.operator.entry,
         plan.mapping,
-        arguments(plan, plan.dims if dims is None else dims),
+        arguments(plan, sizes),
         logic=plan.logic,
         backend=plan.backend,
         arch=plan.arch,

@@ -26,6 +26,8 @@ def command(data: Mapping[str, Any], request: Mapping[str, Any]) -> str:
     for name in ("mapping", "config"):
         if asked.get(name):
             words += [f"--{name}", str(asked[name])]
+    if asked.get("deterministic"):
+        words += ["--deterministic", str(asked["deterministic"])]
     if asked.get("where", "auto") != "auto":
         words += ["--where", str(asked["where"])]
     for one in asked.get("require") or ():

@@ -5,6 +5,7 @@ resolve -> bind + lower -> write leaves -> emit -> build -> verify -> time
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +16,16 @@ from typing import Any
 from septran.errors import SeptranError, exit_code_of
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
+from septran.mapping.schema import Policy
 from septran.outcome import Status
 from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.prove import Certificate
 from septran.run import store
 from septran.run.leaves import ChosenLeaves, choose
-from septran.run.prove import prove_and_keep, unproven
+from septran.run.prove import prove_and_keep, prove_rows, unproven
 from septran.run.require import with_exit_code
 from septran.run.result import Result
 from septran.run.roofline import share_of
@@ -30,6 +33,7 @@ from septran.settings import Settings
 from septran.trial.culprit import find_culprit
 from septran.trial.judge import Judged, build_only, judge_kernel
 from septran.trial.place import Place, place_in
+from septran.trial.row_bits import DIFFER, compare_rows
 from septran.verify.problem import Problem
 from septran.verify.timing import Timing, time_kernel
 
@@ -50,6 +54,7 @@ class _Job:
     progress: Progress
     timed: bool
     seconds: dict[str, float]
+    rows: Certificate | None
 
     def lap(self, name: str, start: float) -> None:
         self.seconds[name] = round(time.perf_counter() - start, 3)
@@ -74,6 +79,7 @@ def gen(
     plan = resolve(request)
     start = time.perf_counter()
     lowered = lower_plan(plan)
+    rows = prove_rows(plan, lowered).certificate if _invariant(plan) else None
     seconds = {"lower": round(time.perf_counter() - start, 3)}
     run = _open(request, plan, settings, into)
     job = _Job(
@@ -85,6 +91,7 @@ def gen(
         progress=progress,
         timed=timed,
         seconds=seconds,
+        rows=rows,
     )
     try:
         with run.held():
@@ -164,7 +171,38 @@ def _gen(job: _Job) -> Result:
     result = replace(
         result.with_verdict(judged.verdict).with_timing(timing), build=dict(judged.built.facts)
     )
-    return _finish(job, _required(result, judged, request.require))
+    result = _required(result, judged, request.require)
+    if job.rows is not None and judged.verdict.passed:
+        result = _row_bits(job, place, chosen, result, job.rows)
+    return _finish(job, result)
+
+
+def _row_bits(
+    job: _Job, place: Place, chosen: ChosenLeaves, result: Result, certificate: Certificate
+) -> Result:
+    """Return the result with the certificate of all rows, and whether their bits are the same when run.
+
+    A row that differs is a failure (V218); where nothing can be compared it says so.
+    """
+    job.progress("comparing the bits of rows")
+    start = time.perf_counter()
+    job.run.write("rows.json", json.dumps(certificate.to_json(), indent=1) + "\n")
+    found = compare_rows(place, job.plan, chosen.leaves, work=job.run.dir / "rows")
+    job.lap("rows", start)
+    result = replace(result, rows={"proved": list(certificate.proved), **found.to_json()})
+    if result.code or not (found.differ or found.why):
+        return result
+    if found.why:
+        return replace(
+            result, exit_code=3, reason=f"[{DIFFER}] rows could not be compared: {found.why}"
+        )
+    few = ", ".join(map(str, found.differ))
+    why = f"[{DIFFER}] a row has other bits among {few} rows than among {found.compared[0]}"
+    return replace(result, exit_code=1, reason=why)
+
+
+def _invariant(plan: Plan) -> bool:
+    return isinstance(plan.mapping, Policy) and bool(plan.mapping.deterministic)
 
 
 def _written(job: _Job, place: Place, problem: Problem) -> tuple[ChosenLeaves, Kernel]:

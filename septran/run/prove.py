@@ -16,6 +16,8 @@ from septran.ir.expr import Const, free
 from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
 from septran.ir.text import parse_expr, parse_program
 from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.mapping.schema import Policy
+from septran.plan.batch_invariant import MOST_ROWS, refused
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
@@ -24,7 +26,7 @@ from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
 from septran.prove.prove import UNREAD
-from septran.prove.rows import LEAVES
+from septran.prove.rows import LEAVES, ROW_ORDER
 from septran.run import store
 
 LARGEST = 1 << 24
@@ -47,7 +49,34 @@ def prove_request(request: GenRequest, names: Sequence[str] = ()) -> Proof:
         InputError: the user's mistakes, as in `resolve` and `lower_plan`; C110, no such dim.
     """
     plan = resolve(request)
-    return prove_lowered(plan, lower_plan(plan), names)
+    lowered = lower_plan(plan)
+    if isinstance(plan.mapping, Policy) and plan.mapping.deterministic and not names:
+        return prove_rows(plan, lowered)
+    return prove_lowered(plan, lowered, names)
+
+
+def prove_rows(plan: Plan, lowered: Lowered) -> Proof:
+    """Return the proof of a plan under `deterministic: batch-invariant`, for every number of rows.
+
+    It is the certificate of all its kernels: they have these tiles and leaves, whatever the number of rows.
+
+    Raises:
+        MappingError: M092, the rule row-order does not hold.
+    """
+    rows = row_dims(plan.operator)
+    every = replace(plan, dims={**plan.dims, **dict.fromkeys(rows, MOST_ROWS)})
+    proof = prove_lowered(every, lowered, rows)
+    certificate = proof.certificate
+    for rule in certificate.rules:
+        if rule.rule == ROW_ORDER and rule.state != "proved":
+            raise refused(str(rule.findings[0]) if rule.findings else rule.why)
+    ours, theirs = (
+        [spec for _, spec in leaf_specs(p)]
+        for p in (lowered.program, parse_program(certificate.program))
+    )
+    if [(s.task, s.params) for s in ours] != [(s.task, s.params) for s in theirs]:
+        raise refused("its leaves are others than those that are proven for every number of rows")
+    return proof
 
 
 def prove_lowered(

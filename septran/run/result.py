@@ -36,7 +36,8 @@ ABSENT: Final = Absent.ABSENT
 class Result:
     """The fields of the septran.gen/1 object, in its order (docs/cli.md).
 
-    dims: name -> size. proved, proof: rules that hold, and the rest with reasons. leaves: task, writer, name, spec and
+    dims: name -> size. proved, proof: rules that hold, and the rest with reasons. rows: under
+    `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared. leaves: task, writer, name, spec and
     sha of each. model: calls, tokens and cost. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
     seconds: step -> seconds. timing: see `Timing`. bundle: file, key, level of what was verified again.
@@ -52,6 +53,7 @@ class Result:
     policy: bool | Absent = ABSENT
     proved: Sequence[str] | Absent = ABSENT
     proof: Mapping[str, Any] | Absent = ABSENT
+    rows: Mapping[str, Any] | Absent = ABSENT
     leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
     model: Mapping[str, Any] | Absent = ABSENT
     kernel: str | Absent = ABSENT

@@ -1,38 +1,183 @@
-"""Order certificates on a machine: the bits of a row do not depend on how many rows there are.
-
-The rule `sums` proves that the hierarchy adds in one order for every row (P061); this is the leaves' part.
-"""
+"""`deterministic: batch-invariant`: one order for every number of rows, proven; the leaves' part, run and compared on bits."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
+from septran import backends
+from septran.errors import MappingError
+from septran.kernel import Leaf, leaf_specs
+from septran.mapping.load import load_mapping
 from septran.plan.floor import library_leaves
-from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.plan.rows import row_dims
+from septran.plan.specialize import specialize
+from septran.run.prove import decide_again, prove_rows
+from septran.trial.place import place_of
+from septran.trial.row_bits import RowBits, compare_rows
+from tests.backends.operators import ROOT, all_operators
+from tests.cli.conftest import septran as septran
+
+WORD = "batch-invariant"
 
 
-def rows_of(op: str, dims: dict[str, int], given: dict[str, torch.Tensor], folder: Path):
-    plan = resolve(GenRequest(op=op, backend="cpp", dims=dims))
+def planned(op: str, target: str, **dims: int) -> Plan:
+    return resolve(GenRequest(op=op, backend=target, dims=dims, deterministic=WORD))
+
+
+def leaves_of(plan: Plan) -> dict[str, Leaf]:
     lowered = lower_plan(plan)
-    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
-    kernel = plan.backend.emit(lowered.program, leaves)
-    assert plan.backend.load is not None
-    out = {p.name: torch.full(p.shape, float("nan")) for p in kernel.params if p.privilege == "w"}
-    folder.mkdir()
-    plan.backend.load(kernel, folder)(*({**given, **out}[p.name] for p in kernel.params))
-    (found,) = out.values()
-    return found
+    return library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+
+
+def compared(plan: Plan, work: Path, counts: tuple[int, ...], edit: str = "") -> RowBits:
+    leaves = leaves_of(plan)
+    if edit:
+        old, new = edit.split("|")
+        changed = {
+            key: replace(leaf, source=new.join(leaf.source.rsplit(old, 1)))
+            for key, leaf in leaves.items()
+        }
+        assert changed != leaves
+        leaves = changed
+    place = place_of(plan.backend, plan.arch, "emulated", 2)
+    return compare_rows(place, plan, leaves, work=work, counts=counts)
+
+
+def test_prove_gives_one_certificate_for_every_number_of_rows(septran, tmp_path: Path):
+    file = tmp_path / "rows.json"
+    asked = ("--op", "softmax", "--backend", "cpp", "--deterministic", WORD)
+    done = septran("prove", *asked, "--certificate", str(file))
+    assert done.code == 0, done.err
+    assert "for all 1 <= M <= " in done.out and "the same for every M" in done.out
+    again = septran("prove", "--check", str(file))
+    assert again.code == 0 and "row-order" in again.out
+    stored = json.loads(file.read_text())
+    assert any("same bits at every place" in a for a in stored["assumptions"])
+
+
+def test_every_number_of_rows_has_the_same_tiles_and_leaves():
+    specs = [
+        [spec for _, spec in leaf_specs(lower_plan(planned("gemm", target, M=m)).program)]
+        for target in ("cpp", "triton_cuda")
+        for m in (1, 37, 256, 5000)
+    ]
+    assert specs[0] == specs[1] == specs[2] == specs[3]
+    assert specs[4] == specs[5] == specs[6] == specs[7]
+    usual = [
+        lower_plan(resolve(GenRequest(op="gemm", backend="cpp", dims={"M": m}))) for m in (1, 37)
+    ]
+    assert len({str(leaf_specs(low.program)) for low in usual}) == 2, "as the policy has it"
+
+
+def test_threads_change_no_tile(monkeypatch):
+    found = set()
+    for threads in ("1", "13"):
+        monkeypatch.setenv("SEPTRAN_THREADS", threads)
+        found.add(str(lower_plan(planned("gemm", "cpp", M=64)).program))
+    assert len(found) == 1
+
+
+def test_what_cannot_be_kept_is_refused(septran, tmp_path: Path):
+    done = septran("map", "--op", "add", "--backend", "cpp", "-o", str(tmp_path / "m.yaml"))
+    assert done.code == 0, done.err
+    asked = ("--op", "add", "--mapping", str(tmp_path / "m.yaml"), "--deterministic", WORD)
+    assert "M092" in septran("prove", *asked).err
+    plan = planned("col_sum", "cpp")
+    whole = replace(plan, operator=replace(plan.operator, outputs=("Y", "X")))
+    with pytest.raises(MappingError, match="no dim in common"):
+        lower_plan(whole)
+
+
+def test_an_order_that_follows_the_rows_is_refused(monkeypatch):
+    """A column sum whose rows are taken for the rows of the result: their number is the length of each sum."""
+    plan = planned("col_sum", "cpp")
+    lowered = lower_plan(plan)
+    monkeypatch.setattr("septran.run.prove.row_dims", lambda operator: ("M",))
+    with pytest.raises(MappingError, match=r"M092|P062"):
+        prove_rows(plan, lowered)
+
+
+def test_a_policy_file_can_ask_for_it(tmp_path: Path):
+    text = (ROOT / "mappings" / "cpp.mapping.yaml").read_text()
+    file = tmp_path / "mine.mapping.yaml"
+    file.write_text(text.replace("  grid: CORE", f"  deterministic: {WORD}\n  grid: CORE"))
+    plan = resolve(GenRequest(op="gemm", backend="cpp", mapping=file, dims={"M": 5}))
+    assert lower_plan(plan).program == lower_plan(planned("gemm", "cpp", M=5)).program
+    file.write_text(text.replace("  grid: CORE", "  deterministic: often\n  grid: CORE"))
+    with pytest.raises(MappingError, match="batch-invariant"):
+        load_mapping(file)
+
+
+def test_a_call_from_python_does_not_ignore_the_switch():
+    plan = planned("add", "cpp")
+    with pytest.raises(MappingError, match="which dim counts rows"):
+        specialize(
+            plan.logic,
+            plan.operator.entry,
+            mapping=plan.mapping,
+            backend=plan.backend,
+            arch=plan.arch,
+            machine=plan.machine,
+            given={},
+        )
+
+
+def test_bits_of_rows_are_the_same(tmp_path: Path):
+    plan = planned("row_sum", "cpp", N=300)
+    assert compared(plan, tmp_path, (8, 3)) == RowBits(compared=(8, 3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 5, 37, 63])
-def test_a_row_of_a_product_has_the_same_bits_in_every_batch(rows: int, tmp_path: Path):
-    draw = torch.Generator().manual_seed(0)
-    a, b = torch.randn(64, 300, generator=draw), torch.randn(300, 130, generator=draw)
-    whole = rows_of("gemm", {"M": 64, "N": 130, "K": 300}, {"A": a, "B": b}, tmp_path / "whole")
-    some = {"A": a[64 - rows :].contiguous(), "B": b}
-    part = rows_of("gemm", {"M": rows, "N": 130, "K": 300}, some, tmp_path / "part")
-    assert torch.equal(part, whole[64 - rows :])
+def test_a_leaf_that_treats_few_rows_otherwise_is_found(tmp_path: Path):
+    plan = planned("row_sum", "cpp", N=300)
+    edit = "j + 4 * L <= n|j + 4000 * L <= n"  # of the loop for the rows that are left over
+    assert compared(plan, tmp_path / "planted", (8, 3), edit).differ == (3,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["gemm", "layernorm"])
+def test_bits_are_the_same_for_1_to_64_rows(op: str, tmp_path: Path):
+    plan = planned(op, "cpp", **all_operators()[op][0].odd_dims[0])
+    found = compared(plan, tmp_path, (64, *range(1, 64)))
+    assert found == RowBits(compared=(64, *range(1, 64)))
+
+
+EMULATED = sorted(dict(backends.BUILTIN))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("op", ["gemm", "softmax", "layernorm"])
+def test_bits_are_the_same_on_every_target(op: str, target: str, tmp_path: Path):
+    plan = planned(op, target, **all_operators()[op][0].odd_dims[0])
+    assert compared(plan, tmp_path, (64, 1, 7)) == RowBits(compared=(64, 1, 7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", EMULATED)
+def test_every_operator_is_lowered_for_every_number_of_rows_and_proven(target: str):
+    for op, (operator, _) in all_operators().items():
+        if (target, op) == ("pallas_tpu", "cross_entropy"):
+            continue  # M172: int64
+        for count in (1, 37, 256):
+            plan = planned(op, target, **dict.fromkeys(row_dims(operator), count))
+            lowered = lower_plan(plan)
+            plan.backend.emit(lowered.program, leaves_of(plan))
+        proof = prove_rows(plan, lowered)
+        assert "row-order" in proof.certificate.proved and proof.certificate.holds, op
+
+
+@pytest.mark.slow
+def test_gen_proves_compares_and_says_so(septran):
+    asked = ("--op", "row_sum", "--backend", "cpp", "--dim", "M=40", "--deterministic", WORD)
+    done = septran("gen", *asked, "--json")
+    assert done.code == 0, done.err
+    rows = done.json["rows"]
+    assert "row-order" in rows["proved"] and rows["compared"] and rows["differ"] == []
+    stored = json.loads((Path(done.json["run"]) / "rows.json").read_text())
+    assert decide_again(stored).holds
