@@ -26,6 +26,7 @@ NVCC_INSTALL = (
 )
 EMULATION_FLAGS = (
     "-std=c++20",
+    "-O2",
     "-g1",
     "-march=native",
     "-ffp-contract=off",
@@ -79,8 +80,8 @@ def compile_emulated(
     sources.append((main, f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'))
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     flags = (
-        level,
         *EMULATION_FLAGS,
+        level,  # the last one counts
         *SANITIZERS.get(sanitizer, ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{emulation}",

@@ -53,6 +53,7 @@ def run_cuda(
     runtime = runtime_folder()
     flags = (
         *EMULATION_FLAGS,
+        "-O0",  # such kernels run for less time than a compiler needs to improve them
         *SANITIZERS.get(sanitizer, ()),
         f"-I{EMULATOR}",
         f"-I{runtime}",
