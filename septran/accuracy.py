@@ -29,7 +29,6 @@ class Policy:
     probe_per_sqrt: float
     torch_error_factor: float
     probes: int
-    near_limit: float
 
 
 def load_policy() -> Policy:

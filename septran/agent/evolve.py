@@ -62,14 +62,6 @@ class Archive:
                 found.append(node)
         return found[:count]
 
-    def ancestors(self, node: Node) -> tuple[Node, ...]:
-        """Return the line of first parents from the founder to `node`."""
-        by_id = {n.id: n for n in self.nodes}
-        line = [node]
-        while line[-1].parents and len(line) <= len(self.nodes):
-            line.append(by_id[line[-1].parents[0]])
-        return tuple(reversed(line))
-
 
 def fitness(attempt: Attempt) -> float:
     """Return the speed-up of a verified leaf (1 when it is not measured), else a tenth of how far it got."""

@@ -14,7 +14,6 @@ from septran.report.history import sources, trend
 from septran.report.picture import pictures
 from septran.report.plots import budget_plot, cycles_plot, speed_plot, trend_plot
 
-FORMATS = ("html", "md", "json", "csv")
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high reliable "
     "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
@@ -24,7 +23,7 @@ _ORDER = ("failed", "rejected", "unavailable", "accurate")
 
 
 def write_report(report: Report, format_: str, *, earlier: Sequence[Report] = ()) -> str:
-    """Return the report's text; `format_` is one of FORMATS. earlier: runs that did the same, for the page."""
+    """Return the report's text; format_: html, md, json or csv. earlier: runs that did the same, for the page."""
     if format_ == "html":
         return _html(report, earlier)
     return {"md": _md, "json": _json, "csv": _csv}[format_](report)

@@ -7,8 +7,6 @@ from typing import Any
 
 from septran.prove.foreign.quantity import Number, Where
 
-UNKNOWN_SHAPE: tuple[int, ...] | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class Tile:

@@ -70,7 +70,6 @@ class _File:
             leaves=self.leaves,
             pointers=tuple(order),
             host_vars=tuple(loops),
-            dirty=used_buffers,
         )
         text, programs = kernel.render(launch)
         self.kernels.append(text)

@@ -51,7 +51,6 @@ class KernelText:
     leaves: Mapping[str, Leaf]
     pointers: tuple[str, ...]
     host_vars: tuple[str, ...]
-    dirty: Mapping[str, Buffer]
     names: Names = field(default_factory=Names)
     lines: list[str] = field(default_factory=list)
     vars: dict[str, str] = field(default_factory=dict)

@@ -10,8 +10,6 @@ from septran.frontend.canon import Op
 from septran.frontend.table.build import substitute
 from septran.frontend.write.frame import Frame, Tile
 
-_LONG = 400
-
 
 @dataclass(slots=True)
 class Leaf:
@@ -131,8 +129,3 @@ class Values:
 def LETTER(d: int) -> str:
     """Return the letter of a dim."""
     return "ijklnopq"[d]
-
-
-def too_long(text: str) -> bool:
-    """Return whether an expression is long enough to be split."""
-    return len(text) > _LONG

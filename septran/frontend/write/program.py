@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,8 +240,3 @@ def _workspaces(canon: Canon, kept: Mapping[str, View], outputs: set[str]) -> li
 def _launch(kernel: Kernel) -> str:
     given = [view_text(view) for _, view in kernel.arguments()]
     return f"task.launch({kernel.name}_kernel, {', '.join(given)})"
-
-
-def workspace_bytes(canon: Canon, kept: Mapping[str, View], sizes: Mapping[str, int]) -> int:
-    """Return the bytes of all workspaces, each kept for the whole program."""
-    return sum(math.prod(o.shape or (1,)) * sizes[o.dtype] for o in canon.ops if o.name in kept)

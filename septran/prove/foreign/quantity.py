@@ -202,15 +202,6 @@ class Arithmetic:
         values = self._values(a, 1)
         return values[0] if values is not None and len(values) == 1 else None
 
-    def depends(self, a: Number, name: str) -> bool:
-        """Whether `a` is a function of the coordinate `name`."""
-        import islpy as isl
-
-        if a is None or isinstance(a, int):
-            return False
-        at = self.space.names.index(name)
-        return bool(a.involves_dims(isl.dim_type.in_, at, 1))
-
     def _two(
         self, a: Number, b: Number, plain: Callable[..., int], exact: Callable[..., Any]
     ) -> Number:
