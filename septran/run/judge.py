@@ -21,7 +21,7 @@ from septran.plan.wanted import load_wanted
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
-from septran.run.judge_proof import prove, with_proof
+from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
 from septran.trial.place import place_in
 from septran.verify.verdict import Verdict, write_evidence
@@ -147,7 +147,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
                 where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
             )
             verdict = verify(kernel, built, wanted.problem, run_dir=folder, request=asked)
-            if verdict.passed:
+            if verdict.passed or verdict.code in UNEXPLAINED:
                 params = wanted.problem.params
                 proof = prove(foreign, text, str(request.file), call, params, folder)
                 verdict = with_proof(verdict, proof)

@@ -30,17 +30,22 @@ def prove(
         return Proof(not_proven=dict.fromkeys(RULES, why))
 
 
+UNEXPLAINED = ("V202", "V208")
+"""codes of verdicts that say that results differ and not why"""
+
+
 def with_proof(verdict: Verdict, proof: Proof) -> Verdict:
-    """Return the verdict, rejected where the proof found what no input showed."""
-    if not proof.findings or not verdict.passed:
+    """Return the verdict, rejected where the proof found what no input showed, and explained where one did."""
+    if not proof.findings:
         return verdict
     first = proof.findings[0]
+    shown = "no input showed it; the launch that was made has it"
     return replace(
         verdict,
         level=Level.REJECTED,
         status=Status.REJECTED,
         code=first.code,
         message=first.text,
-        hint="no input showed it; the launch that was made has it",
+        hint=shown if verdict.passed else f"seen as: {verdict.message}",
         diagnostics=tuple({"kind": "proof", **f.to_json()} for f in proof.findings),
     )

@@ -34,7 +34,7 @@ class Honest:
 
 @dataclass(frozen=True, kw_only=True)
 class Bug:
-    """`honest` with `old` replaced by `new`. findings: any of these classes is right. code: of the proof that alone finds it."""
+    """`honest` with `old` replaced by `new`. findings: any of these classes is right. code: of the proof that names it."""
 
     name: str
     honest: Honest

@@ -18,6 +18,7 @@ QUICK = (
     "add: blocks overlap",
     "C++ add: the wrong stride",
     "CUDA add: the check is off by one",
+    "C++ sum: no reduction clause",
 )
 
 
@@ -59,6 +60,7 @@ def test_a_mistake_is_named(name, tmp_path):
 def test_every_mistake_is_found(bug, tmp_path):
     found = judged(bug, tmp_path)
     assert found.finding in bug.findings, f"{found.finding}: {found.verdict.message}"
+    assert not bug.code or found.verdict.code == bug.code, found.verdict.message
 
 
 @pytest.mark.slow
@@ -66,6 +68,8 @@ def test_every_mistake_is_found(bug, tmp_path):
 def test_no_honest_kernel_is_accused(honest, tmp_path):
     found = judged(honest, tmp_path)
     assert found.verdict.level is Level.ACCURATE, found.verdict.message
+    assert found.proof.proved == honest.proved, found.proof.not_proven
+    assert all(honest.why in why for why in found.proof.not_proven.values())
 
 
 @pytest.mark.parametrize(

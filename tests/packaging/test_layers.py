@@ -99,7 +99,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "backends/reading/": (
         "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",
     ),
-    "backends/judged/": ("septran.backends.judged", "septran.prove.foreign"),
+    "backends/judged/": (
+        "septran.backends.judged", "septran.backends.base", "septran.prove.foreign", "septran.leafgate", "septran.ir",
+        "septran.kernel",
+    ),
     "backends/toolchain/": (
         "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
         "septran.gpu", "septran.ir", "septran.errors", "septran.assets", "septran.intact",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.judged.c_foreign import read_launches
 from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
 from septran.backends.toolchain.c_host import functions, outermost
 from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
@@ -85,8 +86,9 @@ FOREIGN = Foreign(
     unsupported=lambda text: (
         ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
     ),
+    launches=read_launches,
     unchecked=(
-        "races of threads: seen only when the same inputs give different bits",
+        "races of threads beyond what is proved: seen only when the same inputs give different bits",
         "static host: the file may need the C library, so it runs in a Python process",
         "cheating through libraries: the file may link what g++ finds",
         "time: nothing was measured",

@@ -7,6 +7,7 @@ number that a loop moves is guessed from its first round and then shown by induc
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 
 from septran.backends.judged.values import Other, Pointer, Tile, Value, moved, numbers, unknown
@@ -65,6 +66,23 @@ class Flow:
             case Other() | Pointer():
                 return True
         return bool(value)
+
+    def arithmetic(self, op: type[ast.operator], a: Number, b: Number) -> Number:
+        """Return `a op b` of integers; None where nobody knows."""
+        arith, small = self.arith, isinstance(b, int) and 0 <= b < 62
+        if op in (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod):
+            does = {ast.Add: arith.add, ast.Sub: arith.sub, ast.Mult: arith.mul}
+            does |= {ast.FloorDiv: arith.divide, ast.Mod: arith.modulo}
+            return does[op](a, b)
+        if op is ast.LShift and small:
+            return arith.mul(a, 1 << b)
+        if op is ast.RShift and small:
+            return arith.divide(a, 1 << b, floor=True)
+        if op is ast.BitAnd and isinstance(b, int) and b >= 0 and b & (b + 1) == 0:
+            return arith.modulo(a, b + 1, floor=True)
+        if isinstance(a, int) and isinstance(b, int) and op in (ast.BitAnd, ast.BitOr, ast.BitXor):
+            return {ast.BitAnd: a & b, ast.BitOr: a | b, ast.BitXor: a ^ b}[op]
+        return None
 
     # ---- accesses
     def touch(self, mode: str, pointer: Pointer, line: int, guard: Where, value: Number = None,
@@ -352,8 +370,7 @@ def _leaves(node: ast.AST, *how: type[ast.stmt]) -> bool:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    found = ast.parse(ast.unparse(target), mode="eval").body
-    for node in ast.walk(found):
-        if hasattr(node, "lineno"):
-            ast.copy_location(node, target)
+    found = copy.copy(target)
+    if isinstance(found, ast.Name | ast.Subscript | ast.Attribute):
+        found.ctx = ast.Load()
     return found

@@ -70,6 +70,7 @@ class Launch:
     """What one launch does. members: "threads", which barriers order, or "lanes", whose loads come after their stores.
 
     unread: (line, what) that could touch memory and was not read. group, member: what people call them.
+    around: coordinates of loops around the launch, whose rounds are ordered. warps: extents of a group whose warps are ordered by more than the group's barriers.
     """
 
     kernel: str
@@ -83,6 +84,8 @@ class Launch:
     group: str = "block"
     member: str = "thread"
     lanes: bool = False
+    warps: tuple[int, ...] = ()
+    around: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +180,11 @@ def _pair(launch: Launch, a: Touch, b: Touch) -> Iterator[Finding | str]:
                 if clash is None or clash.is_empty():
                     continue
                 open_ = next((t for t in (x, y) if not t.exact), None)
+                if within and launch.warps:
+                    clash = clash & _other_warps(launch)
+                    yield f"{launch.kernel}: line {x.line}: what orders the threads of one warp is not read"
+                    if clash.is_empty():
+                        continue
                 if within and (x.phase is None or y.phase is None):
                     yield f"{launch.kernel}: line {x.line}: how many barriers come before is not known"
                 elif open_ is not None:
@@ -195,24 +203,38 @@ def _clash(launch: Launch, a: Touch, b: Touch, *, within: bool) -> isl.Map | Non
     if ordered and not alone and (a.mode, b.mode) != ("store", "load"):
         return None
     loops = _common(a, b) if ordered else ()
-    kept = (*launch.groups, *(launch.members if within else ()), *loops)
+    kept = (*launch.around, *launch.groups, *(launch.members if within else ()), *loops)
     phases = within and a.phase is not None and b.phase is not None
     left, right = (_reach(launch.space, t, kept, phases=phases) for t in (a, b))
     meet = left.apply_range(right.reverse())
     firsts, seconds = [f"y_{k}" for k in range(len(kept))], [f"z_{k}" for k in range(len(kept))]
     pairs = dict(zip(kept, zip(firsts, seconds, strict=True), strict=True))
-    same = " and ".join(f"{y} = {z}" for g in launch.groups for y, z in [pairs[g]]) or "true"
+    fixed = (*launch.around, *(launch.groups if within else ()))
+    same = " and ".join(f"{y} = {z}" for g in fixed for y, z in [pairs[g]]) or "true"
     moved = (a.varies if alone else launch.members) if within else launch.groups
     apart = " or ".join(f"{y} < {z} or {y} > {z}" for m in moved for y, z in [pairs[m]]) or "false"
-    relation = f"({apart})"
-    if within:
-        relation += f" and {same}"
+    relation = f"({apart}) and {same}"
     if alone:
         relation += "".join(f" and {y} = {z}" for y, z in (pairs[name] for name in loops))
     elif ordered:
         relation += f" and ({_before(a, b, [pairs[name] for name in loops])})"
     text = f"{{ [{', '.join(firsts)}] -> [{', '.join(seconds)}] : {relation} }}"
     return meet & isl.Map.read_from_str(launch.space.context, text)
+
+
+def _other_warps(launch: Launch) -> isl.Map:
+    """Return pairs of places in different warps."""
+    import islpy as isl
+
+    names = [*launch.around, *launch.groups, *launch.members]
+    parts, scale = [], 1
+    for name, extent in zip(launch.members, launch.warps, strict=True):
+        parts.append((names.index(name), scale))
+        scale *= extent
+    one, two = (" + ".join(f"{k} {v}_{at}" for at, k in parts) for v in "yz")
+    left, right = (", ".join(f"{v}_{k}" for k in range(len(names))) for v in "yz")
+    text = f"{{ [{left}] -> [{right}] : floor(({one})/32) < floor(({two})/32) or floor(({one})/32) > floor(({two})/32) }}"
+    return isl.Map.read_from_str(launch.space.context, text)
 
 
 def _common(a: Touch, b: Touch) -> tuple[str, ...]:
@@ -280,7 +302,7 @@ def _out_of_bounds(launch: Launch, touch: Touch, size: int, bad: isl.Set) -> Fin
 def _race(launch: Launch, a: Touch, b: Touch, clash: isl.Map, *, within: bool) -> Finding:
     import islpy as isl
 
-    kept = (*launch.groups, *(launch.members if within else ()))
+    kept = (*launch.around, *launch.groups, *(launch.members if within else ()))
     kept = (*kept, *(_common(a, b) if within and launch.lanes else ()))
     pairs = _numbers(clash.wrap().lexmin().sample_point(), isl.dim_type.set)
     first = dict(zip(kept, pairs[: len(kept)], strict=True))

@@ -1,0 +1,154 @@
+"""C++ and CUDA C++ files read into Python's `ast`, function by function, as far as kernels need it.
+
+A function that says something else is unread with its line; the others are not touched by that. Addresses: `*p` is `p[0]`,
+`&x` is `__address__(x)`; casts, arrays and launches are calls of `__cast__`, `__array__` and `__launch__`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Sequence
+
+from septran.backends.judged.c_functions import CFile, CParameter, CSource
+from septran.backends.judged.c_statements import Body
+from septran.backends.judged.c_words import split
+from septran.leafgate.refusal import Refusal
+from septran.leafgate.tokens import Token, tokens
+from septran.prove.foreign.launch import NotRead
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+_DROPPED = re.compile(
+    r"\b(__restrict__|__restrict|volatile|register|inline|__inline__|__forceinline__|noexcept|typename|mutable)\b"
+    r"|__launch_bounds__\s*\([^)]*\)|alignas\s*\([^)]*\)|__align__\s*\([^)]*\)|\[\[[^\]]*\]\]"
+    r"|__attribute__\s*\(\([^)]*\)\)"
+)
+
+
+def read_file(text: str) -> CFile:
+    """Return the functions of a file.
+
+    Raises:
+        NotRead: not even its functions can be told apart.
+    """
+    for pattern in (_COMMENT, _STRING):
+        text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+    text = _DROPPED.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+    text = _defines(text)
+    try:
+        found = tokens(text)
+    except Refusal as e:
+        raise NotRead(e.line, str(e)) from e
+    return _File(found).read()
+
+
+def _defines(text: str) -> str:
+    """Put in object-like macros whose value is one number or name; drop other directives than pragmas."""
+    names: dict[str, str] = {}
+    lines = text.split("\n")
+    for k, line in enumerate(lines):
+        bare = line.strip()
+        if not bare.startswith("#") or bare.startswith("#pragma"):
+            continue
+        if match := re.match(r"#\s*define\s+(\w+)\s+(.+)$", bare):
+            names[match[1]] = f"({match[2].strip()})"
+        elif re.match(r"#\s*(define\s+\w+\(|if|else|elif)", bare):
+            names.setdefault("", f"line {k + 1}")
+        lines[k] = ""
+    found = "\n".join(lines)
+    for _ in range(4):
+        for name, value in names.items():
+            if name:
+                found = re.sub(rf"\b{name}\b", lambda m, v=value: v, found)  # type: ignore[misc]
+    if "" in names:
+        raise NotRead(int(names[""].split()[1]), "a macro or condition of the preprocessor")
+    return found
+
+
+class _File:
+    def __init__(self, found: list[Token]) -> None:
+        self.tokens = found
+        self.at = 0
+        self.functions: dict[str, CSource] = {}
+        self.declared: list[ast.stmt] = []
+
+    def read(self) -> CFile:
+        while self.tokens[self.at].kind != "end":
+            self._item()
+        return CFile(self.functions, tuple(self.declared))
+
+    def _item(self) -> None:
+        start = self.at
+        word = self.tokens[start].text
+        if word in ("}", ";") or self.tokens[start].kind == "pragma":
+            self.at += 1
+            return
+        if word == "extern" and self.tokens[start + 1].text == "{":
+            self.at += 2
+            return
+        templates: tuple[str, ...] = ()
+        if word == "template":
+            end = _closing(self.tokens, start + 1, "<", ">")
+            templates = tuple(part[-1] for part in split(self.tokens, start + 2, end) if part)
+            start = self.at = end + 1
+        while (text := self.tokens[self.at].text) not in ("(", "{", ";", "="):
+            if self.tokens[self.at].kind == "end":
+                return
+            self.at += 1
+        if text == "{":  # namespace, struct
+            if self.tokens[start].text == "namespace":
+                self.at += 1
+            else:
+                self.at = _closing(self.tokens, self.at, "{", "}") + 1
+            return
+        if text == "(":
+            close = _closing(self.tokens, self.at, "(", ")")
+            if self.tokens[close + 1].text == "{":
+                self._function(start, close, templates)
+                return
+        end = self.at
+        while self.tokens[end].text != ";":
+            if self.tokens[end].kind == "end":
+                self.at = end
+                return
+            end = _closing(self.tokens, end, "{", "}") if self.tokens[end].text == "{" else end
+            end += 1
+        if self.tokens[start].text not in ("using", "typedef", "struct", "class", "enum"):
+            # a name that is used and not known is said where it is used
+            with contextlib.suppress(NotRead):
+                self.declared += Body(self.tokens[start : end + 1]).all()
+        self.at = end + 1
+
+    def _function(self, start: int, close: int, templates: tuple[str, ...]) -> None:
+        open_ = self.at
+        name = self.tokens[open_ - 1].text
+        marks = frozenset(t.text for t in self.tokens[start : open_ - 1])
+        params = []
+        for words in split(self.tokens, open_ + 1, close):
+            words = words[: words.index("=")] if "=" in words else words
+            if not words or words == ["void"]:
+                continue
+            stars = "*" * (words.count("*") + words.count("["))
+            names = [w for w in words if re.match(r"[A-Za-z_]\w*$", w) and w != "const"]
+            params.append(CParameter(names[-1], " ".join(names[:-1]) + stars))
+        end = _closing(self.tokens, close + 1, "{", "}")
+        line, unread = self.tokens[start].line, ""
+        body: list[ast.stmt] = []
+        try:
+            body = Body(self.tokens[close + 2 : end]).all()
+        except NotRead as e:
+            unread = str(e)
+        found = CSource(name, line, marks, templates, tuple(params), tuple(body), unread)
+        self.functions[name] = found
+        self.at = end + 1
+
+
+def _closing(found: Sequence[Token], at: int, opening: str, closing: str) -> int:
+    depth = 0
+    for k in range(at, len(found)):
+        depth += (found[k].text == opening) - (found[k].text == closing)
+        if depth == 0:
+            return k
+    raise NotRead(found[at].line, f"{opening} is not closed")

@@ -1,0 +1,175 @@
+"""Races and bounds of C++ and CUDA files, from their text and the call that the judge makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran.backends.judged.c_launches import Given, launches
+from septran.prove.foreign.launch import NotRead, Proof, prove_launches
+from tests.judge.corpus import HERE
+
+N = 5000
+ADD = (Given(name="x", elements=N, item=4), Given(name="y", elements=N, item=4))
+MATMUL = (
+    *(
+        Given(name=n, elements=e, item=4)
+        for n, e in (("a", 37 * 53), ("b", 53 * 29), ("c", 37 * 29))
+    ),
+    *(Given(number=n) for n in (37, 29, 53)),
+)
+SUM = (
+    Given(name="x", elements=3001, item=4),
+    Given(name="total", elements=1, item=4),
+    Given(number=3001),
+)
+ROWS = (
+    *(Given(name=n, elements=181 * 781, item=4) for n in "xo"),
+    *(Given(number=n) for n in (181, 781)),
+)
+TURN = (
+    *(Given(name=n, elements=37 * 45, item=4) for n in "xo"),
+    Given(number=37),
+    Given(number=45),
+)
+
+
+def proof(text: str, entry: str, given: tuple[Given, ...]) -> Proof:
+    return prove_launches(launches(text, "file", entry, given))
+
+
+def kernel(body: str, config: str = "20, 256") -> Proof:
+    """Of `body` in a kernel that gets x, y (5000 elements) and n."""
+    text = f"__global__ void k(const float* x, float* y, int n) {{\n{body}\n}}\n"
+    text += f"void f(const float* x, float* y, int n) {{ k<<<{config}>>>(x, y, n); }}\n"
+    return proof(text, "f", (*ADD, Given(number=N)))
+
+
+def loop(body: str, clauses: str = "") -> Proof:
+    """Of `body` in a parallel loop of 5000 iterations over i."""
+    text = "void f(const float* x, float* y, int n) {\nfloat sum = 0, t;\n"
+    text += f"#pragma omp parallel for {clauses}\nfor (int i = 0; i < n; i++) {{\n{body}\n}}\n}}\n"
+    return proof(text, "f", (*ADD, Given(number=N)))
+
+
+@pytest.mark.parametrize(
+    ("file", "entry", "given"),
+    [
+        ("gemm.cu", "matmul", MATMUL),
+        ("rows.cu", "softmax", (*ROWS, Given(number=0))),
+        ("rows.cu", "sum", SUM),
+        ("tour.cu", "transpose", TURN),
+        ("rows.cpp", "softmax", ROWS),
+        ("rows.cpp", "matmul", MATMUL),
+        ("tour.cpp", "transpose", TURN),
+        ("tour.cpp", "total", SUM),
+    ],
+)
+def test_honest_files_are_proven(file, entry, given):
+    found = proof((HERE / file).read_text(encoding="utf-8"), entry, given)
+    assert (found.findings, found.not_proven) == ((), {})
+    assert found.proved == ("bounds", "races")
+
+
+I = "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        I + "if (i < n) y[i] = x[i];",
+        I + "if (i >= n) return;\ny[i] = x[i];",
+        "for (int j = " + I[8:-2] + "; j < n; j += gridDim.x * blockDim.x) y[j] = 2.0f * x[j];",
+        I + "const float4* v = reinterpret_cast<const float4*>(x);\nif (i < n / 4) ((float4*)y)[i] = v[i];",
+        I + "__shared__ float s[256];\ns[threadIdx.x] = i < n ? x[i] : 0.0f;\n__syncthreads();\n"
+        "if (i < n) y[i] = s[255 - threadIdx.x];",
+        I + "atomicAdd(&y[i % 7], i < n ? x[i] : 0.0f);",
+        I + "if (i < n) y[n - 1 - i] = __ldg(x + i);",
+        "__shared__ float s[2][256];\nfor (int t = 0; t < 8; t++) {\n s[t % 2][threadIdx.x] = x[t];\n __syncthreads();\n"
+        " if (blockIdx.x == 0) atomicAdd(y, s[t % 2][threadIdx.x ^ 1]);\n}",
+    ],
+)  # fmt: skip
+def test_an_honest_cuda_kernel_is_not_accused(body):
+    assert kernel(body).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "says"),
+    [
+        (I + "y[i] = i < n ? x[i] : 0.0f;", "P110", "thread 136 of block 19 stores element 5000 of y"),
+        (I + "if (i < n) y[i] = x[i + (i == n - 1)];", "P110", "element 5000 of x"),
+        (I + "if (i < n) y[i] = x[i > 4990 ? i + 20 : i];", "P110", "element 5011 of x"),
+        ("if (blockIdx.x == 0 && threadIdx.x == 0) y[0] = 0.0f;\natomicAdd(y, 1.0f);", "P130", "nothing orders blocks"),
+        (I + "if (i < n) y[i / 2] = x[i];", "P130", "stores"),
+        ("__shared__ float s[256];\ns[threadIdx.x] = 1.0f * threadIdx.x;\nif (blockIdx.x == 0) y[threadIdx.x] = s[255 - threadIdx.x];",
+         "P130", "no barrier is between"),
+        ("__shared__ float s[256];\nfor (int t = 0; t < 8; t++) {\n s[threadIdx.x] = x[t];\n __syncthreads();\n"
+         " if (blockIdx.x == 0) atomicAdd(y, s[threadIdx.x ^ 1]);\n}", "", ""),
+        ("__shared__ float s[256];\nfor (int t = 0; t < 8; t++) {\n s[threadIdx.x] = x[t];\n __syncthreads();\n"
+         " if (blockIdx.x == 0) atomicAdd(y, s[255 - threadIdx.x]);\n}", "P130", "loads"),
+        (I + "const float4* v = reinterpret_cast<const float4*>(x);\nif (i <= n / 4) ((float4*)y)[i] = v[i];", "P110", "5000"),
+    ],
+)  # fmt: skip
+def test_a_mistake_of_a_cuda_kernel_is_refused(body, code, says):
+    found = kernel(body)
+    assert [f.code for f in found.findings][:1] == ([code] if code else []), found
+    assert not code or says in found.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("body", "clauses", "code"),
+    [
+        ("sum += x[i];", "", "P130"),
+        ("sum += x[i];", "reduction(+ : sum)", ""),
+        ("#pragma omp atomic\nsum += x[i];", "", ""),
+        ("#pragma omp critical\n{ sum += x[i]; }", "", ""),
+        ("t = x[i];\ny[i] = t * t;", "", "P130"),
+        ("t = x[i];\ny[i] = t * t;", "private(t)", ""),
+        ("float u = x[i];\nu *= u;\ny[i] = u;", "schedule(static)", ""),
+        ("y[i / 2] = x[i];", "", "P130"),
+        ("y[i] = i ? y[i - 1] + x[i] : x[0];", "", "P130"),
+        ("if (i % 2 == 0) { y[i] = x[i]; if (i + 1 < n) y[i + 1] = 0.0f; }", "", ""),
+        ("y[i] = x[i + 1];", "", "P110"),
+    ],
+)
+def test_parallel_loops_of_openmp(body, clauses, code):
+    found = loop(body, clauses)
+    assert [f.code for f in found.findings] == ([code] if code else []), found
+    assert found.findings or found.proved == ("bounds", "races")
+
+
+def test_a_collapsed_loop_and_helpers_are_followed():
+    text = """
+static inline float at(const float* row, int j) { return row[j]; }
+void f(const float* x, float* y, int n) {
+    #pragma omp parallel for collapse(2)
+    for (int i = 0; i < 50; i++)
+        for (int j = 0; j < 100; j++) y[i * STRIDE + j] = at(x + i * 100, j);
+}
+"""
+    given = (*ADD, Given(number=N))
+    assert proof(text.replace("STRIDE", "100"), "f", given).proved == ("bounds", "races")
+    (found,) = proof(text.replace("STRIDE", "99"), "f", given).findings
+    assert found.code == "P130" and "iteration (0, 99)" in found.text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (I + "int j = (int)x[i % n];\ny[j] = 1.0f;", "its address depends on data"),
+        ("auto f = [&](int j) { return j; };\ny[f(0)] = 1.0f;", "a lambda"),
+        (I + "if (i < n) helper(y + i);", "helper(...) of an address is not read"),
+        ("__shared__ float s[32];\ns[threadIdx.x % 32] = x[0];\n__syncwarp();\ny[0] = s[0];", "one warp"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_a_reason(body, why):
+    found = kernel(body, "1, 32")
+    assert found.findings == ()
+    assert any(why in text for text in found.not_proven.values()), found
+
+
+def test_a_host_function_that_is_not_read_says_so():
+    text = (
+        "void f(const float* x, float* y, int n) {\n    switch (n) { default: y[0] = x[0]; }\n}\n"
+    )
+    with pytest.raises(NotRead, match="line 2: a switch statement"):
+        launches(text, "file", "f", (*ADD, Given(number=N)))
