@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.call.kernel import CompiledKernel
 from septran.errors import ArgumentError
+from septran.frontend.draw import draw
 from septran.frontend.graph import Graph, Ref, parse_graph
 from septran.frontend.translate import translate
 from septran.frontend.write import write
@@ -81,11 +82,7 @@ class CompiledModule:
     def graph(self) -> str:
         """Return the graph before and after grouping, and why neighbours were not fused, as text."""
         found = self._first.imported
-        lines = [f"{n.op}  {n.name}" for n in found.graph.nodes]
-        grouping = found.written.grouping
-        lines += [f"kernel {g.name}: {', '.join(o.name for o in g.ops)}" for g in grouping.groups]
-        lines += [f"{r.node} is not fused into {r.group}: {r.why}" for r in grouping.refusals]
-        return "\n".join(lines)
+        return draw(found.graph, found.written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns.

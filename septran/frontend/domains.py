@@ -38,6 +38,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         and all(op.kind not in ("conv", "window") for op in canon.ops)
         # torch refuses probabilities outside of 0..1, NaN included
         and all(base_name(n.op) != "binary_cross_entropy" for n in graph.nodes)
+        and _defined_near_zero(graph)
     )
     found: dict[str, Domain] = {}
     for param, name in names.items():
@@ -121,6 +122,27 @@ def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, large
         if max(worst, default=0.0) > largest:
             return False
     return True
+
+
+def _defined_near_zero(graph: Graph) -> bool:
+    """Return whether float32 has a number wherever float64 has one, denormal inputs among others included.
+
+    A quotient by a denormal is infinite in float32 alone, and what a softmax makes of it is NaN.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    values = {
+        i.name: _draw(graph, i, 4.0, False, generator, set(), signed=True) for i in graph.inputs
+    }
+    for name, value in values.items():
+        if value.is_floating_point():
+            tiny = torch.rand(value.shape, generator=generator) < 0.25
+            values[name] = torch.where(tiny, value.sign() * 1e-40, value)
+    wide = run_graph(graph, values)
+    short = {n: v.float() if v.is_floating_point() else v for n, v in values.items()}
+    narrow = run_graph(graph, short)
+    return all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(wide, narrow, strict=True))
 
 
 def _draw(

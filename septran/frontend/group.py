@@ -64,10 +64,12 @@ def group(canon: Canon) -> Grouping:
     refusals: list[Refusal] = []
     parts = {v.source: j.name for j in canon.ops if j.kind == "join" for v in j.ins.values()}
     for op in canon.ops:
-        if op.kind == "join":
-            continue
         sources = [home[v.source] for v in op.ins.values() if v.source in home]
         at = max(sources, default=None)
+        if op.kind == "join":  # it is there when the last of its parts is
+            if at is not None:
+                home[op.name] = at
+            continue
         why = "" if at is None else _refusal(groups[at], op) or _shares(groups[at], op, parts)
         if at is None or why:
             if at is not None:
@@ -132,7 +134,11 @@ def _absorbs(reader: Group, one: Group) -> bool:
 
 
 def _shares(group: Group, op: Op, parts: Mapping[str, str]) -> str:
-    """Return why `op` cannot be written by a kernel that writes another part of the same tensor."""
+    """Return why a kernel that writes a part of a tensor cannot read it or write another part of it."""
+    written = {parts[o.name] for o in group.ops if o.name in parts}
+    read = [v.source for v in op.ins.values() if v.source in written]
+    if read:
+        return f"it reads {read[0]}, of which the kernel writes a part"
     whole = parts.get(op.name)
     others = [o.name for o in group.ops if whole is not None and parts.get(o.name) == whole]
     return f"{others[0]} is another part of {whole}" if others else ""

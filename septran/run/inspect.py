@@ -83,6 +83,21 @@ def show(
     raise ConfigError.of("C137", f"nothing called {what!r} can be shown")
 
 
+def graph(task_file: Path | None) -> str:
+    """Return a torch module's graph before and after fusion.
+
+    Raises:
+        ConfigError: C137 no module file; C134, C150, C151, C152 as `septran import` raises them.
+    """
+    from septran.frontend.draw import draw
+    from septran.plan.torch_module import import_module
+
+    if task_file is None:
+        raise ConfigError.of("C137", "only a torch module has a graph", help="give --task FILE")
+    found = import_module(task_file)
+    return draw(found.graph, found.written)
+
+
 def _task(plan: Plan) -> str:
     from septran.plan.resolve import arguments
     from septran.tasklang.check import check_logic

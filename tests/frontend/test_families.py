@@ -57,6 +57,16 @@ def test_two_parts_of_one_tensor_are_written_by_two_kernels(tmp_path: Path) -> N
     assert found.written.kernels == 2 and any("is another part of cat" in why for why in told)
 
 
+def test_a_concat_is_read_after_the_last_of_its_parts(tmp_path: Path) -> None:
+    body = "y = torch.exp(x)\nz = torch.cat((torch.sigmoid(x @ self.w), torch.cos(x[:, :7])), 1)\nreturn y * z"
+    init = "self.w = nn.Parameter(torch.randn(37, 30))"
+    module = Module(name="late_parts", body=body, init=init)
+    found = imported(module.write(tmp_path))
+    computes_the_module(found, tmp_path)
+    order = [g.name for g in found.written.grouping.groups]
+    assert order.index("sigmoid") < order.index("mul") == len(order) - 1
+
+
 def test_numbers_that_become_integers_stay_in_their_range(tmp_path: Path) -> None:
     module = Module(name="to_int8", body="(x * 2).to(torch.int8)")
     found = imported(module.write(tmp_path))

@@ -18,6 +18,7 @@ QUICK = (
     "serving/int4_unpack",
     "serving/kv_cache_put",
     "serving/static_cache_slice",
+    "serving/temperature_topk_mask",
     "serving/top_p_mask",
 )
 """One for each class of file that once had no form or a wrong one; the others run with the slow tests."""

@@ -25,7 +25,7 @@ class Written:
     """A logic file's text and what its operator has to say.
 
     entry: the program task. params: its tensors in order, (name, shape, dtype). outputs: which of them
-    are results, in the module's order.
+    are results, in the module's order. canon: the nodes that were grouped.
     """
 
     text: str
@@ -34,6 +34,7 @@ class Written:
     outputs: tuple[str, ...]
     grouping: Grouping
     kernels: int
+    canon: Canon
 
 
 def write(canon: Canon) -> Written:
@@ -65,6 +66,7 @@ def write(canon: Canon) -> Written:
         outputs=outputs,
         grouping=grouping,
         kernels=len(grouping.groups),
+        canon=canon,
     )
 
 
