@@ -173,11 +173,15 @@ class _Host:
             raise py.wrong(stmt)
         if set(call.named) != {"dtype", "device"} or name in self.arrays:
             raise py.wrong(stmt)
-        buffer = next(
-            (b for b in _allocated(self.program) if b.mem == "GLOBAL" and _is_for(name, b)), None
-        )
-        if buffer is None or buffer.name in self.workspaces:
+        left = [
+            b
+            for b in _allocated(self.program)
+            if b.mem == "GLOBAL" and b.name not in self.workspaces
+        ]
+        named = [b for b in left if b.name == name] or [b for b in left if _is_for(name, b)]
+        if not named:
             raise py.wrong(stmt)
+        buffer = named[0]
         shape, dtype = py.shape(call.args[0]), py.dotted(call.named["dtype"]).removeprefix("torch.")
         self.workspaces[buffer.name] = self.arrays[name] = buffer
         memory = f"workspace {name}"

@@ -15,7 +15,7 @@ import pytest
 from septran.backends.triton.backend import TRITON_CUDA
 from septran.backends.triton.reading import read
 from septran.ir.expr import Const, Var
-from septran.ir.nodes import Alloc, Copy, For, Program
+from septran.ir.nodes import Alloc, Copy, For, Program, Stmt
 from septran.kernel import Kernel
 from septran.prove.printed import Unreadable
 from septran.prove.sets import model
@@ -200,6 +200,22 @@ def _parts(*, changed: bool = False) -> Program:
 def test_parts_of_a_tile_are_read_where_it_was_copied_from() -> None:
     assert refused(_parts()) == ""
     assert "lies elsewhere" in slipped(_parts(), "X_0 = row", "X_0 = 0 * row")
+
+
+def test_workspaces_are_told_apart_by_their_names() -> None:
+    out, src = P.buf("Y", (8,), "float32"), P.buf("X", (8,), "float32")
+    chain = [src, P.buf("t", (8,), "float32"), P.buf("t_1", (8,), "float32"), out]
+    body: list[Stmt] = [Alloc(buffer=b) for b in chain[1:3]]
+    for at, (a, b) in enumerate(itertools.pairwise(chain)):
+        call = P.leaf(
+            f"c{at}", [("Y", P.region(b), "w"), ("X", P.region(a), "r")], [P.prim("copy", "Y", "X")]
+        )
+        body.append(For(var=f"i{at}", extent=Const(1), proc="BLOCK", parallel=True, body=(call,)))
+    program = P.program("chain", [(out, "w"), (src, "r")], body)
+    assert refused(program) == ""
+    assert "is X in the text" in slipped(
+        program, "_kernel_2[(1,)](t, t_1", "_kernel_2[(1,)](X, t_1"
+    )
 
 
 def test_loops_grids_and_options() -> None:
