@@ -71,7 +71,7 @@ def measure(target: str, arch: str | None, faults: int) -> Row:
             plan = resolve(GenRequest(op=op, backend=target, arch=arch))
             lowered = lower_plan(plan)
         except SeptranError as e:
-            row.not_asked.append(f"{op}: {e.codes}")
+            row.not_asked.append(f"{op}: the target has no such kernel, {', '.join(e.codes)}")
             continue
         leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
         kernel = plan.backend.emit(lowered.program, leaves)
