@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from septran.errors import Span, TaskLangError, Unsupported
 from septran.ir import scalar
+from septran.ir.access import touches
 from septran.ir.expr import Const
 from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
 from septran.ir.strides import reshaped
@@ -160,8 +161,7 @@ def check_layouts(program: Program, target: str, *, views: bool, fills: bool) ->
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall | Copy):
             continue
-        regions = (stmt.src, stmt.dst) if isinstance(stmt, Copy) else [a.region for a in stmt.args]
-        for region in regions:
+        for region, _ in touches(stmt):
             what = ""
             if region.buffer.strides and not views:
                 what = f"{region.buffer.name} in another layout (task.reshape, permute or slice)"

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Mapping
 
 from septran.errors import Span, TaskLangError
+from septran.ir.access import touches
 from septran.ir.expr import evaluate
 from septran.ir.iterate import Loops, iterations, needed, variables
 from septran.ir.nodes import Copy, For, LeafArg, LeafCall, Program, Region, Stmt
@@ -33,7 +34,7 @@ def _body(body: tuple[Stmt, ...], loops: Loops) -> None:
             case For():
                 _body(stmt.body, (*loops, (stmt.var, stmt.extent)))
             case Copy():
-                for region in (stmt.src, stmt.dst):
+                for region, _ in touches(stmt):
                     _inside(region, f"the copy of {region.buffer.name}", stmt.span, loops)
             case LeafCall():
                 for arg in stmt.args:

@@ -91,6 +91,8 @@ def show(what: str, **more: str | None) -> str:
         ("tilelang_cuda", "sm_80", "gemm", "check_tiles", "settle_blocks", '"swizzled": ['),
         ("tilelang_cuda", "sm_90a", "batched_gemm", "bind", "settle_threads", '"threads": 64'),
         ("triton_cuda", "sm_90", "gemm", "merge_stages", "order_blocks", '"swizzled": ['),
+        ("triton_cuda", "sm_90", "gemm", "name_leaves", "settle_warps", '"num_warps": '),
+        ("cpp", "x86_64_v3", "gemm", "name_leaves", "settle_schedules", '{"i0": "dynamic"}'),
         ("cuda_c", "sm_90a", "gemm", "place_barriers", "place_shared", "@0+"),
         ("tilelang_npuir", "910b", "gemm", "name_leaves", "place_tiles", "acc: L0C"),
         ("tilelang_npuir", "910b", "gemm", "place_tiles", "start_products", "scalar began = "),

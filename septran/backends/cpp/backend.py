@@ -9,6 +9,7 @@ from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
+from septran.backends.cpp.passes import settle_schedules
 from septran.backends.cpp.reading import read
 from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
 from septran.backends.toolchain.hosted import compile_hosted
@@ -77,6 +78,7 @@ CPP = Backend(
     arches=ARCHES,
     machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",
     passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
+    finish=(("settle_schedules", settle_schedules),),
     library=library_leaf,
     signature=signature,
     print_kernel=emit,

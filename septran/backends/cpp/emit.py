@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from septran.backends.cpp.passes import schedule_of
 from septran.backends.cpp.spelling import literal
 from septran.backends.text.cstyle import (
     C_TYPES,
@@ -17,8 +18,8 @@ from septran.backends.text.cstyle import (
 )
 from septran.errors import InternalError
 from septran.ir.dtypes import compute_dtype, nbytes
-from septran.ir.expr import Const, Expr
-from septran.ir.launch import Launch, nest
+from septran.ir.expr import Expr
+from septran.ir.launch import nest
 from septran.ir.nodes import (
     Alloc,
     Await,
@@ -30,7 +31,6 @@ from septran.ir.nodes import (
     Region,
     Stmt,
     Sync,
-    walk,
 )
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
@@ -175,12 +175,11 @@ class CppWriter(CStyle):
     # ---- loops
     def loop(self, stmt: For) -> None:
         """Print a loop; independent CORE iterations become one OpenMP region."""
-        core = stmt.parallel and stmt.proc == "CORE" and isinstance(stmt.extent, Const)
-        grid, inner = nest(stmt) if core and self.region == "host" else ((), ())
-        count = Launch(grid=grid, body=inner).blocks
-        if count <= 1:
+        schedule = schedule_of(self.program, stmt) if self.region == "host" else ""
+        if not schedule:
             super().loop(stmt)
             return
+        grid, _ = nest(stmt)
         threads = self.program.option("threads")
         clause = f" num_threads({threads})" if isinstance(threads, int) else ""
         self.line(f"#pragma omp parallel{clause}")
@@ -188,7 +187,7 @@ class CppWriter(CStyle):
         mark, saved = len(self.lines), (self.region, self.top, self.peak)
         self.region, self.top, self.peak = "core", 0, 0
         collapse = f" collapse({len(grid)})" if len(grid) > 1 else ""
-        self.line(f"#pragma omp for{collapse} schedule({self._schedule(grid[-1], count)})")
+        self.line(f"#pragma omp for{collapse} schedule({schedule})")
         for level in grid:
             var = identifier(level.var)
             self.ranges[level.var] = (0, int(self.expr(level.extent)) - 1)
@@ -204,18 +203,6 @@ class CppWriter(CStyle):
             self.lines.insert(mark, self.indent_unit * self.depth + line)
         self.region, self.top, self.peak = saved
         self.close()
-
-    def _schedule(self, inner: For, count: int) -> str:
-        asked = self.program.option("schedule")
-        if isinstance(asked, str):
-            return asked
-        heavy = any(
-            prim.name in ("gemm", "gemm_acc")
-            for s in walk(inner.body)
-            if isinstance(s, LeafCall)
-            for prim in s.prims
-        )
-        return "dynamic" if heavy and count <= 4096 else "static"
 
     # ---- work
     def _view(self, region: Region, *, const: bool) -> str:

@@ -12,8 +12,9 @@ from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.dsa.cycles import possible
 from septran.backends.dsa.emit import emit, library_leaf, runtime_folder, signature
 from septran.backends.dsa.machine import machine_name, storage
+from septran.backends.dsa.passes.distribute import distribute
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
-from septran.backends.dsa.passes.order_engines import distribute, order_engines
+from septran.backends.dsa.passes.order_engines import order_engines
 from septran.backends.dsa.reading import read
 from septran.backends.dsa.vendor import load_vendor
 from septran.backends.toolchain.compilers import Compiler

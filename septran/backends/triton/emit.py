@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
-from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.kernel import KernelText, loads_and_stores
+from septran.backends.triton.passes import WARPS
 from septran.backends.triton.prelude import used
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
-from septran.errors import InternalError
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Buffer, For, Program, walk
 from septran.kernel import Kernel, Leaf
@@ -24,7 +23,7 @@ class _File:
 
     program: Program
     leaves: Mapping[str, Leaf]
-    warps: int
+    warps: object
     names: Names = field(default_factory=Names)
     kernels: list[str] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
@@ -94,11 +93,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     Raises:
         MappingError: M170, the mapping asks for something a Triton tile cannot do.
     """
-    warp_size = ARCHES[program.arch].warp
-    threads = program.option("threads", 4 * warp_size)
-    if not isinstance(threads, int):
-        raise InternalError(f"threads is {threads!r}; an int was expected after tuning")
-    warps = 1 << max(0, max(1, threads // warp_size) - 1).bit_length()
+    warps = program.option(WARPS)
     file = _File(program=program, leaves=leaves, warps=warps)
     for param in program.params:
         file.buffers[param.buffer.name] = file.names.fresh(param.buffer.name)

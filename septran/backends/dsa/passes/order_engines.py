@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from septran.errors import InternalError
-from septran.ir.access import substituted
-from septran.ir.expr import Expr, Var, const, make
+from septran.ir.access import touches
+from septran.ir.expr import Var, const
 from septran.ir.nodes import (
     ALL,
-    CORE_ID,
-    CORE_NUM,
     Alloc,
     Await,
     Buffer,
@@ -28,7 +26,6 @@ from septran.ir.nodes import (
     LeafCall,
     Post,
     Program,
-    Region,
     Stmt,
     Sync,
     When,
@@ -48,67 +45,6 @@ def engine(stmt: Copy | LeafCall) -> str:
     if not stmt.task.startswith("dsa."):
         return ALL
     return "MMA" if stmt.task == "dsa.mma" else "VEC"
-
-
-# -- distribution over cores ---------------------------------------------------------------------
-
-
-def distribute(program: Program) -> Program:
-    """Return `program` with processor loops turned into this core's share, and barriers between."""
-    return replace(program, body=_share(program.body, "d"))
-
-
-def _share(body: tuple[Stmt, ...], tag: str) -> tuple[Stmt, ...]:
-    out: list[Stmt] = []
-    running = 0
-    for number, stmt in enumerate(body):
-        if isinstance(stmt, Alloc):
-            out.append(stmt)
-            continue
-        if isinstance(stmt, Sync):
-            continue
-        if running:
-            out.append(Sync(scope="GRID"))
-        running += 1
-        if isinstance(stmt, For) and stmt.proc not in ("", "HOST"):
-            out.append(_flatten(stmt, f"{tag}{number}"))
-        elif isinstance(stmt, For | When) and any(
-            isinstance(s, For) and s.proc not in ("", "HOST") for s in walk(stmt.body)
-        ):
-            inner = _share(stmt.body, f"{tag}{number}_")
-            end = (Sync(scope="GRID"),) if isinstance(stmt, For) else ()
-            out.append(replace(stmt, body=inner + end))
-        else:
-            out.append(When(expr=Var(CORE_ID), low=0, high=1, body=(stmt,)))
-    return tuple(out)
-
-
-def _flatten(loop: For, tag: str) -> For:
-    nest, body = [loop], loop.body
-    while len(body) == 1 and isinstance(body[0], For) and body[0].proc not in ("", "HOST"):
-        nest.append(body[0])
-        body = body[0].body
-    # an inner extent that uses an outer variable cannot be flattened; leave it sequential
-    from septran.ir.expr import free
-
-    names = {n.var for n in nest}
-    while len(nest) > 1 and free(nest[-1].extent) & names:
-        last = nest.pop()
-        body = (replace(last, proc=""),)
-        names.discard(last.var)
-    var = f"blk_{tag}"
-    total: Expr = const(1)
-    for level in nest:
-        total = total * level.extent
-    at: Expr = Var(CORE_ID) + Var(var) * Var(CORE_NUM)
-    env: dict[str, Expr] = {}
-    rest = at
-    for level in reversed(nest[1:]):
-        env[level.var] = make("%", rest, level.extent)
-        rest = make("//", rest, level.extent)
-    env[nest[0].var] = rest
-    extent = (total - Var(CORE_ID) + (Var(CORE_NUM) - 1)) // Var(CORE_NUM)
-    return replace(loop, var=var, extent=extent, body=tuple(substituted(s, env) for s in body))
 
 
 # -- conflicts -----------------------------------------------------------------------------------
@@ -191,7 +127,7 @@ def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
                         for s in walk(stmt.body)
                         if isinstance(s, Copy | LeafCall)
                         and engine(s) not in (ALL, "LOAD")
-                        and any(r.buffer.versions > 1 for r in _regions(s))
+                        and any(r.buffer.versions > 1 for r, _ in touches(s))
                     }
                     for wait in waits:
                         stem = wait.event.removesuffix("_full")
@@ -238,12 +174,6 @@ def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
     return many(body)
 
 
-def _regions(stmt: Copy | LeafCall) -> tuple[Region, ...]:
-    if isinstance(stmt, Copy):
-        return stmt.dst, stmt.src
-    return tuple(a.region for a in stmt.args)
-
-
 def _is_barrier(stmt: Stmt) -> bool:
     return isinstance(stmt, Sync) or (isinstance(stmt, LeafCall) and engine(stmt) == ALL)
 
@@ -257,14 +187,8 @@ class _Orderer:
     def accesses(self, stmt: Copy | LeafCall) -> Touched:
         queue = engine(stmt).replace(ALL, "VEC")
         found = set()
-        if isinstance(stmt, Copy):
-            rows = [(stmt.dst, True), (stmt.src, False)]
-        else:
-            rows = []
-            for arg in stmt.args:
-                rows.append((arg.region, "w" in arg.privilege))
-        for region, write in rows:
-            b = region.buffer
+        for region, how in touches(stmt):
+            b, write = region.buffer, "w" in how
             if b.mem == "GLOBAL":
                 found.add(Access(queue, f"GLOBAL {b.name}", 0, 1, write, b.name))
             else:
