@@ -246,7 +246,8 @@ FAULTS = (
     "In the Program: a statement dropped, a leaf run twice, a loop with one iteration more or less or made "
     "parallel, an operand shifted, clipped, in the wrong slot or by another loop's variable; a barrier, post or wait dropped. In the text: one number "
     "changed, one statement dropped or printed twice; in Triton also a mask, a fill, a condition or 64 bits dropped, `<=` for `<`, another operator, "
-    "rows for columns. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
+    "rows for columns; in TileLang and NPU IR also a copy or a leaf's operands turned round, a clip or condition dropped, a bound of `T.min` dropped, another index, another kind of "
+    "loop. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
     "| target | in the Program | of order | in the text | refused | by | the same |\n|---|---|---|---|---|---|---|\n"
 )
 SAME = (

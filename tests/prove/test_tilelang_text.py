@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from septran import backends
-from septran.ir.nodes import LeafCall, walk
+from septran.backends.base import Backend
+from septran.backends.tilesim import dialect, run_file
+from septran.ir.nodes import LeafCall, Program, walk
+from septran.ir.text import parse_program, print_program
 from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -13,9 +19,11 @@ from septran.prove.printed import Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
 from septran.run.prove import finish, prove_request
+from tests.backends.npuir.running import inputs_of
 from tests.backends.operators import all_operators
 from tests.cli.conftest import septran as septran
 from tests.prove.test_text import changed, printed, refused
+from tests.prove.text_mutants import text_mutants
 
 TARGETS = ("tilelang_cuda", "tilelang_hip", "tilelang_npuir")
 
@@ -122,8 +130,6 @@ def test_a_product_that_begins_anew_at_the_wrong_time_is_refused():
     kernel = plan.backend.emit(lowered.program, leaves)
     (product,) = (s for s in walk(core.program.body) if isinstance(s, LeafCall) and s.task == "mma")
     assert dict(product.scalars)["began"]
-    from septran.ir.text import parse_program, print_program
-
     text = print_program(core.program)
     assert "scalar began = k0" in text
     wrong = parse_program(text.replace("scalar began = k0", "scalar began = 0"))
@@ -134,9 +140,48 @@ def test_a_product_that_begins_anew_at_the_wrong_time_is_refused():
     assert "adds to a tile whose fill is not printed" in found
 
 
-def _findings(backend: backends.Backend, kernel: Kernel, program: object) -> str:
+def _findings(backend: Backend, kernel: Kernel, program: Program) -> str:
+    assert backend.read_back is not None
     try:
         told = backend.read_back(kernel, program)
         return str(next(same_text(model(program), told), ""))
     except Unreadable as e:
         return str(e)
+
+
+# ---- planted faults
+
+
+@pytest.mark.parametrize("target", ["tilelang_cuda", "tilelang_npuir"])
+def test_a_sample_of_planted_faults_is_refused(target: str):
+    """Every loop runs more than once and every tile has an edge, so none of them means the same."""
+    plan, lowered, kernel = printed("gemm", target, M=200, N=150, K=100)
+    left = [name for name, m in [*text_mutants(kernel)][::15] if not refused(plan, lowered, m)]
+    assert left == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("op", ["gemm", "conv2d", "conv2d_stride2", "attention_causal", "softmax"])
+def test_each_planted_fault_is_refused_or_gives_the_same_bytes(
+    target: str, op: str, tmp_path: Path
+):
+    plan, lowered, kernel = printed(op, target)
+    want = _outputs(kernel, tmp_path)
+    faults = [*text_mutants(kernel)]
+    left = [(name, m) for name, m in faults if not refused(plan, lowered, m)]
+    assert [name for name, m in left if _outputs(m, tmp_path) != want] == []
+    assert len(left) < len(faults) / 4
+
+
+def _outputs(kernel: Kernel, folder: Path) -> list[bytes]:
+    """Return what a kernel's text writes in the simulator."""
+    inputs = inputs_of(kernel)
+    args = [
+        inputs[p.name].copy() if p.name in inputs else np.full(p.shape, np.nan, p.dtype)
+        for p in kernel.params
+    ]
+    path = folder / "kernel.py"
+    path.write_text(kernel.source, encoding="utf-8")
+    run_file(path, kernel.entry, args, dialect(kernel.arch))
+    return [a.tobytes() for a, p in zip(args, kernel.params, strict=True) if p.privilege != "r"]

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.kernel import Kernel
+from tests.prove.tile_mutants import tile_faults
 
 _PYTHON = r"^def (?!leaf_|st_)\w+\([^\n]*\):\n(.*?)(?=^\S|\Z)"
+_TILELANG = r"^def main\(\n.*?^\):\n(.*)"
 _BODIES = {
     "cpp": r'^extern "C" [^\n]*_entry\(void\* const\* args\) \{\n(.*?)^\}\n',
     "cuda_c": r"^__global__ void [^\n]* \{\n(.*?)^\}\n",
     "dsa_c": r"^static void kernel\(void \*opaque\) \{\n(.*?)^\}\n",
     "triton_cuda": _PYTHON,
     "triton_hip": _PYTHON,
+    "tilelang_cuda": _TILELANG,
+    "tilelang_hip": _TILELANG,
+    "tilelang_npuir": r"^def entry\([^\n]*\):\n(.*?)(?=^\S)",
 }
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/")
 _DOCSTRING = re.compile(r'""".*?"""', re.S)
@@ -22,7 +27,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _STATEMENT = re.compile(
     r"^ *(?:(?:st::|leaf_|vendor_lib_)\w*|__syncthreads)[^\n;]*\(.*?\);[^\n]*\n", re.M | re.S
 )
-_LINE = re.compile(r"^ +(?:\w+(?:, \w+)* = |tl\.|\w+\[)[^\n]*\n", re.M)
+_LINE = re.compile(r"^ +(?:\w+(?:, \w+)* = |tl\.|T\.|leaf_|\w+\[)[^\n]*\n", re.M)
 _SLIPS: tuple[tuple[str, str, str], ...] = (
     ("a mask dropped", r", mask=.*?(?=, other=|\)\n|\), )", ""),
     ("a fill dropped", r", other=[^,)]*", ""),
@@ -45,8 +50,12 @@ def text_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """Yield (name, kernel) of each single fault in the hierarchy's text, in its order."""
     text = dict(kernel.files)[kernel.main]
     for body in re.finditer(_BODIES[kernel.backend], text, re.M | re.S):
-        for name, new in _edits(body.group(1), python=kernel.source.startswith('"""')):
+        tiles = tile_faults(body.group(1)) if kernel.backend.startswith("tilelang") else ()
+        edits = _edits(body.group(1), python=kernel.source.startswith('"""'))
+        for name, new in (*edits, *tiles):
             whole = text[: body.start(1)] + new + text[body.end(1) :]
+            if whole == text:
+                continue
             files = tuple((n, whole if n == kernel.main else t) for n, t in kernel.files)
             yield name, replace(kernel, files=files)
 

@@ -12,7 +12,8 @@ from septran.backends.npuir.passes.start_products import BEGAN
 from septran.backends.npuir.tiles import lie
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.c_reading import buffers
-from septran.backends.reading.tile_reading import TileReading, alloc_names, macros, scalars
+from septran.backends.reading.tile_reading import TileReading
+from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import INLINE, Buffer, Copy, LeafCall, Program, Region, Stmt
 from septran.kernel import Kernel

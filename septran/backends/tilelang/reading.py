@@ -7,7 +7,8 @@ import math
 
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.c_reading import buffers
-from septran.backends.reading.tile_reading import TileReading, alloc_names, macros, scalars
+from septran.backends.reading.tile_reading import TileReading
+from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
 from septran.backends.tilelang.shapes import Shapes, groups, shapes_of
 from septran.ir.expr import Const, Expr, Var, make
 from septran.ir.nodes import Buffer, Program
