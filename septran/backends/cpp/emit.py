@@ -70,7 +70,7 @@ def runtime_folder() -> Path:
 def _prelude(text: str) -> str:
     parts = list(_ALWAYS)
     if "gemm<" in text:
-        parts += ["panels", "pairs", "gemm"] if "bf16" in text else ["panels", "gemm"]
+        parts += ["panels", "direct", *(["pairs"] if "bf16" in text else []), "gemm"]
     if "reduce_rows<" in text:
         parts.append("reduce")
     if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):

@@ -1,0 +1,34 @@
+"""Products with few columns, whose rows of A are read where they are."""
+
+import numpy as np
+import pytest
+
+from tests.backends.cpp.programs import prim, run_leaf
+from tests.backends.cpp.test_leaves import check, gemm_case, rand
+
+
+@pytest.mark.parametrize("size", [(29, 32, 70), (40, 128, 515), (31, 64, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_whole_panels_of_columns(size, dtype):
+    gemm_case(*size, dtype=dtype)
+    gemm_case(*size, dtype=dtype, acc=True)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 11, 13, 20])
+def test_rows_in_runs(width):
+    """Pixels of a window: evenly spaced inside a line, with a gap between lines."""
+    a, b = rand((3, width, 33)), rand((1, 33, 64), seed=1)
+    out = {"C": ((3, width, 64), "float32")}
+    check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=33)
+
+
+def test_a_row_does_not_depend_on_how_many_are_taken_together():
+    a, b = rand((64, 130)), rand((130, 32), seed=1)
+
+    def product(m):
+        out = {"C": ((m, 32), "float32")}
+        return run_leaf([prim("gemm", "C", "A", "B")], {"A": a[:m], "B": b}, out)["C"]
+
+    whole = product(64)
+    for m in (25, 26, 28, 37, 63):
+        assert np.array_equal(product(m), whole[:m]), m
