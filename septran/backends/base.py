@@ -221,16 +221,19 @@ class Backend:
         leaves: Mapping[str, Leaf],
         *,
         after: Callable[[PassRun], None] | None = None,
+        check: bool = True,
     ) -> Program:
         """Return what is printed of a lowered `program`.
 
-        leaves: by spec key; the library's stand in for those that are missing. after: as in `lower`.
+        leaves: by spec key; the library's stand in for those that are missing. after, check: as in `lower`.
 
         Raises:
             MappingError: a pass found the mapping impossible, as M011 does when a memory is too small.
             InternalError: a leaf is missing that the library does not have either.
         """
-        return lower(program, self.finishing(self.complete(program, leaves)), after=after)
+        return lower(
+            program, self.finishing(self.complete(program, leaves)), after=after, check=check
+        )
 
     def emit(
         self,

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.ir.expr import bounds
-from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
+from septran.ir.expr import bounds, free
+from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When, walk
 
 _MOST_CORES = 1 << 16
+_MOST_SIZE = 1 << 40
+"""of a size that is left symbolic"""
 Ranges = dict[str, tuple[int, int]]
 """variable -> its inclusive bounds"""
 
@@ -21,7 +23,13 @@ Ranges = dict[str, tuple[int, int]]
 def drop_unreached(program: Program) -> Program:
     """Return `program` without conditions that never hold and loops that never run."""
     cores: Ranges = {CORE_ID: (0, _MOST_CORES - 1), CORE_NUM: (1, _MOST_CORES)}
-    return replace(program, body=_reached(program.body, cores))
+    bound = {s.var for s in walk(program.body) if isinstance(s, For)}
+    used = frozenset[str]().union(
+        *(free(s.extent) for s in walk(program.body) if isinstance(s, For)),
+        *(free(s.expr) for s in walk(program.body) if isinstance(s, When)),
+    )
+    sizes: Ranges = dict.fromkeys(used - bound, (1, _MOST_SIZE))
+    return replace(program, body=_reached(program.body, {**sizes, **cores}))
 
 
 def _reached(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:

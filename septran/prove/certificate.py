@@ -95,7 +95,7 @@ class Certificate:
     """The rules decided for one Program.
 
     domain: symbolic size -> its lowest and highest value. shapes: parameter -> its extents over them.
-    program, finished, reference: texts of the three. cores: range of a core's number in `finished`. solver: name and version of what decided.
+    program, finished, reference: texts of the three. cores: ranges of the free names in `finished`: a core's number, symbolic sizes. solver: name and version of what decided.
     rows: sizes that count rows, where `row-order` was asked. source: what was printed: logic (hash), main (file name), entry, sha (of all the kernel's files), text (of `main`).
     """
 

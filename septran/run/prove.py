@@ -98,8 +98,13 @@ def prove_lowered(
     reference = unmapped(plan, mapping, passes[0].program, what)
     question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
     domain = _domain(question, passes[-1].program)
-    printed = None if names else _print(plan, lowered, kernel)
-    certificate = question.ask(passes[-1].program, domain, printed)
+    last = passes[-1].program
+    if names and not plan.backend.copies_ordered_by:
+        finished, unordered = _finished_family(plan, last, domain)
+        certificate = question.ask(last, domain, finished=finished, unordered=unordered)
+    else:
+        printed = None if names else _print(plan, lowered, kernel)
+        certificate = question.ask(last, domain, printed)
     guilty = ""
     if not certificate.holds:
         guilty = next(
@@ -157,7 +162,16 @@ def unproven(data: Mapping[str, Any]) -> str:
     return ""
 
 
-_SIZES = "the passes that order copies need sizes"
+def _finished_family(
+    plan: Plan, program: Program, domain: Sequence[Dim]
+) -> tuple[Finished | None, str]:
+    """Return what is printed of a Program whose sizes are symbolic, or why nobody knows it without numbers."""
+    try:
+        found = plan.backend.finished(program, {}, check=False)
+    except KeyError as e:
+        return None, f"a pass that orders copies needs the value of {e.args[0]}"
+    core = distributed(found, int(plan.machine.limits.get("cores", 1)))
+    return replace(core, dims=(*core.dims, *domain)), ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +358,13 @@ class _Question:
     within_s: float | None
 
     def ask(
-        self, program: Program, domain: Sequence[Dim], printed: Printed | None = None
+        self,
+        program: Program,
+        domain: Sequence[Dim],
+        printed: Printed | None = None,
+        *,
+        finished: Finished | None = None,
+        unordered: str = "",
     ) -> Certificate:
         read, unprinted = None, UNREAD
         if self.what.sizes:
@@ -356,11 +376,11 @@ class _Question:
             self.reference.program,
             dims=domain,
             shapes=self.what.shapes,
-            finished=None if printed is None else printed.finished,
+            finished=finished if printed is None else printed.finished,
             printed=read,
             unprinted=unprinted,
             source=None if printed is None else printed.source,
-            unordered=self.plan.backend.copies_ordered_by or (_SIZES if self.what.sizes else ""),
+            unordered=self.plan.backend.copies_ordered_by or unordered,
             assumptions=self.reference.assumptions,
             within_s=self.within_s,
             rows=tuple(n for n in row_dims(self.plan.operator) if n in self.what.sizes),

@@ -14,7 +14,7 @@ from septran.ir.text import parse_program
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.prove.ordering import ordering
 from septran.prove.sets import Dim, model
-from septran.run.prove import finish
+from septran.run.prove import decide_again, finish, prove_request
 from tests.backends.operators import all_operators
 from tests.prove.mutants import mutants, unordered
 
@@ -97,3 +97,26 @@ def test_buffers_in_the_same_bytes_are_one(offset: int, hazard: bool):
     found = told(parse_program(RING % offset))
     assert bool(found) == hazard
     assert not hazard or "in the same bytes" in found[0]
+
+
+@pytest.mark.parametrize(("op", "target"), [("gemm", "cuda_c"), ("softmax", "dsa_c")])
+def test_order_is_proven_for_every_number_of_rows(op: str, target: str):
+    certificate = prove_request(GenRequest(op=op, backend=target), ("M",)).certificate
+    assert "order" in certificate.proved and certificate.domain["M"][1] > 1 << 20
+    stored = certificate.to_json()
+    assert "order" in decide_again(stored).proved
+    lines = str(stored["finished"]).splitlines()
+    first = next(n for n, x in enumerate(lines) if x.strip().startswith(("sync", "await")))
+    del lines[first]
+    found = decide_again({**stored, "finished": "\n".join(lines) + "\n"})
+    assert {f.code for r in found.rules if r.rule == "order" for f in r.findings} <= {
+        "P040",
+        "P041",
+    }
+    assert "order" not in found.proved
+
+
+def test_events_that_are_left_out_at_some_sizes_are_proven_at_sizes_only():
+    certificate = prove_request(GenRequest(op="gemm", backend="dsa_c"), ("M",)).certificate
+    (order,) = (r for r in certificate.rules if r.rule == "order")
+    assert order.state == "not asked" and "the value of M" in order.why
