@@ -69,6 +69,7 @@ class _Expansion:
     def __init__(self, batch: BatchFile, settings: Settings) -> None:
         self._batch, self._settings = batch, settings
         self._shas: dict[str, str] = {}
+        self._refused: list[tuple[Path, str]] = []
         self._ground = _ground()
 
     def cells(self) -> tuple[Cell, ...]:
@@ -80,6 +81,8 @@ class _Expansion:
         self._check_archs(targets)
         self._check_rules()
         found: dict[str, Cell] = {}
+        for (path, sha), backend in itertools.product(self._refused, targets):
+            self._add(found, self._refusal(path, sha, backend))
         for source, backend in itertools.product(sources, targets):
             for arch, dims, dtype, writer in itertools.product(
                 self._arches(backend),
@@ -117,9 +120,43 @@ class _Expansion:
         for name in self._pick("ops", self._batch.ops, names):
             yield self._source(op=name)
         for path in self._batch.tasks:
-            yield self._source(task_file=str(path))
+            if path.is_dir():
+                for file in sorted(path.rglob("[!_]*.py")):
+                    yield from self._task(file)
+            else:
+                yield self._source(task_file=str(path))
         for path in self._batch.logics:
             yield self._source(logic=str(path))
+
+    def _task(self, file: Path) -> Iterator[_Source]:
+        """Yield the operator of a file of a folder; one that is refused is a cell that fails."""
+        try:
+            yield self._source(task_file=str(file))
+        except ConfigError:
+            self._refused.append(
+                (file, content_hash([file.read_text(encoding="utf-8", errors="replace")]))
+            )
+
+    def _refusal(self, file: Path, sha: str, backend: Backend) -> Cell:
+        request: dict[str, Any] = {
+            "task_file": str(file),
+            "backend": backend.name,
+            "arch": None,
+            "dims": {},
+            "dtype": None,
+            "writer": "library",
+            "budget_tokens": None,
+            "require": list(self._batch.require),
+            "where": self._batch.where,
+            "seed": self._settings.seed,
+        }
+        return Cell(
+            id=f"{file.stem}/{backend.name}",
+            key=content_hash([request, sha, self._sha(backend, "library")]),
+            op=file.stem,
+            backend=backend.name,
+            request=request,
+        )
 
     def _source(self, **given: str) -> _Source:
         words: dict[str, Any] = {"op": None, **given}

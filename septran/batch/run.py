@@ -24,6 +24,7 @@ from septran.batch.choose import Choose, selector
 from septran.batch.file import load_batch
 from septran.batch.plan import Plan, job_of, read_plan, write_plan
 from septran.batch.pool import Outcome, run_jobs, slots
+from septran.batch.score import Score, scores
 from septran.errors import ConfigError, NothingSelected, exit_code_of
 from septran.run import store
 from septran.run.result import Result
@@ -68,6 +69,7 @@ class BatchResult:
     not_run: int = 0
     seconds: float = 0.0
     exit_code: int = 0
+    scores: tuple[Score, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the septran.batch/1 object."""
@@ -80,6 +82,7 @@ class BatchResult:
             "seconds": round(self.seconds, 1),
             "exit_code": self.exit_code,
             "run": str(self.run),
+            **({"tasks": {s.backend: s.to_json() for s in self.scores}} if self.scores else {}),
         }
 
 
@@ -152,11 +155,19 @@ def _run(
         raise
     result.seconds = time.monotonic() - begun
     result.exit_code = exit_code(result, plan.require)
+    result.scores = scored(plan.run)
     if result.not_run:
         again = store.reference(plan.run)
         watch.note(f"{result.not_run} cells not run: septran batch --resume {again}")
     plan.run.finish("finished", exit_code=result.exit_code, summary=result.to_json())
     return result
+
+
+def scored(run: store.Run) -> tuple[Score, ...]:
+    """Return how the task files of a batch came out on each target."""
+    found = results(run)
+    good = frozenset(str(d["cell"]) for d in found if sort_of(d) == "accurate")
+    return scores(planned_requests(run), found, good)
 
 
 def sort_of(data: Mapping[str, Any]) -> Sort:

@@ -58,7 +58,8 @@ class BatchView:
         ]
         self._term.table(("op", "backend", *SORTS), rows)
         total = ", ".join(f"{n} {sort}" for sort, n in result.counts.items() if n) or "no cells"
-        self._term.result(f"\n{total} in {result.seconds:.1f} s\n{result.run}")
+        told = "".join(f"{score.text()}\n" for score in result.scores)
+        self._term.result(f"\n{total} in {result.seconds:.1f} s\n{told}{result.run}")
 
     def _planned(self, plan: Plan) -> None:
         self.plan = plan

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from septran.batch.run import SORTS, planned_requests, results, sort_of
+from septran.batch.run import SORTS, planned_requests, results, scored, sort_of
+from septran.batch.score import Score
 from septran.errors import ConfigError
 from septran.report.again import command
 from septran.run import store
@@ -68,13 +69,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The rows of a run and where, when and with what they were made. planned: cells of the batch."""
+    """The rows of a run and where, when and with what they were made.
+
+    planned: cells of the batch. scores: how its task files came out on each target.
+    """
 
     title: str
     run: str
     created: str
     rows: tuple[Row, ...]
     planned: int
+    scores: tuple[Score, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,6 +129,7 @@ def read_report(run: store.Run) -> Report:
         created=str(info.get("created", "")),
         rows=tuple(_row(data, requests.get(data["cell"], {})) for data in found),
         planned=int(info.get("request", {}).get("cells", len(found))),
+        scores=scored(run) if batch else (),
         versions=info.get("versions", {}),
         machine=info.get("machine", {}),
     )

@@ -79,6 +79,7 @@ def _json(report: Report) -> str:
         "run": report.run,
         "created": report.created,
         "counts": report.counts(),
+        **({"tasks": {s.backend: s.to_json() for s in report.scores}} if report.scores else {}),
         "versions": dict(report.versions),
         "machine": dict(report.machine),
         "rows": [row.to_json() for row in report.rows],
@@ -98,6 +99,7 @@ def _md(report: Report) -> str:
     ops, backends, cells = matrix(report.rows)
     counts = ", ".join(f"{n} {name}" for name, n in report.counts().items() if n)
     lines = [f"# {report.title}", "", f"{counts}. Run `{report.run}`, {report.created}.", ""]
+    lines += [line for score in report.scores for line in (score.text(), "")]
     lines += ["| op | " + " | ".join(backends) + " |", "|---" * (len(backends) + 1) + "|"]
     for op in ops:
         shown = (_cell(cells.get((op, backend), [])) for backend in backends)

@@ -1,0 +1,86 @@
+"""How a folder of task files came out, in the words of KernelBench: correct, speed against eager, fast_p.
+
+Source: Ouyang et al., KernelBench: Can LLMs Write Efficient GPU Kernels? (2025), section 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+THRESHOLDS = (0.5, 0.8, 1.0, 1.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Task files on one target.
+
+    files: asked for, refused ones included. correct: accurate kernels. speed: geometric mean over the correct and
+    timed ones of eager's time over the kernel's, None when none was timed. fast: p -> share of all files that are
+    correct and more than p times as fast as eager.
+    """
+
+    backend: str
+    files: int
+    correct: int
+    timed: int
+    speed: float | None
+    fast: Mapping[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "files": self.files,
+            "correct": self.correct,
+            "timed": self.timed,
+            "speed": self.speed,
+            "fast": {str(p): share for p, share in self.fast.items()},
+        }
+
+    def text(self) -> str:
+        """Return the score on one line."""
+        words = [f"{self.backend}: {self.correct} of {self.files} task files correct"]
+        if self.speed is not None:
+            words.append(f"{self.speed:.2f} x eager (geometric mean of {self.timed})")
+            words += [f"fast_{p:g} {share:.2f}" for p, share in self.fast.items()]
+        return ", ".join(words)
+
+
+def scores(
+    requests: Mapping[str, Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    good: frozenset[str],
+) -> tuple[Score, ...]:
+    """Return the score of each target that task files were made for.
+
+    requests: of each planned cell, by its id. good: ids of the cells whose kernels are accurate.
+    """
+    found = {str(data["cell"]): data for data in results}
+    by_target: dict[str, list[str]] = {}
+    for cell, request in requests.items():
+        if request.get("task_file"):
+            by_target.setdefault(str(request["backend"]), []).append(cell)
+    return tuple(
+        _score(backend, ids, {i: _speed(found[i]) for i in ids if i in found and i in good})
+        for backend, ids in by_target.items()
+    )
+
+
+def _speed(data: Mapping[str, Any]) -> float | None:
+    speed = (data.get("speedup") or {}).get("torch_eager")
+    return float(speed) if speed else None
+
+
+def _score(backend: str, ids: Sequence[str], correct: Mapping[str, float | None]) -> Score:
+    speeds = [s for s in correct.values() if s is not None]
+    mean = math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None
+    return Score(
+        backend=backend,
+        files=len(ids),
+        correct=len(correct),
+        timed=len(speeds),
+        speed=None if mean is None else round(mean, 3),
+        fast={p: sum(s > p for s in speeds) / len(ids) for p in THRESHOLDS},
+    )
