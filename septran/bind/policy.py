@@ -14,7 +14,7 @@ from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Value
 from septran.errors import MappingError
-from septran.ir.dtypes import nbytes
+from septran.ir.dtypes import FLOATS, nbytes
 from septran.ir.nodes import For, walk
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
@@ -164,7 +164,7 @@ def _site_dtype(site: LeafSite) -> str:
     reads = [p for p in outside if "r" in site.privileges.get(p, "")]
     for p in (*reads, *outside, *site.args):
         dtype = site.args[p].region.buffer.dtype
-        if not dtype.startswith(("int", "uint", "bool")):
+        if dtype in FLOATS:
             return dtype
     return "float32"
 

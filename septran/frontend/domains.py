@@ -13,6 +13,7 @@ from septran.domain import Domain
 from septran.frontend.canon import Canon
 from septran.frontend.graph import Graph, Input
 from septran.frontend.reference import base_name, run_graph
+from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         one = inputs[name]
         if one.meta.dtype == "bool":
             found[param] = Domain(kind="bool")
-        elif not one.meta.dtype.startswith(("float", "bfloat")):
+        elif one.meta.dtype not in FLOATS:
             found[param] = _whole_numbers(graph, one)
         elif name in positive:
             found[param] = Domain(kind="positive", low=0.05, high=limit or 1e3, specials=False)
@@ -64,7 +65,7 @@ def _casts(canon: Canon, *dtypes: str) -> bool:
     return any(
         op.kind == "map"
         and op.dtype in dtypes
-        and any(canon.dtype_of(v.source).startswith(("float", "bfloat")) for v in op.ins.values())
+        and any(canon.dtype_of(v.source) in FLOATS for v in op.ins.values())
         for op in canon.ops
     )
 
@@ -161,7 +162,7 @@ def _draw(
     shape = one.meta.shape
     if one.meta.dtype == "bool":
         return torch.randint(0, 2, shape, generator=generator).bool()
-    if not one.meta.dtype.startswith(("float", "bfloat")):
+    if one.meta.dtype not in FLOATS:
         raw = graph.values.get(one.name)
         if raw:
             own = np.frombuffer(raw, dtype=one.meta.dtype).reshape(shape).copy()

@@ -9,7 +9,7 @@ from septran.frontend.canon import Op
 from septran.frontend.graph import Graph, Node
 from septran.frontend.group import Group
 from septran.frontend.write import Written
-from septran.ir.dtypes import DTYPES
+from septran.ir.dtypes import DTYPES, HALVES
 
 
 def draw(graph: Graph, written: Written) -> str:
@@ -67,7 +67,7 @@ def _stored(op: Op, join: str | None, outputs: Sequence[str]) -> str:
         return f"{op.name} (result)"
     if join is not None:
         return f"{op.name} (a part of {join})"
-    dtype = "float32" if op.dtype in ("float16", "bfloat16") else op.dtype
+    dtype = "float32" if op.dtype in HALVES else op.dtype
     return f"{op.name} ({op.elements * DTYPES[dtype].nbytes} bytes between kernels)"
 
 

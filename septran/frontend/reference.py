@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.frontend.graph import Dtype, Graph, Node, Ref
+from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
     import torch
-
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 ALLOWED = frozenset(
     """
@@ -117,7 +116,7 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
             case Ref(name):
                 return env[name]
             case Dtype(name):
-                return wide if name in _FLOATS else getattr(torch, name)
+                return wide if name in FLOATS else getattr(torch, name)
             case tuple():
                 return [value(i) for i in v]
         return v
@@ -141,7 +140,7 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
     named = {k: v for k, v in named.items() if v is not None and k not in _PLACES}
     made = node.results[0]
     if name in _MAKERS and made is not None:
-        named["dtype"] = wide if made.dtype in _FLOATS else getattr(torch, made.dtype)
+        named["dtype"] = wide if made.dtype in FLOATS else getattr(torch, made.dtype)
     return fn(*plain, **named)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -27,10 +26,14 @@ class Dtype:
     high: int = 0
 
     @property
+    def largest(self) -> float:
+        """The largest number of a float."""
+        return 2.0 ** (1 - self.least) * (2 - 2.0 ** (1 - self.digits))
+
+    @property
     def overflow(self) -> float:
         """What rounds to infinity, of a float: half a last place above the largest one."""
-        most = 1 - self.least
-        return math.inf if self.nbytes == 8 else 2.0 ** (most + 1) - 2.0 ** (most - self.digits)
+        return self.largest + 2.0 ** (1 - self.least - self.digits)
 
 
 def _float(name: str, nbytes: int, digits: int, least: int) -> Dtype:

@@ -22,6 +22,7 @@ from septran.frontend.reference import run_graph
 from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
 from septran.frontend.write import Written, write
+from septran.ir.dtypes import FLOATS
 from septran.reference import Reference, ReferenceKind
 from septran.tasklang.load import Logic, execute_logic
 from septran.tasklang.operator import Operator
@@ -102,7 +103,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
     inputs = [n for n in tensors if n not in written.outputs]
     names = found.origins()
     dtypes = [dtype for _, _, dtype in written.params]
-    floats = [d for d in dtypes if d.startswith(("float", "bfloat"))]
+    floats = [d for d in dtypes if d in FLOATS]
     kind, terms = error_model(found.canon)
     return Operator(
         name=found.canon.name,

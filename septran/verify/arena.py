@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
 from septran.verify.cases import numpy_dtype
 
@@ -161,7 +162,7 @@ def poison(dtype: str, nbytes: int, noise: np.random.Generator, *, finite: bool 
     import numpy as np
 
     kind = numpy_dtype(dtype)
-    if finite and dtype in ("float64", "float32", "float16", "bfloat16"):
+    if finite and is_float(dtype):
         numbers: Array = noise.standard_normal(nbytes // kind.itemsize).astype(kind)
         return numbers.view(np.uint8)
     raw = noise.integers(0, 256, nbytes, dtype=np.uint8)

@@ -20,6 +20,7 @@ def test_rows_are_torch_s(name: str) -> None:
     assert row.nbytes == dtype.itemsize
     if row.kind == "float":
         assert 2.0 ** (1 - row.digits) == torch.finfo(dtype).eps
+        assert row.largest == torch.finfo(dtype).max
     elif row.kind == "int":
         assert (row.low, row.high) == (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
 
@@ -31,6 +32,18 @@ def test_identities_change_nothing(op: str, name: str) -> None:
     join = {"sum": sum, "max": max, "min": min, "prod": lambda v: v[0] * v[1]}[op]
     for value in (row.low, row.high, 1):
         assert join((value, nothing)) == value  # type: ignore[operator]
+
+
+def test_which_are_floats_is_asked_of_the_table() -> None:
+    asked = re.compile(r'(in|==) [({]"b?float16", "b?float16"|startswith\(\("b?float')
+    found = [
+        f"{relative(p)}: {asked.search(line).group()}"  # type: ignore[union-attr]
+        for p in files()
+        if not any(child in p.as_posix() for child in CHILDREN)
+        for line in p.read_text(encoding="utf-8").splitlines()
+        if asked.search(line)
+    ]
+    assert found == []
 
 
 def test_byte_counts_stand_in_one_place() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+from septran.ir.dtypes import FLOATS
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
 
@@ -146,7 +147,7 @@ def plan(spec: LeafSpec) -> tuple[Prim | RowGroup, ...]:
 def exact_copy(prim: Prim, params: Mapping[str, LeafParam]) -> bool:
     """Return whether a copy has an integer side, so must not pass through the compute type."""
     return prim.name == "copy" and any(
-        not params[name].dtype.startswith(("float", "bfloat")) for name in (prim.out, prim.ins[0])
+        params[name].dtype not in FLOATS for name in (prim.out, prim.ins[0])
     )
 
 

@@ -21,7 +21,7 @@ from septran.backends.pallas.shapes import (
 from septran.backends.text.names import Names
 from septran.errors import MappingError
 from septran.ir.access import regions
-from septran.ir.dtypes import nbytes
+from septran.ir.dtypes import is_float, nbytes
 from septran.ir.expr import bounds
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Buffer, Param, Program
@@ -81,7 +81,7 @@ class _File:
 
     def _nothing(self, buffer: Buffer, indent: int) -> None:
         """An array that later steps fill part by part."""
-        value = "jnp.nan" if buffer.dtype in ("float32", "bfloat16") else "77"
+        value = "jnp.nan" if is_float(buffer.dtype) else "77"
         full = f"jnp.full({shape_text(held(buffer.shape))}, {value}, {JNP_DTYPE[buffer.dtype]})"
         self.host.append(f"{'    ' * indent}{self.arrays[buffer.name]} = {full}")
         self.filled.add(buffer.name)

@@ -15,6 +15,7 @@ from septran.backends.triton.shapes import (
     shape_text,
 )
 from septran.backends.triton.spelling import float_text
+from septran.ir.dtypes import FLOATS
 from septran.ir.expr import Bin, Const, Expr, make
 from septran.ir.nodes import Region
 
@@ -131,5 +132,5 @@ def _ends_with(offset: Expr, size: int, tile: int) -> bool:
 
 def undefined(shape: tuple[int, ...], dtype: str) -> str:
     """Return text of a tile nobody has written: NaN, or a loud integer."""
-    value = 'float("nan")' if dtype.startswith(("float", "bfloat")) else "77"
+    value = 'float("nan")' if dtype in FLOATS else "77"
     return f"tl.full({shape_text(padded_shape(shape))}, {value}, {TL_DTYPE[dtype]})"

@@ -8,6 +8,7 @@ from septran.frontend.graph import Dtype, Node
 from septran.frontend.table.bits import bits
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.view import View
+from septran.ir.dtypes import DTYPES, FLOATS
 
 SIGMOID = "sigmoid(x)"
 
@@ -115,7 +116,7 @@ def _floor_divide(b: Builder, node: Node, a: Args) -> Value:
 
 
 def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
-    if node.meta.dtype.startswith(("float", "bfloat")):
+    if node.meta.dtype in FLOATS:
         if how != "floor":
             return b.map(f"{how}(x / y)", {"x": x, "y": y})
         # by the remainder, as torch: a quotient just below an integer rounds up to it
@@ -131,7 +132,7 @@ def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
 @row("remainder", "fmod")
 def _remainder(b: Builder, node: Node, a: Args) -> Value:
     x, y = a["self"], other(a)
-    if node.meta.dtype.startswith(("float", "bfloat")):
+    if node.meta.dtype in FLOATS:
         if "fmod" in node.op:
             return b.map("fmod(x, y)", {"x": x, "y": y})
         r = b.map("fmod(x, y)", {"x": x, "y": y}, name="rest")
@@ -211,8 +212,7 @@ def _xor(b: Builder, node: Node, a: Args) -> Value:
 @row("nan_to_num")
 def _nan_to_num(b: Builder, node: Node, a: Args) -> Value:
     nan, high, low = (a[k] for k in ("nan", "posinf", "neginf"))
-    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
-    most = largest.get(node.meta.dtype, 3.4028234663852886e38)
+    most = DTYPES[node.meta.dtype].largest if node.meta.dtype in FLOATS else 0.0
     high, low = most if high is None else high, -most if low is None else low
     inf = "(1 / 0.0)"
     return b.map(
@@ -342,7 +342,7 @@ def _cast(b: Builder, node: Node, a: Args) -> Value:
         return b.map("x != 0", {"x": x})
     if source == "bool":
         return b.map("select(x, 1, 0)", {"x": x})
-    if wanted.startswith(("int", "uint")) and source.startswith(("float", "bfloat")):
+    if wanted.startswith(("int", "uint")) and source in FLOATS:
         return b.map("trunc(x)", {"x": x})
     return b.map("x", {"x": x})
 

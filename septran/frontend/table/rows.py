@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from septran.frontend.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 
 def axes_of(dims: Value, rank: int) -> tuple[int, ...]:
@@ -31,7 +32,7 @@ def shaped(b: Builder, node: Node, kept: View, *, at: int = 0) -> View:
 
 
 def _float(b: Builder, x: View) -> None:
-    if not b.dtypes[x.source].startswith(("float", "bfloat")):
+    if b.dtypes[x.source] not in FLOATS:
         raise NoForm(f"a reduction of {b.dtypes[x.source]}")
 
 

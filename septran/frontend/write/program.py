@@ -18,6 +18,7 @@ from septran.frontend.write.product import write_product
 from septran.frontend.write.recurrent import Steps, write_recurrent
 from septran.frontend.write.rows import write_rows
 from septran.frontend.write.window import write_window
+from septran.ir.dtypes import HALVES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +232,7 @@ def _workspaces(canon: Canon, kept: Mapping[str, View], outputs: set[str]) -> li
         if op.name not in outputs and (own or op.name in joins):
             shape = op.shape or (1,)
             # a value rounded to half between two kernels is further off than one rounding of the result
-            dtype = "float32" if op.dtype in ("float16", "bfloat16") else op.dtype
+            dtype = "float32" if op.dtype in HALVES else op.dtype
             lines.append(
                 f'{op.name} = task.tensor("{op.name}", '
                 f'{tuple_text([str(n) for n in shape])}, dtype="{dtype}")'
