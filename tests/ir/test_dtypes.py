@@ -47,7 +47,7 @@ def test_which_are_floats_is_asked_of_the_table() -> None:
 
 
 def test_byte_counts_stand_in_one_place() -> None:
-    table = re.compile(r'"(?:float|bfloat|int|uint)\d+"\s*:\s*[1248]\s*[,}]')
+    table = re.compile(r'"(?:bfloat16|float(?:16|32|64)|u?int(?:8|16|32|64))"\s*:\s*[1248]\s*[,}]')
     found = [
         relative(p)
         for p in files()
