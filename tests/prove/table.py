@@ -253,7 +253,7 @@ FAULTS = (
 SAME = (
     "\nNo rule refuses these, and the rules are exact: in the Program the same elements reach the same leaves, and a changed text has the same "
     "addresses in every iteration (a factor or remainder of a variable that is always 0, the pitch of a tile of one row, a larger reserved block, an extent set twice, "
-    "another order of blocks, a second barrier, a tile that nobody reads before it is written).\n\n"
+    "a condition that holds anyway, another order of blocks, a second barrier, a tile that nobody reads before it is written).\n\n"
 )
 
 

@@ -108,6 +108,23 @@ def test_a_changed_text_is_refused(target: str, op: str, old: str, new: str, say
     assert says in refused(plan, lowered, changed(kernel, old, new))
 
 
+def test_blocks_run_in_the_squares_that_the_program_says():
+    plan = resolve(
+        GenRequest(
+            op="gemm",
+            backend="tilelang_cuda",
+            dtype="float16",
+            dims={"M": 4096, "N": 4096, "K": 4096},
+        )
+    )
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    kernel = plan.backend.emit(lowered.program, leaves)
+    assert refused(plan, lowered, kernel) == ""
+    told = refused(plan, lowered, changed(kernel, "        T.use_swizzle(10)\n", ""))
+    assert "swizzle is 1 in the text, not 10" in told
+
+
 def test_names_that_hide_others_are_not_taken_for_them():
     """The inner variable is another one than the grid's of the same name."""
     plan, lowered, kernel = printed("conv2d", "tilelang_cuda")
