@@ -13,6 +13,7 @@ from septran.cli.request import build, kernel_options
 
 if TYPE_CHECKING:
     from septran.prove import Certificate, RuleResult
+    from septran.run.field import FieldRun
 
 
 @click.command("prove")
@@ -28,15 +29,28 @@ if TYPE_CHECKING:
     "-o", "--report", type=OUTPUT, help="Write a page with a picture of each witness here."
 )
 @click.option("--check", "given", type=INPUT, help="Decide a certificate's rules again.")
+@click.option(
+    "--field",
+    "in_field",
+    is_flag=True,
+    help="Also run products and sums over a prime field, which is exact, and compare with torch.",
+)
 @common
 def command(
-    *, symbolic: str, output: Path | None, report: Path | None, given: Path | None, **asked: Any
+    *,
+    in_field: bool,
+    symbolic: str,
+    output: Path | None,
+    report: Path | None,
+    given: Path | None,
+    **asked: Any,
 ) -> int:
     r"""Prove bounds, races, coverage, order of copies and data of a kernel's hierarchy.
 
     \b
     septran prove --op gemm --backend cuda_c
     septran prove --op gemm --backend cuda_c --symbolic M,N,K
+    septran prove --op gemm --backend cuda_c --field
     septran prove --check certificate.json -o report.html
     """
     from septran import settings as settings_
@@ -44,12 +58,18 @@ def command(
 
     term = terminal()
     guilty = ""
+    tested: FieldRun | None = None
     if given is not None:
         certificate = check_certificate(given)
     else:
         names = tuple(n.strip() for n in symbolic.split(",") if n.strip())
-        proof = prove_request(build(asked, settings_.load()), names)
+        request = build(asked, settings_.load())
+        proof = prove_request(request, names)
         certificate, guilty = proof.certificate, proof.guilty
+        if in_field:
+            from septran.run.field import field_of
+
+            tested = field_of(request)
     if output is not None:
         from septran.run.prove import write_certificate
 
@@ -62,13 +82,14 @@ def command(
         write_atomic(report, write_proof(certificate.to_json(), guilty))
         term.note(f"page written to {report}")
     if term.json:
-        term.emit({**certificate.to_json(), "guilty": guilty})
+        told = {} if tested is None else {"field": tested.to_json()}
+        term.emit({**certificate.to_json(), "guilty": guilty, **told})
     else:
-        _print(certificate, guilty)
-    return 0 if certificate.holds else 1
+        _print(certificate, guilty, tested)
+    return 0 if certificate.holds and not (tested is not None and tested.wrong) else 1
 
 
-def _print(certificate: Certificate, guilty: str) -> None:
+def _print(certificate: Certificate, guilty: str, tested: FieldRun | None) -> None:
     term = terminal()
     where = f"{certificate.target}.{certificate.arch}" if certificate.arch else certificate.target
     sizes = ", ".join(f"{a} <= {n} <= {b}" for n, (a, b) in certificate.domain.items())
@@ -76,6 +97,8 @@ def _print(certificate: Certificate, guilty: str) -> None:
     for r in certificate.rules:
         lines.append(f"  {r.rule:<10} {_state(r)}")
         lines += [f"             {f}" for f in r.findings]
+    if tested is not None:
+        lines.append(f"  field      {tested}")
     if guilty:
         lines.append(f"  first broken after pass {guilty}")
     text = "" if "text" in certificate.proved else "text of the emitter, "
