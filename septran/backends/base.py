@@ -85,11 +85,15 @@ class HostParam:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The host function of a file that SepTran did not write: what allocates and launches. line: where it is."""
+    """The host function of a file that SepTran did not write: what allocates and launches. line: where it is.
+
+    module: it is a class whose objects are called, made with what the reference's `get_init_inputs` gives.
+    """
 
     name: str
     line: int
     params: tuple[HostParam, ...]
+    module: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +107,15 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCall:
-    """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters."""
+    """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters.
+
+    made_with: of a module, what its object is made with.
+    """
 
     host: Host
     args: tuple[Passed, ...]
     returns: bool
+    made_with: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,12 @@ from dataclasses import replace
 from septran.outcome import Level, Status
 from septran.verify.verdict import Verdict
 
-_LACKS = ("NotImplementedError", "not supported in interpreter mode", "is unknown to this emulator")
+_LACKS = (
+    "NotImplementedError",
+    "not supported in interpreter mode",
+    "is unknown to this emulator",
+    "Unsupported data type",  # the interpreter's own, of atomic operations
+)
 
 
 def told(verdict: Verdict) -> Verdict:

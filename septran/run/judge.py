@@ -21,6 +21,7 @@ from septran.plan.wanted import load_wanted
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
+from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
 from septran.trial.place import place_in
@@ -28,6 +29,13 @@ from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
 SCHEMA = "septran.judge/1"
+_ELSEWHERE = (
+    ("load_inline", "CUDA text inside Python (load_inline) needs torch's extension interface; put the kernel and a host "
+     "function on pointers into a .cu file"),
+    ("cpp_extension", "torch's C++ extension interface; judge the .cu file, with a host function on pointers"),
+    ("tilelang", "TileLang files have no emulation of somebody's host function; only SepTran's own TileLang kernels run"),
+)  # fmt: skip
+"""marks of files that are not judged, and why"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +130,9 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         )
     wanted = load_wanted(request.reference, specials=request.specials)
     call = host_call(host, wanted, request.numbers, file=request.file)
+    if host.module:
+        made = made_with(call, wanted, request.reference, request.file)
+        call = replace(call, made_with=made)
     arch = backends.resolve_arch(backend, None)
     kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
     place = replace(
@@ -191,6 +202,9 @@ def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
         marked = not foreign.marks or any(mark in text for mark in foreign.marks)
         if request.file.suffix in foreign.suffixes and marked:
             return backends.get(name), foreign
+    for mark, what in _ELSEWHERE:
+        if mark in text:
+            raise ConfigError.of("C173", f"{request.file}: {what}", Span(str(request.file), 1))
     raise ConfigError.of(
         "C170",
         f"{request.file}: which target it is for cannot be told from the file",

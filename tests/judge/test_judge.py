@@ -78,6 +78,8 @@ def test_no_honest_kernel_is_accused(honest, tmp_path):
         ("import triton\n", "C170", "no function launches"),
         ("import triton\ndef (", "C170", "invalid syntax"),
         ("import numpy\n", "C170", "cannot be told"),
+        ("from torch.utils.cpp_extension import load_inline\n", "C173", "into a .cu file"),
+        ("import tilelang\n", "C173", "TileLang"),
         (
             "import triton\ndef a(x):\n    k[1](x)\ndef b(x):\n    k[1](x)\n",
             "C170",
@@ -94,6 +96,73 @@ def test_a_file_that_cannot_be_judged_says_why(text, code, word, tmp_path):
         judge(request, settings=settings.load())
     assert error.value.codes == (code,)
     assert word in str(error.value)
+
+
+MODULE = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def _scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, factor * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+class ModelNew(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        _scale[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), self.factor, BLOCK=128)
+        return RETURNED
+"""
+SCALED = """
+import torch
+from torch import nn
+FACTOR = 2.5
+class Model(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+        MORE
+    def forward(self, x):
+        return self.factor * x
+def get_inputs():
+    return [torch.randn(333)]
+def get_init_inputs():
+    return [FACTOR]
+"""
+
+
+def module(folder: Path, returned: str = "out", more: str = "") -> Judgement:
+    file, reference = folder / "new.py", folder / "model.py"
+    file.write_text(MODULE.replace("RETURNED", returned), encoding="utf-8")
+    reference.write_text(SCALED.replace("MORE", more), encoding="utf-8")
+    return judge(JudgeRequest(file=file, reference=reference), settings=settings.load())
+
+
+@pytest.mark.slow
+def test_a_module_that_a_benchmark_asks_for_is_judged_as_it_is(tmp_path):
+    found = module(tmp_path)
+    assert (found.entry, found.verdict.level) == ("ModelNew", Level.ACCURATE), found.verdict.message
+    assert found.proof.proved == ("bounds", "races")
+    cheat = module(tmp_path, returned="self.factor * x")
+    assert cheat.finding == "cheat" and "torch's mul" in cheat.verdict.message
+
+
+@pytest.mark.slow
+def test_a_module_with_weights_says_why_it_is_not_judged(tmp_path):
+    more = "self.weight = nn.Parameter(torch.ones(333))"
+    text = SCALED.replace("self.factor * x", "self.weight * x").replace("MORE", more)
+    file, reference = tmp_path / "new.py", tmp_path / "model.py"
+    file.write_text(MODULE.replace("RETURNED", "out"), encoding="utf-8")
+    reference.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        judge(JudgeRequest(file=file, reference=reference), settings=settings.load())
+    assert error.value.codes in (("C172",), ("C173",))
 
 
 def test_a_count_is_not_guessed_where_tensors_differ(tmp_path):

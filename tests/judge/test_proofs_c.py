@@ -173,3 +173,16 @@ def test_a_host_function_that_is_not_read_says_so():
     )
     with pytest.raises(NotRead, match="line 2: a switch statement"):
         launches(text, "file", "f", (*ADD, Given(number=N)))
+
+
+def test_a_host_function_that_does_the_kernels_work_is_refused():
+    """An emulated host can reach tensors; a GPU's cannot."""
+    text = "__global__ void k(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x]; }\n"
+    host = "void f(const float* x, float* y, int n) {\n    k<<<1, 64>>>(x, y, n);\nMORE}\n"
+    given = (*ADD, Given(number=N))
+    clear = host.replace("MORE", "    cudaMemset(y, 0, n * sizeof(float));\n")
+    assert proof(text + clear, "f", given).proved == ("bounds", "races")
+    works = host.replace("MORE", "    for (int i = 0; i < n; i++) y[i] = x[i];\n")
+    (found,) = proof(text + works, "f", given).findings
+    assert (found.code, found.places[0].line) == ("V216", 4)
+    assert "the kernel has to compute" in found.text

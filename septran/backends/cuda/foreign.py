@@ -112,7 +112,8 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     loader="cuda_emu.py.j2",
-    session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0)),
+    # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
+    session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
     unsupported=_unsupported,
     launches=read_launches,
     unchecked=(

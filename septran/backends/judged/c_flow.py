@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,12 @@ from septran.prove.foreign.quantity import Number, Space, Where
 _OPS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _ATOMIC = ("atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicExch", "atomicCAS", "atomicOr", "atomicAnd", "atomicInc")  # fmt: skip
 _CASTS = frozenset(("int", "unsigned", "size_t", "long", "int64_t", "uint32_t", "int32_t", "ptrdiff_t", "unsigned int", "long long"))  # fmt: skip
+_PURE = re.compile(
+    r"__\w+|make_\w+|(f?(abs|max|min|mod)|f?ma|exp|exp2|exp10|expm1|log\w*|r?sqrt|r?cbrt|pow|a?(sin|cos|tan)h?|atan2|erfc?|floor"
+    r"|ceil|l?l?round|l?l?rint|trunc|copysign|isnan|isinf|isfinite|signbit|hypot|fdim|[lt]gamma|nearbyint|clamp|abs|half|saturate"
+    r"|u?int_as_float|numeric_limits|lowest|infinity|max|min|warpSize|omp_get_\w+|clock64|bit_cast|popcount)[fl]?"
+)
+"""functions that touch no memory of the kernel's"""
 _PLAIN = frozenset(
     "printf assert __builtin_assume __threadfence __threadfence_block __prefetch".split()
 )
@@ -322,6 +329,8 @@ class CFlow(Flow):
             return self._bulk(name, args, node)
         if any(isinstance(a, Pointer | Array) for a in args) and name not in _PLAIN:
             raise NotRead(node.lineno, f"{name}(...) of an address is not read")
+        if not _PURE.fullmatch(name) and name not in _PLAIN and name not in SIZES:
+            raise NotRead(node.lineno, f"what {name}(...) touches is not known")
         return Tile(None)
 
     def _bulk(self, name: str, args: list[Value], node: ast.Call) -> Value:

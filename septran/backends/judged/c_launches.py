@@ -55,6 +55,10 @@ def launches(text: str, file: str, entry: str, given: Sequence[Given]) -> tuple[
     host = _Host(source, file, memories, sizes)
     host.inlined(function, args, (), function.line)
     own = host.launch(entry, (), host.touches, host.memories)
+    launched = any(launch.members for launch in host.found)
+    if launched and host.touches:
+        # a GPU's host cannot reach tensors: an emulated one could, and would do the kernel's work
+        own = replace(own, device=True)
     return (own, *host.found) if host.touches else tuple(host.found)
 
 
@@ -137,12 +141,16 @@ class _Host(CFlow):
     def called(self, name: str, args: list[Value], node: ast.Call) -> Value:
         if name in ("cudaMalloc", "cudaMallocAsync"):
             return self._allocated(args, node)
-        if name in ("cudaMemset", "cudaMemsetAsync"):
-            return self._bulk("memset", args, node)
-        if name in ("cudaMemcpy", "cudaMemcpyAsync"):
-            return self._bulk("memcpy", args, node)
+        if name in ("cudaMemset", "cudaMemsetAsync", "cudaMemcpy", "cudaMemcpyAsync"):
+            before, self.touches = self.touches, []
+            self._bulk(name.removeprefix("cuda").removesuffix("Async").lower(), args, node)
+            self.found.append(self.launch(name, (), self.touches, self.memories))
+            self.touches = before
+            return 0
         if name.startswith("cuda"):
             return 0
+        if not args and name not in self.file.functions and name[:1].isupper():
+            return Other(name)  # an object of a class without fields, handed to a kernel
         return super().called(name, args, node)
 
     def _allocated(self, args: list[Value], node: ast.Call) -> Value:

@@ -30,14 +30,13 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block pointer or tensor descriptor. offsets: of its next access; guarded: no access leaves `sizes`."""
+    """A tensor descriptor: no access leaves `sizes`. offsets: of its next access."""
 
     base: Pointer
     sizes: tuple[Number, ...]
     strides: tuple[Number, ...]
     offsets: tuple[Number, ...]
     shape: tuple[int, ...]
-    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,20 @@ def any_function(text: str, name: str) -> Found | None:
     return None
 
 
+def module_class(text: str, name: str) -> Found | None:
+    """Return the class `name` with the parameters of its `forward`, None when the file has none.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and inner.name == "forward":
+                    return Found(name=name, line=node.lineno, params=_params(inner)[1:])
+    return None
+
+
 def needed(text: str, entry: str) -> tuple[str, tuple[str, ...]]:
     """Return the text with the statements that `entry` does not need made empty, and "lines A-B" of those.
 

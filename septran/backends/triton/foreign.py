@@ -14,6 +14,7 @@ from septran.backends.text.python_host import (
     Rules,
     any_function,
     host_functions,
+    module_class,
     needed,
     objections,
 )
@@ -22,6 +23,8 @@ from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
 
+MODULE = "ModelNew"
+"""the class that benchmarks of modules ask for"""
 _JIT = ("jit", "autotune", "heuristics")
 
 
@@ -68,7 +71,9 @@ _RULES = Rules(
 
 
 def hosts(text: str) -> tuple[Host, ...]:
-    """Return the functions that launch kernels and that no other such function calls."""
+    """Return the class `ModelNew`, else the functions that launch kernels and that no other such function calls."""
+    if (found := host(text, MODULE)) is not None:
+        return (found,)
     return tuple(
         Host(name=f.name, line=f.line, params=_params(f.params))
         for f in host_functions(text, _is_kernel, _launches)
@@ -76,7 +81,9 @@ def hosts(text: str) -> tuple[Host, ...]:
 
 
 def host(text: str, name: str) -> Host | None:
-    """Return the function `name`, None when the file has none at module level."""
+    """Return the function or module `name`, None when the file has none at module level."""
+    if (made := module_class(text, name)) is not None:
+        return Host(name=name, line=made.line, params=_params(made.params), module=True)
     found = any_function(text, name)
     return None if found is None else Host(name=name, line=found.line, params=_params(found.params))
 
@@ -90,7 +97,11 @@ def kernel(
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
     kept, left = needed(text, call.host.name)
-    plan = {"args": [asdict(a) for a in call.args], "returns": call.returns}
+    plan = {
+        "args": [asdict(a) for a in call.args],
+        "returns": call.returns,
+        "made_with": call.made_with,
+    }
     found = Kernel(
         name=call.host.name,
         backend="triton_cuda",
@@ -133,7 +144,8 @@ FOREIGN = Foreign(
     objections=refusals,
     build=build,
     loader="triton_host.py.j2",
-    session=(("call_timeout_s", 60.0), ("budget_s", 40.0)),
+    # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
+    session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     launches=launches,
     unchecked=(
         "compile for a GPU: launches ran in Triton's interpreter, no code was generated",

@@ -109,9 +109,6 @@ class TileReader(TileFlow):
         self, mode: str, line: int, pointer: Value, value: Value, named: Mapping[str, Value]
     ) -> Value:
         mask = named.get("mask")
-        if isinstance(pointer, Block):
-            checked = named.get("boundary_check") or ()
-            return self._block_access(mode, pointer, value, line, tuple(checked))
         if not isinstance(pointer, Pointer):
             raise NotRead(line, "an address that is not read")
         shape = broadcast(pointer.shape, shape_of(mask))
@@ -143,11 +140,9 @@ class TileReader(TileFlow):
         offsets = tuple(self._number(o) for o in args[0])
         at = replace(block, offsets=offsets)
         mode = "atomic" if name.startswith("atomic") else name
-        return self._block_access(mode, at, None, line, ())
+        return self._block_access(mode, at, line)
 
-    def _block_access(
-        self, mode: str, block: Block, value: Value, line: int, checked: tuple[Value, ...]
-    ) -> Value:
+    def _block_access(self, mode: str, block: Block, line: int) -> Value:
         at, guard = block.base.at, self._lanes(block.shape)
         rank = len(block.shape)
         for axis, (size, stride, offset) in enumerate(
@@ -155,39 +150,18 @@ class TileReader(TileFlow):
         ):
             index = self.arith.add(offset, self.space.var(f"a{rank - axis}"))
             at = self.arith.add(at, self.arith.mul(index, stride))
-            if block.guarded or axis in checked:
-                guard = (
-                    guard
-                    & self.arith.compare(">=", index, 0)
-                    & self.arith.compare("<", index, size)
-                )
+            guard = guard & self.arith.compare(">=", index, 0)
+            guard = guard & self.arith.compare("<", index, size)
         self.touch(mode, replace(block.base, at=at), line, guard)
         return Tile(None, block.shape)
 
-    def _do_make_block_ptr(self, line: int, base: Value, shape: Value, strides: Value, offsets: Value,
-                           block_shape: Value, order: Value = None) -> Value:  # fmt: skip
-        return self._block(line, base, shape, strides, offsets, block_shape, guarded=False)
-
     def _do_make_tensor_descriptor(self, line: int, base: Value, shape: Value, strides: Value,
                                    block_shape: Value, **more: Value) -> Value:  # fmt: skip
-        return self._block(line, base, shape, strides, (0,) * len(shape), block_shape, guarded=True)
-
-    def _block(self, line: int, base: Value, shape: Value, strides: Value, offsets: Value, block: Value,
-               *, guarded: bool) -> Value:  # fmt: skip
-        extents = [self.arith.constant(self._number(n)) for n in block]
-        if not isinstance(base, Pointer) or any(n is None for n in extents):
-            raise NotRead(line, "a block pointer that is not read")
-        sizes, steps, at = (tuple(self._number(n) for n in v) for v in (shape, strides, offsets))
-        found = tuple(n for n in extents if n is not None)
-        return Block(base, sizes, steps, at, found, guarded=guarded)
-
-    def _do_advance(self, line: int, block: Value, offsets: Value) -> Value:
-        if not isinstance(block, Block):
-            raise NotRead(line, "an advance of something that is no block pointer")
-        moved = (
-            self.arith.add(a, self._number(b)) for a, b in zip(block.offsets, offsets, strict=True)
-        )
-        return replace(block, offsets=tuple(moved))
+        extents = self._static(block_shape)
+        if not isinstance(base, Pointer) or extents is None:
+            raise NotRead(line, "a descriptor that is not read")
+        sizes, steps = (tuple(self._number(n) for n in v) for v in (shape, strides))
+        return Block(base, sizes, steps, (0,) * len(extents), extents)
 
     # ---- functions of triton.language
     def _do_load(

@@ -70,7 +70,7 @@ class Launch:
     """What one launch does. members: "threads", which barriers order, or "lanes", whose loads come after their stores.
 
     unread: (line, what) that could touch memory and was not read. group, member: what people call them.
-    around: coordinates of loops around the launch, whose rounds are ordered. warps: extents of a group whose warps are ordered by more than the group's barriers.
+    device: its memories cannot be reached from where it runs. around: coordinates of loops around the launch, whose rounds are ordered. warps: extents of a group whose warps are ordered by more than the group's barriers.
     """
 
     kernel: str
@@ -86,6 +86,7 @@ class Launch:
     lanes: bool = False
     warps: tuple[int, ...] = ()
     around: tuple[str, ...] = ()
+    device: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ def prove_launches(launches: Sequence[Launch]) -> Proof:
     findings: list[Finding] = []
     missing: dict[str, str] = {}
     for launch in launches:
+        if launch.device:
+            return Proof(findings=(_reached(launch),))
         for rule, decide in (("bounds", bounds), ("races", races)):
             if any(f.code == _CODE[rule] for f in findings):
                 continue
@@ -117,6 +120,17 @@ def prove_launches(launches: Sequence[Launch]) -> Proof:
     missing = {rule: why for rule, why in missing.items() if rule not in refused}
     proved = tuple(r for r in RULES if launches and r not in refused and r not in missing)
     return Proof(proved=proved, findings=tuple(findings), not_proven=missing)
+
+
+def _reached(launch: Launch) -> Finding:
+    first = launch.touches[0]
+    name = launch.memories[first.memory].name
+    return Finding(
+        code="V216",
+        text=f"the host function {_DOES[first.mode]} elements of {name} in line {first.line}, which lie on the device; "
+        "the kernel has to compute",
+        places=(Span(launch.file, first.line),),
+    )
 
 
 _CODE = {"bounds": "P110", "races": "P130"}

@@ -126,7 +126,7 @@ def install(watch: Watch) -> None:
     def size_of(ptrs: Any) -> int:
         return max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
 
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *_: Any) -> Any:
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
         state.saw(ptrs.data)
         shape = np.broadcast_shapes(ptrs.data.shape, mask.data.shape)
         where, live = np.broadcast_to(ptrs.data, shape), np.broadcast_to(mask.data, shape)
