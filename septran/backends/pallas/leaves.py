@@ -8,15 +8,13 @@ lies beyond an extent is anything, NaN too. Tiles have at least two dims.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held, iota, lead, shape_text
 from septran.backends.pallas.spelling import SPELLING, float_text
-from septran.backends.text.leaf_shape import LeafShape, leaf_shape
+from septran.backends.text.leaf_shape import StraightLine, axes, leaf_shape
 from septran.backends.text.refuse import no_integers
 from septran.backends.text.spell import spell
-from septran.errors import InternalError, Unsupported
+from septran.errors import Unsupported
 from septran.ir.dtypes import identity, is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name, Node, Op, bits
@@ -34,9 +32,6 @@ _JOIN = {
 def signature(spec: LeafSpec) -> str:
     """Return the head of the leaf function: def line and a docstring of the contract."""
     shape = leaf_shape(spec, free_names())
-    args = [shape.name(p.name) for p in shape.tiles]
-    args += [shape.extent(p, d) for p, d in shape.extents]
-    args += [shape.name(s) for s, _ in spec.scalars]
     text = [
         f"{shape.name(p.name)}: {list(held(p.shape))} {p.dtype} {p.mem} {p.privilege}"
         for p in spec.params
@@ -44,7 +39,7 @@ def signature(spec: LeafSpec) -> str:
     returned = ", ".join(shape.name(p.name) for p in shape.outs)
     return "\n".join(
         [
-            f"def {spec.symbol}({', '.join(args)}):",
+            f"def {spec.symbol}({', '.join(shape.arguments(spec))}):",
             f'    """{"; ".join(text)}. Returns {returned}."""',
         ]
     )
@@ -65,48 +60,21 @@ def library(spec: LeafSpec) -> Leaf | None:
             )
         if p.layout != "row":
             return None
-    body = _Body(spec=spec, shape=leaf_shape(spec, free_names()))
-    for p in body.shape.outs:
-        if p.privilege == "w":
-            body.values.pop(p.name, None)
-    for prim in spec.prims:
-        emit = getattr(body, f"prim_{prim.name}", None)
-        if emit is None:
-            return None
-        emit(prim)
-    outs = ", ".join(body.read(p.name) for p in body.shape.outs)
-    lines = [*signature(spec).splitlines(), *(f"    {line}" for line in body.lines)]
-    lines.append(f"    return {outs}")
+    body = _Body(
+        spec,
+        leaf_shape(spec, free_names()),
+        lambda p: _full(p, math.nan if is_float(p.dtype) else 0),
+    )
+    source = body.source(signature(spec))
+    if source is None:
+        return None
     gemm = any(p.name.startswith("gemm") for p in spec.prims)
     kind = "gemm_leaf_mxu" if gemm else "pallas_tile"
-    return Leaf(spec=spec, writer="library", name=kind, source="\n".join(lines) + "\n")
+    return Leaf(spec=spec, writer="library", name=kind, source=source)
 
 
-@dataclass(slots=True)
-class _Body:
-    """Straight-line code of one leaf; `values` maps a parameter to the variable that holds it."""
-
-    spec: LeafSpec
-    shape: LeafShape
-    lines: list[str] = field(default_factory=list)
-    values: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.values = {p.name: self.shape.name(p.name) for p in self.spec.params}
-
-    def param(self, name: str) -> LeafParam:
-        return self.spec.param(name)
-
-    def read(self, name: str) -> str:
-        if name not in self.values:  # never written: a wrong task; NaN makes it visible
-            p = self.param(name)
-            self.assign(name, _full(p, math.nan if is_float(p.dtype) else 0))
-        return self.values[name]
-
-    def assign(self, name: str, text: str) -> None:
-        variable = self.shape.name(name)
-        self.lines.append(f"{variable} = {text}")
-        self.values[name] = variable
+class _Body(StraightLine):
+    """Straight-line code of one leaf."""
 
     def prim_fill(self, prim: Prim) -> None:
         self.assign(prim.out, _full(self.param(prim.out), float(prim.attr("value"))))  # type: ignore[arg-type]
@@ -120,7 +88,7 @@ class _Body:
 
     def prim_transpose(self, prim: Prim) -> None:
         out, src = self.param(prim.out), self.param(prim.ins[0])
-        perm = tuple(_ints(prim.attr("perm")))
+        perm = axes(prim.attr("perm"))
         text = f"jnp.transpose({self.read(src.name)}, {shape_text(perm)})"
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
@@ -231,12 +199,6 @@ def _short(node: Node, text: str) -> None:
         wide = node.kind == "int" and bits(node) == 64
     if wide:
         raise no_integers("the vector unit", 64, text, node)
-
-
-def _ints(value: object) -> Iterable[int]:
-    if not isinstance(value, Iterable):
-        raise InternalError(f"a list of axes was expected, got {value!r}")
-    return (int(v) for v in value)
 
 
 def _full(p: LeafParam, value: float) -> str:

@@ -1,10 +1,13 @@
-"""The parameter list of a leaf in languages whose leaves are functions of tiles."""
+"""The parameter list and the statements of a leaf in languages whose leaves are functions of tiles."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
+from septran.errors import InternalError
+from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
 
 
@@ -25,6 +28,12 @@ class LeafShape:
         """Return the identifier of a parameter or scalar."""
         return dict(self.names)[param]
 
+    def arguments(self, spec: LeafSpec) -> list[str]:
+        """Return the identifiers of tiles, extents and scalars, in the order in which they are passed."""
+        found = [self.name(p.name) for p in self.tiles]
+        found += [self.extent(p, d) for p, d in self.extents]
+        return found + [self.name(s) for s, _ in spec.scalars]
+
     def extent(self, param: str, axis: int) -> str:
         """Return the identifier of a run-time extent; axis: of the parameter."""
         return f"n_{self.name(param)}_{axis}"
@@ -40,3 +49,54 @@ def leaf_shape(spec: LeafSpec, names: Names) -> LeafShape:
         outs=tuple(p for p in spec.params if p.privilege != "r"),
         names=tuple(mapped),
     )
+
+
+@dataclass(slots=True)
+class StraightLine:
+    """A leaf's statements; a language adds a method `prim_<name>` for each primitive it has a form for.
+
+    nothing: parameter -> text of a tile that nobody has written. values: parameter -> the variable that holds it.
+    """
+
+    spec: LeafSpec
+    shape: LeafShape
+    nothing: Callable[[LeafParam], str]
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.values = {p.name: self.shape.name(p.name) for p in self.shape.tiles}
+
+    def param(self, name: str) -> LeafParam:
+        """Return the parameter called `name`."""
+        return self.spec.param(name)
+
+    def read(self, name: str) -> str:
+        """Return the variable that holds a parameter; one that was never written shows by its NaN."""
+        if name not in self.values:
+            self.assign(name, self.nothing(self.param(name)))
+        return self.values[name]
+
+    def assign(self, name: str, text: str) -> None:
+        """Give a parameter the value `text`."""
+        variable = self.shape.name(name)
+        self.lines.append(f"{variable} = {text}")
+        self.values[name] = variable
+
+    def source(self, head: str) -> str | None:
+        """Return the function that starts with `head`, None when a primitive has no form."""
+        for prim in self.spec.prims:
+            emit: Callable[[Prim], None] | None = getattr(self, f"prim_{prim.name}", None)
+            if emit is None:
+                return None
+            emit(prim)
+        outs = ", ".join(self.read(p.name) for p in self.shape.outs)
+        lines = [*head.splitlines(), *(f"    {line}" for line in self.lines)]
+        return "\n".join([*lines, f"    return {outs}"]) + "\n"
+
+
+def axes(value: object) -> tuple[int, ...]:
+    """Return an attribute that is a list of axes."""
+    if not isinstance(value, Iterable):
+        raise InternalError(f"a list of axes was expected, got {value!r}")
+    return tuple(int(v) for v in value)

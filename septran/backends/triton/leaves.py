@@ -8,10 +8,9 @@ in parameter order. Extents are padded to powers of two: see `shapes`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from septran.backends.text.leaf_shape import LeafShape, leaf_shape
+from septran.backends.text.leaf_shape import StraightLine, axes, leaf_shape
 from septran.backends.text.names import Names
 from septran.backends.text.spell import spell
 from septran.backends.triton.shapes import (
@@ -22,7 +21,6 @@ from septran.backends.triton.shapes import (
     shape_text,
 )
 from septran.backends.triton.spelling import SPELLING, float_text
-from septran.errors import InternalError
 from septran.ir.dtypes import identity, is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Const, Index, Name, has_tile
@@ -37,10 +35,7 @@ _VECTOR_LIMIT = 16384
 def signature(spec: LeafSpec) -> str:
     """Return the head of the leaf function: decorator, def line and a docstring of the contract."""
     shape = leaf_shape(spec, Names())
-    args = [shape.name(p.name) for p in shape.tiles]
-    args += [shape.extent(p, d) for p, d in shape.extents]
-    args += [shape.name(s) for s, _ in spec.scalars]
-    lines = ["@triton.jit", f"def {spec.symbol}({', '.join(args)}):"]
+    lines = ["@triton.jit", f"def {spec.symbol}({', '.join(shape.arguments(spec))}):"]
     text = []
     for p in spec.params:
         tile = padded_shape(p.shape)
@@ -55,49 +50,27 @@ def library(spec: LeafSpec) -> Leaf | None:
     """Return the library leaf for `spec`, or None when a primitive or dtype has no Triton form."""
     if any(p.dtype not in TL_DTYPE or p.layout != "row" for p in spec.params):
         return None
-    body = _Body(spec=spec, shape=leaf_shape(spec, Names()))
-    for p in body.shape.outs:
-        if p.privilege == "w":
-            body.values.pop(p.name, None)
-    for prim in spec.prims:
-        emit = getattr(body, f"prim_{prim.name}", None)
-        if emit is None:
-            return None
-        emit(prim)
-    outs = ", ".join(body.read(p.name) for p in body.shape.outs)
-    lines = [*signature(spec).splitlines(), *(f"    {line}" for line in body.lines)]
-    lines.append(f"    return {outs}")
+    body = _Body(
+        spec,
+        leaf_shape(spec, Names()),
+        lambda p: _full(p, float_text(math.nan) if is_float(p.dtype) else "0"),
+    )
+    source = body.source(signature(spec))
+    if source is None:
+        return None
     gemm = any(p.name.startswith("gemm") for p in spec.prims)
     kind = "gemm_leaf_tensorcore" if gemm else "triton_tile"
-    return Leaf(spec=spec, writer="library", name=kind, source="\n".join(lines) + "\n")
+    return Leaf(spec=spec, writer="library", name=kind, source=source)
 
 
 @dataclass(slots=True)
-class _Body:
-    """Straight-line code of one leaf; `values` maps a parameter to the variable that holds it."""
+class _Body(StraightLine):
+    """Straight-line code of one leaf."""
 
-    spec: LeafSpec
-    shape: LeafShape
-    lines: list[str] = field(default_factory=list)
-    values: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.values = {p.name: self.shape.name(p.name) for p in self.spec.params}
-
-    def param(self, name: str) -> LeafParam:
-        return self.spec.param(name)
-
-    def read(self, name: str) -> str:
-        if name not in self.values:  # never written: a wrong task; NaN makes it visible
-            p = self.param(name)
-            self.assign(name, _full(p, float_text(math.nan) if is_float(p.dtype) else "0"))
-        return self.values[name]
-
     def assign(self, name: str, text: str) -> None:
-        variable = self.shape.name(name)
-        self.lines.append(f"{variable} = {text}")
-        self.values[name] = variable
+        StraightLine.assign(self, name, text)
         self.written.add(name)
 
     def extent(self, p: LeafParam, axis: int) -> str | None:
@@ -118,7 +91,7 @@ class _Body:
 
     def prim_transpose(self, prim: Prim) -> None:
         out, src = self.param(prim.out), self.param(prim.ins[0])
-        perm = tuple(_ints(prim.attr("perm")))
+        perm = axes(prim.attr("perm"))
         text = f"tl.permute({self.read(src.name)}, {shape_text(perm)})"
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
@@ -270,12 +243,6 @@ def _lifted(text: str, missing: int, rank: int) -> str:
     if missing <= 0:
         return text
     return f"{text}[{', '.join(['None'] * missing + [':'] * rank)}]"
-
-
-def _ints(value: object) -> Iterable[int]:
-    if not isinstance(value, Iterable):
-        raise InternalError(f"a list of axes was expected, got {value!r}")
-    return (int(v) for v in value)
 
 
 def _full(p: LeafParam, value: str) -> str:
