@@ -88,6 +88,7 @@ class CompiledKernel:
         self._told: set[str] = set()
         self._backward = backward
         self._read: tuple[str, ...] = ()
+        self._outputs = self.operator.outputs if self.operator is not None else ()
         self._registered: Callable[..., Any] | None = None
         self.verdicts: dict[str, Verdict] = {}
         self._compiling: Callable[[], bool] = bool
@@ -323,11 +324,12 @@ class CompiledKernel:
 
     def _with_outputs(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return inputs and outputs in order when exactly the outputs have names, else nothing that fits."""
-        assert self.operator is not None
-        outputs = self.operator.outputs
-        if named.keys() != set(outputs):
+        if len(named) != len(self._outputs):
             return ()
-        return (*values, *(named[n] for n in outputs))
+        try:
+            return (*values, *[named[n] for n in self._outputs])
+        except KeyError:
+            return ()
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)

@@ -187,6 +187,7 @@ def test_a_kept_verdict_is_bound_to_all_that_decides_it(monkeypatch):
 
     def key(special=made, meaning="m") -> str:
         kept._data.cache_clear()
+        kept._sources.cache_clear()
         return kept.verdict_key(special.kernel, special.problem, meaning, kernel.backend)
 
     before = key()

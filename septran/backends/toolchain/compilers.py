@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,9 +124,20 @@ def host_features() -> str:
 
 
 def cache_folder() -> Path:
-    """Return $SEPTRAN_HOME/cache (default ~/.septran/cache)."""
+    """Return $SEPTRAN_HOME/cache (default ~/.septran/cache); where it cannot be written, a folder of this process."""
     home = os.environ.get("SEPTRAN_HOME")
-    return (Path(home).absolute() if home else Path.home() / ".septran") / "cache"
+    wanted = (Path(home).absolute() if home else Path.home() / ".septran") / "cache"
+    nearest = next(p for p in (wanted, *wanted.parents) if p.exists())
+    usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return wanted if usable else _cache_aside(wanted)
+
+
+@functools.cache
+def _cache_aside(wanted: Path) -> Path:
+    warnings.warn(f"{wanted} cannot be written: what is compiled is not kept", stacklevel=2)
+    folder = tempfile.mkdtemp(prefix="septran-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def compile_shared(

@@ -43,7 +43,7 @@ struct Exchange {
 const int MOST = 64, RANK = 8, CPU = 1;
 const Exchange* exchange = nullptr;
 PyTypeObject *tensor_type = nullptr, *parameter_type = nullptr;
-PyObject *requires_grad = nullptr, *is_neg = nullptr, *grad_enabled = nullptr, *modes = nullptr, *forward_ad = nullptr;
+PyObject *requires_grad = nullptr, *is_neg = nullptr, *grad_enabled = nullptr, *modes = nullptr, *forward_ad = nullptr, *level_name = nullptr;
 
 struct Spec { Dtype dtype; int32_t ndim; int64_t shape[RANK], strides[RANK], bytes; bool output; };
 struct Launch {
@@ -111,7 +111,7 @@ int plain(PyObject* x) {
 
 // 1: torch wants to see what is computed; 0: not; -1: an error.
 int watched() {
-    PyObject* const level = PyDict_GetItemString(forward_ad, "_current_level");
+    PyObject* const level = PyDict_GetItemWithError(forward_ad, level_name);
     if (level && PyLong_AsLong(level) >= 0) return 1;
     PyObject* const depth = PyObject_CallNoArgs(modes);
     if (!depth) return -1;
@@ -321,6 +321,7 @@ PyMODINIT_FUNC PyInit_septran_launch() {
     forward_ad = derivatives ? PyModule_GetDict(derivatives) : nullptr;
     if (!parameter_type || !grad_enabled || !modes || !forward_ad) return nullptr;
     requires_grad = PyUnicode_InternFromString("requires_grad");
+    level_name = PyUnicode_InternFromString("_current_level");
     is_neg = PyUnicode_InternFromString("is_neg");
     PyObject* const module = PyModule_Create(&module_def);
     PyObject* const launch = PyType_FromSpec(&launch_spec);
