@@ -80,8 +80,9 @@ def prove(
             continue
         begun = time.perf_counter()
         try:
-            mine = mine or model(program, dims, shapes)
-            theirs = theirs or model(reference, dims, shapes)
+            if rule != "text":
+                mine = mine or model(program, dims, shapes)
+                theirs = theirs or model(reference, dims, shapes)
             checks: dict[str, Callable[[], Iterator[Finding]]] = {
                 "bounds": lambda m=mine: bounds(m),  # type: ignore[misc]
                 "races": lambda m=mine: races(m),  # type: ignore[misc]
@@ -90,7 +91,7 @@ def prove(
                 "data": lambda m=mine, r=theirs: same_data(m, r),  # type: ignore[misc]
                 "sums": lambda m=mine: sums(m),  # type: ignore[misc]
                 ROW_ORDER: lambda m=mine: row_order(m, rows),  # type: ignore[misc]
-                "text": lambda f=finished, p=printed: same_text(model(f.program, f.dims), p()),  # type: ignore[misc]
+                "text": lambda f=finished, p=printed: _text(f, p()),  # type: ignore[misc]
             }
             found = _first(checks[rule]())
             state: State = "refused" if found else "proved"
@@ -106,7 +107,9 @@ def prove(
                 state=state,
                 findings=found,
                 seconds=time.perf_counter() - begun,
-                about=_about(rule, mine, finished, rows) if mine is not None else "",
+                about=_about(rule, mine, finished, rows)
+                if mine is not None or rule == "text"
+                else "",
                 why=why,
             )
         )
@@ -128,11 +131,21 @@ def prove(
     )
 
 
+def _text(finished: Finished, printed: Printed) -> Iterator[Finding]:
+    layouts = printed.values is not None
+    return same_text(model(finished.program, finished.dims, layouts=layouts), printed)
+
+
 def _first(findings: Iterator[Finding]) -> tuple[Finding, ...]:
     return tuple(f for _, f in zip(range(_MOST), findings, strict=False))
 
 
-def _about(rule: str, m: Model, finished: Finished | None, rows: tuple[str, ...]) -> str:
+def _about(rule: str, m: Model | None, finished: Finished | None, rows: tuple[str, ...]) -> str:
+    if rule == "text" and finished is not None:
+        parts = [x for x in walk(finished.program.body) if isinstance(x, Copy | LeafCall)]
+        return f"{len(parts)} copies and leaf calls"
+    if m is None:
+        return ""
     match rule:
         case "bounds":
             return f"{sum(len(s.accesses) for s in m.statements)} regions"
@@ -143,9 +156,6 @@ def _about(rule: str, m: Model, finished: Finished | None, rows: tuple[str, ...]
             return f"{len(loops)} parallel loops"
         case "order" if finished is not None:
             return _ordered_by(finished.program)
-        case "text" if finished is not None:
-            parts = [x for x in walk(finished.program.body) if isinstance(x, Copy | LeafCall)]
-            return f"{len(parts)} copies and leaf calls"
         case "row-order":
             return f"the same for every {' and '.join(rows)}"
         case "sums":

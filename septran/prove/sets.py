@@ -234,13 +234,19 @@ def model(
     program: ir.Program,
     dims: Sequence[Dim] = (),
     shapes: dict[str, tuple[Expr, ...]] | None = None,
+    *,
+    layouts: bool = False,
 ) -> Model:
     """Return the model of a Program.
 
-    dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are.
+    dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are. layouts: whether arrays may be seen in
+    another layout; then `touched` says nothing of them.
+
+    Raises:
+        NotAffine: an array is seen in another layout, and `layouts` is False.
     """
     for region, _ in regions(*program.body):
-        if region.buffer.strides:
+        if region.buffer.strides and not layouts:
             raise NotAffine(f"another layout of {region.buffer.name}")
     build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
     build.body(program.body, (), (), ())

@@ -48,7 +48,7 @@ def _as_printed(m: Model, printed: Printed) -> Model:
     program = unrolled(m.program)
     if values is not None:
         program = read_in_place(program, lambda name: name in values.tiles)
-    return model(program, m.dims, m.shapes)
+    return model(program, m.dims, m.shapes, layouts=values is not None)
 
 
 def _at(printed: Printed, line: int) -> tuple[Span, ...]:

@@ -20,6 +20,7 @@ from septran.kernel import Kernel
 from septran.prove.printed import Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
+from septran.prove.text_in_place import read_in_place
 from tests.backends.triton import programs as P
 from tests.backends.triton import running as R
 from tests.backends.triton.test_emit import GOLDENS
@@ -40,7 +41,8 @@ def refused(program: Program, text: str | None = None) -> str:
         kernel = replace(kernel, files=((kernel.main, text),))
     try:
         printed = TRITON_CUDA.finished(program, {})
-        return str(next(same_text(model(printed), read(kernel, printed)), None) or "")
+        told = read(kernel, printed)
+        return str(next(same_text(model(printed, layouts=True), told), None) or "")
     except Unreadable as e:
         return f"unreadable: {e}"
 
@@ -180,8 +182,24 @@ def test_large_arrays_need_addresses_of_64_bits() -> None:
     assert "more than 32 bits" in slipped(_large(), ".to(tl.int64)", "")
 
 
-def _parts(*, changed: bool = False) -> Program:
-    """Rows of a staged tile, one by one; changed: its source is written in between."""
+def _turned() -> Program:
+    """Y = the right half of X, turned: X is seen in another layout."""
+    out, src = P.buf("Y", (4, 8), "float32"), P.buf("X", (8, 8), "float32")
+    view = replace(src, shape=(4, 8), strides=(1, 8), start=4)
+    call = P.leaf(
+        "c", [("Y", P.region(out), "w"), ("X", P.region(view), "r")], [P.prim("copy", "Y", "X")]
+    )
+    return P.program("turned", [(out, "w"), (src, "r")], [call])
+
+
+def test_arrays_in_another_layout_are_compared_by_their_elements() -> None:
+    assert refused(_turned()) == ""
+    assert "lies elsewhere" in slipped(_turned(), "X + 4 +", "X + 3 +")
+    assert "lies elsewhere" in slipped(_turned(), "[None, :] * 8)", "[None, :] * 7)")
+
+
+def _parts() -> Program:
+    """Rows of a staged tile, one by one."""
     out, src = P.buf("Y", (4, 8), "float32"), P.buf("X", (4, 8), "float32")
     t = P.buf("t", (4, 8), "float32", "SHARED")
     row = Var("row")
@@ -200,6 +218,18 @@ def _parts(*, changed: bool = False) -> Program:
 def test_parts_of_a_tile_are_read_where_it_was_copied_from() -> None:
     assert refused(_parts()) == ""
     assert "lies elsewhere" in slipped(_parts(), "X_0 = row", "X_0 = 0 * row")
+
+
+def test_parts_stay_where_their_source_is_written_meanwhile() -> None:
+    """The tile holds what X was; reading X in place would read what it is now."""
+    program = _parts()
+    alloc, copy, loop = program.body
+    assert isinstance(copy, Copy) and isinstance(loop, For)
+    write = P.leaf("w", [("X", copy.src, "w")], [P.prim("fill", "X", value=1.0)])
+    for body in ((alloc, copy, write, loop), (alloc, copy, loop, replace(copy, src=copy.src))):
+        other = replace(program, body=body)
+        assert read_in_place(other, lambda name: False) == other
+    assert len(read_in_place(program, lambda name: False).body) == 2
 
 
 def test_workspaces_are_told_apart_by_their_names() -> None:
