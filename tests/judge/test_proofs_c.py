@@ -167,6 +167,23 @@ def test_what_cannot_be_read_is_a_reason(body, why):
     assert any(why in text for text in found.not_proven.values()), found
 
 
+@pytest.mark.parametrize(
+    ("declared", "body"),
+    [
+        ("__device__ float last;", "last = x[0];"),
+        ("__device__ int count;", "atomicAdd(&count, 1);"),
+        ("", "__shared__ float s;\ns = x[threadIdx.x];"),
+        ("static int calls = 0;", "calls += 1;"),
+        ("", "static int calls = 0;\ncalls += 1;"),
+    ],
+)
+def test_a_variable_that_others_see_is_not_taken_for_a_local_one(declared, body):
+    text = f"{declared}\n__global__ void k(const float* x, float* y, int n) {{\n{body}\n}}\n"
+    text += "void f(const float* x, float* y, int n) { k<<<1, 64>>>(x, y, n); }\n"
+    found = proof(text, "f", (*ADD, Given(number=N)))
+    assert (found.proved, found.findings) == ((), ())
+
+
 def test_a_host_function_that_is_not_read_says_so():
     text = (
         "void f(const float* x, float* y, int n) {\n    switch (n) { default: y[0] = x[0]; }\n}\n"

@@ -54,7 +54,7 @@ class CFlow(Flow):
         self.dynamic_bytes: int | None = None
         self.depth = 0
         self.atomic = False
-        self.at_file_level = set()
+        self.at_file_level: set[str] = set()
         for stmt in file.declared:
             self.statement(stmt)
         self.at_file_level = set(self.env)
@@ -96,6 +96,8 @@ class CFlow(Flow):
             if isinstance(inner, ast.Subscript):
                 self.assign(inner, Tile(None))
             return
+        if isinstance(target, ast.Name) and target.id in self.at_file_level:
+            raise NotRead(target.lineno, f"{target.id} is a variable of the file, which others see")
         super().assign(target, value)
 
     @property

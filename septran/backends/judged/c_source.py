@@ -118,7 +118,9 @@ class _File:
         if self.tokens[start].text not in ("using", "typedef", "struct", "class", "enum"):
             # a name that is used and not known is said where it is used
             with contextlib.suppress(NotRead):
-                self.declared += Body(self.tokens[start : end + 1]).all()
+                outside = Body(self.tokens[start : end + 1])
+                outside.file_level = True
+                self.declared += outside.all()
         self.at = end + 1
 
     def _function(self, start: int, close: int, templates: tuple[str, ...]) -> None:

@@ -11,7 +11,9 @@ from septran.prove.foreign.launch import NotRead
 
 
 class Body(Expressions):
-    """The statements of one function."""
+    """The statements of one function. file_level: they are declarations outside of any."""
+
+    file_level = False
 
     def all(self) -> list[ast.stmt]:
         """Take all statements."""
@@ -233,7 +235,7 @@ class Body(Expressions):
         elif self.now.text == "{":
             value = self.braces()
         own = self.declare(name)
-        if dims or home != "own":
+        if dims or home == "group":
             if (
                 dims
                 and isinstance(dims[0], ast.Constant)
@@ -247,8 +249,11 @@ class Body(Expressions):
                 at(ast.Constant(name), line),
             ]
             value = call("__array__", [*extra, *(dims or [at(ast.Constant(1), line)])], line)
-            if home != "own" and not dims:
+            if home == "group" and not dims:
                 raise NotRead(line, f"{name} is shared and no array")
+        kept = "static" in words and home == "own" and not self.file_level
+        if kept and "constexpr" not in words and (stars or "const" not in words):
+            raise NotRead(line, f"{name} is kept from call to call")
         if value is None:
             value = call(
                 "__unset__", [at(ast.Constant(kind), line), at(ast.Constant(name), line)], line
