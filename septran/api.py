@@ -31,12 +31,14 @@ def compile(
     verify: bool = True,
     backward: Callable[..., Any] | None = None,
     mode: str = "eval",
+    fallback: str = "error",
 ) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
     `septran.compile(module, example_inputs, target="cpp")` returns a CompiledModule for a torch module
     instead: a callable with the module's own signature and weights. mode: "eval", or "as-is" to leave norms
-    and dropout as the module has them.
+    and dropout as the module has them. fallback: "torch" leaves a module that has no form to torch, with a
+    warning: `compiled.host_leaves` names what, and it has no verdict.
     op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
     At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");
     without it the mapping's `target:`, else what its processors imply. entry: the task to start with,
@@ -68,6 +70,7 @@ def compile(
             arch=arch,
             mode=mode,
             verify=verify,
+            fallback=fallback,
         )
     if (logic_file is None) == (op is None):
         raise ArgumentError.of(

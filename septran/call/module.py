@@ -10,6 +10,7 @@ import inspect
 import json
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran import backends
 from septran.call.kernel import CompiledKernel
-from septran.errors import ArgumentError
+from septran.errors import ArgumentError, ConfigError
 from septran.frontend.draw import draw
 from septran.frontend.graph import Graph, Ref, parse_graph
 from septran.frontend.translate import translate
@@ -27,6 +28,9 @@ from septran.plan.torch_module import Imported, load_imported
 
 if TYPE_CHECKING:
     import torch
+
+_FALLBACKS = ("error", "torch")
+_NO_FORM = frozenset(("C150", "C151", "C152"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +62,35 @@ class CompiledModule:
         arch: str | None = None,
         mode: str = "eval",
         verify: bool = True,
+        fallback: str = "error",
     ) -> None:
         """Use `septran.compile`. Raises ConfigError C150, C151, C152 as `septran import` does."""
+        if fallback not in _FALLBACKS:
+            raise ArgumentError.of(
+                "C140", f"fallback={fallback!r}", help=f"one of {', '.join(_FALLBACKS)}"
+            )
         self.module = module
         self.backend = backends.get(target)
         self.arch = backends.resolve_arch(self.backend, arch)
         self.mode = mode
         self._verify = verify
-        self._ready: dict[object, _Ready] = {}
+        self._fallback = fallback
+        self._ready: dict[object, _Ready | ConfigError] = {}
         self._lock = threading.Lock()
-        self._first = self._prepared(tuple(example_inputs), {})
+        self._example = self._prepared(tuple(example_inputs), {})
+
+    @property
+    def host_leaves(self) -> tuple[str, ...]:
+        """What torch computes instead of kernels, and why; only with fallback="torch", and never verified."""
+        left = (r for r in self._ready.values() if isinstance(r, ConfigError))
+        return tuple(dict.fromkeys(d.message for e in left for d in e.diagnostics))
+
+    @property
+    def _first(self) -> _Ready:
+        """What was made for the example inputs; raises ConfigError when that was left to torch."""
+        if isinstance(self._example, ConfigError):
+            raise self._example
+        return self._example
 
     @property
     def logic(self) -> str:
@@ -95,6 +118,8 @@ class CompiledModule:
         from torch.utils import _pytree as pytree
 
         ready = self._prepared(args, kwargs)
+        if isinstance(ready, ConfigError):
+            return self._by_torch(args, kwargs)
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         users = dict(zip(ready.order, given, strict=True))
         held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
@@ -109,6 +134,15 @@ class CompiledModule:
             found = ready.kernel(**values)
         results = list(found if isinstance(found, tuple) else (found,))
         return self._returned(ready, results, held)
+
+    def _by_torch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        was = self.module.training
+        try:
+            if self.mode == "eval":
+                self.module.eval()
+            return self.module(*args, **kwargs)
+        finally:
+            self.module.train(was)
 
     def _returned(self, ready: _Ready, results: list[Any], held: Mapping[str, Any]) -> Any:
         from torch.utils import _pytree as pytree
@@ -137,7 +171,7 @@ class CompiledModule:
         }
         return self._first.kernel.verify(**values)
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready:
+    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
         import torch
         from torch.utils import _pytree as pytree
 
@@ -148,7 +182,14 @@ class CompiledModule:
         )
         with self._lock:
             if key not in self._ready:
-                self._ready[key] = self._made(args, kwargs)
+                try:
+                    self._ready[key] = self._made(args, kwargs)
+                except ConfigError as e:
+                    if self._fallback == "error" or not _NO_FORM.issuperset(e.codes):
+                        raise
+                    self._ready[key] = e
+                    name, why = type(self.module).__name__, e.diagnostics[0].message
+                    warnings.warn(f"septran leaves {name} to torch: {why}", stacklevel=4)
             return self._ready[key]
 
     def _made(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready:
@@ -198,7 +239,7 @@ def export(
     Raises:
         ConfigError: C151, torch cannot export it.
     """
-    from septran.errors import ConfigError, Span
+    from septran.errors import Span
     from septran.frontend.child import capture as child
 
     path = _source(module)
@@ -231,14 +272,10 @@ def _source(module: torch.nn.Module) -> Path:
 
 
 def torch_backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return a callable for `torch.compile(model, backend=septran.torch_backend)`.
+    """Return a callable for `torch.compile(model, backend="septran")`, or `backend=septran.torch_backend`.
 
     A graph with a part that SepTran has no form for stays torch's, and a warning says which part.
     """
-    import warnings
-
-    from septran.errors import ConfigError
-
     try:
         compiled = CompiledModule(module, example_inputs, target=backends.HOST, mode="as-is")
     except ConfigError as e:

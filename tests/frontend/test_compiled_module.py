@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pkgutil
+import tomllib
 import warnings
 
 import pytest
@@ -9,7 +11,8 @@ import torch
 from torch import nn
 
 import septran
-from septran.errors import ConfigError
+from septran.errors import ArgumentError, ConfigError
+from tests.packaging.sources import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -58,6 +61,30 @@ def test_what_has_no_form_is_refused_at_its_line() -> None:
         septran.compile(Inverse(), (torch.randn(3, 3),), target="cpp")
     assert caught.value.codes == ("C150",)
     assert caught.value.diagnostics[0].span.file.endswith("test_compiled_module.py")
+
+
+def test_what_has_no_form_is_left_to_torch_where_that_is_asked() -> None:
+    class Inverse(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.inv(x)
+
+    x = torch.randn(3, 3)
+    with pytest.warns(UserWarning, match="leaves Inverse to torch: linalg_inv"):
+        compiled = septran.compile(Inverse(), (x,), target="cpp", fallback="torch")
+    torch.testing.assert_close(compiled(x), torch.linalg.inv(x))
+    assert len(compiled.host_leaves) == 1 and "linalg_inv" in compiled.host_leaves[0]
+    with pytest.raises(ConfigError) as caught:
+        compiled.verify()
+    assert caught.value.codes == ("C150",)
+    with pytest.raises(ArgumentError) as wrong:
+        septran.compile(Inverse(), (x,), target="cpp", fallback="model")
+    assert wrong.value.codes == ("C140",)
+
+
+def test_torch_compile_finds_it_by_name() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    where = project["entry-points"]["torch_dynamo_backends"]["septran"]
+    assert pkgutil.resolve_name(where) is septran.torch_backend
 
 
 def test_torch_compile_takes_it_as_a_backend_and_keeps_the_rest() -> None:
