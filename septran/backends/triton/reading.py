@@ -251,7 +251,7 @@ class _Host:
             if isinstance(n, ast.For) and isinstance(n.target, ast.Name)
         }
         named = fresh.Names()
-        named.taken |= {*arrays, *numbers, *leaves, *loops}
+        named.taken |= {*arrays, *numbers, *leaves, *loops, *_indices(kernel)}
         local = [b for b in _allocated(self.program) if b.mem != "GLOBAL"]
         dtypes = {b.name: b.dtype for b in local}
         for param, array in arrays.items():
@@ -264,6 +264,17 @@ class _Host:
             dtypes=dtypes,
             leaves=leaves,
         )
+
+
+def _indices(kernel: ast.FunctionDef) -> Iterator[str]:
+    """Yield the names of a kernel's index lines, which tiles of the same name do not have."""
+    for node in ast.walk(kernel):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                calls = {py.dotted(n.func) for n in ast.walk(value) if isinstance(n, ast.Call)}
+                plain = calls <= {"tl.arange", "min", "max", ""} or isinstance(value, ast.BinOp)
+                if plain and not isinstance(value, ast.Name):
+                    yield name
 
 
 def _is_for(name: str, buffer: Buffer) -> bool:

@@ -220,6 +220,21 @@ def test_parts_of_a_tile_are_read_where_it_was_copied_from() -> None:
     assert "lies elsewhere" in slipped(_parts(), "X_0 = row", "X_0 = 0 * row")
 
 
+def test_a_tile_may_have_the_name_of_an_index_line() -> None:
+    out, src = P.buf("Y", (8,), "float32"), P.buf("X", (8,), "float32")
+    tile = P.buf("X_0", (8,), "float32", "REGISTER")
+    body = (
+        Copy(dst=P.region(P.buf("s", (8,), "float32", "SHARED")), src=P.region(src)),
+        Alloc(buffer=tile),
+        P.leaf("a", [("Y", P.region(tile), "w"), ("X", P.region(src), "r")], [P.prim("copy", "Y", "X")]),
+        P.leaf("b", [("Y", P.region(out), "w"), ("X", P.region(tile), "r")], [P.prim("copy", "Y", "X")]),
+    )  # fmt: skip
+    body = (Alloc(buffer=body[0].dst.buffer), *body)  # type: ignore[union-attr]
+    program = P.program("names", [(out, "w"), (src, "r")], body)
+    assert "X_0_2 = leaf_a" in R.build_kernel(program).source
+    assert refused(program) == ""
+
+
 def test_parts_stay_where_their_source_is_written_meanwhile() -> None:
     """The tile holds what X was; reading X in place would read what it is now."""
     program = _parts()
