@@ -8,7 +8,8 @@ multiply-adds; on AMD the matrix cores have true float32.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from septran.backends.tilelang.leaf_text import (
     INDICES,
@@ -40,20 +41,37 @@ def uses_tensor_cores(spec: LeafSpec, a: LeafParam, b: LeafParam) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Product:
+    """c (+)= op(a) op(b)."""
+
+    c: LeafParam
+    a: LeafParam
+    b: LeafParam
+    trans_a: bool
+    trans_b: bool
+    accumulate: bool
+
+
 def emit_gemm(leaf: LeafText, prim: Prim) -> None:
     """C (+)= op(A) op(B)."""
-    c = leaf.param(prim.out)
-    a, b = (leaf.param(name) for name in prim.ins)
-    trans_a, trans_b = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
-    accumulate = prim.name == "gemm_acc"
-    a, b = _as_matrix(leaf, a), _as_matrix(leaf, b)
-    if len(groups(c.shape)) == 1:
-        _column_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
-        return
-    if uses_tensor_cores(leaf.spec, a, b):
-        _tensor_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
+    a, b = (_as_matrix(leaf, leaf.param(name)) for name in prim.ins)
+    product = _Product(
+        c=leaf.param(prim.out),
+        a=a,
+        b=b,
+        trans_a=bool(prim.attr("trans_a")),
+        trans_b=bool(prim.attr("trans_b")),
+        accumulate=prim.name == "gemm_acc",
+    )
+    if len(groups(product.c.shape)) == 1:
+        _column_gemm(leaf, product)
     else:
-        _fma_gemm(leaf, c, a, b, trans_a, trans_b, accumulate)
+        _form(leaf, a, b)(leaf, product)
+
+
+def _form(leaf: LeafText, a: LeafParam, b: LeafParam) -> Callable[[LeafText, _Product], None]:
+    return _tensor_gemm if uses_tensor_cores(leaf.spec, a, b) else _fma_gemm
 
 
 def _as_matrix(leaf: LeafText, p: LeafParam) -> LeafParam:
@@ -68,60 +86,45 @@ def _as_matrix(leaf: LeafText, p: LeafParam) -> LeafParam:
     return replace(p, name=name, mem="SHARED", shape=(groups(p.shape)[0].extent, 2))
 
 
-def _column_gemm(
-    leaf: LeafText,
-    c: LeafParam,
-    a: LeafParam,
-    b: LeafParam,
-    trans_a: bool,
-    trans_b: bool,
-    accumulate: bool,
-) -> None:
+def _column_gemm(leaf: LeafText, p: _Product) -> None:
     """A product with one column: computed as a padded tile, of which column 0 is kept."""
-    dtype = compute_dtype(leaf.spec, [c.name, a.name, b.name])
-    out = leaf_name(c.name)
+    dtype = compute_dtype(leaf.spec, [p.c.name, p.a.name, p.b.name])
+    out = leaf_name(p.c.name)
     leaf.temps += 3
     wide, kept, column = (f"t{leaf.temps - k}" for k in (2, 1, 0))
     for name in (wide, kept):
         leaf.lines.add(f'{name} = T.alloc_fragment(({out}.shape[0], {MATRIX_FLOOR}), "{dtype}")')
     leaf.lines.add(f'{column} = T.alloc_fragment(({out}.shape[0],), "{dtype}")')
-    tile = replace(c, name=wide, mem="REGISTER", dtype=dtype, shape=(groups(c.shape)[0].extent, 2))
-    run = _tensor_gemm if uses_tensor_cores(leaf.spec, a, b) else _fma_gemm
-    run(leaf, tile, a, b, trans_a, trans_b, False)
+    tile = replace(
+        p.c, name=wide, mem="REGISTER", dtype=dtype, shape=(groups(p.c.shape)[0].extent, 2)
+    )
+    _form(leaf, p.a, p.b)(leaf, replace(p, c=tile, accumulate=False))
     with leaf.lines.block(loop_head(kept, 2)):
         leaf.lines.add(f"{kept}[i, j] = T.if_then_else(j < 1, {wide}[i, j], T.{dtype}(0))")
     leaf.lines.add(f"T.reduce_sum({kept}, {column}, dim=1, clear=True)")
-    with leaf.lines.block(leaf.loop(c)):
-        old = f"{out}[i]" if c.dtype == dtype else cast(f"{out}[i]", dtype)
-        value = f"{old} + {column}[i]" if accumulate else f"{column}[i]"
-        leaf.store(c, value if c.dtype == dtype else cast(value, c.dtype))
+    with leaf.lines.block(leaf.loop(p.c)):
+        old = f"{out}[i]" if p.c.dtype == dtype else cast(f"{out}[i]", dtype)
+        value = f"{old} + {column}[i]" if p.accumulate else f"{column}[i]"
+        leaf.store(p.c, value if p.c.dtype == dtype else cast(value, p.c.dtype))
 
 
-def _tensor_gemm(
-    leaf: LeafText,
-    c: LeafParam,
-    a: LeafParam,
-    b: LeafParam,
-    trans_a: bool,
-    trans_b: bool,
-    accumulate: bool,
-) -> None:
-    out = leaf_name(c.name)
-    direct = c.mem == "REGISTER" and c.dtype == "float32"
+def _tensor_gemm(leaf: LeafText, p: _Product) -> None:
+    out = leaf_name(p.c.name)
+    direct = p.c.mem == "REGISTER" and p.c.dtype == "float32"
     target = out if direct else leaf.temp(out, "float32")
-    left, right = leaf_name(a.name), _in_shared(leaf, b)
+    left, right = leaf_name(p.a.name), _in_shared(leaf, p.b)
     # a matrix core's result lies across the lanes in another order than its operand: on AMD a product
     # of a product has to pass through shared memory; on NVIDIA the two orders agree
-    if trans_a or leaf.spec.arch.startswith("gfx"):
-        left = _in_shared(leaf, a)
-    if accumulate and not direct:
+    if p.trans_a or leaf.spec.arch.startswith("gfx"):
+        left = _in_shared(leaf, p.a)
+    if p.accumulate and not direct:
         leaf.lines.add(f"T.copy({out}, {target})")
     words = [left, right, target]
-    words += ["transpose_A=True"] if trans_a else []
-    words += ["transpose_B=True"] if trans_b else []
+    words += ["transpose_A=True"] if p.trans_a else []
+    words += ["transpose_B=True"] if p.trans_b else []
     square = dict(leaf.spec.options).get("warps") == "square"
     words.append(f"policy=T.GemmWarpPolicy.{'Square' if square else 'FullRow'}")
-    words += [] if accumulate else ["clear_accum=True"]
+    words += [] if p.accumulate else ["clear_accum=True"]
     leaf.lines.add(f"T.gemm({', '.join(words)})")
     if not direct:
         leaf.lines.add(f"T.copy({target}, {out})")
@@ -136,29 +139,21 @@ def _in_shared(leaf: LeafText, p: LeafParam) -> str:
     return shared
 
 
-def _fma_gemm(
-    leaf: LeafText,
-    c: LeafParam,
-    a: LeafParam,
-    b: LeafParam,
-    trans_a: bool,
-    trans_b: bool,
-    accumulate: bool,
-) -> None:
+def _fma_gemm(leaf: LeafText, p: _Product) -> None:
     """One outer product per step of k: every thread reads A and B from shared memory."""
-    out = leaf_name(c.name)
-    left, right = _in_shared(leaf, a), _in_shared(leaf, b)
-    dtype = compute_dtype(leaf.spec, [c.name, a.name, b.name])
-    target = out if c.dtype == dtype and c.mem == "REGISTER" else leaf.temp(out, dtype)
-    if target != out and accumulate:
+    out = leaf_name(p.c.name)
+    left, right = _in_shared(leaf, p.a), _in_shared(leaf, p.b)
+    dtype = compute_dtype(leaf.spec, [p.c.name, p.a.name, p.b.name])
+    target = out if p.c.dtype == dtype and p.c.mem == "REGISTER" else leaf.temp(out, dtype)
+    if target != out and p.accumulate:
         leaf.lines.add(f"T.copy({out}, {target})")
-    if not accumulate:
+    if not p.accumulate:
         leaf.lines.add(f"T.clear({target})")
-    k = f"{left}.shape[{0 if trans_a else 1}]"
-    x = f"{left}[{'k, i' if trans_a else 'i, k'}]"
-    y = f"{right}[{'j, k' if trans_b else 'k, j'}]"
-    x = x if a.dtype == dtype else cast(x, dtype)
-    y = y if b.dtype == dtype else cast(y, dtype)
+    k = f"{left}.shape[{0 if p.trans_a else 1}]"
+    x = f"{left}[{'k, i' if p.trans_a else 'i, k'}]"
+    y = f"{right}[{'j, k' if p.trans_b else 'k, j'}]"
+    x = x if p.a.dtype == dtype else cast(x, dtype)
+    y = y if p.b.dtype == dtype else cast(y, dtype)
     with leaf.lines.block(f"for k in T.serial({k}):"), leaf.lines.block(loop_head(target, 2)):
         leaf.lines.add(f"{target}[i, j] += {x} * {y}")
     if target != out:
