@@ -32,6 +32,8 @@ SIZES = {
     **{f"row_{f}": {"M": 4096, "N": 256} for f in ("sum", "mean", "max")},
     **{f"col_{f}": {"M": 256, "N": 4096} for f in ("sum", "mean", "max")},
 }
+SMALLER = {("conv2d_1x1", "tilelang_hip"): {"Ci": 64}}
+"""its operands' stages are more than this target's shared memory"""
 
 
 @functools.cache
@@ -40,7 +42,8 @@ def finished(name: str, target: str, arch: str) -> Program:
     op, path = OPERATORS[name]
     backend = backends.get(target)
     dtype = next(d for d in op.dtypes if d in backend.dtypes)
-    found = bound(op, path, backend, arch, dtype, {**op.dims, **SIZES.get(name, {})})
+    dims = {**op.dims, **SIZES.get(name, {}), **SMALLER.get((name, target), {})}
+    found = bound(op, path, backend, arch, dtype, dims)
     return backend.finished(lower(found.program, backend.passes), {})
 
 
