@@ -53,6 +53,32 @@ def test_a_race_that_the_emulation_accepts_is_refused(tmp_path):
     assert witness["at"] == {"p0": 0, "p0'": 1}
 
 
+MANY_LAUNCHES = (
+    HEAD
+    + """
+@triton.jit
+def _part(x_ptr, out_ptr, n, start, BLOCK: tl.constexpr):
+    at = start + tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0), axis=0))
+
+
+def total(x):
+    out = torch.zeros(1, device=x.device, dtype=x.dtype)
+    step = triton.next_power_of_2(triton.cdiv(x.numel(), 30))
+    for start in range(0, 30 * step, step):
+        _part[(1,)](x, out, x.numel(), start, BLOCK=step)
+    return out.reshape(())
+"""
+)
+
+
+@pytest.mark.slow
+def test_launches_that_were_not_written_down_are_not_called_proven(tmp_path):
+    found = judged(MANY_LAUNCHES, tmp_path, "total.py").to_json()
+    assert found["proved"] == []
+    assert "more than 24 different ones" in found["not_proven"]["bounds"]
+
+
 def memory(name: str, size: int) -> dict[str, object]:
     return {"memory": name, "size": size, "start": 0}
 
