@@ -70,7 +70,9 @@ def test_the_tree_in_the_docstring_is_the_tree():
         for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    drawn = re.findall(r"([A-Z]\w+(?:Error|Problem|Correct|Selected))\s", errors.__doc__ or "")
+    drawn = re.findall(
+        r"([A-Z]\w+(?:Error|Problem|Correct|Selected|supported))\s", errors.__doc__ or ""
+    )
     assert set(drawn) == set(classes)
     assert not issubclass(classes["InternalError"], SeptranError)
     assert {c.exit_code for c in classes.values()} == {1, 2, 3, 4, 5}
