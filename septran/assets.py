@@ -74,15 +74,35 @@ def bundled() -> Path:
 
 
 def home() -> Path:
-    """Return $SEPTRAN_HOME, else ~/.septran: user assets, leaf store and caches."""
-    return Path(os.environ.get("SEPTRAN_HOME") or Path.home() / ".septran").expanduser().absolute()
+    """Return $SEPTRAN_HOME, else ~/.septran: user assets, leaf store and caches.
+
+    Raises:
+        EnvironmentProblem: V002, this user has no home, or there is no user of that name.
+    """
+    named = os.environ.get("SEPTRAN_HOME")
+    try:
+        return Path(named or "~/.septran").expanduser().absolute()
+    except RuntimeError:
+        raise EnvironmentProblem.of(
+            "V002",
+            f"SEPTRAN_HOME names nobody's home: {named}" if named else "this user has no home",
+            help="set SEPTRAN_HOME to a folder of yours",
+        ) from None
 
 
 def find_project(start: Path | None = None) -> Path | None:
-    """Return $SEPTRAN_PROJECT, else the nearest parent of `start` (cwd) with a septran.toml."""
+    """Return $SEPTRAN_PROJECT, else the nearest parent of `start` (cwd) with a septran.toml.
+
+    Raises:
+        ConfigError: C005, SEPTRAN_PROJECT is no folder.
+    """
     named = os.environ.get("SEPTRAN_PROJECT")
     if named and start is None:
-        return Path(named).expanduser().resolve()
+        if not Path(named).is_dir():
+            raise ConfigError.of(
+                "C005", f"the project {named} is no folder (set by SEPTRAN_PROJECT)"
+            )
+        return Path(named).resolve()
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / "septran.toml").is_file():

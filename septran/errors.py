@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+_MESSAGE = 2000  # characters of a message that are shown; it may quote a word of megabytes
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -52,7 +54,8 @@ class Diagnostic:
 
     def render(self) -> str:
         """Return the multi-line text: header, place, the source line with a caret, notes, help."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        text = self.message if len(self.message) <= _MESSAGE else self.message[:_MESSAGE] + "..."
+        lines = [f"error[{self.code}]: {text}"]
         if self.span is not None:
             lines.append(f"  --> {self.span}")
             lines.extend(_excerpt(self.span, self.label))
@@ -75,6 +78,9 @@ class Diagnostic:
         }
 
 
+_EXCERPT = 200  # characters of a line that are shown; a line may have megabytes
+
+
 def _excerpt(span: Span, label: str) -> list[str]:
     try:
         source = Path(span.file).read_text(encoding="utf-8").splitlines()
@@ -83,10 +89,12 @@ def _excerpt(span: Span, label: str) -> list[str]:
     if not 1 <= span.line <= len(source):
         return []
     gutter = " " * len(str(span.line))
-    caret = " " * (span.col - 1) + "^" * max(1, span.width)
+    first = max(0, span.col - _EXCERPT // 2) if span.col > _EXCERPT // 2 else 0
+    text = source[span.line - 1][first : first + _EXCERPT]
+    caret = " " * (span.col - 1 - first) + "^" * max(1, min(span.width, _EXCERPT))
     return [
         f" {gutter} |",
-        f" {span.line} | {source[span.line - 1]}",
+        f" {span.line} | {text}",
         f" {gutter} | {caret} {label}".rstrip(),
     ]
 

@@ -7,6 +7,7 @@ all reported at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -187,6 +188,8 @@ def check_value(rule: Key, value: Any) -> tuple[str, str] | None:
     wrong_bool = isinstance(value, bool) and rule.kind in ("int", "float")
     if wrong_bool or not isinstance(value, _PYTHON[rule.kind]):
         return "C021", f"expected {_ARTICLE[rule.kind]}, found {_shown(rule, value)}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "C022", f"{value} is not a finite number"
     if rule.choices and value not in rule.choices:
         names = ", ".join(str(c) for c in rule.choices)
         near = closest(str(value), [str(c) for c in rule.choices])

@@ -128,7 +128,7 @@ def config_sources(name: str, layers: tuple[assets.Layer, ...]) -> list[Source]:
 def _files(layers: tuple[assets.Layer, ...], project: Path | None) -> list[Source]:
     sources = config_sources("default.yaml", layers)
     toml = project / "septran.toml" if project is not None else None
-    if toml is not None and toml.is_file():
+    if toml is not None and os.path.lexists(toml):
         sources.append(Source("septran.toml", spantoml.load(toml)))
     return sources
 

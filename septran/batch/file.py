@@ -19,6 +19,7 @@ require: []
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,7 +232,7 @@ class _Reader:
         if value is None:
             return None
         kinds = (int,) if whole else (int, float)
-        if type(value) not in kinds or value <= 0:
+        if type(value) not in kinds or not 0 < value < math.inf:
             what = "whole number" if whole else "number"
             self._wrong(path, f"{'.'.join(path)}: {value!r} is not a {what} above 0")
             return None

@@ -74,13 +74,16 @@ class Terminal:
         from rich.console import Console
 
         colored = self.colored(sys.stdout)
-        return Console(
+        console = Console(
             file=sys.stdout,
             force_terminal=True if self.color == "always" else None,
             no_color=not colored,
             highlight=False,
             soft_wrap=not sys.stdout.isatty(),
         )
+        if console.width < _NARROW:
+            console.width = _WIDTH
+        return console
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table to stdout: ruled for a person, aligned columns for a pipe."""
@@ -97,6 +100,9 @@ class Terminal:
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self.rich().print(table)
+
+
+_NARROW, _WIDTH = 20, 80  # a terminal that says less than that does not know its size
 
 
 def _say(text: str) -> None:

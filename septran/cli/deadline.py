@@ -9,11 +9,12 @@ from types import FrameType
 
 import click
 
+from septran.cli.values import Finite
 from septran.errors import OutOfTime
 
 TIMEOUT = click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(above=True),
     metavar="SECONDS",
     help="Stop when this time is over, with exit code 3.",
 )

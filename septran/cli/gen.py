@@ -13,6 +13,7 @@ from septran.cli.options import common, set_threads, terminal
 from septran.cli.recall import asked_before
 from septran.cli.request import build, kernel_options
 from septran.cli.steps import steps
+from septran.cli.values import Finite
 
 
 @click.command("gen")
@@ -21,7 +22,7 @@ from septran.cli.steps import steps
 @click.option("--attempts", type=click.IntRange(min=1), help="Model calls for one leaf.")
 @click.option("--candidates", type=click.IntRange(min=1), help="Replies asked for at once.")
 @click.option("--budget-tokens", type=click.IntRange(min=0))
-@click.option("--budget-minutes", type=click.FloatRange(min=0))
+@click.option("--budget-minutes", type=Finite())
 @click.option(
     "--leaf",
     "leaves",

@@ -168,6 +168,12 @@ def _report(e: BaseException, term: Terminal) -> int:
         e = EnvironmentProblem.of(
             "V002", f"{e.strerror} ({e.filename})", help="set SEPTRAN_HOME to a folder of yours"
         )
+    if isinstance(e, ImportError) and not str(e.name).startswith("septran"):
+        e = EnvironmentProblem.of(
+            "V001",
+            f"a library cannot be loaded: {str(e).splitlines()[0]}",
+            help="install it again; `ulimit -v` and a full memory look like this, too",
+        )
     if isinstance(e, MemoryError):
         e = EnvironmentProblem.of(
             "V002", "this machine has not enough memory", help="use smaller sizes (--dim)"

@@ -9,6 +9,7 @@ import click
 
 from septran import settings
 from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.values import Finite
 from septran.run import store
 
 _RUNS = complete(run_names)
@@ -106,7 +107,7 @@ def rm(names: tuple[str, ...]) -> None:
 
 @command.command("prune")
 @click.option("--keep", type=click.IntRange(min=0), help="How many to keep; default: keep_runs.")
-@click.option("--days", type=click.FloatRange(min=0), help="Only runs older than this.")
+@click.option("--days", type=Finite(), help="Only runs older than this.")
 @common
 def prune(keep: int | None, days: float | None) -> None:
     """Remove old runs; running ones stay."""

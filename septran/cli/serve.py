@@ -48,7 +48,10 @@ def command(
     settings = settings_.load()
     place = folder or settings.home / "environment"
     service = Service(place, settings=settings, workers=workers, most=queue)
-    server = Server((host, port), service, token or _made(place / "token"))
+    try:
+        server = Server((host, port), service, token or _made(place / "token"))
+    except (OSError, UnicodeError) as e:
+        raise _no_address(host, port, e) from e
     term = terminal()
     if term.json:
         term.emit({"schema": "septran.serve/1", "url": server.url, "dir": str(place)})
@@ -65,6 +68,18 @@ def command(
         service.close()
         server.server_close()
     return 0
+
+
+def _no_address(host: str, port: int, e: OSError | UnicodeError) -> Exception:
+    """Return what a person needs; an error of a file stays what it is."""
+    from septran.errors import EnvironmentProblem
+
+    if isinstance(e, OSError) and e.filename is not None:
+        return e
+    why = getattr(e, "strerror", None) or str(e)
+    return EnvironmentProblem.of(
+        "V002", f"cannot listen on {host}:{port}: {why}", help="--port 0 takes a free port"
+    )
 
 
 def _made(path: Path) -> str:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
+
+import click
 
 from septran.errors import ConfigError
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8")
 _DIGITS = 18
+
+
+class Finite(click.FloatRange):
+    """A number of seconds, minutes or days: not-a-number has no order, and clocks end some time."""
+
+    _MOST = 1e9
+
+    def __init__(self, *, above: bool = False) -> None:
+        super().__init__(min=0, min_open=above, max=self._MOST)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"{value} is not a number", param, ctx)
+        return found
 
 
 def parse_dims(words: Sequence[str]) -> dict[str, int]:

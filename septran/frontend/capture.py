@@ -35,7 +35,7 @@ def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) ->
     """
     limit_s = LIMIT_S if limit_s is None else limit_s
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError.of("C134", f"{path}: {e}", Span(str(path), 1)) from e
     with tempfile.TemporaryDirectory(prefix="septran-import-") as name:

@@ -271,7 +271,7 @@ def _kept(path: Path, key: str) -> Cell | None:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         cell = Cell(**{**value, "statuses": tuple(value["statuses"])})
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return cell if cell.key == key else None
 

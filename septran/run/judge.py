@@ -181,7 +181,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError.of("C170", f"{path}: {e}", Span(str(path), 1)) from e
 

@@ -264,7 +264,15 @@ def check_certificate(path: Path) -> Certificate:
         found = json.loads(path.read_text(encoding="utf-8"))
         certificate = decide_again(found.get("certificate", found))
         beside = _kernel_of(found["kernel"]) if "certificate" in found else _kernel_in(path.parent)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SeptranError) as e:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        SeptranError,
+    ) as e:
         raise InputError.of(
             "C160",
             f"{path} is no certificate: {e}",

@@ -87,7 +87,7 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
             help="`septran runs` lists the runs",
         ) from e
     asked = dict(run.info().get("request", {}))
-    for name in ("task_file", "logic", "mapping", "config"):
+    for name in ("task_file", "logic", "mapping", "config", "output"):
         if asked.get(name):
             asked[name] = Path(asked[name])
     asked["require"] = tuple(asked.get("require") or ())

@@ -76,7 +76,9 @@ def read_text(path: Path) -> str:
     try:
         if path.exists() and not path.is_file():
             raise TaskLangError.of("E128", f"logic file {path} cannot be read: it is no file")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(
+            encoding="utf-8-sig"
+        )  # some editors begin with a mark of the encoding
     except FileNotFoundError:
         siblings = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise TaskLangError.of(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from septran.errors import Span
+from septran.errors import ConfigError, Span
 from septran.reference import Remote
 from septran.stopwatch import Slot
 from septran.tasklang.tree import Elsewhere, Task, Traced
@@ -22,13 +23,23 @@ CALL_LIMIT_S = 60.0
 
 
 def limit(seconds: float) -> float:
-    """Return a limit in processor seconds; SEPTRAN_LOGIC_SECONDS sets all of them."""
+    """Return a limit in processor seconds; SEPTRAN_LOGIC_SECONDS sets all of them.
+
+    Raises:
+        ConfigError: C021, it is no number above 0.
+    """
     text = os.environ.get("SEPTRAN_LOGIC_SECONDS", "")
+    if not text:
+        return seconds
     try:
         given = float(text)
     except ValueError:
-        return seconds
-    return given if given > 0 else seconds
+        given = math.nan
+    if not 0 < given < math.inf:
+        raise ConfigError.of(
+            "C021", f"SEPTRAN_LOGIC_SECONDS: expected seconds above 0, found {text[:40]!r}"
+        )
+    return given
 
 
 class Body(Elsewhere):

@@ -100,7 +100,7 @@ def read_bundle(path: Path) -> Bundle:
         verdict = Verdict.from_json(data["verdict"])
         kernel = data["kernel"]
         sha = kernel["sha"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError.of("V221", f"{path} is not an evidence bundle: {error}") from error
     try:
         public.verify(signature, _canonical(data))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from septran import assets
 from septran.backends.base import Built
 from septran.backends.toolchain.confined import Run, plain, probe, run
 from septran.intact import intact, seal
@@ -125,8 +126,7 @@ def host_features() -> str:
 
 def cache_folder() -> Path:
     """Return $SEPTRAN_HOME/cache (default ~/.septran/cache); where it cannot be written, a folder of this process."""
-    home = os.environ.get("SEPTRAN_HOME")
-    wanted = (Path(home).absolute() if home else Path.home() / ".septran") / "cache"
+    wanted = assets.home() / "cache"
     nearest = next(p for p in (wanted, *wanted.parents) if p.exists())
     usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     return wanted if usable else _cache_aside(wanted)
