@@ -22,6 +22,7 @@ import shlex
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from septran.settings import Settings
 
 SCHEMA = "septran.run/1"
 Status = Literal["running", "finished", "failed", "interrupted"]
+_READER_S = 5.0  # for a reader that is started together with us
 _LIBRARIES = ("torch", "numpy", "tilelang", "triton", "pybind11", "openai")
 
 
@@ -49,15 +51,9 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
     data = content.encode() if isinstance(content, str) else content
     there = path.exists()
     mode = path.stat().st_mode if there else 0o644
-    if there and not stat.S_ISREG(
-        mode
-    ):  # before links are followed: that of /dev/stdout leads to no path
-        flags = (
-            os.O_WRONLY | os.O_NONBLOCK
-        )  # a pipe that nobody reads is ENXIO, not a wait without end
-        handle = os.open(path, flags)  # a folder raises here
-        os.set_blocking(handle, True)
-        with os.fdopen(handle, "wb") as file:
+    # before links are followed: that of /dev/stdout may lead to no path
+    if there and not stat.S_ISREG(mode):
+        with os.fdopen(_opened(path), "wb") as file:
             file.write(data)
         return path
     path = path.resolve() if path.is_symlink() else path
@@ -77,6 +73,21 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _opened(path: Path) -> int:
+    """Open a device or a pipe for writing; a pipe that nobody reads soon is an OSError, not a wait without end."""
+    until = time.monotonic() + _READER_S
+    while True:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # a folder raises here
+        except OSError as e:
+            if e.errno != errno.ENXIO or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+            continue
+        os.set_blocking(handle, True)
+        return handle
 
 
 @dataclass(frozen=True, slots=True)
