@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from septran.agent.bounded import bounds
 from septran.agent.chat import Reply, Request, as_json, estimate_tokens, messages_tokens
 from septran.agent.faults import Fault
 from septran.agent.redact import Redactor
@@ -140,7 +141,9 @@ class OpenAIChat:
                 "L501", "the openai package is not installed", help="pip install 'openai>=3.51,<4'"
             ) from e
         limits = self._limits
+        hooks = {"response": [bounds(min(limits.read_timeout, limits.deadline))]}
         return openai.OpenAI(
+            http_client=openai.DefaultHttpxClient(event_hooks=hooks),
             base_url=self._base_url,
             api_key=self._key,
             max_retries=0,

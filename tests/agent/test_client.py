@@ -13,7 +13,7 @@ from septran.agent.chat import Message, Reply, Request, estimate_tokens
 from septran.agent.client import ClientLimits, OpenAIChat, read_key
 from septran.agent.faults import Fault
 from septran.errors import EnvironmentProblem
-from tests.support.openai_double import Answer, ChatDouble, Raw, Reset, Status, Step
+from tests.support.openai_double import Answer, ChatDouble, Endless, Raw, Reset, Status, Step
 
 CODE = "```cpp\nfor (long i = 0; i < C.n[0]; ++i) C(i) = A(i);\n```"
 LIMITS = ClientLimits(read_timeout=2.0, deadline=5.0, retries=2)
@@ -167,11 +167,28 @@ def test_total_deadline(answer: Answer, stream: bool) -> None:
     assert caught.value.kind == "deadline"
 
 
+@pytest.mark.parametrize(
+    "step",
+    [Endless(500), Endless(400, delay=0.05), Endless(302, bomb=True), Endless(404, bomb=True)],
+)
+def test_an_error_without_an_end_ends(step: Endless) -> None:
+    limits = replace(LIMITS, read_timeout=1.0, deadline=2.0, retries=1)
+    with ChatDouble([step] * 2) as double, pytest.raises(Fault) as caught:
+        chat_with(double, limits).ask(REQUEST)
+    assert caught.value.kind in ("network", "deadline", "busy", "setup")
+
+
+def test_a_list_of_models_without_an_end_ends() -> None:
+    with ChatDouble(models=Endless()) as double, pytest.raises(Fault) as caught:
+        chat_with(double, replace(LIMITS, read_timeout=1.0)).models()
+    assert caught.value.kind == "network"
+
+
 def test_a_retry_after_date_is_understood() -> None:
     later = email.utils.formatdate(time.time() + 999, usegmt=True)
     with ChatDouble([Status(429, retry_after=later)]) as double, pytest.raises(Fault) as caught:
         chat_with(double).ask(REQUEST)
-    assert "999" in caught.value.message or "998" in caught.value.message
+    assert "asks to wait 99" in caught.value.message
 
 
 def test_retry_after_is_waited() -> None:

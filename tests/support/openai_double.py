@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -78,11 +79,20 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Endless:
+    """A body without an end, `delay` seconds between its parts; or a small one that unpacks to a GiB."""
+
+    code: int = 200
+    delay: float = 0.0
+    bomb: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """The connection is reset before any byte of an answer."""
 
 
-Step = Answer | Status | Raw | Reset
+Step = Answer | Status | Raw | Reset | Endless
 
 
 class ChatDouble:
@@ -94,10 +104,11 @@ class ChatDouble:
         *,
         model: str = "fake-coder",
         key: str | None = None,
+        models: Endless | None = None,
     ) -> None:
         self._choose = script if callable(script) else None
         self._steps: list[Step] = [] if callable(script) else list(script)
-        self.model, self.key = model, key
+        self.model, self.key, self.models = model, key, models
         self.requests: list[Seen] = []
         self.problems: list[str] = []
         self.stopped = threading.Event()
@@ -182,7 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def do_GET(self) -> None:
-        if self.path.endswith("/models"):
+        if self.path.endswith("/models") and self.double.models is not None:
+            self._endless(self.double.models)
+        elif self.path.endswith("/models"):
             one = {"id": self.double.model, "object": "model", "created": 0, "owned_by": "test"}
             self._send(200, json.dumps({"object": "list", "data": [one]}))
         else:
@@ -219,12 +232,26 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(step.body)
                 if step.declared:
                     self._reset()
+            case Endless():
+                self._endless(step)
             case Answer():
                 self.double.stopped.wait(step.delay)
                 if body.get("stream"):
                     self._stream(step, body)
                 else:
                     self._whole(step, body)
+
+    def _endless(self, step: Endless) -> None:
+        self.send_response(step.code)
+        self.send_header("content-type", "application/json")
+        if step.bomb:
+            self.send_header("content-encoding", "gzip")
+        self.end_headers()
+        packer = zlib.compressobj(9, wbits=31)
+        part = b" " * (1 << 20)
+        with contextlib.suppress(OSError):
+            while not self.double.stopped.wait(step.delay):
+                self.wfile.write(packer.compress(part) if step.bomb else part[:4096])
 
     def _usage(self, step: Answer, body: dict[str, Any]) -> dict[str, int] | None:
         if not step.usage:
