@@ -51,7 +51,7 @@ def lower_to_fit(
         raise MappingError.of(
             "M092",
             f"{mapping.file}: deterministic: {mapping.deterministic} needs to know which dim counts rows",
-            help="name an operator: septran gen --op, --task or --logic; from Python a plain policy",
+            help="name an operator: `septran gen --op OP`, --task or --logic; from Python a plain policy",
         )
 
     def attempt(mapping: ExplicitMapping | Policy, *, probe: bool) -> Lowered:

@@ -20,6 +20,7 @@ import pytest
 from septran import settings
 from septran.cli.main import _COMMANDS, cli, main
 from septran.run import store
+from tests.docs.test_blocks import blocks
 from tests.packaging.sources import ROOT, files, relative
 
 PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
@@ -62,6 +63,23 @@ def hints() -> Iterator[tuple[str, str]]:
     for path in PAGES:
         page = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
         yield from ((path.name, one) for one in re.findall(r"`(septran [^`]+)`", page))
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """Yield (where, command) of README and docs that no test runs: in a sentence, or in a norun block."""
+    for path in (
+        ROOT / "README.md",
+        ROOT / "README.zh-CN.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ):
+        text = path.read_text(encoding="utf-8")
+        for block in blocks(path, text):
+            if "norun" in block.words and block.language != "python":
+                lines = block.text.replace("\\\n", " ").splitlines()
+                found = (re.search(r"(?:^|\s)(septran .*)", line.split(" #")[0]) for line in lines)
+                yield from ((block.name, one[1].split(" > ")[0]) for one in found if one)
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+        yield from ((path.name, one) for one in re.findall(r"`(septran [^`]+)`", prose))
 
 
 def _text(node: ast.AST) -> str:
@@ -107,6 +125,20 @@ def test_there_are_hints():
 @pytest.mark.parametrize(("command", "where"), HINTS, ids=[c for c, _ in HINTS])
 def test_a_hint_names_a_command_and_flags_that_exist(command, where):
     # a sentence leaves out what it is not about
+    with contextlib.suppress(click.MissingParameter, click.BadOptionUsage):
+        parsed(filled(command))
+
+
+FORMS = ("septran --help", "septran COMMAND [OPTIONS]")  # of any command
+DOCUMENTED = sorted({c: where for where, c in documented() if c not in FORMS}.items())
+
+
+def test_documents_name_commands():
+    assert len(DOCUMENTED) > 40
+
+
+@pytest.mark.parametrize(("command", "where"), DOCUMENTED, ids=[c for c, _ in DOCUMENTED])
+def test_a_document_names_a_command_and_flags_that_exist(command, where):
     with contextlib.suppress(click.MissingParameter, click.BadOptionUsage):
         parsed(filled(command))
 
