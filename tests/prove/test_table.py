@@ -7,6 +7,7 @@ import re
 from septran import backends
 from septran.prove import RULES
 from tests.backends.operators import all_operators
+from tests.prove import symbolic_table
 from tests.prove.table import PAGE
 
 
@@ -45,6 +46,21 @@ def test_every_target_and_operator_is_in_the_table():
         for rule, count in zip(RULES, proved, strict=True):
             assert (count == "-") == blank.get(rule, False), (label, rule)
             assert count == "-" or int(count) + told >= int(kernels), (label, rule)
+
+
+def test_symbolic_sizes_are_told_for_every_target():
+    text = symbolic_table.PAGE.read_text(encoding="utf-8")
+    rows = [x.strip("|").split("|") for x in text.splitlines() if x.startswith("| ")][1:]
+    late = re.search(r"^Not measured yet: (.+)\.$", text, re.M)
+    told = {r[0].strip() for r in rows} | set(late.group(1).split(", ") if late else ())
+    assert told == set(dict(backends.BUILTIN))
+    spans = symbolic_table.SPANS
+    assert [r[1].strip() for r in rows] == [*spans] * (len(rows) // len(spans))
+    for r in rows:
+        counts = [c.strip() for c in r[2:-1]]
+        assert len(counts) == len(symbolic_table.ASKED)
+        short = any(c != "-" and int(c) < len(all_operators()) for c in counts)
+        assert short == (r[-1].strip() != "nothing"), r
 
 
 def test_planted_faults_add_up():
