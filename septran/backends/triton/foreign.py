@@ -124,7 +124,8 @@ def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the emulator beside it; nothing is compiled."""
     artifact = write(kernel, folder)
-    shutil.copyfile(RUNTIME / "host.py", folder / "septran_triton_host.py")
+    for name in ("host", "launches"):
+        shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
     return Built(ok=True, artifact=artifact, command=f"{kernel.main} in Triton's interpreter")
 
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import inspect
-import json
-import pathlib
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -20,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from septran_triton_launches import Launches
 from septran_triton_watch import EmulationError, Watch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,8 +33,6 @@ PROPERTIES = {
     "mem_bus_width": 5120,
 }
 """Of an H100 SXM (CUDA C++ programming guide, table of technical specifications, compute capability 9.0)."""
-
-_MOST_LAUNCHES = 24
 
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _MADE = (
@@ -304,58 +300,6 @@ class Driver:
 
     def clear_cache(self, cache: Any) -> None:
         """Do nothing: nothing is measured here."""
-
-
-class Launches:
-    """What was launched with which numbers, each once, for those who read the kernel's text (launches.jsonl)."""
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._seen: set[str] = set()
-
-    def note(self, executor: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Write one launch down; its file is a claim of the process in which the kernel runs."""
-        if len(self._seen) > _MOST_LAUNCHES:
-            return
-        try:
-            told = self._launch(executor, args, options)
-        except Exception as error:  # what the launch itself makes of it comes next
-            told = {"kernel": executor.fn.__name__, "unread": f"{type(error).__name__}: {error}"}
-        text = json.dumps(told)
-        if text not in self._seen:
-            self._seen.add(text)
-            if (
-                len(self._seen) > _MOST_LAUNCHES
-            ):  # what is not written down must not pass for proven
-                why = f"there are more than {_MOST_LAUNCHES} different ones"
-                text = json.dumps({"kernel": executor.fn.__name__, "unread": why})
-            with pathlib.Path("launches.jsonl").open("a", encoding="utf-8") as file:
-                file.write(text + "\n")
-
-    def _launch(self, executor: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        names = inspect.getfullargspec(executor.fn)
-        known = {k: v for k, v in options.items() if k in names.args or k in names.kwonlyargs}
-        given = inspect.getcallargs(executor.fn, *args, **known)
-        grid = executor.grid(given) if callable(executor.grid) else executor.grid
-        places: list[int] = []
-        told = {name: self._told(value, places) for name, value in given.items()}
-        return {"kernel": executor.fn.__name__, "grid": [int(n) for n in grid], "args": told}
-
-    def _told(self, value: Any, places: list[int]) -> Any:
-        value = getattr(value, "value", value)
-        if isinstance(value, torch.Tensor):
-            place, item = self._gate._place(value), value.element_size()
-            if place not in places:
-                places.append(place)
-            memory = next((m for m in self._gate.watch.memories if m.low == place), None)
-            size = None if memory is None else (memory.high - memory.low) // item
-            name = f"{self._gate.known.get(place, 'a tensor')}"
-            alike = [p for p in places if self._gate.known.get(p) == name]
-            name += f" ({alike.index(place) + 1})" if len(alike) > 1 and place != alike[0] else ""
-            return {"memory": name, "size": size, "start": value.storage_offset()}
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        return {"other": str(value)}
 
 
 class Compiled:
