@@ -97,11 +97,19 @@ def _session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _quiet_environment(_session_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the developer's home, project, model or key; caches last for the session."""
+def _quiet_environment(_session_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test sees the developer's home, project, model or key; caches last for the session.
+
+    A command called in this process puts its options into the environment: none outlasts its test.
+    """
+    before = dict(os.environ)
     monkeypatch.setenv("SEPTRAN_HOME", str(_session_home))
     for name in _CLEARED:
         monkeypatch.delenv(name, raising=False)
+    yield
+    monkeypatch.undo()
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

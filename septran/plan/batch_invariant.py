@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from septran.bind import ArgType
 from septran.errors import MappingError
 from septran.kernel import LeafSpec, leaf_specs
 from septran.mapping.schema import ExplicitMapping, Policy
-from septran.plan.fit import Lowered, lower_to_fit
+from septran.plan.fit import Lowered
 from septran.plan.rows import row_dims
-
-if TYPE_CHECKING:
-    from septran.plan.resolve import Plan
+from septran.tasklang.operator import Operator
 
 CODE = "M092"
 ROWS, CORES = 256, 8
@@ -32,42 +29,35 @@ MOST_ROWS = 1 << 20
 Given = dict[str, ArgType | int | float]
 
 
+Lower = Callable[[ExplicitMapping | Policy, Given, int], Lowered]
+"""Lowers an operator for a mapping, its arguments and a number of cores."""
+
+
 def lower_rows(
-    plan: Plan,
+    operator: Operator,
     policy: Policy,
     dims: Mapping[str, int],
-    arguments: Callable[[Plan, Mapping[str, int]], Given],
+    arguments: Callable[[Mapping[str, int]], Given],
+    lower: Lower,
 ) -> Lowered:
-    """Return the Program of a plan at `dims` with the tiles that `policy` has for ROWS rows.
+    """Return the Program of an operator at `dims` with the tiles that `policy` has for ROWS rows.
 
     Raises:
         TaskLangError, MappingError: the user's mistakes; M092, a tile or leaf follows the number of rows.
     """
-    rows = row_dims(plan.operator)
+    rows = row_dims(operator)
     if not rows:
-        raise refused(f"the outputs of {plan.operator.name} have no dim in common that counts rows")
-
-    def lowered(mapping: ExplicitMapping | Policy, given: Given) -> Lowered:
-        return lower_to_fit(
-            plan.operator.entry,
-            mapping,
-            given,
-            logic=plan.logic,
-            backend=plan.backend,
-            arch=plan.arch,
-            machine=plan.machine,
-            workers=CORES,
-        )
+        raise refused(f"the outputs of {operator.name} have no dim in common that counts rows")
 
     def at(count: int) -> Given:
-        return arguments(plan, {**dims, **dict.fromkeys(rows, count)})
+        return arguments({**dims, **dict.fromkeys(rows, count)})
 
-    mapping = lowered(replace(policy, deterministic=""), at(ROWS)).bound.mapping
+    mapping = lower(replace(policy, deterministic=""), at(ROWS), CORES).bound.mapping
     most = at(max(MOST_ROWS, *(dims[r] + 1 for r in rows)))
     try:
         found, usual = (
-            lowered(mapping, {p: _bounded(one, most[p]) for p, one in given.items()})
-            for given in (arguments(plan, dims), at(ROWS))
+            lower(mapping, {p: _bounded(one, most[p]) for p, one in given.items()}, CORES)
+            for given in (arguments(dims), at(ROWS))
         )
     except MappingError as e:
         if any(d.code == "M011" for d in e.diagnostics):

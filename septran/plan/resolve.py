@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from septran import assets, backends
@@ -202,14 +203,23 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
         TaskLangError, MappingError: the user's mistakes.
     """
     sizes = plan.dims if dims is None else dims
+
+    def lower(
+        mapping: ExplicitMapping | Policy,
+        given: Mapping[str, ArgType | int | float],
+        workers: int = 0,
+    ) -> Lowered:
+        return lower_to_fit(
+            plan.operator.entry,
+            mapping,
+            given,
+            logic=plan.logic,
+            backend=plan.backend,
+            arch=plan.arch,
+            machine=plan.machine,
+            workers=workers,
+        )
+
     if isinstance(plan.mapping, Policy) and plan.mapping.deterministic:
-        return lower_rows(plan, plan.mapping, sizes, arguments)
-    return lower_to_fit(
-        plan.operator.entry,
-        plan.mapping,
-        arguments(plan, sizes),
-        logic=plan.logic,
-        backend=plan.backend,
-        arch=plan.arch,
-        machine=plan.machine,
-    )
+        return lower_rows(plan.operator, plan.mapping, sizes, partial(arguments, plan), lower)
+    return lower(plan.mapping, arguments(plan, sizes))

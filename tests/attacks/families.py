@@ -15,7 +15,7 @@ from typing import NamedTuple
 from septran.backends import get
 from septran.backends.base import Built
 from septran.backends.cuda import toolchain as cuda_build
-from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.toolchain.simulated import write_simulated
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.ir.nodes import Prim
 from septran.kernel import Kernel, Leaf, LeafParam, LeafSpec
@@ -223,6 +223,6 @@ def build(language: str, kernel: Kernel, folder: Path) -> Built:
         case "triton":
             return Built(ok=True, artifact=triton_toolchain.write(kernel, folder))
         case "tilelang" | "npuir":
-            return Built(ok=True, artifact=tilelang_build.write(kernel, folder))
+            return Built(ok=True, artifact=write_simulated(kernel, folder))
         case _:
             return get(FAMILIES[language].backend).build(kernel, folder)

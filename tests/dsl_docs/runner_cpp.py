@@ -17,7 +17,7 @@ from septran.backends.toolchain.compilers import cpp_compiler, flags_for
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")
-_PARTS = ("view", "vec", "vmath", "arena", "copy", "gemm", "reduce")
+_PARTS = ("view", "vec", "vmath", "arena", "copy", "panels", "direct", "gemm", "reduce")
 _ANY = "st::View<float, 2> C, st::View<const float, 2> A, st::View<const float, 2> B"
 
 

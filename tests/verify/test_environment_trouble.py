@@ -187,14 +187,14 @@ def test_the_honest_ones_pass(tmp_path: Path) -> None:
 
 def test_a_file_beside_the_kernel_is_not_pythons(tmp_path: Path) -> None:
     """A bundle may name its files as it likes: none of them runs in place of a module the harness needs."""
-    from septran.backends.tilelang import toolchain as tilelang_build
+    from septran.backends.toolchain.simulated import write_simulated
 
     problem = kernels.gemm(5, 4, 6)
     kernel = kernels.kernel_of(problem, "def entry(C, A, B): pass\n", main="kernel.py")
     names = ("ast.py", "dataclasses.py", "inspect.py", "pathlib.py", "json.py")
     traps = tuple((name, "raise SystemExit('a trap')\n") for name in names)
     kernel = replace(kernel, files=(*kernel.files, *traps), arch="sm_80")
-    main = tilelang_build.write(kernel, tmp_path)
+    main = write_simulated(kernel, tmp_path)
     verdict = verify(
         kernel,
         Built(ok=True, artifact=main),

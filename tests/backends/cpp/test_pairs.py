@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpp.programs import NP, prim, run_leaf
-from tests.backends.cpp.test_leaves import gemm_case, rand
+from tests.backends.cpp.test_leaves import check, rand
 
 FLAGS = [(False, False), (True, False), (False, True), (True, True)]
 
@@ -17,11 +17,22 @@ def product(a, b, out="float32", **flags):
     return run_leaf(prims, {"A": a, "B": b}, {"C": ((m, n), out)})["C"]
 
 
-@pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("size", [(1, 2, 1), (13, 33, 7), (25, 65, 31), (200, 40, 1025)])
-def test_sizes_that_leave_rests(size, flags):
-    for out, acc in (("float32", True), ("float32", False), ("bfloat16", False)):
-        gemm_case(*size, ta=flags[0], tb=flags[1], dtype="bfloat16", out=out, acc=acc)
+def test_sizes_that_leave_rests(size):
+    """Every transposition, into new and into kept results."""
+    m, n, k = size
+    prims, inputs, outputs, kept = [], {}, {}, []
+    for i, (ta, tb) in enumerate(FLAGS):
+        flags = {key: True for key, value in (("trans_a", ta), ("trans_b", tb)) if value}
+        inputs[f"A{i}"] = rand((k, m) if ta else (m, k), "bfloat16", 2 * i)
+        inputs[f"B{i}"] = rand((n, k) if tb else (k, n), "bfloat16", 2 * i + 1)
+        inputs[f"S{i}"] = rand((m, n), seed=i)
+        kept.append(f"S{i}")
+        outputs |= {f"C{i}": ((m, n), "float32"), f"H{i}": ((m, n), "bfloat16")}
+        ins = (f"A{i}", f"B{i}")
+        prims += [prim("gemm", out, *ins, **flags) for out in (f"C{i}", f"H{i}")]
+        prims.append(prim("gemm_acc", f"S{i}", *ins, **flags))
+    check(prims, inputs, outputs, inout=tuple(kept), terms=k, ulps=4)
 
 
 def test_leading_dims_are_rows():
