@@ -39,7 +39,8 @@ def set_threads(ctx: click.Context, param: click.Parameter, value: int | None) -
 
 
 def common(command: F) -> F:
-    """Add --json, -q, -v, --color and --project to a command."""
+    """Add --json, -q, -v, --color and --project to a command; in its help, lines after a backslash and b stay lines."""
+    command.__doc__ = (command.__doc__ or "").replace("\\b\n", "\b\n")
     for option in (
         click.option(
             "--project",

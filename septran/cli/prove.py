@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     default="",
     help="Dims that stay symbolic: proven for all their sizes.",
 )
+@click.option("--dims", "every", type=click.Choice(["symbolic"]), help="All dims stay symbolic.")
 @click.option("--certificate", "output", type=OUTPUT, help="Write the certificate here.")
 @click.option(
     "-o", "--report", type=OUTPUT, help="Write a page with a picture of each witness here."
@@ -40,6 +41,7 @@ def command(
     *,
     in_field: bool,
     symbolic: str,
+    every: str | None,
     output: Path | None,
     report: Path | None,
     given: Path | None,
@@ -49,11 +51,13 @@ def command(
 
     \b
     septran prove --op gemm --backend cuda_c
-    septran prove --op gemm --backend cuda_c --symbolic M,N,K
+    septran prove --op gemm --backend cuda_c --symbolic M,N
+    septran prove --op gemm --backend cuda_c --dims symbolic
     septran prove --op gemm --backend cuda_c --field
     septran prove --check certificate.json -o report.html
     """
     from septran import settings as settings_
+    from septran.plan.resolve import resolve
     from septran.run.prove import check_certificate, prove_request
 
     term = terminal()
@@ -62,8 +66,10 @@ def command(
     if given is not None:
         certificate = check_certificate(given)
     else:
-        names = tuple(n.strip() for n in symbolic.split(",") if n.strip())
         request = build(asked, settings_.load())
+        names = tuple(n.strip() for n in symbolic.split(",") if n.strip())
+        if every:
+            names = tuple(resolve(request).operator.dims)
         proof = prove_request(request, names)
         certificate, guilty = proof.certificate, proof.guilty
         if in_field:

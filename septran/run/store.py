@@ -258,8 +258,9 @@ def find(reference: str, folder: Path) -> Run:
     if (path / "run.json").is_file():
         return Run(path.resolve())
     runs = listing(folder)
-    if reference == "latest" and runs:
-        return runs[0]
+    if reference == "latest" and runs:  # the link says which came last, whatever the clock said
+        last = (folder / "latest").resolve().name
+        return next((run for run in runs if run.id == last), runs[0])
     exact = [run for run in runs if run.id == reference]
     matches = exact or [run for run in runs if reference in run.id]
     if len(matches) == 1:

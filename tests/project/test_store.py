@@ -100,6 +100,13 @@ def test_find(current):
         assert caught.value.codes == (code,)
 
 
+def test_latest_is_the_last_run_whatever_the_clock_says(current):
+    ahead = store.create(request={}, label=("ahead",), settings=current)
+    ahead.dir.rename(ahead.dir.parent / f"2999{ahead.id[4:]}")
+    run = store.create(request={}, label=("after",), settings=current)
+    assert store.find("latest", run.dir.parent).id == run.id
+
+
 def test_remove_points_latest_to_what_is_left(current):
     folder = store.root(current)
     first = store.create({}, label=("first",), settings=current)

@@ -70,3 +70,11 @@ def test_a_missing_proof_fails_only_who_requires_it(septran, monkeypatch):
     assert done.code == 0 and done.json["proved"] == []
     asked = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
     assert asked.code == 3 and "V115" in asked.json["reason"]
+
+
+def test_every_dim_may_stay_symbolic(septran):
+    done = septran("prove", "--op", "gemm", "--backend", "cpp", "--dims", "symbolic", "--json")
+    assert done.code == 0, done.out + done.err
+    assert set(done.json["domain"]) == {"M", "N", "K"}
+    proved = {name for name, rule in done.json["rules"].items() if rule["state"] == "proved"}
+    assert {"bounds", "races", "coverage", "data", "sums", "row-order"} <= proved

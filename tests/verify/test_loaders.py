@@ -11,7 +11,7 @@ import pytest
 
 from septran.backends.base import Built
 from septran.backends.cuda import toolchain as cuda_build
-from septran.backends.tilelang import toolchain as tilelang_build
+from septran.backends.toolchain.simulated import write_simulated
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel, KernelParam
 from septran.reference import Reference
@@ -85,7 +85,7 @@ def tilesim(task: Problem, folder: Path, *, target: str) -> Verdict:
     )
     build = folder / "build"
     build.mkdir()
-    main = tilelang_build.write(kernel, build)
+    main = write_simulated(kernel, build)
     return judged(kernel, Built(ok=True, artifact=main), task, folder, "tilesim.py.j2")
 
 
