@@ -83,7 +83,7 @@ def resolve(request: GenRequest) -> Plan:
         raise MappingError.of(
             "M092",
             f"{mapping.file} is explicit: its tiles are the file's for every number of rows",
-            help="leave --deterministic out; `septran prove --symbolic M` says whether rows are alike",
+            help="leave --deterministic out; `septran prove --dims symbolic` says whether rows are alike",
         )
     dtype = _dtype(request.dtype, operator, backend)
     return Plan(

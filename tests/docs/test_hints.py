@@ -29,6 +29,9 @@ STANDS_FOR = {
     "RUN": "latest",
     "{run.id}": "latest",
     "{plan.run.id}": "latest",
+    "{again}": "latest",
+    "{store.reference(run)}": "latest",
+    "{store.reference(plan.run)}": "latest",
     "OP": "relu",
     "TARGET": "cpp",
     "{target}": "cpp",
@@ -208,6 +211,8 @@ def test_a_hint_does_what_it_says(inside, capfd, command):
     words = filled(command)
     if words[1] == "batch" and "--resume" in words:
         assert main(("batch", "smoke.yaml", "--fresh")) == 0
+    elif words[1] == "gen" and "--resume" in words:
+        assert main(("gen", "--op", "relu", "--backend", "cpp", "--dim", "N=9")) == 0
     elif words[1] in ("gen", "show", "prove") and not {"--resume", "--logic", "--check"} & {*words}:
         given = {"--op": "relu", "--backend": "cpp", "--dim": "N=9"}
         words += [w for flag, value in given.items() if flag not in words for w in (flag, value)]
