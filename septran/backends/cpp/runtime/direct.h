@@ -29,13 +29,7 @@ static __attribute__((noinline)) void tile_rows(long k, const T* a, long lda, co
             asm("" : "+r"(at[g]));
         }
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-        T* row = c + i * ldc;
-        if (add) acc[i][0] += load<V>(row), acc[i][1] += load<V>(row + L);
-        store(row, acc[i][0]);
-        store(row + L, acc[i][1]);
-    }
+    put(acc, c, ldc, add);
 }
 
 // n columns, whole panels of them, for R rows of A.
@@ -55,15 +49,15 @@ static void multiply_rows(const View<T, RC>& C, const View<SA, RA>& A, long m0, 
         const T *const a = row(A, m0 + i) + k0, *next = a;
         T *const c = const_cast<T*>(row(C, m0 + i)) + n0, *below = c;
         long rows = 1, lda = 0, ldc = 0;
-        for (; rows < 12 && i + rows < m; ++rows) {
+        for (; rows < ROWS && i + rows < m; ++rows) {
             const T* const p = row(A, m0 + i + rows) + k0;
             T* const q = const_cast<T*>(row(C, m0 + i + rows)) + n0;
             if (rows == 1) lda = p - a, ldc = q - c;
             if (p - next != lda || q - below != ldc) break;
             next = p, below = q;
         }
-        if (rows == 12 && TILE_ROWS == 12) strip<TILE_ROWS>(n, k, a, lda, b, sb, c, ldc, add);
-        else if (rows >= 8 && TILE_ROWS == 12) strip<8>(n, k, a, lda, b, sb, c, ldc, add), rows = 8;
+        if (rows == ROWS && TILE_ROWS == ROWS) strip<TILE_ROWS>(n, k, a, lda, b, sb, c, ldc, add);
+        else if (rows >= 8 && TILE_ROWS == ROWS) strip<8>(n, k, a, lda, b, sb, c, ldc, add), rows = 8;
         else if (rows >= 4) strip<4>(n, k, a, lda, b, sb, c, ldc, add), rows = 4;
         else if (rows >= 2) strip<2>(n, k, a, lda, b, sb, c, ldc, add), rows = 2;
         else strip<1>(n, k, a, lda, b, sb, c, ldc, add);

@@ -45,13 +45,7 @@ static __attribute__((noinline)) void tile(long k, const pair* a, const pair* b,
             acc[i][1] = dot_pairs(acc[i][1], x, b1);
         }
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-        float* row = c + i * ldc;
-        if (add) acc[i][0] += load<f32v>(row), acc[i][1] += load<f32v>(row + 16);
-        store(row, acc[i][0]);
-        store(row + 16, acc[i][1]);
-    }
+    put(acc, c, ldc, add);
 }
 
 // Panels of pairs over rows r0.. of v, positions c0..: elements (r, 2q), (r, 2q + 1) go to d[(r / P) * stride + q * P + r % P].

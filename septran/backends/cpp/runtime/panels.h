@@ -11,6 +11,18 @@ inline constexpr int TILE_ROWS = 12;
 inline constexpr int TILE_ROWS = 6;
 #endif
 
+// Stores the sums of a register tile, or adds them to C.
+template <int R, class V, class T> ST_INLINE void put(V (&acc)[R][2], T* c, long ldc, bool add) {
+    constexpr int L = lanes<V>;
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+        T* row = c + i * ldc;
+        if (add) acc[i][0] += load<V>(row), acc[i][1] += load<V>(row + L);
+        store(row, acc[i][0]);
+        store(row + L, acc[i][1]);
+    }
+}
+
 // One register tile: R rows of a packed A panel times 2 vectors of B columns.
 template <int R, class T>
 static __attribute__((noinline)) void tile(long k, const T* a, const T* b, long ldb, T* c, long ldc, bool add) {
@@ -32,13 +44,7 @@ static __attribute__((noinline)) void tile(long k, const T* a, const T* b, long 
             acc[i][1] += x * b1;
         }
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-        T* row = c + i * ldc;
-        if (add) acc[i][0] += load<V>(row), acc[i][1] += load<V>(row + L);
-        store(row, acc[i][0]);
-        store(row + L, acc[i][1]);
-    }
+    put(acc, c, ldc, add);
 }
 
 // ROWS x COLS of C from one A panel and one B panel; E: what panels hold, T or pairs of bfloat16.
