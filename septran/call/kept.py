@@ -15,8 +15,8 @@ from pathlib import Path
 
 from septran import assets
 from septran.backends.base import Backend
-from septran.backends.toolchain.compilers import cache_folder, host_features
 from septran.kernel import Kernel, content_hash
+from septran.toolchain.compilers import cache_folder, host_features
 from septran.verify.problem import Problem
 
 _LIBRARIES = ("torch", "numpy", "triton", "tilelang")

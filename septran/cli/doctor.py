@@ -62,8 +62,8 @@ def _install(target: str) -> None:
         ConfigError: C130, no such backend. C161, it has no environment of its own. EnvironmentProblem: V112.
     """
     from septran import backends
-    from septran.backends.toolchain import environment
     from septran.errors import ConfigError
+    from septran.toolchain import environment
 
     backend = backends.get(target)
     if not backend.packages:

@@ -194,9 +194,9 @@ def _kept(threads: int) -> Path:
 
 
 def _measure(threads: int) -> Limits:
-    from septran.backends.toolchain.compilers import cpp_compiler, flags_for
-    from septran.backends.toolchain.confined import run_confined
     from septran.errors import EnvironmentProblem
+    from septran.toolchain.compilers import cpp_compiler, flags_for
+    from septran.toolchain.confined import run_confined
 
     compiler = cpp_compiler("native")
     if compiler is None:

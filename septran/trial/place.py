@@ -9,11 +9,11 @@ from typing import Literal
 
 from septran import gpu
 from septran.backends.base import Backend, Built, Capability
-from septran.backends.toolchain import environment
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.plan.cores import cores
 from septran.settings import Settings
+from septran.toolchain import environment
 from septran.verify.sandbox import MIB
 from septran.verify.session import Sessions
 from septran.verify.verdict import Where

@@ -37,8 +37,8 @@ def static_figures(built: Built, where: str | None) -> dict[str, float]:
 
 def machine_code(path: Path) -> dict[str, float]:
     """Return what the disassembly of a shared library says; {} where it cannot be had."""
-    from septran.backends.toolchain.confined import run_confined
     from septran.errors import SeptranError
+    from septran.toolchain.confined import run_confined
 
     try:
         done = run_confined(

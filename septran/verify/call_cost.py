@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from septran.backends.toolchain.launcher import stand_in
 from septran.kernel import Kernel
+from septran.toolchain.launcher import stand_in
 
 _REPEATS = 9
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Built
-from septran.backends.toolchain.hosted import null_host
 from septran.host import object_gate
 from septran.host.control import MAX_PARAMS, MAX_THREADS, Row
 from septran.host.process import HostFailed, HostProcess
 from septran.kernel import Kernel
+from septran.toolchain.hosted import null_host
 from septran.verify.arena import PAGE, PLACEMENTS, Arena, tensor_bytes
 from septran.verify.cases import draw
 from septran.verify.gate_binary import allowed_symbols

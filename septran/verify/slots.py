@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from septran.accuracy import load_policy
 from septran.backends.base import Built
-from septran.backends.toolchain.hosted import null_host
 from septran.host import chain
 from septran.host.control import STEP, Row
 from septran.host.process import HostFailed, HostProcess
 from septran.kernel import Kernel
+from septran.toolchain.hosted import null_host
 from septran.verify import budget, judge
 from septran.verify.arena import PAGE, Arena
 from septran.verify.cases import Case, draw, numpy_dtype

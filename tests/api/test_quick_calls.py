@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import septran
-from septran.backends.toolchain import launcher
 from septran.call import kernel as calls
 from septran.errors import InputError
+from septran.toolchain import launcher
 
 
 @pytest.fixture(scope="module")

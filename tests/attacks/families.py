@@ -15,7 +15,7 @@ from typing import NamedTuple
 from septran.backends import get
 from septran.backends.base import Built
 from septran.backends.cuda import toolchain as cuda_build
-from septran.backends.toolchain.simulated import write_simulated
+from septran.backends.device.simulated import write_simulated
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.ir.nodes import Prim
 from septran.kernel import Kernel, Leaf, LeafParam, LeafSpec

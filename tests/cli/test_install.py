@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from septran import backends
-from septran.backends.toolchain import environment
+from septran.toolchain import environment
 
 
 def test_it_calls_pip_once_and_then_looks(septran, fresh_home, monkeypatch):

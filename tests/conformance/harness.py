@@ -12,9 +12,9 @@ from septran import backends
 from septran.accuracy import load_policy
 from septran.backends.base import Backend
 from septran.backends.cuda.toolchain import compile_emulated
+from septran.backends.device.simulated import write_simulated
 from septran.backends.npuir import toolchain as npuir
 from septran.backends.npuir.dialect import dialect_errors
-from septran.backends.toolchain.simulated import write_simulated
 from septran.backends.triton import toolchain as triton
 from septran.bind import ArgType, bind, check_primitives
 from septran.errors import SeptranError

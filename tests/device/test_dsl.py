@@ -10,8 +10,8 @@ import pytest
 from septran import gpu
 from septran.backends import get
 from septran.backends.base import Availability
+from septran.backends.device import gpu as gpu_module
 from septran.backends.tilelang import toolchain as tilelang_build
-from septran.backends.toolchain import gpu as gpu_module
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.outcome import Level
 from septran.plan.floor import library_leaves

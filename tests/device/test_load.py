@@ -12,7 +12,7 @@ from septran import gpu
 from septran.backends import get
 from septran.backends.cuda import backend as cuda_c
 from septran.backends.cuda import toolchain as cuda_build
-from septran.backends.toolchain import gpu as gpu_module
+from septran.backends.device import gpu as gpu_module
 from septran.errors import EnvironmentProblem, InputError, NotCorrect
 from septran.kernel import Kernel
 from septran.plan.floor import library_leaves

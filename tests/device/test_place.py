@@ -83,7 +83,7 @@ def test_another_architecture_is_not_run(plugged_in: gpu.Gpu) -> None:
 
 
 def test_torch_without_a_gpu_runtime_is_named(plugged_in: gpu.Gpu) -> None:
-    from septran.backends.toolchain import gpu as gpu_module
+    from septran.backends.device import gpu as gpu_module
 
     if gpu_module.torch_runtime("nvidia"):
         pytest.skip("this torch has CUDA")
@@ -109,7 +109,7 @@ def test_doctor_says_what_runs_and_names_what_is_missing(
 
     from click.testing import CliRunner
 
-    from septran.backends.toolchain import gpu as gpu_module
+    from septran.backends.device import gpu as gpu_module
     from septran.cli.main import cli
 
     monkeypatch.setattr(gpu_module, "torch_runtime", lambda vendor: "")

@@ -13,7 +13,7 @@ import pytest
 
 from septran.agent.docs import Block
 from septran.backends.cpp.emit import runtime_folder
-from septran.backends.toolchain.compilers import cpp_compiler, flags_for
+from septran.toolchain.compilers import cpp_compiler, flags_for
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")

@@ -17,7 +17,7 @@ from septran.agent.docs import Block
 from septran.backends.cuda.emit import HEADERS, WGMMA_HEADERS, runtime_folder
 from septran.backends.cuda.prepare import prepare
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, nvcc
-from septran.backends.toolchain.compilers import cpp_compiler
+from septran.toolchain.compilers import cpp_compiler
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")

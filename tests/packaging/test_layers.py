@@ -25,6 +25,7 @@ LAYERS = (
     ("passes", "prove"),
     ("bind",),
     ("tasklang", "mapping", "frontend", "leafgate"),
+    ("toolchain",),
     ("kernel", "machine"),
     ("ir",),
     ("reference",),
@@ -103,23 +104,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "septran.backends.judged", "septran.backends.base", "septran.prove.foreign", "septran.leafgate", "septran.ir",
         "septran.kernel",
     ),
-    "backends/toolchain/": (
-        "septran.backends.toolchain", "septran.backends.base", "septran.host", "septran.sandbox", "septran.kernel",
-        "septran.gpu", "septran.ir", "septran.errors", "septran.assets", "septran.intact",
+    "backends/device/": (
+        "septran.backends.device", "septran.toolchain", "septran.kernel", "septran.gpu", "septran.errors",
     ),
     "backends/tilesim/": (),
     **{f"backends/{family}/{room}/": () for family in _FAMILIES for room in _ALONE},
     **{
         f"backends/{family}/": (
             f"septran.backends.{family}", "septran.backends.base", "septran.backends.text",
-            "septran.backends.toolchain", "septran.backends.tilesim", "septran.backends.reading",
+            "septran.backends.device", "septran.backends.tilesim", "septran.backends.reading",
             "septran.backends.judged", *_BELOW,
         )
         for family in _FAMILIES
     },
 }  # fmt: skip
 """The first prefix that fits a file decides. Simulators and what runs in children import nothing of SepTran."""
-OUTSIDE = ("septran.backends.base", "septran.backends.toolchain")
+OUTSIDE = ("septran.backends.base",)
 """What everything outside backends/ may import of it, besides what `septran.backends` has itself."""
 
 
@@ -162,11 +162,12 @@ def test_rooms_import_what_they_may():
     [
         ("backends/cpp/x.py", "from septran.backends.cuda.emit import emit"),
         ("backends/text/x.py", "from septran.backends.base import Backend"),
-        ("backends/toolchain/x.py", "def f():\n    import septran.backends.cpp.toolchain"),
+        ("backends/device/x.py", "def f():\n    import septran.backends.cpp.backend"),
         ("backends/tilesim/x.py", "from septran.errors import InternalError"),
         ("backends/triton/interpreter/x.py", "import septran.kernel"),
         ("run/x.py", "from septran.backends.cpp.backend import CPP"),
         ("verify/x.py", "from septran.backends import text"),
+        ("run/x.py", "def f():\n    from septran.backends.device.gpu import require"),
     ],
 )
 def test_a_wrong_room_is_found(path, text):
@@ -188,6 +189,7 @@ def test_layers_import_downwards():
         ("errors.py", "from septran import assets"),
         ("verify/x.py", "def f():\n    from septran.agent import chat"),
         ("passes/x.py", "import septran.backends.base"),
+        ("toolchain/x.py", "from septran.backends.base import Backend"),
     ],
 )
 def test_a_wrong_import_is_found(path, text):

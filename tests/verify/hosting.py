@@ -7,9 +7,9 @@ from pathlib import Path
 
 from septran.backends.base import Built
 from septran.backends.cpp.emit import runtime_folder
-from septran.backends.toolchain.compilers import cpp_compiler
-from septran.backends.toolchain.hosted import compile_hosted
 from septran.kernel import Kernel
+from septran.toolchain.compilers import cpp_compiler
+from septran.toolchain.hosted import compile_hosted
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict

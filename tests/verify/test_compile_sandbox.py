@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from septran.backends.base import Built
-from septran.backends.toolchain import compilers as toolchains
-from septran.backends.toolchain import confined as process
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
-from septran.backends.toolchain.confined import Finished, plain, run, run_confined
 from septran.backends.triton.toolchain import _read
 from septran.sandbox import SandboxResult
 from septran.sandbox import run as sandboxed
+from septran.toolchain import compilers as toolchains
+from septran.toolchain import confined as process
+from septran.toolchain.compilers import compile_shared, cpp_compiler
+from septran.toolchain.confined import Finished, plain, run, run_confined
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 from septran import assets, sandbox
 from septran.backends.base import Built
-from septran.backends.toolchain import confined as process
 from septran.errors import EnvironmentProblem
 from septran.outcome import Level, Status
+from septran.toolchain import confined as process
 from septran.verify import session
 from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict
@@ -187,7 +187,7 @@ def test_the_honest_ones_pass(tmp_path: Path) -> None:
 
 def test_a_file_beside_the_kernel_is_not_pythons(tmp_path: Path) -> None:
     """A bundle may name its files as it likes: none of them runs in place of a module the harness needs."""
-    from septran.backends.toolchain.simulated import write_simulated
+    from septran.backends.device.simulated import write_simulated
 
     problem = kernels.gemm(5, 4, 6)
     kernel = kernels.kernel_of(problem, "def entry(C, A, B): pass\n", main="kernel.py")

@@ -11,7 +11,7 @@ import pytest
 
 from septran.backends.base import Built
 from septran.backends.cuda import toolchain as cuda_build
-from septran.backends.toolchain.simulated import write_simulated
+from septran.backends.device.simulated import write_simulated
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel, KernelParam
 from septran.reference import Reference

@@ -11,14 +11,14 @@ from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.passes import settle_schedules
 from septran.backends.cpp.reading import read
-from septran.backends.toolchain.compilers import cpp_compiler, flags_for, is_cross
-from septran.backends.toolchain.hosted import compile_hosted
-from septran.backends.toolchain.launcher import launchable
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
+from septran.toolchain.compilers import cpp_compiler, flags_for, is_cross
+from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.launcher import launchable
 
 ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", "aarch64")
 _INSTALL = "apt-get install g++ (aarch64: g++-aarch64-linux-gnu)"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.judged.c_foreign import read_launches
-from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
-from septran.backends.toolchain.c_host import functions, outermost
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.backends.judged.c_host import functions, outermost
+from septran.backends.judged.c_hosts import entry_text, hosts_of, named
 from septran.kernel import Kernel, KernelParam
+from septran.toolchain.compilers import compile_shared, cpp_compiler
 
 ENTRY = "septran_judged_entry"
 FLAGS = (

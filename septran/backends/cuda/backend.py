@@ -15,11 +15,11 @@ from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import plan_rings
 from septran.backends.cuda.reading import read
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
-from septran.backends.toolchain.compilers import cpp_compiler
-from septran.backends.toolchain.gpu import device_state, load_library, require, torch_stream
+from septran.backends.device.gpu import device_state, load_library, require, torch_stream
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
+from septran.toolchain.compilers import cpp_compiler
 
 ARCHES = ("sm_80", "sm_90a")
 

@@ -9,12 +9,12 @@ from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR
 from septran.backends.judged.c_foreign import read_launches
-from septran.backends.toolchain.c_foreign import entry_text, hosts_of, named
-from septran.backends.toolchain.c_host import CFunction, blank, functions, outermost
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.backends.judged.c_host import CFunction, blank, functions, outermost
+from septran.backends.judged.c_hosts import entry_text, hosts_of, named
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
+from septran.toolchain.compilers import compile_shared, cpp_compiler
 
 ENTRY = "septran_judged_entry"
 _FLAGS = (

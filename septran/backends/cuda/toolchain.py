@@ -11,13 +11,13 @@ from pathlib import Path
 
 from septran.backends.base import Built
 from septran.backends.cuda.prepare import prepare
-from septran.backends.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
-from septran.backends.toolchain.compilers import nvcc as nvcc
-from septran.backends.toolchain.confined import plain, run
-from septran.backends.toolchain.ptxas import resource_usage
+from septran.backends.device.ptxas import resource_usage
 from septran.intact import intact, seal
 from septran.kernel import Kernel
 from septran.machine import load_machine
+from septran.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
+from septran.toolchain.compilers import nvcc as nvcc
+from septran.toolchain.confined import plain, run
 
 EMULATOR = Path(__file__).resolve().parent / "emulator"
 """The headers that stand for CUDA's when a kernel is built for the CPU."""

@@ -17,9 +17,6 @@ from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.passes.order_engines import order_engines
 from septran.backends.dsa.reading import read
 from septran.backends.dsa.vendor import load_vendor
-from septran.backends.toolchain.compilers import Compiler
-from septran.backends.toolchain.confined import probe
-from septran.backends.toolchain.hosted import compile_hosted
 from septran.host.link import Runtime
 from septran.ir.nodes import Program
 from septran.kernel import Kernel
@@ -28,6 +25,9 @@ from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
+from septran.toolchain.compilers import Compiler
+from septran.toolchain.confined import probe
+from septran.toolchain.hosted import compile_hosted
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
 _HEADERS = ("sim.h", "vendor_lib.h")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.device.simulated import write_simulated
 from septran.backends.npuir.dialect import dialect_errors
 from septran.backends.npuir.emit import emit
 from septran.backends.npuir.hoist import scratch
@@ -26,7 +27,6 @@ from septran.backends.npuir.toolchain import (
     run_ascend,
     run_bishengir,
 )
-from septran.backends.toolchain.simulated import write_simulated
 from septran.ir.access import map_bodies
 from septran.ir.nodes import LeafCall, Program, Stmt
 from septran.kernel import Kernel

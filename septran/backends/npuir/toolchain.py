@@ -20,8 +20,8 @@ from typing import Literal
 from septran.backends.npuir.ascend import NoAscendForm, ascend_source
 from septran.backends.npuir.hivm import hivm_text
 from septran.backends.npuir.hivm_ops import NoHivmForm
-from septran.backends.toolchain.confined import Finished, plain, run_confined
 from septran.kernel import Kernel
+from septran.toolchain.confined import Finished, plain, run_confined
 
 RUNTIME = Path(__file__).resolve().parent / "child"
 INSTALL_BISHENGIR = "pip install ascendnpu-ir"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
-from septran.backends.toolchain import environment
-from septran.backends.toolchain.confined import plain, run_confined
 from septran.kernel import Kernel
+from septran.toolchain import environment
+from septran.toolchain.confined import plain, run_confined
 
 NAME = "pallas_tpu"
 PACKAGES = ("jax==0.10.2", "jaxlib==0.10.2")

@@ -12,7 +12,7 @@ from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
-from septran.backends.toolchain.compilers import cuda_home
+from septran.toolchain.compilers import cuda_home
 
 
 def _manifest(

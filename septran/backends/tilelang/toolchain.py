@@ -11,13 +11,13 @@ from importlib import metadata
 from pathlib import Path
 
 from septran.backends.base import Availability, Built, Capability
-from septran.backends.toolchain.compilers import nvcc
-from septran.backends.toolchain.confined import Finished, plain, run_confined
-from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
-from septran.backends.toolchain.ptxas import resource_usage
-from septran.backends.toolchain.simulated import write_simulated
+from septran.backends.device.gpu import device_state, load_file, on_tensors, require
+from septran.backends.device.ptxas import resource_usage
+from septran.backends.device.simulated import write_simulated
 from septran.gpu import Vendor
 from septran.kernel import Kernel
+from septran.toolchain.compilers import nvcc
+from septran.toolchain.confined import Finished, plain, run_confined
 
 HERE = Path(__file__).resolve().parent
 LOWER_CHILD = HERE / "child" / "lower_child.py"

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
-from septran.backends.toolchain.confined import plain, run_confined
-from septran.backends.toolchain.gpu import device_state, load_file, on_tensors, require
+from septran.backends.device.gpu import device_state, load_file, on_tensors, require
 from septran.backends.triton.arches import ARCHES, arches_of
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.machine import load_machine
+from septran.toolchain.confined import plain, run_confined
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"

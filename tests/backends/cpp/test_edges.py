@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from septran.backends.cpp.emit import runtime_folder
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from septran.toolchain.compilers import compile_shared, cpp_compiler, flags_for
 
 STRIDED_COPY = """
 extern "C" __attribute__((visibility("default"))) void run(const float* x, float* y) {

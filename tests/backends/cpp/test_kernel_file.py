@@ -129,8 +129,8 @@ def test_a_compiler_error_is_reported_not_raised(tmp_path):
 
 
 def test_every_arch_has_flags_and_a_machine():
-    from septran.backends.toolchain.compilers import flags_for
     from septran.machine import load_machine
+    from septran.toolchain.compilers import flags_for
 
     for arch in ARCHES:
         assert "-ffast-math" not in flags_for(arch)

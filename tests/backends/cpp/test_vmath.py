@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from septran.backends.cpp.emit import runtime_folder
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from septran.toolchain.compilers import compile_shared, cpp_compiler, flags_for
 
 UFUNCS = {
     "exp": np.exp,

@@ -13,7 +13,7 @@ import numpy as np
 from septran.backends.cuda.emit import runtime_folder
 from septran.backends.cuda.prepare import prepare
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, SANITIZERS
-from septran.backends.toolchain.compilers import compile_shared, cpp_compiler
+from septran.toolchain.compilers import compile_shared, cpp_compiler
 
 CHILD = """
 import ctypes, json, os, sys

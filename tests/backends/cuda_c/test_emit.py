@@ -12,7 +12,7 @@ from septran.backends.base import Built
 from septran.backends.cuda.backend import CUDA_C
 from septran.backends.cuda.passes.place_fragments import Grid, broadcastable, place_fragments
 from septran.backends.cuda.toolchain import build
-from septran.backends.toolchain.ptxas import resource_usage
+from septran.backends.device.ptxas import resource_usage
 from septran.errors import MappingError
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import leaf_specs

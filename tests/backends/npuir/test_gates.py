@@ -16,10 +16,10 @@ from septran.backends.npuir.ascend import NoAscendForm, ascend_source
 from septran.backends.npuir.backend import available, build
 from septran.backends.npuir.hivm import hivm_text
 from septran.backends.npuir.hivm_ops import NoHivmForm
-from septran.backends.toolchain.confined import Finished
 from septran.kernel import Kernel
 from septran.outcome import Level, Status
 from septran.run.require import exit_code
+from septran.toolchain.confined import Finished
 from septran.verify.verdict import Verdict
 from tests.backends.npuir import running as R
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from septran import assets
-from septran.backends.base import Built
-from septran.backends.toolchain.confined import Run, plain, probe, run
 from septran.intact import intact, seal
+from septran.toolchain.built import Built
+from septran.toolchain.confined import Run, plain, probe, run
 
 FLAGS = (
     "-std=c++20",
@@ -165,7 +165,7 @@ def compile_shared(
     native = host_features() if "-march=native" in flags else ""
     for part in (compiler.path, compiler.version, *flags, native, extra, main, *map(str, sources)):
         digest.update(part.encode() + b"\0")
-    kept = cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
+    kept = cache_folder() / "compiled" / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
     shown = " ".join([Path(compiler.path).name, *flags, main, "-o", output])
     if intact(kept):
         target.unlink(missing_ok=True)

@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran.backends.toolchain.compilers import cache_folder, cpp_compiler
-from septran.backends.toolchain.torch_call import checked, explain
 from septran.host.link import trusted_object
 from septran.kernel import Kernel, KernelParam
+from septran.toolchain.compilers import cache_folder, cpp_compiler
+from septran.toolchain.torch_call import checked, explain
 
 _SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
 _NOTHING = _SOURCE.with_name("nothing.c")

@@ -9,15 +9,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from septran.backends.base import Built
-from septran.backends.toolchain.compilers import (
-    Compiler,
-    cache_folder,
-    cpp_compiler,
-    host_features,
-    keep,
-)
-from septran.backends.toolchain.confined import plain, run_confined, toolchain_folders
 from septran.host.link import (
     NAME,
     HostObject,
@@ -30,6 +21,15 @@ from septran.host.link import (
 )
 from septran.intact import intact
 from septran.kernel import Kernel
+from septran.toolchain.built import Built
+from septran.toolchain.compilers import (
+    Compiler,
+    cache_folder,
+    cpp_compiler,
+    host_features,
+    keep,
+)
+from septran.toolchain.confined import plain, run_confined, toolchain_folders
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
 _RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
@@ -75,7 +75,7 @@ def compile_hosted(
         *map(str, kernel.files),
     ):
         digest.update(part.encode() + b"\0")
-    kept = [cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.{name}" for name in outputs]
+    kept = [cache_folder() / "compiled" / f"{digest.hexdigest()[:32]}.{name}" for name in outputs]
     shown = " ".join([Path(compiler.path).name, *flags, kernel.main, "-o", outputs[1]])
     missing = (f"static host: {host.missing}",) if host.missing else ()
     if all(intact(path) for path in kept):

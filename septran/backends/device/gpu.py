@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from septran import gpu
-from septran.backends.base import Availability, Built
-from septran.backends.toolchain.torch_call import checked
 from septran.errors import EnvironmentProblem, NotCorrect
 from septran.kernel import Kernel
+from septran.toolchain.built import Availability, Built
+from septran.toolchain.torch_call import checked
 
 _TORCH = {
     "nvidia": "pip install torch (the build for CUDA, see pytorch.org)",

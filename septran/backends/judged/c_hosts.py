@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.backends.base import Host, HostCall, HostParam, Passed
-from septran.backends.toolchain.c_host import CFunction, CParam, literal
+from septran.backends.judged.c_host import CFunction, CParam, literal
 from septran.kernel import KernelParam
 
 

@@ -1,0 +1,1 @@
+"""What families need of GPUs: whether there is one, its assembler's report, loading; and simulators beside kernels."""

@@ -1,1 +1,0 @@
-"""Running compilers, confined, and what of a GPU this machine has."""

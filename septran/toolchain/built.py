@@ -1,0 +1,39 @@
+"""What a compile step left behind, and whether a tool is here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Whether a capability works here; if not, why, and the command that brings it."""
+
+    ok: bool
+    detail: str
+    install: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What the compile step left behind.
+
+    ok: the compiler accepted the kernel. artifact: what the child loads (a .so, a .py, ...).
+    log: compiler output, paths scrubbed. facts: static figures (registers, spills, shared bytes).
+    not_checked: compile gates that could not run here, with the reason.
+    kernel_object, host: the kernel's object and the static host that was linked with it (septran/host/), None
+        where kernels are judged in a Python process; why not stands in `not_checked` of the verdict.
+    runtime_calls: what a kernel may call of the simulator that is linked with it; None: it runs by itself.
+    """
+
+    ok: bool
+    artifact: Path | None
+    log: str = ""
+    command: str = ""
+    seconds: float = 0.0
+    facts: tuple[tuple[str, object], ...] = ()
+    not_checked: tuple[str, ...] = ()
+    kernel_object: Path | None = None
+    host: Path | None = None
+    runtime_calls: frozenset[str] | None = None
