@@ -34,6 +34,7 @@ from benchmarks import gpu_cells  # noqa: E402
 from benchmarks.gpu_cells import Cell, Lowering  # noqa: E402
 from benchmarks.gpu_report import Rows, page  # noqa: E402
 from septran import gpu  # noqa: E402
+from septran.atomic import write_atomic  # noqa: E402
 from septran.backends.base import Backend  # noqa: E402
 from septran.errors import SeptranError  # noqa: E402
 from septran.kernel import content_hash  # noqa: E402
@@ -369,7 +370,7 @@ class Session:
 
     def _write(self) -> None:
         if self.device is not None:
-            store.write_atomic(self.args.page, page(self.rows).encode())
+            write_atomic(self.args.page, page(self.rows).encode())
 
     def _say(self, text: str) -> None:
         sys.stdout.write(text + "\n")

@@ -14,11 +14,11 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from septran.atomic import write_atomic
 from septran.batch.cells import Cell
 from septran.batch.plan import Plan, job_of
 from septran.batch.pool import Outcome
 from septran.errors import EnvironmentProblem
-from septran.run.store import write_atomic
 
 _RETRIES = 2
 _POLL_S = 0.5

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.atomic import write_atomic
 from septran.batch.cells import Cell, expand
 from septran.batch.choose import Choose, selector
 from septran.batch.file import load_batch
@@ -382,7 +383,7 @@ def _reuse(run: store.Run, cell: Cell, known: Path) -> dict[str, Any] | None:
 
 def _remember(known: Path, data: Mapping[str, Any]) -> None:
     if data.get("run") and sort_of(data) in ("accurate", "rejected"):
-        store.write_atomic(known / f"{data['key']}.json", json.dumps(data) + "\n")
+        write_atomic(known / f"{data['key']}.json", json.dumps(data) + "\n")
 
 
 def _count(result: BatchResult, data: Mapping[str, Any]) -> None:

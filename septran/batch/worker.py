@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from septran.atomic import write_atomic
 from septran.errors import InputError, SeptranError, Unsupported
 from septran.run.gen import GenRequest, Result, gen
-from septran.run.store import write_atomic
 from septran.settings import load
 
 _PR_SET_PDEATHSIG = 1

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from septran import assets
+from septran.atomic import write_atomic
 from septran.cli.options import common, complete, terminal
 from septran.errors import ConfigError
-from septran.run.store import write_atomic
 
 _NAMES = complete(lambda: [asset.name for asset in assets.listing()])
 

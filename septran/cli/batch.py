@@ -130,8 +130,8 @@ def _surround(resume: str) -> None:
 
 
 def _write_junit(run: Run, path: Path) -> None:
+    from septran.atomic import write_atomic
     from septran.report.junit import junit
-    from septran.run.store import write_atomic
 
     write_atomic(path, junit(run))
 

@@ -99,6 +99,7 @@ def command(
 
 def _suite(name: str, output: Path | None, settings: Settings) -> int:
     """Measure every row; exit 1 when one cannot be measured or misses its gate."""
+    from septran.atomic import write_atomic
     from septran.run import suite as suites
     from septran.verify.environment import environment_facts
 
@@ -121,7 +122,7 @@ def _suite(name: str, output: Path | None, settings: Settings) -> int:
     text = suites.page(wanted, tuple(found), facts)
     if output is not None:
         as_json = output.suffix == ".json"
-        output.write_text(json.dumps(data, indent=1) + "\n" if as_json else text, encoding="utf-8")
+        write_atomic(output, json.dumps(data, indent=1) + "\n" if as_json else text)
     if term.json:
         term.emit(data)
     else:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from septran.atomic import write_atomic
 from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
 from septran.errors import ConfigError
 from septran.layered import Key
-from septran.run.store import write_atomic
 from septran.settings import SCHEMA
 
 _LOGIC = '''\

@@ -30,7 +30,7 @@ def command(*, output: Path | None, **given: Any) -> None:
     text = inspect.mapping_text(build(given, settings), settings=settings)
     term = terminal()
     if output is not None:
-        from septran.run.store import write_atomic
+        from septran.atomic import write_atomic
 
         write_atomic(output, text)
         term.note(f"mapping written to {output}")

@@ -82,8 +82,8 @@ def command(
         write_certificate(certificate, output)
         term.note(f"certificate written to {output}")
     if report is not None:
+        from septran.atomic import write_atomic
         from septran.report.proof import write_proof
-        from septran.run.store import write_atomic
 
         write_atomic(report, write_proof(certificate.to_json(), guilty))
         term.note(f"page written to {report}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from septran.atomic import write_atomic
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, complete, run_names, terminal
 
@@ -57,7 +58,7 @@ def command(run: str, format_: str, output: Path | None, diff: tuple[str, str] |
         term.result(text)
         return 0
     path = output or found.dir / "report.html"
-    store.write_atomic(path, text)
+    write_atomic(path, text)
     term.result(str(path))
     return 0
 

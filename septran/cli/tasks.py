@@ -53,9 +53,9 @@ def export(
     septran tasks export --op gemm --op softmax --backend cpp -o tasks.jsonl
     """
     from septran import settings as settings_
+    from septran.atomic import write_atomic
     from septran.environment.export import rows
     from septran.errors import NothingSelected
-    from septran.run.store import write_atomic
 
     term = terminal()
     lines = []

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from septran import __version__
+from septran.atomic import write_atomic
 from septran.environment.step import Submission
 from septran.kernel import content_hash
-from septran.run.store import write_atomic
 
 
 class Ledger:

@@ -194,7 +194,7 @@ class Service:
                 self._queue.appendleft(job.name)
             return
         if how != "done":
-            from septran.run.store import write_atomic
+            from septran.atomic import write_atomic
 
             error = {
                 "code": "V206",

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from septran.atomic import write_atomic
 from septran.batch.worker import answers
 from septran.environment.step import Submission, step
 from septran.errors import SeptranError
-from septran.run.store import write_atomic
 from septran.settings import load
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.assets import home
+from septran.atomic import write_atomic
 from septran.domain import Domain
-from septran.errors import ConfigError, Span
 from septran.frontend.canon import Canon
 from septran.frontend.capture import Mode, capture
 from septran.frontend.domains import domains_of
@@ -206,17 +206,13 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
 
 
 def write_logic(found: Imported, target: Path) -> None:
-    """Write the logic to `target` and the graph beside it (`NAME.graph.json`).
+    """Write the logic to `target`, and the graph beside a file (`NAME.graph.json`); a device gets the logic alone.
 
-    Raises:
-        ConfigError: C134, the file cannot be written.
+    Both are whole or as they were; raises OSError.
     """
-    try:
-        target.write_text(found.text, encoding="utf-8")
-        graph = target.with_suffix(".graph.json")
-        graph.write_text(json.dumps(found.graph.to_json()), encoding="utf-8")
-    except OSError as e:
-        raise ConfigError.of("C134", f"{target}: {e}", Span(str(target), 1)) from e
+    if target.is_file() or not target.exists():
+        write_atomic(target.with_suffix(".graph.json"), json.dumps(found.graph.to_json()))
+    write_atomic(target, found.text)
 
 
 __all__ = ["Domain", "Imported", "import_module", "load_task_file", "operator_of", "write_logic"]

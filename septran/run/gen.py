@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from septran.atomic import write_atomic
 from septran.errors import SeptranError, exit_code_of
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
@@ -295,7 +296,7 @@ def _finish(job: _Job, result: Result) -> Result:
 def _copy_kernel(job: _Job, result: Result) -> None:
     output = job.request.output
     if output is not None and isinstance(result.kernel, str):
-        store.write_atomic(output, Path(result.kernel).read_bytes())
+        write_atomic(output, Path(result.kernel).read_bytes())
         job.progress(f"kernel copied to {output}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
+from septran.atomic import write_atomic
 from septran.errors import InputError, SeptranError, Span
 from septran.ir.access import substituted
 from septran.ir.expr import Const, free
@@ -249,7 +250,7 @@ def distributed(program: Program, cores: int) -> Finished:
 
 def write_certificate(certificate: Certificate, path: Path) -> None:
     """Write the septran.certificate/1 object."""
-    store.write_atomic(path, json.dumps(certificate.to_json(), indent=1) + "\n")
+    write_atomic(path, json.dumps(certificate.to_json(), indent=1) + "\n")
 
 
 def check_certificate(path: Path) -> Certificate:

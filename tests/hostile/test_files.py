@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.hostile.test_modules import written
 from tests.hostile.test_table import refused, run  # noqa: F401  # a fixture
 
 EMIT = ("gen", "--op", "relu", "--backend", "cpp", "--dim", "N=9", "--stop-after", "emit")
@@ -89,3 +91,24 @@ def test_a_link_to_a_pipe_is_written_through(run, tmp_path):  # noqa: F811
     assert code == 0, err
     with os.fdopen(inner, encoding="utf-8") as stream:
         assert "relu" in stream.read()
+
+
+@pytest.mark.slow
+def test_an_import_is_written_whole_through_a_link_and_beside_no_device(run, tmp_path, monkeypatch):  # noqa: F811
+    name = written(tmp_path)
+    (tmp_path / "link.py").symlink_to("target.py")
+    assert run("import", name, "-o", "link.py")[0] == 0
+    assert (tmp_path / "link.py").is_symlink()
+    before = (tmp_path / "target.py").read_text()
+    assert "def " in before and (tmp_path / "link.graph.json").is_file()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        refused(run("import", name, "-o", "link.py"), 3)
+    assert (tmp_path / "target.py").read_text() == before
+    assert not list(tmp_path.glob(".*.py.*")), "no half file is left"
+    assert run("import", name, "-o", "/dev/null")[0] == 0
+    assert not Path("/dev/null.graph.json").exists()

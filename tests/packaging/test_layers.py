@@ -35,7 +35,7 @@ LAYERS = (
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
-    ("errors", "outcome"),
+    ("errors", "outcome", "atomic"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

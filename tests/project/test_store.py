@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.atomic import write_atomic
 from septran.errors import ConfigError
 from septran.run import store
 from tests.packaging.sources import ROOT
@@ -75,14 +76,14 @@ def test_write_and_events(current):
 
 
 def test_write_atomic_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
-    path = store.write_atomic(tmp_path / "x", "old")
+    path = write_atomic(tmp_path / "x", "old")
 
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(OSError, match="No space"):
-        store.write_atomic(path, "new" * 1000)
+        write_atomic(path, "new" * 1000)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -162,10 +163,10 @@ def test_a_killed_run_is_interrupted_and_whole(fresh_home):
 def test_a_device_and_a_link_are_written_through(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     link.symlink_to(target)  # dangling
-    store.write_atomic(link, "one")
+    write_atomic(link, "one")
     assert link.is_symlink() and target.read_text() == "one"
     target.chmod(0o600)
-    store.write_atomic(link, "two")
+    write_atomic(link, "two")
     assert link.is_symlink() and target.read_text() == "two"
     assert target.stat().st_mode & 0o777 == 0o600
     pipe = tmp_path / "pipe"
@@ -173,9 +174,9 @@ def test_a_device_and_a_link_are_written_through(tmp_path):
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    store.write_atomic(pipe, "three")
+    write_atomic(pipe, "three")
     reader.join(timeout=10)
     assert read == ["three"] and pipe.is_fifo()
     before = Path("/dev/null").stat()
-    store.write_atomic(Path("/dev/null"), "gone")
+    write_atomic(Path("/dev/null"), "gone")
     assert Path("/dev/null").stat().st_rdev == before.st_rdev
