@@ -62,12 +62,17 @@ class BatchRequest:
 
 @dataclass(slots=True, kw_only=True)
 class BatchResult:
-    """What came out. not_run: cells that the batch's minutes or --timeout did not reach."""
+    """What came out.
+
+    not_run: cells that the batch's minutes or --timeout did not reach; no_model: cells whose
+    model could not be used.
+    """
 
     run: Path
     counts: dict[Sort, int] = field(default_factory=lambda: dict.fromkeys(SORTS, 0))
     reused: int = 0
     not_run: int = 0
+    no_model: int = 0
     seconds: float = 0.0
     exit_code: int = 0
     scores: tuple[Score, ...] = ()
@@ -80,6 +85,7 @@ class BatchResult:
             **{str(sort): n for sort, n in self.counts.items()},
             "reused": self.reused,
             "not_run": self.not_run,
+            "no_model": self.no_model,
             "seconds": round(self.seconds, 1),
             "exit_code": self.exit_code,
             "run": str(self.run),
@@ -154,12 +160,21 @@ def _run(
         plan.run.finish("interrupted", exit_code=exit_code_of(e), summary=result.to_json())
         watch.note(f"to go on: septran batch --resume {store.reference(plan.run)}")
         raise
+    except Exception as e:
+        plan.run.fail(e, **result.to_json())
+        watch.note(f"to go on: septran batch --resume {store.reference(plan.run)}")
+        raise
     result.seconds = time.monotonic() - begun
     result.exit_code = exit_code(result, plan.require)
     result.scores = scored(plan.run)
     if result.not_run:
         again = store.reference(plan.run)
         watch.note(f"{result.not_run} cells not run: septran batch --resume {again}")
+    if result.no_model:
+        watch.note(
+            f"{result.no_model} cells asked for a model that cannot be used; "
+            "`on_unreachable: library` goes on without it"
+        )
     plan.run.finish("finished", exit_code=result.exit_code, summary=result.to_json())
     return result
 
@@ -181,13 +196,19 @@ def sort_of(data: Mapping[str, Any]) -> Sort:
     return "rejected" if code == 1 and data.get("level") != "failed" else "failed"
 
 
+def without_model(data: Mapping[str, Any]) -> bool:
+    """Return whether a cell has no kernel because the model that it asked for cannot be used."""
+    codes = (str(e.get("code")) for e in data.get("errors") or ())
+    return sort_of(data) == "unavailable" and any(code.startswith("L5") for code in codes)
+
+
 def exit_code(result: BatchResult, require: Sequence[str]) -> int:
     """Return 0 all accurate, 1 something is not correct, 3 only the environment is in the way."""
     counts = result.counts
     if counts["rejected"] or counts["failed"]:
         return 1
     short = counts["unavailable"] and (require or not counts["accurate"])
-    return 3 if short or result.not_run else 0
+    return 3 if short or result.not_run or result.no_model else 0
 
 
 def listed(
@@ -388,6 +409,7 @@ def _remember(known: Path, data: Mapping[str, Any]) -> None:
 
 def _count(result: BatchResult, data: Mapping[str, Any]) -> None:
     result.counts[sort_of(data)] += 1
+    result.no_model += without_model(data)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from septran.atomic import write_atomic
 from septran.errors import InputError, SeptranError, Unsupported
 from septran.run.gen import GenRequest, Result, gen
 from septran.settings import load
+from septran.surroundings import as_problem
 
 _PR_SET_PDEATHSIG = 1
 _PATHS = ("task_file", "logic", "mapping", "config")
@@ -72,14 +73,15 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
     try:
         result = gen(request, settings=load(), progress=_silent, into=into, timed=timed)
         found = replace(result, exit_code=result.code, cell=cell["id"], key=cell["key"])
-    except SeptranError as e:
-        away = isinstance(e, Unsupported) or not isinstance(e, InputError)
-        found = replace(head, level="unavailable" if away else "failed")
-        found = replace(found, exit_code=3 if away else e.exit_code)
-        found = replace(found, reason=_first(e), errors=e.to_json())
     except Exception as e:  # a bug here must not cost the other cells
-        found = replace(head, level="failed", exit_code=4, traceback=traceback.format_exc())
-        found = replace(found, reason=f"{type(e).__name__}: {e}")
+        problem = as_problem(e)
+        if problem is None:
+            found = replace(head, level="failed", exit_code=4, traceback=traceback.format_exc())
+            return replace(found, reason=f"{type(e).__name__}: {e}").to_json()
+        away = isinstance(problem, Unsupported) or not isinstance(problem, InputError)
+        found = replace(head, level="unavailable" if away else "failed")
+        found = replace(found, exit_code=3 if away else problem.exit_code)
+        found = replace(found, reason=_first(problem), errors=problem.to_json())
     return found.to_json()
 
 

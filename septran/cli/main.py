@@ -49,13 +49,6 @@ _COMMANDS = {
     "completion": ("completion", "Print a shell completion script."),
 }
 """command -> (module in septran.cli that defines `command`, help line)."""
-# what a disk, a folder's owner, a limit or a reader does to us; the other errors of a system call are our mistakes
-_SYSTEM = frozenset(
-    getattr(errno, f"E{name}")
-    for name in (
-        "NOSPC DQUOT FBIG ACCES PERM ROFS IO BUSY STALE LOOP NAMETOOLONG NOTDIR NXIO NOMEM AGAIN MFILE NFILE"
-    ).split()
-)
 
 
 class Lazy(click.Group):
@@ -143,7 +136,8 @@ def _forget_stdout() -> None:
 
 def _report(e: BaseException, term: Terminal) -> int:
     """Print what a person (or, with --json, a program) needs about `e`; return the exit code."""
-    from septran.errors import EnvironmentProblem, Interrupted, OutOfTime, SeptranError
+    from septran.errors import EnvironmentProblem, Interrupted, OutOfTime
+    from septran.surroundings import as_problem
 
     if isinstance(e, SystemExit):
         return e.code if isinstance(e.code, int) else 2
@@ -159,42 +153,12 @@ def _report(e: BaseException, term: Terminal) -> int:
         return 130
     if isinstance(e, click.ClickException):
         return _usage(e, term)
-    if isinstance(e, OSError) and e.errno in _SYSTEM:
-        where = f" ({e.filename})" if e.filename else ""
-        e = EnvironmentProblem.of("V002", f"{e.strerror}{where}")
-    if isinstance(e, FileNotFoundError) and not _has_cwd():
-        e = EnvironmentProblem.of("V002", "the working directory does not exist any more")
-    if isinstance(e, OSError) and _below_home(e.filename):
-        e = EnvironmentProblem.of(
-            "V002", f"{e.strerror} ({e.filename})", help="set SEPTRAN_HOME to a folder of yours"
-        )
-    if isinstance(e, ImportError) and not str(e.name).startswith("septran"):
-        e = EnvironmentProblem.of(
-            "V001",
-            f"a library cannot be loaded: {str(e).splitlines()[0]}",
-            help="install it again; `ulimit -v` and a full memory look like this, too",
-        )
-    if isinstance(e, MemoryError):
-        e = EnvironmentProblem.of(
-            "V002", "this machine has not enough memory", help="use smaller sizes (--dim)"
-        )
-    if isinstance(e, SeptranError):
-        _fail(term, e.exit_code, e.to_json(), "\n\n".join(d.render() for d in e.diagnostics))
-        return e.exit_code
-    return _bug(e, term)
-
-
-def _below_home(name: object) -> bool:
-    from septran import assets
-
-    return isinstance(name, str) and Path(name).absolute().is_relative_to(assets.home().absolute())
-
-
-def _has_cwd() -> bool:
-    try:
-        return bool(Path.cwd())
-    except OSError:
-        return False
+    problem = as_problem(e)
+    if problem is None:
+        return _bug(e, term)
+    text = "\n\n".join(d.render() for d in problem.diagnostics)
+    _fail(term, problem.exit_code, problem.to_json(), text)
+    return problem.exit_code
 
 
 def _usage(e: click.ClickException, term: Terminal) -> int:

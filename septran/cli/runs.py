@@ -37,6 +37,7 @@ def _row(run: store.Run) -> dict[str, Any]:
         "backend": request.get("backend"),
         "level": summary.get("level"),
         "where": summary.get("where"),
+        "why": summary.get("why"),
         "created": info.get("created"),
         "path": str(run.dir),
     }
@@ -52,7 +53,8 @@ def ls(limit: int) -> None:
     if term.json:
         term.emit({"schema": "septran.runs/1", "runs": rows})
         return
-    keys = ("id", "status", "level", "where")
+    keys = ["id", "status", "level", "where"]
+    keys += ["why"] if any(row["why"] for row in rows) else []
     term.table(keys, [[row[key] or "-" for key in keys] for row in rows])
 
 

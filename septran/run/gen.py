@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.atomic import write_atomic
-from septran.errors import SeptranError, exit_code_of
+from septran.errors import exit_code_of
 from septran.ir.text import print_program
 from septran.kernel import Kernel, content_hash
 from septran.mapping.schema import Policy
@@ -101,9 +101,8 @@ def gen(
         run.finish("interrupted", exit_code=exit_code_of(e), summary={})
         progress(f"to go on: septran gen --resume {store.reference(run)}")
         raise
-    except SeptranError as e:
-        run.event("error", codes=list(e.codes), message=str(e))
-        run.finish("failed", exit_code=e.exit_code, summary={"codes": list(e.codes)})
+    except Exception as e:
+        run.fail(e)
         raise
 
 

@@ -11,6 +11,7 @@ Nothing needed lives only in a database; a run directory alone can be shown, ver
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -33,9 +34,12 @@ from septran.atomic import write_atomic
 from septran.errors import ConfigError, closest
 from septran.kernel import content_hash
 from septran.settings import Settings
+from septran.surroundings import as_problem
 
 SCHEMA = "septran.run/1"
 Status = Literal["running", "finished", "failed", "interrupted"]
+_RESERVE = "reserve"
+_RESERVE_BYTES = 16 << 10  # for the last words of a run that filled the disk
 _LIBRARIES = ("torch", "numpy", "tilelang", "triton", "pybind11", "openai")
 
 
@@ -123,12 +127,24 @@ class Run:
 
     def finish(self, status: Status, *, exit_code: int, summary: Mapping[str, object]) -> None:
         """Close the run: status, exit code and the few figures a listing shows."""
+        (self.dir / _RESERVE).unlink(missing_ok=True)
         self.update(
             status=status,
             exit_code=exit_code,
             summary=dict(summary),
             finished=_now().isoformat(timespec="seconds"),
         )
+
+    def fail(self, e: Exception, **summary: object) -> None:
+        """Close the run that `e` ended and say why; `e` itself is more important than that this works."""
+        problem = as_problem(e)
+        code, why = 4, f"{type(e).__name__}: {e}"
+        if problem is not None:
+            first = problem.diagnostics[0]
+            code, why = problem.exit_code, f"[{first.code}] {first.message}"
+        with contextlib.suppress(OSError):
+            self.finish("failed", exit_code=code, summary={**summary, "why": why})
+            self.event("error", why=why)
 
 
 def root(settings: Settings) -> Path:
@@ -170,6 +186,7 @@ def create(
     _ignore_itself(folder)
     words = "--".join(_slug(word) for word in label if word)
     run = _claim(folder, f"{_now():%Y-%m-%dT%H-%M-%S}--{words}")
+    run.write(_RESERVE, bytes(_RESERVE_BYTES))
     run.write_json(
         "run.json",
         {

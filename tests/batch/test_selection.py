@@ -91,6 +91,35 @@ def test_what_a_target_refuses_is_unavailable_and_no_failure():
     assert found["reason"].startswith("[M172]") and "int64" in found["reason"]
 
 
+NO_MODEL = """\
+ops: [relu]
+backends: [cpp]
+dims: [{N: 65}]
+dtypes: [float32]
+writers: [library, llm]
+time: false
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("goes_on", "code"), [("fail", 3), ("library", 0)])
+def test_a_model_that_is_dead_is_not_a_good_batch(own, monkeypatch, goes_on, code):
+    monkeypatch.setenv("SEPTRAN_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("SEPTRAN_MODEL", "nobody")
+    (own.home / "configs").mkdir()
+    (own.home / "configs" / "agent.yaml").write_text(
+        f"on_unreachable: {goes_on}\nclient: {{retries: 0}}\n"
+    )
+    done = own.call("batch", own.file(NO_MODEL), "--json", "--workers", "1")
+    assert done.code == code, done.err
+    *cells, total = done.objects()
+    assert total["no_model"] == (goes_on == "fail")
+    if goes_on == "fail":
+        (bad,) = (cell for cell in cells if cell["exit_code"])
+        assert bad["cell"].endswith("/llm") and bad["errors"][0]["code"] == "L505"
+        assert "1 cells asked for a model that cannot be used" in done.err
+
+
 def test_a_mistake_in_a_cell_is_a_failure(tmp_path):
     (tmp_path / "logic.py").write_text("import septran.tasklang as task\n")
     request = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from septran import settings
 from septran.atomic import write_atomic
+from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.run import store
 from tests.packaging.sources import ROOT
@@ -86,6 +88,32 @@ def test_write_atomic_keeps_the_old_file_when_it_fails(tmp_path, monkeypatch):
         write_atomic(path, "new" * 1000)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_filled_the_disk_says_so(current, monkeypatch, capsys):
+    """The bytes kept for the last words are there when everything else fails."""
+    run = store.create({}, label=("x",), settings=current)
+    reserve = next(p for p in run.dir.iterdir() if p.stat().st_size >= 1 << 14)
+
+    def full(handle: int) -> None:
+        if reserve.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        run.write("kernel.cpp", "x")
+    run.fail(OSError(errno.ENOSPC, "No space left on device"))
+    assert store.status(run) == "failed"
+    assert run.info()["exit_code"] == 3
+    assert run.info()["summary"] == {"why": "[V002] No space left on device"}
+    assert main(("runs", "ls")) == 0
+    assert "No space left on device" in capsys.readouterr().out
+
+
+def test_a_closed_run_keeps_no_space_back(current):
+    run = store.create({}, label=("x",), settings=current)
+    run.finish("finished", exit_code=0, summary={})
+    assert [p.name for p in run.dir.iterdir()] == ["run.json"]
 
 
 def test_find(current):
