@@ -11,6 +11,7 @@ from septran.assets import find
 from septran.errors import ConfigError, closest
 from septran.ir.dtypes import DTYPES
 from septran.ir.nodes import PRIMITIVE_NAMES
+from septran.speed import Speed, read_speed
 
 _KEYS = {
     "memories": ("capacity", "visible_from", "aliases", "copy", "align", "locals"),
@@ -53,7 +54,7 @@ class LeafKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """procs: outermost first; the first one is HOST. facts: sentences for whoever writes a leaf."""
+    """procs: outermost first; the first one is HOST. facts: sentences for whoever writes a leaf. speed: how fast it is."""
 
     name: str
     procs: tuple[str, ...]
@@ -61,6 +62,7 @@ class Machine:
     limits: Mapping[str, Any]
     leaf_kernels: Mapping[str, LeafKernel]
     facts: tuple[str, ...] = ()
+    speed: Speed | None = None
 
     def memory(self, name: str) -> Memory | None:
         """Return the memory called `name` or having it as an alias."""
@@ -104,7 +106,7 @@ def load_machine(name: str) -> Machine:
 
     if not isinstance(data, dict):
         raise wrong("the file must hold a mapping")
-    known = {"name", "procs", "memories", "limits", "leaf_kernels", "facts"}
+    known = {"name", "procs", "memories", "limits", "leaf_kernels", "facts", "speed"}
     for key in data:
         if key not in known:
             raise wrong(f"unknown key {key!r}{closest(key, known)}", key)
@@ -132,8 +134,14 @@ def load_machine(name: str) -> Machine:
                         told = f"{one} {key}: {word} {item!r} is unknown; known: "
                         told += f"{', '.join(allowed)}{closest(str(item), allowed)}"
                         raise wrong(told, part, key, word)
+    limits = data.get("limits")
+    speed = read_speed(
+        data.get("speed"),
+        limits if isinstance(limits, dict) else {},
+        lambda message, *path: wrong(f"speed: {message}", "speed", *path),
+    )
     try:
-        machine = _machine(name, data, tuple(told))
+        machine = _machine(name, data, tuple(told), speed)
     except (AttributeError, TypeError, ValueError) as e:
         raise wrong(f"a value of the wrong kind: {e}") from e
     words = [*machine.procs, *machine.memories]
@@ -149,7 +157,9 @@ def load_machine(name: str) -> Machine:
     return machine
 
 
-def _machine(name: str, data: dict[str, Any], told: tuple[str, ...]) -> Machine:
+def _machine(
+    name: str, data: dict[str, Any], told: tuple[str, ...], speed: Speed | None
+) -> Machine:
     memories = {}
     for mem, facts in data["memories"].items():
         facts = facts or {}
@@ -179,4 +189,5 @@ def _machine(name: str, data: dict[str, Any], told: tuple[str, ...]) -> Machine:
         limits=dict(data.get("limits") or {}),
         leaf_kernels=kernels,
         facts=told,
+        speed=speed,
     )

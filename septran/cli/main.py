@@ -30,6 +30,7 @@ _COMMANDS = {
     "report": ("report", "Write the report of a run or batch: html, md, json or csv; compare two."),
     "export": ("export", "Write a run's verdict and kernel as a signed bundle."),
     "bench": ("bench", "Measure kernels against torch."),
+    "predict": ("predict", "Predict a kernel's time and what limits it; nothing runs."),
     "import": ("importing", "Write a torch module as Task Lang text."),
     "eval": ("eval", "Measure how well a model writes leaves."),
     "tasks": ("tasks", "Write leaf tasks as data for training."),

@@ -15,9 +15,9 @@ from septran.agent.tile_work import prim_flops
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import evaluate
 from septran.ir.nodes import For, LeafArg, LeafCall, Program, Stmt, When
+from septran.ir.visits import decisive
 from septran.kernel import LeafSpec, leaf_specs
 from septran.machine import Machine
-from septran.run.work import decisive
 
 _LOOKED_AT = 9
 """iterations of a loop that are counted, when its number decides sizes; the rest are like them"""

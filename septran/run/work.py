@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import math
 
-from septran.ir.expr import Expr, evaluate, free
+from septran.ir.expr import evaluate
 from septran.ir.nodes import For, LeafCall, Prim, Program, Stmt, When, walk
+from septran.ir.visits import decisive
 
 _PRODUCTS = ("gemm", "gemm_acc")
 
@@ -44,20 +45,6 @@ def _multiplies(body: tuple[Stmt, ...]) -> bool:
     return any(
         isinstance(s, LeafCall) and any(_is_product(s, p) for p in s.prims) for s in walk(body)
     )
-
-
-def decisive(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Return the variables that sizes, conditions and lengths of loops in `body` depend on."""
-    found: list[Expr] = []
-    for stmt in walk(body):
-        match stmt:
-            case LeafCall(args=args):
-                found += [e for arg in args for e in arg.region.extent]
-            case When(expr=expr):
-                found.append(expr)
-            case For(extent=extent):
-                found.append(extent)
-    return frozenset[str]().union(*(free(e) for e in found))
 
 
 def _is_product(call: LeafCall, prim: Prim) -> bool:

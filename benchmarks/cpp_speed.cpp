@@ -1,0 +1,81 @@
+// What the `speed:` section of a cpp machine needs: one line per figure, in cycles of `argv[1]` GHz.
+// Appended to the runtime of a kernel by benchmarks/cpp_speed.py. Shortest of many short attempts: the machine may be busy.
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+namespace {
+double ghz = 1;
+
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <class Work> double cycles(double seconds, Work work) {
+    double best = 1e9;
+    for (double until = now() + seconds; now() < until;) {
+        const double start = now();
+        work();
+        const double used = now() - start;
+        if (used < best) best = used;
+    }
+    return best * ghz * 1e9;
+}
+
+using V = st::f32v;
+constexpr long LANES = st::lanes<V>;
+
+// Cycles of one vector of an element-wise operation on tensors in L1, loads and store included.
+template <class F> void each(const char* name, F f) {
+    constexpr long n = 2048;
+    alignas(64) static float x[n], y[n];
+    for (long i = 0; i < n; ++i) x[i] = 0.25f + float(i % 97) / 97;
+    const double used = cycles(0.2, [&] {
+        for (int r = 0; r < 100; ++r) {
+            for (long j = 0; j < n; j += LANES) st::store(y + j, f(st::load<V>(x + j)));
+            asm volatile("" ::: "memory");
+        }
+    });
+    std::printf("operation %s %.3g\n", name, used / 100 / (n / LANES));
+}
+
+void levels(long bytes) {
+    const long n = bytes / 4;
+    std::vector<float> memory(n + 16, 1.0f);
+    float* const p = memory.data();
+    const int rounds = int(std::max<long>(1, (4L << 20) / bytes));
+    const double read = cycles(0.3, [&] {
+        for (int r = 0; r < rounds; ++r) {
+            V a{}, b{}, c{}, d{};
+            for (long j = 0; j + 4 * LANES <= n; j += 4 * LANES) {
+                a += st::load<V>(p + j), b += st::load<V>(p + j + LANES);
+                c += st::load<V>(p + j + 2 * LANES), d += st::load<V>(p + j + 3 * LANES);
+            }
+            V sum = a + b + c + d;
+            asm volatile("" : : "m"(sum) : "memory");
+        }
+    });
+    const double write = cycles(0.3, [&] {
+        for (int r = 0; r < rounds; ++r) {
+            for (long j = 0; j + LANES <= n; j += LANES) st::store(p + j, V{} + 2.0f);
+            asm volatile("" ::: "memory");
+        }
+    });
+    std::printf("level %ld read %.3g write %.3g\n", bytes, double(bytes) * rounds / read, double(bytes) * rounds / write);
+}
+}  // namespace
+
+int main(int, char** argv) {
+    ghz = std::atof(argv[1]);
+    each("copy", [](V x) { return x; });
+    each("other", [](V x) { return ((x * 1.5f + 0.25f) * x + 0.5f) * x + x; });
+    each("/", [](V x) { return 1.0f / x; });
+    each("sqrt", [](V x) { return st::vsqrt(x); });
+    each("rsqrt", [](V x) { return st::vrsqrt(x); });
+    each("exp", [](V x) { return st::vexp(x); });
+    each("log", [](V x) { return st::vlog(x); });
+    each("tanh", [](V x) { return st::vtanh(x); });
+    each("sigmoid", [](V x) { return st::vsigmoid(x); });
+    each("erf", [](V x) { return st::verf(x); });
+    for (long kib : {16, 32, 256, 512, 768, 2048, 4096, 8192, 16384, 24576, 65536, 262144}) levels(kib << 10);
+}

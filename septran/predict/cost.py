@@ -1,0 +1,128 @@
+"""Ticks that one statement costs the engine that runs it, from the sizes of its regions and what its primitives say."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+
+from septran.ir.dtypes import HALVES, nbytes
+from septran.ir.expr import evaluate
+from septran.ir.nodes import Copy, LeafCall, Prim, Region
+from septran.speed import OTHER, Engine
+
+Env = Mapping[str, int]
+PRODUCTS = ("gemm", "gemm_acc")
+
+
+class Unknown(Exception):
+    """A figure that the machine's file does not have; the text says which."""
+
+
+def sizes(region: Region, env: Env) -> tuple[int, ...]:
+    """Return a region's extents."""
+    return tuple(evaluate(e, env) for e in region.extent)
+
+
+def moved(region: Region, env: Env) -> int:
+    """Return a region's bytes."""
+    return math.prod(sizes(region, env)) * nbytes(region.buffer.dtype)
+
+
+def ticks(stmt: Copy | LeafCall, env: Env, name: str, engine: Engine) -> float:
+    """Return the ticks of a copy or a leaf on `engine`, which is called `name`.
+
+    Raises:
+        Unknown: the machine's file does not say how fast the engine does this.
+    """
+    if isinstance(stmt, Copy):
+        return _copy(stmt, env, name, engine)
+    return sum(_prim(stmt, prim, env, name, engine) for prim in stmt.prims)
+
+
+def _copy(stmt: Copy, env: Env, name: str, engine: Engine) -> float:
+    far = stmt.dst if stmt.dst.buffer.mem == "GLOBAL" else stmt.src
+    if engine.row:
+        rows, columns = _rows(sizes(far, env))
+        return rows * math.ceil(columns * nbytes(far.buffer.dtype) / engine.row)
+    kind = "copy" if stmt.dst.buffer.layout == "row" else "pack"
+    return _vectors(stmt.dst, env, name, engine) * _operation(kind, name, engine)
+
+
+def _prim(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) -> float:
+    out = call.arg(prim.out).region
+    if prim.name in PRODUCTS:
+        return _product(call, prim, env, name, engine)
+    if prim.name == "fill" and engine.fill:
+        return math.ceil(moved(out, env) / engine.fill)
+    widest = call.arg(prim.ins[0]).region if prim.name == "reduce" or prim.name == "reduce_acc" else out  # fmt: skip
+    counted = operations(str(prim.attr("expr"))) if prim.name == "map" else {kind_of(prim): 1}
+    each = sum(n * _operation(word, name, engine) for word, n in counted.items())
+    halves = sum(r.region.buffer.dtype in HALVES for r in call.args if r.param in used(prim))
+    each += halves * engine.operations.get("convert", 0.0)
+    return _vectors(widest, env, name, engine) * each
+
+
+def used(prim: Prim) -> frozenset[str]:
+    """Return the parameters that a primitive reads or writes."""
+    return frozenset((prim.out, *prim.ins, *(param for _, param in prim.named)))
+
+
+def kind_of(prim: Prim) -> str:
+    """Return the operation that a primitive other than a map or a product is; reductions say of what."""
+    if prim.name in ("reduce", "reduce_acc"):
+        return f"reduce_{prim.attr('op')}"
+    return prim.name
+
+
+def _product(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) -> float:
+    dtype = call.arg(prim.ins[0]).region.buffer.dtype
+    deep = engine.products.get(dtype)
+    if not deep:
+        raise Unknown(f"{name} has no rate for products of {dtype}")
+    left = sizes(call.arg(prim.ins[0]).region, env)
+    right = sizes(call.arg(prim.ins[1]).region, env)
+    k = left[-2] if prim.attr("trans_a") else left[-1]
+    n = right[-2] if prim.attr("trans_b") else right[-1]
+    m = left[-1] if prim.attr("trans_a") else left[-2]
+    lead = math.prod(left[:-2])
+    tiles = lead * math.ceil(m / engine.tile[0]) * math.ceil(n / engine.tile[1])
+    return tiles * math.ceil(k / deep)
+
+
+def _vectors(region: Region, env: Env, name: str, engine: Engine) -> float:
+    """Return the vectors that the rows of a region fill; 16-bit elements are computed in 32."""
+    if not engine.vector:
+        raise Unknown(f"{name} has no figure for element-wise operations")
+    rows, columns = _rows(sizes(region, env))
+    return rows * math.ceil(columns * max(4, nbytes(region.buffer.dtype)) / engine.vector)
+
+
+def _rows(extents: tuple[int, ...]) -> tuple[int, int]:
+    return (math.prod(extents[:-1]), extents[-1]) if extents else (1, 1)
+
+
+def _operation(word: str, name: str, engine: Engine) -> float:
+    found = engine.operations.get(word, engine.operations.get(OTHER))
+    if found is None:
+        raise Unknown(f"{name} has no figure for {word!r}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def operations(expr: str) -> Counter[str]:
+    """Return how often each operation stands in a map expression: function names, and signs as `/`, `compare`, `other`."""
+    found = Counter[str]()
+    for node in ast.walk(ast.parse(expr, mode="eval")):
+        match node:
+            case ast.Call(func=ast.Name(id=word)) if word != "index":
+                found[word] += 1
+            case ast.BinOp(op=ast.Div()):
+                found["/"] += 1
+            case ast.BinOp(op=ast.Pow()):
+                found["**"] += 1
+            case ast.BinOp() | ast.UnaryOp() | ast.Compare():
+                found[OTHER] += 1
+    return found or Counter({"copy": 1})

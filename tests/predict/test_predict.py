@@ -1,0 +1,179 @@
+"""`septran predict`: times that follow from a Program and its machine's file, and none where a figure is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from septran.ir.text import parse_program
+from septran.machine import Machine, load_machine
+from septran.plan import catalog
+from septran.plan.resolve import GenRequest
+from septran.predict.predict import predict
+from septran.predict.prediction import Prediction
+from septran.run.predict import predicted
+
+FILE = """name: dsa_c.odd
+procs: [HOST, CLUSTER, CORE]
+memories:
+  GLOBAL: {visible_from: HOST}
+  SHARED: {capacity: 524288, visible_from: CORE}
+  REGISTER: {capacity: 131072, visible_from: CORE}
+limits: {cores: 4, vec_bytes: 64}
+"""
+ROWS = """program rows target=cpp arch=native machine=cpp.x86_64
+options {}
+param w Y: GLOBAL float32[64, 256]
+param r X: GLOBAL float32[64, 256]
+  for i0 in 16 on CORE parallel
+    leaf twice <auto> calls leaf_twice
+    | w Y = Y[(i0 * 4):+4, 0:+256]
+    | r X = X[(i0 * 4):+4, 0:+256]
+    | prim {"name": "map", "out": "Y", "ins": [], "named": {"x": "X"}, "attrs": {"expr": "EXPR"}}
+"""
+
+
+def told(op: str, backend: str, **dims: int) -> Prediction:
+    return predicted(GenRequest(op=op, backend=backend, dims=dims)).prediction
+
+
+def rows(machine: Machine, expr: str, *, between: int = 1000, threads: int = 1) -> Prediction:
+    program = parse_program(ROWS.replace("EXPR", expr))
+    return predict(program, machine, threads=threads, between=between)
+
+
+@pytest.fixture
+def cpp() -> Machine:
+    return load_machine("cpp.x86_64")
+
+
+def test_a_command_line_says_time_and_bound(septran):
+    found = septran("predict", "--op", "gemm", "--backend", "dsa_c", "--json").json
+    assert found["schema"] == "septran.predict/1" and found["bound"] == "MMA"
+    assert found["ticks"] > found["parts"]["MMA"] == 131072  # 512 cubed / 256 a cycle / 4 cores
+    assert found["flops"] == 2 * 512**3
+    # A and B once per column and row of blocks (4 of each), C once
+    assert found["traffic"]["GLOBAL"] == 4 * (4 + 4 + 1) * 512 * 512
+    text = septran("predict", "--op", "gemm", "--backend", "dsa_c").out
+    assert f"{found['ticks']:,} cycles, bound by MMA" in text
+
+
+def test_a_machine_without_figures_has_an_unknown_bound(septran):
+    found = septran("predict", "--op", "gemm", "--backend", "tilelang_npuir")
+    assert found.code == 3
+    assert "unknown bound: configs/machines/tilelang_npuir.910b.yaml has no `speed:`" in found.out
+
+
+def test_a_figure_that_is_missing_is_named_and_not_guessed(septran):
+    found = septran("predict", "--op", "gemm", "--backend", "cpp", "--dtype", "bfloat16", "--json")
+    assert found.code == 3 and found.json["ticks"] is None and found.json["bound"] == "unknown"
+    assert "no rate for products of bfloat16" in found.json["unknown"]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        name
+        if (name := entry["name"]) in ("softmax", "gemm_bias_relu")
+        else pytest.param(name, marks=pytest.mark.slow)
+        for entry in catalog.ops()
+    ],
+)
+@pytest.mark.parametrize("backend", ["cpp", "dsa_c"])
+def test_every_operator_has_a_prediction(op, backend):
+    found = told(op, backend)
+    assert found.ticks and found.ticks > 0 and found.bound != "unknown"
+    assert found.bound in found.parts or found.bound in ("waiting", "launch")
+
+
+@pytest.mark.parametrize("backend", ["cpp", "dsa_c"])
+def test_the_operators_name_says_nothing(backend, tmp_path):
+    text = Path("septran/ops/gemm.py").read_text(encoding="utf-8")
+    path = tmp_path / "other.py"
+    path.write_text(text.replace('name="gemm"', 'name="softmax"'))
+    other = predicted(GenRequest(op=None, backend=backend, logic=path))
+    assert other.plan.operator.name == "softmax"
+    assert other.prediction == told("gemm", backend)
+
+
+def test_more_work_takes_longer(cpp):
+    plain, heavy = rows(cpp, "x + x"), rows(cpp, "exp(exp(x))")
+    assert plain.ticks and heavy.ticks
+    assert plain.bound == "L1" and heavy.bound == "arithmetic"
+    vectors = 64 * 256 // 16
+    assert heavy.parts["arithmetic"] == 2 * 5.2 * vectors
+
+
+def test_tensors_come_from_the_level_that_holds_what_lies_between_two_calls(cpp):
+    found = [rows(cpp, "x + x", between=n) for n in (10_000, 500_000, 10_000_000, 10**9)]
+    assert [p.bound for p in found] == ["L1", "L2", "L3", "DRAM"]
+    times = [p.ticks or 0 for p in found]
+    assert times == sorted(times) and len(set(times)) == 4
+
+
+def test_blocks_are_shared_out_among_threads(cpp):
+    one, two, three = (rows(cpp, "tanh(x)", threads=n).ticks or 0.0 for n in (1, 2, 3))
+    assert one / two == pytest.approx(2, rel=0.05)
+    assert one / three == pytest.approx(16 / 6, rel=0.05)  # one of three gets six of sixteen blocks
+
+
+def test_a_long_loop_is_not_followed_to_its_end():
+    """The shortcut for loops whose iterations take the same time gives what every iteration would."""
+    from septran.predict import queues
+
+    short = told("gemm", "dsa_c", M=128, N=128, K=64 * 20)
+    long = told("gemm", "dsa_c", M=128, N=128, K=64 * 200 + 17)
+    kept, queues._PERIOD = queues._PERIOD, 10**6
+    try:
+        whole = told("gemm", "dsa_c", M=128, N=128, K=64 * 200 + 17)
+    finally:
+        queues._PERIOD = kept
+    assert long == whole
+    assert short.ticks and long.ticks and 9 < long.ticks / short.ticks < 10.1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("speed: 7\n", 8, "a mapping is expected"),
+        ("speed:\n  of: x\n  engines: {V: {}}\n", 9, "where the figures are from"),
+        ("speed:\n  sources: [a]\n  engines: {V: {}}\n", 9, "'of' is missing"),
+        ("speed:\n  of: x\n  sources: [a]\n  engine: 1\n", 11, "did you mean 'engines'"),
+        ("speed:\n  of: x\n  sources: [a]\n  engines:\n    V: {vector: vec_byte}\n", 12, "nor a limit"),
+        ("speed:\n  of: x\n  sources: [a]\n  engines:\n    V: {vectors: 1}\n", 12, "did you mean 'vector'"),
+        ("speed:\n  of: x\n  sources: [a]\n  clock: -1\n  engines: {V: {}}\n", 11, "nor a limit"),
+    ],
+)  # fmt: skip
+def test_a_wrong_section_is_told_with_its_line(septran, in_tmp, text, line, said):
+    assert septran("init", ".").code == 0
+    Path("configs/machines").mkdir(parents=True)
+    Path("configs/machines/dsa_c.yaml").write_text(FILE + text)
+    found = septran("predict", "--op", "gemm", "--backend", "dsa_c", "--json")
+    assert found.code == 2
+    (error,) = json.loads(found.out)["errors"]
+    assert error["code"] == "C120" and said in error["message"] and error["line"] == line
+
+
+def test_figures_may_be_limits_of_the_same_file():
+    vec = load_machine("dsa_c").speed
+    assert vec is not None
+    assert vec.engines["VEC"].vector == load_machine("dsa_c").limits["vec_bytes"]
+    assert vec.engines["MMA"].tile == (16, 16) and vec.units == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [entry["name"] for entry in catalog.ops()])
+def test_the_simulators_cycles_are_predicted(op, tmp_path):
+    from dataclasses import replace
+
+    from septran import settings
+    from septran.run.gen import gen
+
+    request = GenRequest(op=op, backend="dsa_c")
+    real = gen(
+        request, settings=replace(settings.load(flags={}), home=tmp_path), progress=lambda _: None
+    ).to_json()["cycles"]["total"]
+    ticks = predicted(request).prediction.ticks
+    assert ticks and abs(ticks / real - 1) < 0.1
