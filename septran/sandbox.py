@@ -188,6 +188,11 @@ class Confined:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that confines and then becomes the command, or its first ancestor."""
+        return self._process.pid
+
     def poll(self) -> int | None:
         """Return the exit status, or None while it runs."""
         return self._process.poll()

@@ -151,6 +151,8 @@ class Backend:
     where: Literal["native", "emulated"]
     available: Callable[[], Mapping[Capability, Availability]]
     docs: str
+    emulator: Callable[[str], tuple[str, ...] | Availability] = lambda arch: ()
+    """arch -> the command that runs its programs, () for this machine's own, or what is missing; never raises"""
     finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     subset: str = ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from septran.intact import intact, seal
 
 _HERE = Path(__file__).resolve().parent
-_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fno-pie", "-Wall")
+_FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fno-pie", "-Wall")
 _STATIC = ("-static", "-no-pie", "-fopenmp", "-Wl,-z,noexecstack", "-Wl,-z,relro,-z,now")
 # what asks for memory; `x` becomes the host's `st_x`
 _REDIRECTED = (
@@ -52,17 +52,25 @@ class Runtime:
     calls: frozenset[str]
 
 
-def host_object(compiler: str, cache: Path, machine_features: str) -> HostObject:
+def host_object(
+    compiler: str,
+    cache: Path,
+    machine_features: str,
+    *,
+    objcopy: str = "objcopy",
+    emulated: bool = False,
+) -> HostObject:
     """Return the host's object for this machine, compiled into `cache` on first use.
 
     compiler: the C++ compiler whose C brother compiles it. machine_features: what `-march=native` depends on.
+    emulated: for another processor, of which `compiler` and `objcopy` are. Its emulator is confined in its place.
     """
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return HostObject(path=None, missing=f"none for {platform.system()} {platform.machine()}")
-    if shutil.which("objcopy") is None:
-        return HostObject(path=None, missing="no objcopy here")
+    if shutil.which(objcopy) is None:
+        return HostObject(path=None, missing=f"no {objcopy} here")
     header = (_HERE / "host.h").read_text(encoding="utf-8") + machine_features
-    flags = ("-x", "c", *_FLAGS)
+    flags = ("-x", "c", *_FLAGS, "-DST_EMULATED" if emulated else "-march=native")
     return trusted_object(compiler, _HERE / "host.c", flags, cache, extra=header)
 
 
@@ -128,16 +136,23 @@ def _compiled(command: Sequence[str], kept: Path, files: Mapping[str, str]) -> H
 
 
 def link_commands(
-    compiler: str, kernel: str, entry: str, host: Path, output: str, runtime: str = ""
+    compiler: str,
+    kernel: str,
+    entry: str,
+    host: Path,
+    output: str,
+    runtime: str = "",
+    *,
+    objcopy: str = "objcopy",
 ) -> str:
     """Return the shell text that links object `kernel`, and object `runtime`, with the host into `output`."""
     assert NAME.fullmatch(entry), entry
     words = " ".join(f"--redefine-sym {name}=st_{name}" for name in _REDIRECTED)
     quoted = shlex.quote(compiler)
-    steps = [f"objcopy --keep-global-symbol={entry} {words} {kernel} host_kernel.o"]
+    steps = [f"{objcopy} --keep-global-symbol={entry} {words} {kernel} host_kernel.o"]
     objects = "host_kernel.o"
     if runtime:
-        steps.append(f"objcopy {words} {runtime} host_runtime.o")
+        steps.append(f"{objcopy} {words} {runtime} host_runtime.o")
         objects += " host_runtime.o"
     steps.append(
         f"{quoted} {' '.join(_STATIC)} -Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "

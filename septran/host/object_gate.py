@@ -15,11 +15,13 @@ from pathlib import Path
 
 _SECTIONS = re.compile(
     r"|(\.rela)?\.(text|rodata|eh_frame|gcc_except_table|data\.rel\.ro)(\..*)?"
-    r"|\.(comment|symtab|strtab|shstrtab|group)|\.note\.(GNU-stack|gnu\.property)"
+    r"|\.(comment|symtab|strtab|shstrtab|group|riscv\.attributes)|\.note\.(GNU-stack|gnu\.property)"
     r"|(\.rela)?\.debug_\w+"
 )
-# null, program bits, symbols, strings, relocations, note, no bits, group, x86-64 unwind tables
-_KINDS = frozenset({0, 1, 2, 3, 4, 7, 8, 17, 0x70000001})
+# null, program bits, symbols, strings, relocations, note, no bits, group, x86-64 unwind tables, RISC-V attributes
+_KINDS = frozenset({0, 1, 2, 3, 4, 7, 8, 17, 0x70000001, 0x70000003})
+# of LLVM, which always writes them: options for the linker, addresses that matter. Empty, they say nothing
+_LLVM = frozenset({0x6FFF4C01, 0x6FFF4C03})
 _WRITE, _ALLOC, _EXECUTE, _THREAD = 1, 2, 4, 0x400
 _IFUNC = 10
 _RELOCATABLE, _SHARED = 1, 3
@@ -78,6 +80,8 @@ def offers(path: Path, entry: str) -> bool:
 
 
 def _wrong(section: Section) -> str:
+    if section.kind in _LLVM and not section.size:
+        return ""
     if section.kind not in _KINDS:
         return f"a section of kind {section.kind} ({section.name})"
     if section.name in (".data", ".bss") and not section.size:

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import mmap
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from septran.host import control as words
 from septran.host.control import Row
+from septran.host.emulated import Emulated
 
 _FUTEX, _WAIT, _WAKE = 202, 0, 1  # x86-64
 _SLICE_S = 0.05
@@ -50,8 +50,11 @@ class HostProcess:
         threads: int,
         depth_kib: int = 1024,
         spin: int = 0,
+        emulator: Sequence[str] = (),
     ) -> None:
         """`depth_kib`: stack that is overwritten after a judged call. spin: rounds a thread waits awake.
+
+        emulator: the command that runs programs of another processor; `program` is one.
 
         Raises:
             HostFailed: it did not come up; nothing of the kernel has run. OSError: it cannot be started.
@@ -84,16 +87,21 @@ class HostProcess:
             # threads that wait awake on one processor would wait for each other's turn
             env |= {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         fds = (self._fd, inputs, outputs)
-        self._process = subprocess.Popen(
-            [str(program), *map(str, fds)],
-            env=env,
-            cwd="/",
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process: subprocess.Popen[bytes] | Emulated
+        if emulator:
+            arguments = list(map(str, fds))
+            self._process = Emulated(emulator, program, arguments, env=env, pass_fds=fds)
+        else:
+            self._process = subprocess.Popen(
+                [str(program), *map(str, fds)],
+                env=env,
+                cwd="/",
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         try:
             self.answered(_START_S)
             if self._page[words.READY] != words.CONFINED:
@@ -118,7 +126,7 @@ class HostProcess:
     def kill(self) -> None:
         """End it."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill()
 
     def close(self) -> None:
         """End it and give the memory back."""
@@ -207,6 +215,8 @@ class HostProcess:
 
     def cpu_seconds(self) -> float:
         """Return the processor seconds of all its threads so far, as the system counts them."""
+        if isinstance(self._process, Emulated):
+            return self._process.cpu_seconds()
         return time.clock_gettime(_clock_of(self._process.pid))
 
     def queued_seconds(self) -> float:
@@ -219,10 +229,20 @@ class HostProcess:
 
     def threads(self) -> int:
         """Return how many threads it has."""
-        return int(self._status("Threads") or 1)
+        own = self._process.own_threads if isinstance(self._process, Emulated) else 0
+        return max(1, int(self._status("Threads") or 1) - own)
+
+    @property
+    def confinement(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """What its emulator's sandbox enforced and what not, once it has ended; None: it confined itself."""
+        if isinstance(self._process, Emulated):
+            return self._process.enforced, self._process.not_enforced
+        return None
 
     def private_kib(self) -> int:
-        """Return its private resident memory in KiB, counted exactly."""
+        """Return its private resident memory in KiB, counted exactly; 0 of an emulator, whose own would drown it."""
+        if isinstance(self._process, Emulated):
+            return 0
         return sum(self._resident())
 
     def kept_kib(self) -> int:

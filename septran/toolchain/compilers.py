@@ -19,6 +19,7 @@ from septran import assets
 from septran.intact import intact, seal
 from septran.toolchain.built import Built
 from septran.toolchain.confined import Run, plain, probe, run
+from septran.toolchain.processors import PROCESSORS, Processor, foreign
 
 FLAGS = (
     "-std=c++20",
@@ -40,7 +41,7 @@ ARCH_FLAGS = {
     "x86_64_v4": ("-march=x86-64-v4",),
     "x86_64_v3": ("-march=x86-64-v3",),
     "generic": (),
-    "aarch64": ("-march=armv8.2-a+fp16",),
+    **{arch: processor.flags for arch, processor in PROCESSORS.items()},
 }
 
 
@@ -52,18 +53,18 @@ class Compiler:
     version: str
 
 
-def is_cross(arch: str) -> bool:
-    """Return whether code for `arch` does not run on this machine's processor."""
-    import platform
-
-    return arch == "aarch64" and platform.machine() != "aarch64"
-
-
 def cpp_compiler(arch: str) -> Compiler | None:
     """Return the compiler for an arch, or None when it is not installed."""
-    if is_cross(arch):
-        return _find("aarch64-linux-gnu-g++")
-    return _find(os.environ.get("CXX", "g++"))
+    processor = foreign(arch)
+    if processor is None:
+        return _find(os.environ.get("CXX", "g++"))
+    return next(filter(None, map(_find, processor.compilers)), None)
+
+
+def compiler_of_hosts(processor: Processor) -> Compiler | None:
+    """Return what compiles the static host for a foreign processor: with threads, unlike some kernels' compiler."""
+    names = (processor.host_compiler,) if processor.host_compiler else processor.compilers
+    return next(filter(None, map(_find, names)), None)
 
 
 def nvcc() -> Compiler | None:
@@ -108,9 +109,11 @@ def _find(name: str) -> Compiler | None:
 def flags_for(arch: str) -> tuple[str, ...]:
     """Return the compile flags of an arch."""
     flags = (*FLAGS, *ARCH_FLAGS[arch])
-    if arch == "aarch64":
-        return tuple(f for f in flags if not f.startswith("-mprefer-vector-width"))
-    return flags
+    processor = PROCESSORS.get(arch)
+    if processor is None:
+        return flags
+    dropped = ("-mprefer-vector-width=512", *([] if processor.openmp else ["-fopenmp"]))
+    return tuple(f for f in flags if f not in dropped)
 
 
 @functools.cache

@@ -25,11 +25,13 @@ from septran.toolchain.built import Built
 from septran.toolchain.compilers import (
     Compiler,
     cache_folder,
+    compiler_of_hosts,
     cpp_compiler,
     host_features,
     keep,
 )
 from septran.toolchain.confined import plain, run_confined, toolchain_folders
+from septran.toolchain.processors import Processor
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
 _RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
@@ -43,26 +45,26 @@ def compile_hosted(
     compiler: Compiler,
     flags: Sequence[str],
     support: Path | Runtime,
-    cross: bool = False,
+    processor: Processor | None = None,
     timeout_s: float = 120.0,
 ) -> Built:
     """Compile `kernel` in `folder`: kernel.o, the library from it, and the static host from it.
 
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
-    cross: the object is for another machine, which has no host here. All steps are confined.
+    processor: what the object is for, when it is not this machine's; its host runs emulated. All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
-    library = _support(compiler, support, cache)
+    library = _support(compiler, support, cache, flags if processor else ())
     if library.path is None:
         return Built(ok=False, artifact=None, log=f"the runtime: {library.missing}")
     runtime = support if isinstance(support, Runtime) else None
-    host = _host(kernel, compiler, cross)
+    host = _host(kernel, compiler, processor)
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     outputs = _outputs(host)
-    command = _command(kernel, compiler, flags, host, linked=runtime is not None)
+    command = _command(kernel, compiler, flags, host, processor, linked=runtime is not None)
     native = host_features() if "-march=native" in flags else ""
     linked = [str(path) for path in (library.path, host.path)]
     digest = hashlib.sha256()
@@ -115,22 +117,31 @@ def null_host() -> Path | None:
     return null_program(compiler.path, host, cache)
 
 
-def _support(compiler: Compiler, support: Path | Runtime, cache: Path) -> HostObject:
+def _support(
+    compiler: Compiler, support: Path | Runtime, cache: Path, machine: Sequence[str]
+) -> HostObject:
+    """machine: the flags of a kernel for another processor."""
     if isinstance(support, Runtime):
         return trusted_library(
             compiler.path, support, _RUNTIME_FLAGS, cache, extra=compiler.version
         )
     headers = "".join(p.read_text(encoding="utf-8") for p in sorted(support.parent.glob("*.h")))
     extra = compiler.version + headers
-    return trusted_object(compiler.path, support, _SUPPORT_FLAGS, cache, extra=extra)
+    chosen = [f for f in machine if f.startswith(("-march", "--target"))]
+    return trusted_object(compiler.path, support, (*_SUPPORT_FLAGS, *chosen), cache, extra=extra)
 
 
-def _host(kernel: Kernel, compiler: Compiler, cross: bool) -> HostObject:
-    if cross:
-        return HostObject(path=None, missing=f"none for {kernel.arch} here")
+def _host(kernel: Kernel, compiler: Compiler, processor: Processor | None) -> HostObject:
     if not NAME.fullmatch(kernel.entry):
         return HostObject(path=None, missing=f"{kernel.entry!r} is no name of C")
-    return host_object(compiler.path, cache_folder() / "host", compiler.version + host_features())
+    cache = cache_folder() / "host"
+    if processor is not None:
+        with_threads = compiler_of_hosts(processor)
+        if with_threads is None:
+            return HostObject(path=None, missing=f"no {processor.host_compiler} here")
+        path, version = with_threads.path, with_threads.version
+        return host_object(path, cache, version, objcopy=processor.tool("objcopy"), emulated=True)
+    return host_object(compiler.path, cache, compiler.version + host_features())
 
 
 def _outputs(host: HostObject) -> tuple[str, ...]:
@@ -142,20 +153,27 @@ def _command(
     compiler: Compiler,
     flags: Sequence[str],
     host: HostObject,
+    processor: Processor | None,
     *,
     linked: bool,
 ) -> str:
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
+    openmp = "-fopenmp " if "-fopenmp" in flags else ""
+    target = "".join(f"{f} " for f in flags if f.startswith("--target"))
     steps = [
         f"{tool} {shlex.join(compiles)} -fno-exceptions -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
     ]
-    steps.append(f"{tool} -shared -fopenmp {_OBJECT} support.o -o {_LIBRARY} -lm")
+    steps.append(f"{tool} -shared {target}{openmp}{_OBJECT} support.o -o {_LIBRARY} -lm")
     text = " && ".join(steps)
     if host.path is not None:
         # a kernel that cannot be linked statically is no mistake: it is judged in a Python process
         runtime = "support.o" if linked else ""
-        link = link_commands(compiler.path, _OBJECT, kernel.entry, Path("host.o"), _HOST, runtime)
+        by = None if processor is None else compiler_of_hosts(processor)
+        link = link_commands(
+            by.path if by else compiler.path, _OBJECT, kernel.entry, Path("host.o"), _HOST, runtime,
+            objcopy="objcopy" if processor is None else processor.tool("objcopy"),
+        )  # fmt: skip
         text += f" && {{ {link}; true; }}"
     return text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from septran import gpu
-from septran.backends.base import Backend, Built, Capability
+from septran.backends.base import Availability, Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.plan.cores import cores
@@ -72,7 +72,11 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
             sessions=_device_sessions(backend, found, threads),
         )
     trouble = _not_runnable(backend)
-    if wanted == "device" and backend.where != "native":
+    emulator = backend.emulator(arch)
+    if isinstance(emulator, Availability):
+        trouble, emulator = _problem("V110", _cannot_run(backend, emulator), emulator.install), ()
+    where: Where = "emulated" if emulator else backend.where
+    if wanted == "device" and where != "native":
         assert isinstance(found, gpu.Missing)
         trouble = _problem(
             "V113",
@@ -80,6 +84,8 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
             found.install,
         )
     settings = dict(backend.session)
+    if emulator:
+        settings["emulator"] = emulator
     if backend.packages:
         settings = environment.session(backend.name, settings)
     sessions = Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
@@ -87,7 +93,7 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
         backend=backend,
         arch=arch,
         threads=threads,
-        where=backend.where,
+        where=where,
         build=backend.build,
         sessions=sessions,
         trouble=trouble,
@@ -99,9 +105,11 @@ def _not_runnable(backend: Backend) -> EnvironmentProblem | None:
     state = backend.available().get(needed)
     if state is None or state.ok:
         return None
-    return _problem(
-        "V110", f"kernels for {backend.name} cannot be run here: {state.detail}", state.install
-    )
+    return _problem("V110", _cannot_run(backend, state), state.install)
+
+
+def _cannot_run(backend: Backend, state: Availability) -> str:
+    return f"kernels for {backend.name} cannot be run here: {state.detail}"
 
 
 def _problem(code: str, message: str, install: str) -> EnvironmentProblem:

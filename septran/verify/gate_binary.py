@@ -7,6 +7,7 @@ processor's modes without a symbol.
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -21,8 +22,12 @@ _LOAD_CODE = {".init": 0x24, ".fini": 0x18, ".fini_array": 8}
 # "syscall" and friends; wrfsbase and xrstor touch thread state, ldmxcsr rounding (checked at run time too)
 _INSTRUCTIONS = re.compile(
     r"\t(syscall|sysenter|int\s+\$0x80|int3|rdtscp?|rdpmc|wrfsbase|wrgsbase|rdfsbase|rdgsbase"
-    r"|vmcall|hlt|svc\s|hvc\s|smc\s|ptwrite)\b"
+    r"|vmcall|hlt|ptwrite"
+    r"|svc|hvc|smc|brk|mrs\s+\w+, (?:cnt|pm)\w+"
+    r"|ecall|ebreak|rdcycleh?|rdtimeh?|rdinstreth?|csr\w+\s+.*\b(?:cycle|time|instret)h?)\b"
 )
+# by ELF's number of the machine: what its binutils are called, when they are not this machine's own
+_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
 def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
@@ -32,7 +37,8 @@ def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
     """
     if path.suffix not in (".so", ".o", ".dylib"):
         return GateReport()
-    missing = [tool for tool in ("nm", "objdump", "readelf") if shutil.which(tool) is None]
+    tools = ("nm", _disassembler(path), "readelf")
+    missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         return GateReport(not_checked=(f"compiled symbols: no {', '.join(missing)} here",))
     findings = [
@@ -68,12 +74,21 @@ def _imports(path: Path, emulator: str) -> list[Finding]:
 
 def _instructions(path: Path) -> list[Finding]:
     found: dict[str, Finding] = {}
-    for line in _tool("objdump", "-d", "--no-show-raw-insn", str(path)).splitlines():
+    for line in _tool().splitlines():
         match = _INSTRUCTIONS.search(line)
         if match:
             name = " ".join(match.group(1).split())
             found.setdefault(name, Finding(kind="instruction", what=f"contains {name}"))
     return list(found.values())
+
+
+def _disassembler(path: Path) -> str:
+    """objdump reads the code of its own kind of machine only; of another one it prints nothing."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    machine = _MACHINES.get(int.from_bytes(head[18:20], "little"), "")
+    foreign = head[:4] == b"\x7fELF" and machine and machine != platform.machine()
+    return f"{machine}-linux-gnu-objdump" if foreign else "objdump"
 
 
 def _constructors(path: Path, allowed: int) -> list[Finding]:

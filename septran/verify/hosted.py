@@ -37,6 +37,8 @@ _ENFORCED = (
     "no files, no clock, no new memory",
     "scratch and stack overwritten after each call",
 )
+_EMULATED = ("static host", "CPU emulator confined", _ENFORCED[-1])
+_MEMORY = "memory growth: not seen through the CPU's emulator"
 
 
 def fits(built: Built, kernel: Kernel, sessions: Sessions) -> bool:
@@ -177,6 +179,7 @@ def run_in_host(
                 inputs=inputs,
                 outputs=outputs,
                 threads=1 if reports else threads_of(kernel, settings),
+                emulator=settings.emulator,
             )
         except (HostFailed, OSError):
             return None
@@ -192,8 +195,9 @@ def run_in_host(
             code = host.poll()
             if code is None:
                 host.kill()
-                host.wait()
-            transcript.result = _result(code, line.why, time.monotonic() - begun, killed)
+            host.wait()
+            held = host.confinement
+            transcript.result = _result(code, line.why, time.monotonic() - begun, killed, held)
             note_late_writes(arena, transcript)
             if reports is not None:
                 transcript.diagnostics, transcript.figures = reports.diagnostics, reports.figures
@@ -254,7 +258,13 @@ def _burst(
     transcript.unsteady = not same
 
 
-def _result(code: int | None, why: str, seconds: float, killed: int) -> SandboxResult:
+def _result(
+    code: int | None,
+    why: str,
+    seconds: float,
+    killed: int,
+    held: tuple[tuple[str, ...], tuple[str, ...]] | None,
+) -> SandboxResult:
     if code == -signal.SIGKILL and not why and oom_kills() > killed:
         why = "machine memory"
     return SandboxResult(
@@ -262,6 +272,6 @@ def _result(code: int | None, why: str, seconds: float, killed: int) -> SandboxR
         why=why,
         seconds=seconds,
         stdout_tail="",
-        enforced=_ENFORCED,
-        not_enforced=(),
+        enforced=_ENFORCED if held is None else (*_EMULATED, *held[0]),
+        not_enforced=() if held is None else (_MEMORY, *held[1]),
     )

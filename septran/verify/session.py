@@ -96,6 +96,7 @@ class Sessions:
     busy machine.
     gpu: the device that the loader runs kernels on. guard: bytes around each tensor in its memory.
     forks: the child may start processes (a DSL that compiles while it is loaded).
+    emulator: the command that runs programs of the kernel's processor, when it is not this machine's.
     """
 
     loader: str = "c_abi.py.j2"
@@ -113,6 +114,7 @@ class Sessions:
     gpu: Gpu | None = None
     guard: int = 0
     forks: bool = False
+    emulator: tuple[str, ...] = ()
 
 
 def loader_capabilities(loader: str) -> frozenset[str]:

@@ -16,12 +16,12 @@ from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
-from septran.toolchain.compilers import cpp_compiler, flags_for, is_cross
+from septran.toolchain.compilers import cpp_compiler, flags_for
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.launcher import launchable
+from septran.toolchain.processors import PROCESSORS, foreign
 
-ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", "aarch64")
-_INSTALL = "apt-get install g++ (aarch64: g++-aarch64-linux-gnu)"
+ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", *PROCESSORS)
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -29,15 +29,33 @@ def build(kernel: Kernel, folder: Path) -> Built:
     arch = kernel.arch or ARCHES[0]
     compiler = cpp_compiler(arch)
     if compiler is None:
-        return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_INSTALL}")
+        return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_install(arch)}")
     return compile_hosted(
         kernel,
         folder,
         compiler=compiler,
         flags=flags_for(arch),
         support=runtime_folder() / "scratch.cpp",
-        cross=is_cross(arch),
+        processor=foreign(arch),
     )
+
+
+def _install(arch: str) -> str:
+    processor = foreign(arch)
+    return f"apt-get install {processor.packages if processor else 'g++'}"
+
+
+def emulator(arch: str) -> tuple[str, ...] | Availability:
+    """Return the command that runs programs for `arch` here, () for the machine itself, or what is missing."""
+    processor = foreign(arch)
+    if processor is None:
+        return ()
+    missing = [] if cpp_compiler(arch) else [processor.compilers[0]]
+    missing += [] if processor.emulator else [f"qemu-{processor.machine}"]
+    if not missing:
+        return processor.emulator
+    detail = f"no {' and no '.join(missing)} on PATH"
+    return Availability(ok=False, detail=detail, install=_install(arch))
 
 
 def load(kernel: Kernel, folder: Path) -> Callable[..., None]:
@@ -76,7 +94,7 @@ CPP = Backend(
     subset="cpp",
     suffix=".cpp",
     arches=ARCHES,
-    machine=lambda arch: "cpp.aarch64" if arch == "aarch64" else "cpp.x86_64",
+    machine=lambda arch: f"cpp.{arch}" if arch in PROCESSORS else "cpp.x86_64",
     passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
     finish=(("settle_schedules", settle_schedules),),
     library=library_leaf,
@@ -86,6 +104,7 @@ CPP = Backend(
     build=build,
     loader="c_abi.py.j2",
     where="native",
+    emulator=emulator,
     available=available,
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),

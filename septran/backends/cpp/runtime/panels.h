@@ -5,7 +5,7 @@
 namespace st {
 
 inline constexpr int ROWS = 12, COLS = 32;
-#if defined(__AVX512F__) || defined(__aarch64__)
+#if defined(__AVX512F__) || defined(__aarch64__) || defined(__riscv)
 inline constexpr int TILE_ROWS = 12;
 #else
 inline constexpr int TILE_ROWS = 6;

@@ -1,7 +1,7 @@
 // Vectors of the widest native width: float lanes f32v / int lanes i32v, double lanes f64v / i64v.
 #if defined(__AVX512F__)
 #define ST_VB 64
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || (defined(__riscv_v_min_vlen) && __riscv_v_min_vlen >= 256)
 #define ST_VB 32
 #else
 #define ST_VB 16
