@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from septran.backends.base import Availability
+from septran.backends.cpp.backend import emulator
+
 GOLDEN = Path(__file__).parent / "golden"
 _CLEARED = (
     "OPENAI_API_KEY",
@@ -42,11 +45,10 @@ def _why_not(item: pytest.Item, config: pytest.Config) -> str:
     marks = {mark.name for mark in item.iter_markers()}
     if "slow" in marks and not config.getoption("--slow"):
         return "slow; run with --slow"
-    if "qemu" in marks and not (
-        shutil.which("aarch64-linux-gnu-g++")
-        and (shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static"))
-    ):
-        return "needs aarch64-linux-gnu-g++ and qemu-user"
+    for mark in item.iter_markers("qemu"):
+        missing = emulator(*mark.args)
+        if isinstance(missing, Availability):
+            return f"{mark.args[0]}: {missing.detail}"
     if "browser" in marks and not (
         shutil.which("chromium")
         or shutil.which("chromium-browser")

@@ -9,7 +9,7 @@ import click
 from septran.cli.options import backend_names, common, complete, terminal
 
 if TYPE_CHECKING:
-    from septran.backends.base import Capability
+    from septran.backends.base import Backend, Capability
 
 _CAPABILITIES: tuple[Capability, ...] = ("emit", "compile", "emulate", "device")
 
@@ -106,7 +106,22 @@ def _examine(name: str) -> dict[str, Any]:
         "title": backend.title,
         "usable": "compile" in able and runs,
         "capabilities": capabilities,
+        "emulated": _emulated(backend),
     }
+
+
+def _emulated(backend: Backend) -> dict[str, dict[str, Any]]:
+    """The archs that another processor's emulator runs here, or what that takes."""
+    from septran.backends.base import Availability
+
+    found = {}
+    for arch in backend.arches:
+        state = backend.emulator(arch)
+        if isinstance(state, Availability):
+            found[arch] = {"ok": False, "detail": state.detail, "install": state.install}
+        elif state:
+            found[arch] = {"ok": True, "detail": " ".join(state), "install": ""}
+    return found
 
 
 def _print(found: list[dict[str, Any]]) -> None:
@@ -129,6 +144,10 @@ def _print(found: list[dict[str, Any]]) -> None:
                     hints.append(f"{line}; more with: {capability['install']}")
                 else:
                     term.detail(line)
+        for arch, state in entry.get("emulated", {}).items():
+            line = f"{entry['name']} {arch}: "
+            brings = f"{state['detail']}; get it with: {state['install']}"
+            hints.append(f"{line}emulated here" if state["ok"] else line + brings)
         rows.append([entry["name"], *marks])
     machine = store.machine()
     term.table(("backend", *_CAPABILITIES), rows)

@@ -74,7 +74,8 @@ def _imports(path: Path, emulator: str) -> list[Finding]:
 
 def _instructions(path: Path) -> list[Finding]:
     found: dict[str, Finding] = {}
-    for line in _tool().splitlines():
+    text = _tool(_disassembler(path), "-d", "--no-show-raw-insn", str(path))
+    for line in text.splitlines():
         match = _INSTRUCTIONS.search(line)
         if match:
             name = " ".join(match.group(1).split())
@@ -83,7 +84,7 @@ def _instructions(path: Path) -> list[Finding]:
 
 
 def _disassembler(path: Path) -> str:
-    """objdump reads the code of its own kind of machine only; of another one it prints nothing."""
+    """Objdump reads the code of its own kind of machine only; of another one it prints nothing."""
     with path.open("rb") as file:
         head = file.read(20)
     machine = _MACHINES.get(int.from_bytes(head[18:20], "little"), "")

@@ -106,7 +106,7 @@ def test_ls_files(septran, in_tmp):
 
 def backend(name: str, **able: bool) -> SimpleNamespace:
     facts = {k: Availability(ok=v, detail=f"{k} fact", install=f"get {k}") for k, v in able.items()}
-    return SimpleNamespace(name=name, title=name, available=lambda: facts)
+    return SimpleNamespace(arches=(), name=name, title=name, available=lambda: facts)
 
 
 @pytest.mark.parametrize(
