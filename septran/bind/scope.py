@@ -251,7 +251,7 @@ class Scope:
         tiles = self.tiles(p, base)
         if p.by == "halo":
             return [
-                cdiv(n, min(t, n)) if t else const(1)
+                cdiv(n.expr, min(t, n.bound))
                 for n, (t, _) in zip(
                     self._positions(p, base), self._halo_tiles(p, base), strict=True
                 )
@@ -297,15 +297,17 @@ class Scope:
         )
         return Bound(region, base.root, tuple(taints))
 
-    def _positions(self, p: Partition, base: Bound) -> list[int]:
+    def _positions(self, p: Partition, base: Bound) -> list[Size]:
+        """Return the number of output positions per axis, from the base's extents."""
         reach = [(w - 1) * d + 1 for w, d in zip(p.window, p.dilation, strict=True)]
+        r = base.region
         return [
-            (n + 2 * q - h) // s + 1
-            for n, q, h, s in zip(base.region.tile, p.pad, reach, p.stride, strict=True)
+            Size((n + 2 * q - h) // s + 1, (e + (2 * q - h)) // s + 1)
+            for n, e, q, h, s in zip(r.tile, r.extent, p.pad, reach, p.stride, strict=True)
         ]
 
     def _halo_tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
-        positions = self._positions(p, base)
+        positions = [n.bound for n in self._positions(p, base)]
         if min(positions) < 1:
             raise TaskLangError.of(
                 "E135",
@@ -332,11 +334,15 @@ class Scope:
         offset, extent, tile, taints = [], [], [], []
         rows = zip(self._halo_tiles(p, base), self._positions(p, base), strict=True)
         for d, ((t, taint), n) in enumerate(rows):
-            b = min(t, n)
-            self.probe.cut(taint, n)
+            b = min(t, n.bound)
+            self.probe.cut(taint, n.bound)
             index = view.index[d]
             first = (Const(0) if index is None else self.size(index).expr) * b
-            count = Const(b) if n % b == 0 else minimum(b, Const(n) - first)
+            whole = n.bound % b == 0 and n.expr == Const(n.bound)
+            if p.sizes is None or p.sizes[d] is None:
+                count = n.expr
+            else:
+                count = Const(b) if whole else minimum(b, n.expr - first)
             reach = (p.window[d] - 1) * p.dilation[d] + 1
             offset.append(r.offset[d] + first * p.stride[d] - p.pad[d])
             extent.append((count - 1) * p.stride[d] + reach)

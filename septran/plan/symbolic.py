@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from septran.bind import ArgType, bind
-from septran.errors import InputError, InternalError, closest
-from septran.ir.expr import Const, Expr, substitute
-from septran.ir.nodes import Program
+from septran.errors import InputError, InternalError, MappingError, SeptranError, closest
+from septran.ir.access import regions
+from septran.ir.expr import Const, Expr, evaluate, free, substitute
+from septran.ir.nodes import Alloc, Program, walk
 from septran.ir.text import parse_expr
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.run import PassRun, lower
@@ -18,10 +20,20 @@ from septran.plan.resolve import Plan, arguments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbolic:
-    """What stays symbolic. sizes: dim -> the size its tiles were chosen for. shapes: parameter -> extents."""
+    """What stays symbolic. sizes: dim -> the size that its tiles are cut from. shapes: parameter -> extents."""
 
     sizes: dict[str, int]
     shapes: dict[str, tuple[Expr, ...]]
+
+    def least(self, name: str) -> int:
+        """Return the smallest size of dim `name` at which no parameter is empty: a window fits its tensor."""
+        found = [e for extents in self.shapes.values() for e in extents if free(e) == {name}]
+        sizes = range(1, self.sizes[name] + 1)
+        return next((n for n in sizes if all(evaluate(e, {name: n}) > 0 for e in found)), 1)
+
+
+LARGEST = 1 << 24
+"""the highest value of a symbolic size that a certificate speaks of"""
 
 
 def symbolic(plan: Plan, names: Sequence[str]) -> Symbolic:
@@ -51,8 +63,9 @@ def bind_symbolic(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> Progr
     Raises:
         TaskLangError, MappingError: as `bind`.
     """
+    wide = {**plan.dims, **what.sizes}
     given = {
-        name: replace(value, extent=what.shapes[name])
+        name: replace(value, extent=what.shapes[name], bound=plan.operator.shape(name, wide))
         if isinstance(value, ArgType) and name in what.shapes
         else value
         for name, value in arguments(plan, plan.dims).items()
@@ -68,6 +81,42 @@ def bind_symbolic(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> Progr
         cores=cores(),
         symbolic=what.sizes,
     ).program
+
+
+def widened(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> Symbolic:
+    """Return `what` with the tiles of each dim cut from LARGEST where the mapping's tiles do not grow with it.
+
+    A dim that a tile holds whole (the rows of a softmax), or whose tile fits no memory unless the size cuts it,
+    stays at the size that the tile was made for.
+    """
+    for name in what.sizes:
+        with contextlib.suppress(SeptranError):
+            half, full = (
+                replace(what, sizes={**what.sizes, name: n}) for n in (LARGEST // 2, LARGEST)
+            )
+            alike = _tiles(bind_symbolic(plan, mapping, half)) == _tiles(
+                bind_symbolic(plan, mapping, full)
+            )
+            if alike and _fits(plan, mapping, full):
+                what = full
+    return what
+
+
+def _fits(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> bool:
+    try:
+        last = lower_symbolic(plan, mapping, what)[-1].program
+        plan.backend.finished(last, {}, check=False)
+    except MappingError:
+        return False
+    except (KeyError, InternalError):  # a pass needs the number; memories were not what it missed
+        return True
+    return True
+
+
+def _tiles(program: Program) -> list[tuple[int, ...]]:
+    """Return the shapes of all that is held and the tiles of all that is touched."""
+    held = [s.buffer.shape for s in walk(program.body) if isinstance(s, Alloc)]
+    return held + [r.tile for r, _ in regions(*program.body)]
 
 
 def lower_symbolic(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> tuple[PassRun, ...]:

@@ -23,15 +23,12 @@ from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.rows import row_dims
-from septran.plan.symbolic import Symbolic, lower_symbolic, symbolic
+from septran.plan.symbolic import LARGEST, Symbolic, lower_symbolic, symbolic, widened
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
 from septran.prove.prove import UNREAD
 from septran.prove.rows import LEAVES, ROW_ORDER
 from septran.run import store
-
-LARGEST = 1 << 24
-"""the highest value of a symbolic size that a certificate speaks of"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +90,8 @@ def prove_lowered(
     names: dims that stay symbolic. kernel: what was printed of it, None = as the library's leaves give it. within_s: see
     `septran.prove.prove`.
     """
-    what = symbolic(plan, names)
     mapping = lowered.bound.mapping
+    what = widened(plan, mapping, symbolic(plan, names))
     passes = lower_symbolic(plan, mapping, what) if names else lowered.passes
     reference = unmapped(plan, mapping, passes[0].program, what)
     question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
@@ -405,7 +402,7 @@ def _domain(question: _Question, program: Program) -> tuple[Dim, ...]:
     from septran.prove.sets import model
 
     sizes = question.what.sizes
-    dims = [Dim(name, 1, size) for name, size in sizes.items()]
+    dims = [Dim(name, question.what.least(name), size) for name, size in sizes.items()]
     for at in range(len(dims)):
         wider = [*dims]
         wider[at] = replace(dims[at], high=LARGEST)

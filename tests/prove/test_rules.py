@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Var
 from septran.ir.spec import check_program
 from septran.plan.resolve import GenRequest, lower_plan, resolve
-from septran.plan.symbolic import symbolic
+from septran.plan.symbolic import LARGEST, symbolic
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import RULES, Certificate, prove
 from septran.run.prove import prove_request
@@ -103,6 +104,70 @@ def test_symbolic_sizes_are_proven(op: str, target: str, names: tuple[str, ...])
     assert certificate.holds, told(certificate)
     assert set(certificate.domain) == set(names)
     assert all(low == 1 for low, _ in certificate.domain.values())
+
+
+POOL = """
+import septran.tasklang as task
+from septran.reference import F, Reference
+
+
+@task.define(leaf=True)
+def first(Y, X):
+    task.call_primitive("copy", Y, X)
+
+
+@task.define(leaf=True)
+def larger(Y, X):
+    task.call_primitive("map", Y, expr="max(y, x)", y=Y, x=X)
+
+
+@task.define
+def tile(Y, X):
+    acc = task.tensor("acc", Y.shape)
+    task.launch(first, acc, task.shift(X, (0, 0, 0), Y.shape, stride=(1, 2, 2)))
+    for r, s in task.sequential_range(3, 3):
+        task.launch(larger, acc, task.shift(X, (0, r, s), Y.shape, stride=(1, 2, 2)))
+    task.launch(first, Y, acc)
+
+
+@task.define
+def pool(Y, X):
+    t = task.tunable("tile_H")
+    Yp = task.partition(Y, by="blocks", shape=(1, t, t))
+    Xp = task.partition(X, by="halo", shape=(1, t, t), window=(1, 3, 3), stride=(1, 2, 2))
+    for n, i, j in task.parallel_range(Yp.shape):
+        task.launch(tile, Yp[n, i, j], Xp[n, i, j])
+
+
+OPERATORS = (
+    task.Operator(
+        name="pool",
+        about="maximum of 3 x 3 windows, stride 2, no padding",
+        entry=pool,
+        tensors={"Y": "B (H-3)//2+1 (W-3)//2+1", "X": "B H W"},
+        outputs=("Y",),
+        dims={"B": 2, "H": 33, "W": 41},
+        odd_dims=(),
+        reference=Reference(fn=lambda X: F.max_pool2d(X, 3, 2), kind="exact"),
+    ),
+)
+"""
+
+
+def test_a_window_fits_every_size_from_its_own(tmp_path: Path):
+    (tmp_path / "pool.py").write_text(POOL)
+    request = GenRequest(op=None, logic=tmp_path / "pool.py", backend="cpp")
+    certificate = prove_request(request, ("B", "H", "W")).certificate
+    assert certificate.holds, told(certificate)
+    assert certificate.domain == {"B": (1, LARGEST), "H": (3, LARGEST), "W": (3, LARGEST)}
+
+
+def test_a_convolution_is_proven_for_every_batch_and_image():
+    certificate = prove_request(
+        GenRequest(op="conv2d_1x1", backend="cpp"), ("B", "H", "W")
+    ).certificate
+    assert certificate.holds, told(certificate)
+    assert set(certificate.domain.values()) == {(1, LARGEST)}
 
 
 def test_a_row_held_whole_limits_its_size():
