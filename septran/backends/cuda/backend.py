@@ -21,7 +21,7 @@ from septran.kernel import Kernel
 from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import cpp_compiler
 
-ARCHES = ("sm_80", "sm_90a")
+ARCHES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 
 
 def available() -> Mapping[Capability, Availability]:

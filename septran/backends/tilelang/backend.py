@@ -56,5 +56,7 @@ def _manifest(
     )
 
 
-TILELANG_CUDA = _manifest("tilelang_cuda", "nvidia", arches=("sm_90a", "sm_80"), env=cuda_home)
+TILELANG_CUDA = _manifest(
+    "tilelang_cuda", "nvidia", arches=("sm_90a", "sm_80", "sm_100a", "sm_120a"), env=cuda_home
+)
 TILELANG_HIP = _manifest("tilelang_hip", "amd", arches=("gfx942",))

@@ -27,7 +27,7 @@ INSTALL_TILELANG = 'pip install "tilelang>=0.1.15,<0.2"'
 INSTALL_NVCC = 'pip install "septran[cuda]"  (or install the CUDA toolkit 12.8 or newer)'
 
 VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
-ARCHES = {"cuda": ("sm_90a", "sm_80"), "hip": ("gfx942",)}
+ARCHES = {"cuda": ("sm_90a", "sm_80", "sm_100a", "sm_120a"), "hip": ("gfx942",)}
 DEVICE_SESSION: tuple[tuple[str, object], ...] = (("forks", True),)
 """TileLang starts nvcc or hipcc when the child loads a kernel."""
 

@@ -26,7 +26,14 @@ from .tiles import (
 )
 from .values import Value, is_float, narrow
 
-SHARED_LIMIT = {"sm_90a": 232448, "sm_90": 232448, "sm_80": 166912, "gfx942": 65536}
+SHARED_LIMIT = {
+    "sm_80": 166912,
+    "sm_90": 232448,
+    "sm_90a": 232448,
+    "sm_100a": 232448,
+    "sm_120a": 101376,
+    "gfx942": 65536,
+}
 """Bytes of shared memory one block can use (CUDA programming guide; CDNA3 LDS)."""
 
 COPY_HINTS = {
