@@ -71,6 +71,23 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An operand that is a part of the block of an array that a step holds: a tile of static extents.
+
+    shape: its extents. index: the variables of a position. at: the array's element at a position, per dim as the text holds the array.
+    inside: (index, extent) with 0 <= index < extent for each position that lies in the block. zeros: how many stand before and
+    behind the array, per dim. tests: the positions that are written.
+    """
+
+    shape: tuple[int, ...]
+    index: tuple[str, ...]
+    at: tuple[Expr, ...]
+    inside: tuple[tuple[Expr, int], ...]
+    zeros: tuple[tuple[int, int], ...]
+    tests: tuple[Test, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An operand: element at + sum of strides[d] * i_d of the array `base`, for 0 <= i_d < extent[d].
 
@@ -79,7 +96,7 @@ class View:
     rows and columns, whatever the rank of the Program's region.
     outside, step: of a padded operand, its first index per dimension, which may lie outside, and its steps; `extent` counts
     positions and `whole` is the array's shape. fill: what it reads as outside. held: of an operand that is a value; `at` is then the
-    element at a position.
+    element at a position. part: of an operand that is a part of a block; it says more than `at`.
     """
 
     base: str
@@ -95,6 +112,7 @@ class View:
     whole: tuple[Expr, ...] = ()
     fill: float = 0.0
     held: Held | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +225,12 @@ class Values:
     """What a language whose tiles are values adds: a leaf takes those it reads and returns those it writes, and loops of one iteration are not printed.
 
     tiles: buffers that the text has a tile for; parts of the others are read where they were copied from. padded: extent -> that of the
-    tile that holds it. clean: memories whose tiles hold 0 beyond their extents. undefined: buffer -> the loops in which the text leaves its
+    tile that holds it; None: operands are parts of blocks and have the Program's extents. clean: memories whose tiles hold 0 beyond their extents. undefined: buffer -> the loops in which the text leaves its
     tile undefined.
     """
 
     tiles: frozenset[str]
-    padded: Callable[[int], int]
+    padded: Callable[[int], int] | None
     clean: frozenset[str]
     undefined: Mapping[str, tuple[Loop, ...]]
 

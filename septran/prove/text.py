@@ -23,6 +23,7 @@ from septran.prove.text_in_place import read_in_place, unrolled
 from septran.prove.text_instance import Instance
 from septran.prove.text_moves import Moves
 from septran.prove.text_operands import CODE, No, condition, operands, position
+from septran.prove.text_parts import PartOperand, part_of
 from septran.prove.text_silent import fills_left_out
 from septran.prove.text_tiles import Tiles
 from septran.prove.witness import describe
@@ -148,7 +149,8 @@ class _Statements:
         yield from here.domain(no, widened=s.kind in self.printed.widened)
         if isinstance(stmt, ir.Copy):
             yield from _copy(no, stmt, act)
-            if (v := self.printed.values) and _padded(stmt.dst, v) != _padded(stmt.src, v):
+            padded = self.printed.values.padded if self.printed.values else None
+            if padded and [*map(padded, stmt.dst.tile)] != [*map(padded, stmt.src.tile)]:
                 yield no("the two sides have tiles of two shapes, and the text does not reshape")
         if s.kind in ("copy", "leaf"):
             accesses = operands(s, values=self.printed.values is not None)
@@ -228,9 +230,15 @@ class _Statements:
                 yield no(f"{who} is {told} in the text, not {meant}")
         if self.printed.values is not None:
             values = self.printed.values
+            if values.padded is None:
+                part = part_of(view.part, view.base)
+                yield from PartOperand(
+                    self.printed.places[buffer.name], here, no, access, part
+                ).findings()
+                return
             clean = region.buffer.mem in values.clean and _may_leave_more(here.s, values)
             yield from HeldOperand(
-                self.printed, values, here, no, access, view, clean=clean
+                self.printed, values.padded, here, no, access, view, clean=clean
             ).findings()
             return
         if view.extent is not None:
@@ -278,10 +286,6 @@ class _Statements:
         yield from here.equal(no, f"{who} begins elsewhere", view.at, Const(region.buffer.start))
         if view.fill != region.fill:
             yield no(f"{who} reads as {view.fill} outside in the text, not as {region.fill}")
-
-
-def _padded(region: ir.Region, values: Values) -> list[int]:
-    return [values.padded(n) for n in region.tile]
 
 
 def _may_leave_more(s: Statement, values: Values) -> bool:

@@ -72,7 +72,7 @@ class Arrays:
         place, values = self.printed.places.get(buffer.name), self.printed.values
         if place is not None and place.shape:
             return place.shape
-        if values is not None and room.memory == "":
+        if values is not None and values.padded is not None and room.memory == "":
             return tuple(map(values.padded, buffer.shape))
         return buffer.shape
 

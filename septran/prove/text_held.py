@@ -8,13 +8,13 @@ extents, too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import Region
 from septran.prove.certificate import Finding
-from septran.prove.printed import Held, Place, Printed, Test, Unreadable, Values, View
+from septran.prove.printed import Held, Place, Printed, Test, Unreadable, View
 from septran.prove.sets import Access, affine
 from septran.prove.text_instance import Instance
 from septran.prove.text_operands import No, condition, position
@@ -26,10 +26,10 @@ _WIDEST = 2**31
 
 @dataclass(slots=True)
 class HeldOperand:
-    """One operand of a statement. clean: whether its tile has to hold 0 beyond its extents."""
+    """One operand of a statement. padded: as in `Values`. clean: whether its tile has to hold 0 beyond its extents."""
 
     printed: Printed
-    values: Values
+    padded: Callable[[int], int]
     here: Instance
     no: No
     access: Access
@@ -42,7 +42,7 @@ class HeldOperand:
         held = self.view.held
         if held is None:
             raise Unreadable(f"{self.view.base} is no tile")
-        padded = tuple(self.values.padded(n) for n in region.tile)
+        padded = tuple(self.padded(n) for n in region.tile)
         place = self.printed.places.get(region.buffer.name)
         if place is not None and held.shape != padded:
             yield self._no(f"is a tile of {held.shape} in the text, not of {padded}")

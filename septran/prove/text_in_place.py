@@ -15,7 +15,7 @@ from septran.ir.nodes import Copy, For, Program, Region, Stmt, walk
 
 
 def unrolled(program: Program) -> Program:
-    """Return the Program with each loop of one iteration replaced by its body."""
+    """Return the Program with each loop of one iteration replaced by its body, which may leave another of one."""
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
@@ -26,7 +26,8 @@ def unrolled(program: Program) -> Program:
                 out.append(stmt)
         return tuple(out)
 
-    return replace(program, body=map_bodies(program.body, change))
+    found = replace(program, body=map_bodies(program.body, change))
+    return found if found == program else unrolled(found)
 
 
 def read_in_place(program: Program, held: Callable[[str], bool]) -> Program:

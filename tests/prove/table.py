@@ -239,7 +239,7 @@ class Page:
 
 
 BLANKS = (
-    "\n`-`: the target's own compiler orders copies, or its language is not read back. Streamed panels of `gemm_seed` rest on a law that its "
+    "\n`-`: the target's own compiler orders copies. Streamed panels of `gemm_seed` rest on a law that its "
     "certificate names: a sum over an axis is the sum over its blocks in order.\n"
 )
 FAULTS = (
@@ -247,13 +247,14 @@ FAULTS = (
     "parallel, an operand shifted, clipped, in the wrong slot or by another loop's variable; a barrier, post or wait dropped. In the text: one number "
     "changed, one statement dropped or printed twice; in Triton also a mask, a fill, a condition or 64 bits dropped, `<=` for `<`, another operator, "
     "rows for columns; in TileLang and NPU IR also a copy or a leaf's operands turned round, a clip or condition dropped, a bound of `T.min` dropped, another index, another kind of "
-    "loop. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
+    "loop; in Pallas also a condition, a stride or an alias dropped, an axis for any core, always the first block. Each is refused by the first rule that sees it; unreadable: the text is none that an emitter prints, so nothing is proven of it and `--require proved` fails.\n\n"
     "| target | in the Program | of order | in the text | refused | by | the same |\n|---|---|---|---|---|---|---|\n"
 )
 SAME = (
     "\nNo rule refuses these, and the rules are exact: in the Program the same elements reach the same leaves, and a changed text has the same "
     "addresses in every iteration (a factor or remainder of a variable that is always 0, the pitch of a tile of one row, a larger reserved block, an extent set twice, "
-    "a condition that holds anyway, another order of blocks, a second barrier, a tile that nobody reads before it is written).\n\n"
+    "a condition that holds anyway, another order of blocks, a second barrier, a tile that nobody reads before it is written, zeros around "
+    "an array that nobody reads, a name for an axis that nobody uses).\n\n"
 )
 
 

@@ -17,6 +17,7 @@ _BODIES = {
     "dsa_c": r"^static void kernel\(void \*opaque\) \{\n(.*?)^\}\n",
     "triton_cuda": _PYTHON,
     "triton_hip": _PYTHON,
+    "pallas_tpu": _PYTHON,
     "tilelang_cuda": _TILELANG,
     "tilelang_hip": _TILELANG,
     "tilelang_npuir": r"^def entry\([^\n]*\):\n(.*?)(?=^\S)",
@@ -42,8 +43,13 @@ _SLIPS: tuple[tuple[str, str, str], ...] = (
     ("64 bits dropped", r"\.to\(tl\.int64\)", ""),
     ("max for min", r"\bmin\(", "max("),
     ("tl.range without stages", r", num_stages=\d+\):", "):"),
+    ("any core for one", r'"arbitrary"', '"parallel"'),
+    ("always the first block", r"(lambda [^:]*: \(.*?)\b[ijk]\d+\b", r"\g<1>0"),
+    ("a stride dropped", r", stride=\d+", ""),
+    ("an alias dropped", r" *input_output_aliases=[^\n]*\n", ""),
+    ("a condition dropped", r"@pl\.when\(.*\)", "@pl.when(0 == 0)"),
 )
-"""(name, pattern, what stands in its place) of slips in Triton text"""
+"""(name, pattern, what stands in its place) of slips in Triton and Pallas text"""
 
 
 def text_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -71,7 +77,7 @@ def _edits(body: str, *, python: bool) -> Iterator[tuple[str, str]]:
     for name, pattern, new in _SLIPS if python else ():
         for m in re.finditer(pattern, body):
             line = body.count("\n", 0, m.start()) + 1
-            yield f"line {line}: {name}", body[: m.start()] + new + body[m.end() :]
+            yield f"line {line}: {name}", body[: m.start()] + m.expand(new) + body[m.end() :]
     for m in (_LINE if python else _STATEMENT).finditer(body):
         line = body.count("\n", 0, m.start()) + 1
         what = m.group().split("(")[0].strip()

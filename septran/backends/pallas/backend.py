@@ -6,6 +6,7 @@ from septran.backends.base import Backend
 from septran.backends.pallas.emit import emit
 from septran.backends.pallas.leaves import library, signature
 from septran.backends.pallas.passes import PASSES
+from septran.backends.pallas.reading import read
 from septran.backends.pallas.shapes import LANGUAGE
 from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
 
@@ -22,6 +23,7 @@ PALLAS_TPU = Backend(
     library=library,
     signature=signature,
     print_kernel=emit,
+    read_back=read,
     build=build,
     loader="pallas_sim.py.j2",
     where="emulated",

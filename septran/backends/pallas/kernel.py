@@ -61,8 +61,8 @@ class KernelText:
         for name, operand in self.operands.items():
             if not operand.written:
                 self.inputs[name] = self.refs[name] = self.names.fresh(name)
-            elif name in self.kept:
-                self.inputs[name] = self.names.fresh(f"{name}_in")
+        for name in (n for n in self.operands if n in self.kept):  # last, as the launch passes them
+            self.inputs[name] = self.names.fresh(f"{name}_in")
         for name, operand in self.operands.items():
             if operand.written:
                 self.refs[name] = self.names.fresh(name)

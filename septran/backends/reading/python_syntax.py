@@ -20,7 +20,14 @@ _OPERATORS: Mapping[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
 }
-_FUNCTIONS = {"min": "min", "max": "max", "T.min": "min", "T.max": "max"}
+_FUNCTIONS = {
+    "min": "min",
+    "max": "max",
+    "T.min": "min",
+    "T.max": "max",
+    "jnp.minimum": "min",
+    "jnp.maximum": "max",
+}
 _COMPARES: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
