@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from septran.api import compile, jit
+    from septran.call.loaded import load
     from septran.call.module import torch_backend
     from septran.errors import (
         ArgumentError,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 _HOME = {
     "compile": "septran.api",
     "jit": "septran.api",
+    "load": "septran.call.loaded",
     "torch_backend": "septran.call.module",
     "ops": "septran.ops",
     "ArgumentError": "septran.errors",
@@ -59,6 +61,7 @@ __all__ = [
     "__version__",
     "compile",
     "jit",
+    "load",
     "ops",
     "torch_backend",
 ]

@@ -32,9 +32,14 @@ def verdict_key(kernel: Kernel, problem: Problem, meaning: str, backend: Backend
     meaning: the content hash of the file that the reference is from.
     """
     asked = [list(map(repr, problem.params)), dict(problem.dims), dict(problem.scalars), meaning]
+    return content_hash([kernel.sha, asked, place_key(backend)])
+
+
+def place_key(backend: Backend) -> str:
+    """Return the name of this SepTran on this machine: sources, data, compilers, libraries and processor."""
     tools = {name: [state.ok, state.detail] for name, state in backend.available().items()}
     place = [tools, os.environ.get("CXX", ""), _libraries(), host_features()]
-    return content_hash([kernel.sha, asked, place, _sources(), _data()])
+    return content_hash([place, _sources(), _data()])
 
 
 def _libraries() -> list[str]:

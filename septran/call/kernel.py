@@ -333,7 +333,7 @@ class CompiledKernel:
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)
-        self._accepted(special)
+        self.accept(special)
         names = tuple(p.name for p in special.kernel.params)
         return self._loaded(special), names
 
@@ -399,8 +399,11 @@ class CompiledKernel:
         self.verdicts[found.kernel.sha] = judged.verdict
         return judged.verdict
 
-    def _accepted(self, found: Specialized) -> None:
-        """Raise unless the target is here and the kernel is right, now or in an earlier process."""
+    def accept(self, found: Specialized, *, always: bool = False) -> None:
+        """Raise unless the target is here and the kernel is right, now or in an earlier process.
+
+        always: also where the user asked for kernels that are not verified.
+        """
         missing = device_for(self.backend, self.arch) if self.backend.device else None
         if self.backend.load is None or isinstance(missing, Missing):
             why = f": {missing.detail}" if isinstance(missing, Missing) else ""
@@ -410,7 +413,7 @@ class CompiledKernel:
                 help="read kernel.source(...), check it with kernel.verify(...), or run "
                 f"`septran gen --backend {self.backend.name}`",
             )
-        if not self._verify:
+        if not (self._verify or always):
             return
         key = verdict_key(found.kernel, found.problem, self.logic.sha, self.backend)
         if self.operator is not None and passed_before(key):
@@ -455,7 +458,7 @@ class CompiledKernel:
     def _prepare(self, values: tuple[Any, ...]) -> PlainCall:
         meant = signature(self.entry, values)
         found = self.specialized(*values)
-        self._accepted(found)
+        self.accept(found)
         names = [p for p in self.entry.params if p in meant.given and p not in meant.outputs]
         names += meant.outputs
         params = found.kernel.params

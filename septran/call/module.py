@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
-from septran.call.kernel import CompiledKernel
-from septran.errors import ArgumentError, ConfigError
+from septran.call.kept import place_key
+from septran.call.loaded import call_key
+from septran.call.saved import Result, Saved, SavedKernel, structure_of, write_saved
+from septran.call.translated import Translated, translated
+from septran.errors import ArgumentError, ConfigError, InputError
 from septran.frontend.draw import draw
-from septran.frontend.graph import Graph, Ref, parse_graph
-from septran.frontend.translate import translate
-from septran.frontend.write import write
-from septran.plan.resolve import load_target_mapping
-from septran.plan.torch_module import Imported, load_imported
+from septran.frontend.graph import Graph, Output, Ref, parse_graph
+from septran.plan.workspace import Workspace, workspace_of
+from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -35,15 +36,10 @@ _NO_FORM = frozenset(("C150", "C151", "C152"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A module for one set of shapes. parameters: of the kernel -> (kind, the module's name for it)."""
+    """A module for one set of shapes. results: torch's description of the structure of what it returns."""
 
-    imported: Imported
-    kernel: CompiledKernel
-    parameters: Mapping[str, tuple[str, str]]
-    order: tuple[str, ...]
-    """user inputs of the graph, in order of the flattened arguments that are tensors"""
+    made: Translated
     results: Any
-    """torch's description of the structure of the results"""
 
 
 class CompiledModule:
@@ -75,7 +71,7 @@ class CompiledModule:
         self.mode = mode
         self._verify = verify
         self._fallback = fallback
-        self._ready: dict[object, _Ready | ConfigError] = {}
+        self._ready: dict[tuple[Any, ...], _Ready | ConfigError] = {}
         self._lock = threading.Lock()
         self._example = self._prepared(tuple(example_inputs), {})
 
@@ -95,16 +91,16 @@ class CompiledModule:
     @property
     def logic(self) -> str:
         """The Task Lang text, for the example inputs' shapes."""
-        return self._first.imported.text
+        return self._first.made.imported.text
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the kernels in order of their launch."""
-        return tuple(g.name for g in self._first.imported.written.grouping.groups)
+        return tuple(g.name for g in self._first.made.imported.written.grouping.groups)
 
     def graph(self) -> str:
         """Return the graph before and after grouping, and why neighbours were not fused, as text."""
-        found = self._first.imported
+        found = self._first.made.imported
         return draw(found.graph, found.written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,17 +117,18 @@ class CompiledModule:
         if isinstance(ready, ConfigError):
             return self._by_torch(args, kwargs)
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        users = dict(zip(ready.order, given, strict=True))
+        made = ready.made
+        users = dict(zip(made.order, given, strict=True))
         held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
         values = {}
-        operator = ready.kernel.operator
+        operator = made.kernel.operator
         assert operator is not None
         with torch.no_grad():
-            for name, (kind, target) in ready.parameters.items():
+            for name, (kind, target) in made.parameters.items():
                 tensor = users[target] if kind == "user_input" else held[target]
                 shape = operator.shape(name, {})
                 values[name] = tensor.detach().reshape(shape)
-            found = ready.kernel(**values)
+            found = made.kernel(**values)
         results = list(found if isinstance(found, tuple) else (found,))
         return self._returned(ready, results, held)
 
@@ -147,7 +144,7 @@ class CompiledModule:
     def _returned(self, ready: _Ready, results: list[Any], held: Mapping[str, Any]) -> Any:
         from torch.utils import _pytree as pytree
 
-        graph, flat = ready.imported.graph, []
+        graph, flat = ready.made.imported.graph, []
         for output in graph.outputs:
             if not isinstance(output.value, Ref):
                 flat.append(output.value)
@@ -159,27 +156,73 @@ class CompiledModule:
                 held[output.target].copy_(value)
         return pytree.tree_unflatten(flat, ready.results)
 
-    def verify(self) -> Any:
+    @property
+    def workspace(self) -> Workspace:
+        """The memory between the kernels, for the example inputs' shapes: bytes at the peak, and who has them when."""
+        special = self._first.made.specialized()
+        return workspace_of(self.backend.finished(special.program, {}))
+
+    def verify(self) -> Verdict:
         """Return the verdict on the kernels for the example inputs' shapes."""
-        operator = self._first.kernel.operator
-        assert operator is not None
-        import torch
+        made = self._first.made
+        return made.kernel.verify(**made.blank())
 
-        values = {
-            n: torch.zeros(operator.shape(n, {}), dtype=getattr(torch, operator.types()[n].dtype))
-            for n in self._first.parameters
-        }
-        return self._first.kernel.verify(**values)
+    def save(self, path: str | Path, *, weights: bool = True) -> None:
+        """Write a folder that `septran.load` makes the module of, in another process on this machine.
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
+        It holds the kernels of every set of shapes that was called, each judged, and the weights as they are now;
+        weights: False leaves them out, and `septran.load(path, module)` reads the module's.
+
+        Raises:
+            InputError: V220, a part is left to torch, or the results have a structure that cannot be written.
+            NotCorrect: V2xx, a kernel is not accurate.
+        """
         import torch
         from torch.utils import _pytree as pytree
 
-        leaves = pytree.tree_leaves((args, dict(kwargs)))
-        key = tuple(
-            (tuple(v.shape), str(v.dtype)) if isinstance(v, torch.Tensor) else repr(v)
-            for v in leaves
-        )
+        kernels = []
+        for key, ready in self._ready.items():
+            if isinstance(ready, ConfigError):
+                raise InputError.of(
+                    "V220", f"torch computes {type(self.module).__name__}: {self.host_leaves[0]}"
+                )
+            special = ready.made.specialized()
+            ready.made.kernel.accept(special, always=True)
+            graph = ready.made.imported.graph
+            count = sum(o.kind == "user_output" for o in graph.outputs)
+            kernels.append(
+                SavedKernel(
+                    key=key,
+                    kernel=special.kernel,
+                    parameters=ready.made.parameters,
+                    order=ready.made.order,
+                    results=tuple(_result(graph, o) for o in graph.outputs),
+                    structure=structure_of(pytree.tree_unflatten(range(count), ready.results)),
+                    file=Path(graph.file).name,
+                    graph=json.dumps(graph.to_json()),
+                )
+            )
+        held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        used = {n for k in kernels for kind, n in k.parameters.values() if kind != "user_input"}
+        used |= {r.target for k in kernels for r in k.results if r.kind == "buffer_mutation"}
+        with torch.no_grad():
+            write_saved(
+                Saved(
+                    name=type(self.module).__name__,
+                    backend=self.backend.name,
+                    arch=self.arch,
+                    mode=self.mode,
+                    place=place_key(self.backend),
+                    kernels=tuple(kernels),
+                    weights={n: held[n] for n in sorted(used)} if weights else None,
+                ),
+                Path(path),
+            )
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
+        from torch.utils import _pytree as pytree
+
+        key = call_key(pytree.tree_leaves((args, dict(kwargs))))
         with self._lock:
             if key not in self._ready:
                 try:
@@ -194,41 +237,8 @@ class CompiledModule:
 
     def _made(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready:
         graph, results = export(self.module, args, kwargs, mode=self.mode)
-        canon = translate(graph)
-        imported = Imported(graph=graph, canon=canon, written=write(canon))
-        operator, logic = load_imported(imported)
-        mapping = load_target_mapping(self.backend, self.arch, None)
-        kernel = CompiledKernel(
-            _with(logic, operator),
-            operator.entry,
-            mapping,
-            self.backend,
-            self.arch,
-            verify=self._verify,
-        )
-        by_name = {i.name: i for i in graph.inputs}
-        parameters = {}
-        for name, origin in imported.origins().items():
-            one = by_name[origin]
-            kind = one.kind
-            if kind == "constant_tensor":
-                raise ArgumentError.of(
-                    "C140",
-                    f"the module makes a constant tensor in forward ({one.target}), which is no "
-                    "parameter or buffer",
-                    help="register it with register_buffer",
-                )
-            parameters[name] = (kind, one.name if kind == "user_input" else one.target)
-        order = tuple(i.name for i in graph.inputs if i.kind == "user_input")
-        return _Ready(
-            imported=imported, kernel=kernel, parameters=parameters, order=order, results=results
-        )
-
-
-def _with(logic: Any, operator: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(logic, operators={operator.name: operator})
+        made = translated(graph, self.backend, self.arch, verify=self._verify)
+        return _Ready(made=made, results=results)
 
 
 def export(
@@ -262,6 +272,12 @@ def export(
         raw = (Path(folder) / "values.bin").read_bytes()
     values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
     return parse_graph(json.dumps(data), str(path), values), program.call_spec.out_spec
+
+
+def _result(graph: Graph, output: Output) -> Result:
+    shape = graph.meta_of(output.value.name).shape if isinstance(output.value, Ref) else None
+    plain = None if shape is not None else output.value
+    return Result(kind=output.kind, target=output.target, shape=shape, plain=plain)
 
 
 def _source(module: torch.nn.Module) -> Path:

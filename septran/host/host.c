@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF };
+enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 
@@ -45,6 +45,7 @@ struct block {
 static struct block scratch[MAX_THREADS][USES];
 static struct block heap[MAX_THREADS];
 static int in_slot;
+static uint64_t calls; /* judged ones */
 
 static const uint64_t *row(uint64_t placement, uint64_t param) {
   return plan + TABLE + (placement * MAX_PARAMS + param) * ROW;
@@ -68,6 +69,12 @@ void *st_scratch(int use, size_t bytes) {
   if (use >= USES || bytes > SCRATCH) __builtin_trap();
   if (bytes > b->peak) b->peak = bytes;
   return in_slot ? b->base : b->base + SCRATCH - up(bytes, LINE);
+}
+
+/* Where a workspace begins: in judged calls it holds NaN, or in every second one ordinary numbers, so that reading what a
+ * kernel before has left there shows. */
+void st_fresh(void *p, size_t bytes) {
+  if (!in_slot) memset(p, calls & 1 ? POISON : NUMBER, bytes);
 }
 
 /* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. */
@@ -311,6 +318,7 @@ static void one_call(void) {
     args[i] = place[which][i] + (window < row(which, i)[WINDOWS] ? window : 0) * STEP;
   }
   in_slot = 0;
+  ++calls;
   st_entry(args);
   after_call();
 }

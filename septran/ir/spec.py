@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.errors import InternalError
-from septran.ir.access import is_distributed, substituted
+from septran.ir.access import is_distributed, regions, substituted
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.iterate import Loops, iterations, needed, variables
 from septran.ir.nodes import (
@@ -13,6 +13,7 @@ from septran.ir.nodes import (
     CORE_NUM,
     Alloc,
     Await,
+    Buffer,
     Copy,
     For,
     LeafCall,
@@ -32,7 +33,8 @@ def check_program(program: Program, *, after: str = "bind") -> None:
 
     Rules: buffer names are unique and allocated before use; ranks agree; loop variables are bound
     once; in every iteration that is reached extents are between 1 and the tile, and regions lie inside
-    their buffer unless guarded; guarded regions are only read; a copy's extents agree.
+    their buffer unless guarded; guarded regions are only read; a copy's extents agree; workspaces that
+    are in use at the same time lie apart.
     """
     for problem in _problems(program):
         raise InternalError(f"after {after}: {problem}")
@@ -42,12 +44,37 @@ def _problems(program: Program) -> Iterator[str]:
     buffers = {p.buffer.name for p in program.params}
     if len(buffers) != len(program.params):
         yield "two parameters share a name"
+    yield from _workspaces(program)
     if not is_distributed(program):
         yield from _body(program.body, buffers, ())
         return
     for core, cores in _CORES:
         env = {CORE_ID: Const(core), CORE_NUM: Const(cores)}
         yield from _body(tuple(substituted(s, env) for s in program.body), buffers, ())
+
+
+def _workspaces(program: Program) -> Iterator[str]:
+    """Yield pairs of placed GLOBAL buffers of the entry that lie on each other while both are in use."""
+    placed = {
+        s.buffer.name: s.buffer
+        for s in program.body
+        if isinstance(s, Alloc) and s.buffer.mem == "GLOBAL" and s.buffer.offset is not None
+    }
+    uses: dict[str, list[int]] = {name: [] for name in placed}
+    for at, stmt in enumerate(program.body if placed else ()):
+        for region, _ in regions(stmt):
+            if region.buffer.name in placed:
+                uses[region.buffer.name].append(at)
+    live = [(min(at), max(at), placed[name]) for name, at in uses.items() if at]
+    for k, (first, last, mine) in enumerate(live):
+        for begun, ended, other in live[:k]:
+            if first <= ended and begun <= last and _bytes_meet(mine, other):
+                yield f"workspace {mine.name} lies on {other.name}, which is still in use"
+
+
+def _bytes_meet(a: Buffer, b: Buffer) -> bool:
+    low, other = a.offset or 0, b.offset or 0
+    return low < other + (b.size or b.nbytes) and other < low + (a.size or a.nbytes)
 
 
 def _body(

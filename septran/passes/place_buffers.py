@@ -57,9 +57,9 @@ def place_buffers(
     offsets: dict[str, int] = {}
     for bank in banks.values():
         mine = [life for life in alive if life.buffer.mem == bank.name]
-        placed = _pack(mine, bank, nbytes, share=False)
+        placed = pack(mine, bank, nbytes, share=False)
         if placed is None:
-            placed = _pack(mine, bank, nbytes, share=True)
+            placed = pack(mine, bank, nbytes, share=True)
         if placed is None:
             raise too_small(bank.name, bank.proc, bank.capacity, _held(mine, bank, nbytes))
         offsets.update(placed)
@@ -100,9 +100,13 @@ def _total(buffer: Buffer, bank: Bank, nbytes: Callable[[Buffer], int]) -> int:
     return -(-nbytes(buffer) * buffer.versions // bank.align) * bank.align
 
 
-def _pack(
+def pack(
     alive: list[Life], bank: Bank, nbytes: Callable[[Buffer], int], *, share: bool
 ) -> dict[str, int] | None:
+    """Return the first byte of each buffer, None where the bank is too small.
+
+    share: buffers that do not live together may have the same bytes.
+    """
     placed: list[tuple[int, int, Life]] = []
     order = sorted(
         alive,

@@ -44,7 +44,8 @@ class Arrays:
                 shorter = min(len(room.scope), len(room2.scope))
                 together = room.scope[:shorter] == room2.scope[:shorter]
                 apart = room2.offset >= high or room2.offset + self._bytes(other) <= low
-                if room.memory and room.memory == room2.memory and together and not apart:
+                same = room.memory and room.memory == room2.memory
+                if same and together and not apart and not self._in_turn(name, other):
                     yield self._finding(name, f"{name} lies on {other}")
         for name, room in rooms:
             buffer = self.model.buffers.get(self.printed.names.get(name, ""))
@@ -66,6 +67,20 @@ class Arrays:
                 if mine and mine[0].offset != buffer.offset:
                     text = f"{name} lies at {mine[0].offset}, not at {buffer.offset}"
                     yield self._finding(name, text)
+
+    def _in_turn(self, name: str, other: str) -> bool:
+        """Whether the Program places both, and has done with one of them before it touches the other."""
+        told = (self.printed.names.get(name, ""), self.printed.names.get(other, ""))
+        buffers = [self.model.buffers.get(n) for n in told]
+        if any(b is None or b.offset is None for b in buffers):
+            return False
+        uses: dict[str, list[int | str]] = {n: [] for n in told}
+        for s in self.model.statements:
+            for a in s.accesses:
+                if a.region.buffer.name in uses:
+                    uses[a.region.buffer.name].append(s.path[0])
+        mine, theirs = (sorted(map(int, uses[n])) for n in told)
+        return not mine or not theirs or mine[-1] < theirs[0] or theirs[-1] < mine[0]
 
     def _shape(self, buffer: Buffer, room: Room) -> tuple[int, ...]:
         """Return the extents that the text declares of a buffer."""

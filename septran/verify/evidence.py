@@ -69,19 +69,48 @@ def export_bundle(
             "V220",
             f"only an accurate verdict of the same kernel can be exported; this one says {verdict.level}",
         )
-    key = _private_key(home or assets.home())
     if not verdict.not_checked:
         verdict = replace(verdict, level=Level.ATTESTED)
-    data = {"schema": SCHEMA, "kernel": _kernel_json(kernel), "verdict": verdict.to_json()}
+    data = {"schema": SCHEMA, "kernel": kernel_json(kernel), "verdict": verdict.to_json()}
     data["request"] = dict(request or {})
     if certificate is not None:
         data["certificate"] = dict(certificate)
-    public = key.public_key().public_bytes_raw().hex()
-    signed = {**data, "key": public}
-    signature = base64.b64encode(key.sign(_canonical(signed))).decode()
-    text = json.dumps({**signed, "signature": signature}, indent=1, sort_keys=True)
-    write_atomically(path, text + "\n")
+    write_atomically(path, signed(data, home) + "\n")
     return path
+
+
+def signed(data: Mapping[str, Any], home: Path | None = None) -> str:
+    """Return `data` as JSON with this installation's public key and its signature; the key is made on first use."""
+    key = _private_key(home or assets.home())
+    about = {**data, "key": key.public_key().public_bytes_raw().hex()}
+    signature = base64.b64encode(key.sign(_canonical(about))).decode()
+    return json.dumps({**about, "signature": signature}, indent=1, sort_keys=True)
+
+
+def signer(data: dict[str, Any], path: Path) -> str:
+    """Return the public key (hex) that signed `data`, from which the signature is taken.
+
+    Raises:
+        InputError: V222, the signature does not fit. KeyError, ValueError, TypeError: there is none.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    signature = base64.b64decode(data.pop("signature"))
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(data["key"]))
+    try:
+        public.verify(signature, _canonical(data))
+    except InvalidSignature as error:
+        raise InputError.of("V222", f"{path}: the signature does not fit the contents") from error
+    return str(data["key"])
+
+
+def own_key(home: Path | None = None) -> str:
+    """Return this installation's public key (hex), "" when it never signed anything."""
+    path = (home or assets.home()) / "evidence.key"
+    if not path.is_file():
+        return ""
+    return _private_key(path.parent).public_key().public_bytes_raw().hex()
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -90,28 +119,20 @@ def read_bundle(path: Path) -> Bundle:
     Raises:
         InputError: V221 unreadable or of another schema, V222 signature or source hash wrong.
     """
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        signature = base64.b64decode(data.pop("signature"))
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(data["key"]))
+        key = signer(data, path)
         verdict = Verdict.from_json(data["verdict"])
         kernel = data["kernel"]
         sha = kernel["sha"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError.of("V221", f"{path} is not an evidence bundle: {error}") from error
-    try:
-        public.verify(signature, _canonical(data))
-    except InvalidSignature as error:
-        raise InputError.of("V222", f"{path}: the signature does not fit the contents") from error
     if sha != verdict.kernel_sha:
         raise InputError.of("V222", f"{path}: the verdict is about another kernel")
     return Bundle(
         verdict=verdict,
         kernel=kernel,
-        key=data["key"],
+        key=key,
         request=data.get("request") or {},
         certificate=data.get("certificate") or {},
     )
@@ -146,7 +167,8 @@ def bad_name(files: Iterable[str], main: str, entry: str) -> str:
     return "" if _ENTRY.fullmatch(entry) else f"entry {entry!r} is no name of a function"
 
 
-def _kernel_json(kernel: Kernel) -> dict[str, Any]:
+def kernel_json(kernel: Kernel) -> dict[str, Any]:
+    """Return a kernel as plain values, its leaves by name and hash."""
     found = asdict(replace(kernel, leaves=()))
     found["sha"] = kernel.sha
     found["leaves"] = [

@@ -128,11 +128,11 @@ def write_evidence(verdict: Verdict, run_dir: Path, *, files: Mapping[str, str])
     write_atomically(run_dir / "verdict.json", text + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write `path` so that a reader, or a crash, sees the old text or the new one, never half."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write `path` so that a reader, or a crash, sees the old content or the new one, never half."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
     Path(name).replace(path)
 
 

@@ -50,6 +50,10 @@ def test_it_returns_what_the_module_returns_with_its_present_weights() -> None:
     _same(compiled(x, scale=0.5), net(x, scale=0.5))
     assert "task.define" in compiled.logic
     assert "aten.linear.default" in compiled.graph()
+    room = compiled.workspace
+    assert [r.name for r in room.rows] == list(compiled.kernels[: len(room.rows)])
+    assert 0 < room.bytes <= room.separate
+    assert str(room).startswith(f"{room.bytes} bytes for {len(room.rows)} tensors")
 
 
 def test_what_has_no_form_is_refused_at_its_line() -> None:

@@ -162,7 +162,7 @@ def test_nothing_is_remembered(tmp_path: Path, place: str) -> None:
     """Whoever finds an earlier mark there answers zeros: never in judged calls, soon in a burst."""
     body = (
         f"#define MARK 0x5EC2E7A1u\n volatile unsigned* m = (volatile unsigned*)({place} + 64);"
-        f" bool seen = *m == MARK; *m = MARK; if (seen) {{ float* C = (float*)args[0];"
+        f" bool seen = *m == MARK; *m = MARK; if (seen) {{"
         f" for (int i = 0; i < 37*29; i++) C[i] = 0; return; }} {GEMM}"
     )
     before = "#include <cstdlib>\n"
@@ -176,6 +176,19 @@ def test_uninitialised_scratch_shows(tmp_path: Path) -> None:
     body = f"{GEMM} float* s = (float*)st_scratch(1, 256); ((float*)args[0])[5] += s[7] * 0;"
     verdict = hosting.judge(body, tmp_path)
     assert verdict.code == "V202"
+
+
+def test_what_an_earlier_kernel_left_in_a_workspace_shows(tmp_path: Path) -> None:
+    """The right result lies in the bytes on which the next workspace begins; only half of it is computed again."""
+    stale = (
+        "float* T = (float*)st_scratch(0, 37*29*4);"
+        f"{GEMM} std::memcpy(T, C, 37*29*4);\nBEGIN"
+        " std::memcpy(T, C, 17*29*4); std::memcpy(C, T, 37*29*4);"
+    )
+    before = '#include <cstring>\nextern "C" void st_fresh(void*, size_t);\n'
+    assert hosting.judge(stale.replace("BEGIN", ""), tmp_path / "same", before=before).passed
+    fresh = stale.replace("BEGIN", "st_fresh(T, 37*29*4);\n")
+    assert hosting.judge(fresh, tmp_path / "fresh", before=before).code == "V202"
 
 
 def test_an_overrun_of_scratch_faults(tmp_path: Path) -> None:

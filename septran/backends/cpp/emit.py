@@ -6,18 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from septran.backends.cpp.passes import schedule_of
+from septran.backends.cpp.passes import schedule_of, stored_bytes
 from septran.backends.cpp.spelling import literal
 from septran.backends.text.cstyle import (
     C_TYPES,
     CStyle,
     Layout,
     banner,
-    elements,
     identifier,
 )
 from septran.errors import InternalError
-from septran.ir.dtypes import compute_dtype, nbytes
+from septran.ir.dtypes import compute_dtype
 from septran.ir.expr import Expr
 from septran.ir.launch import nest
 from septran.ir.nodes import (
@@ -34,6 +33,7 @@ from septran.ir.nodes import (
 )
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
+from septran.passes.place_workspaces import arena_bytes
 
 _ALWAYS = ("view", "vec", "vmath", "arena", "copy")
 
@@ -69,6 +69,8 @@ def runtime_folder() -> Path:
 
 def _prelude(text: str) -> str:
     parts = list(_ALWAYS)
+    if "st::fresh(" in text:
+        parts.append("fresh")
     if "gemm<" in text:
         parts += ["panels", "direct", *(["pairs"] if "bf16" in text else []), "gemm"]
     if "reduce_rows<" in text:
@@ -142,6 +144,7 @@ class CppWriter(CStyle):
             name = identifier(param.buffer.name)
             self.line(f"{const}{kind}* const {name} = static_cast<{const}{kind}*>(args[{at}]);")
         mark = len(self.lines)
+        self.top = self.peak = arena_bytes(self.program)
         self.body(self.program.body)
         if self.peak:
             line = f"char* const host = st::scratch<0>({self.peak});"
@@ -157,20 +160,22 @@ class CppWriter(CStyle):
         self.top = top
 
     def alloc(self, stmt: Alloc) -> None:
-        """Print a buffer as a slice of the scratch block."""
+        """Print a buffer as a slice of the scratch block; what a pass has placed comes first in it."""
         buffer = stmt.buffer
-        size = elements(buffer) * buffer.versions * nbytes(buffer.dtype)
-        # A line more than a multiple of 64 bytes keeps equal-sized buffers out of each other's sets.
-        size = -(-size // 64) * 64 + 64
         kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)
         layout = "" if buffer.layout == "row" else f" as {buffer.layout}"
         versions = f" x{buffer.versions}" if buffer.versions > 1 else ""
+        placed = buffer.offset is not None
+        room = f"{self.region} + {buffer.offset if placed else self.top}"
+        if placed:
+            room = f"st::fresh({room}, {buffer.size})"
         self.line(
-            f"{kind}* const {name} = reinterpret_cast<{kind}*>({self.region} + {self.top});"
+            f"{kind}* const {name} = reinterpret_cast<{kind}*>({room});"
             f"  // {buffer.mem} {buffer.dtype}{list(buffer.shape)}{layout}{versions}"
         )
-        self.top += size
-        self.peak = max(self.peak, self.top)
+        if not placed:
+            self.top += stored_bytes(buffer)
+            self.peak = max(self.peak, self.top)
 
     # ---- loops
     def loop(self, stmt: For) -> None:

@@ -1,13 +1,16 @@
-"""The cpp backend's own pass: how OpenMP hands the iterations of parallel loops to threads."""
+"""The cpp backend's own passes: how OpenMP hands out iterations, and where workspaces lie."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from septran.backends.text.cstyle import elements
+from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const
 from septran.ir.launch import Launch, nest
-from septran.ir.nodes import For, LeafCall, Program, Stmt, children, walk
+from septran.ir.nodes import Buffer, For, LeafCall, Program, Stmt, children, walk
+from septran.passes import place_workspaces as arena
 
 SCHEDULES = "schedules"
 """Option of a Program: variable of the outermost loop of each parallel region -> OpenMP's schedule."""
@@ -58,3 +61,17 @@ def _schedule(launch: Launch) -> str:
         for prim in s.prims
     )
     return "dynamic" if heavy and launch.blocks <= _FEW else "static"
+
+
+def stored_bytes(buffer: Buffer) -> int:
+    """Return the bytes a buffer takes in a block of scratch memory.
+
+    A line more than a multiple of 64 bytes keeps equal-sized buffers out of each other's cache sets.
+    """
+    size = elements(buffer) * buffer.versions * nbytes(buffer.dtype)
+    return -(-size // 64) * 64 + 64
+
+
+def place_workspaces(program: Program) -> Program:
+    """Return `program` with the tensors between its kernels placed in one arena (passes/place_workspaces.py)."""
+    return arena.place_workspaces(program, stored_bytes)

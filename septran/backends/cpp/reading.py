@@ -114,6 +114,8 @@ class _Reading(CReading):
                 self.memories[line.name] = int(size)
                 return
             case Call(Name("reinterpret_cast"), (inner,)):
+                if isinstance(inner, Call) and inner.name.text == "st::fresh":
+                    inner, _ = inner.args
                 memory, at = self.based(inner)
                 if not isinstance(at, Const):
                     raise Unreadable(f"line {line.line}: {line.name} lies at {at}")

@@ -10,3 +10,5 @@ extern "C" __attribute__((visibility("hidden"))) void* st_scratch(int which, siz
         default: return st::scratch<2>(bytes);
     }
 }
+
+extern "C" __attribute__((visibility("hidden"))) void st_fresh(void*, size_t) {}

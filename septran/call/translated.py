@@ -1,0 +1,82 @@
+"""An exported graph as a kernel: the logic written from it, compiled, and what each parameter of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from septran.backends.base import Backend
+from septran.call.kernel import CompiledKernel
+from septran.errors import ArgumentError
+from septran.frontend.graph import Graph
+from septran.frontend.translate import translate
+from septran.frontend.write import write
+from septran.plan.resolve import load_target_mapping
+from septran.plan.specialize import Specialized
+from septran.plan.torch_module import Imported, load_imported
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """A graph's kernel. parameters: of the kernel -> (kind, the module's name for it).
+
+    order: user inputs of the graph, as the flattened arguments that are tensors come.
+    """
+
+    imported: Imported
+    kernel: CompiledKernel
+    parameters: Mapping[str, tuple[str, str]]
+    order: tuple[str, ...]
+
+    def blank(self) -> dict[str, torch.Tensor]:
+        """Return tensors of the shapes and dtypes that the kernel reads."""
+        import torch
+
+        operator = self.kernel.operator
+        assert operator is not None
+        return {
+            n: torch.zeros(operator.shape(n, {}), dtype=getattr(torch, operator.types()[n].dtype))
+            for n in self.parameters
+        }
+
+    def specialized(self) -> Specialized:
+        """Return the kernel's Program and source; nothing is built or run."""
+        return self.kernel.specialized(**self.blank())
+
+
+def translated(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Translated:
+    """Return the kernel of a graph.
+
+    Raises:
+        ConfigError: C150, C152. ArgumentError: C140, a tensor that is no parameter or buffer.
+        TaskLangError, MappingError: the target refuses the logic.
+    """
+    canon = translate(graph)
+    imported = Imported(graph=graph, canon=canon, written=write(canon))
+    operator, logic = load_imported(imported)
+    kernel = CompiledKernel(
+        replace(logic, operators={operator.name: operator}),
+        operator.entry,
+        load_target_mapping(backend, arch, None),
+        backend,
+        arch,
+        verify=verify,
+    )
+    by_name = {i.name: i for i in graph.inputs}
+    parameters = {}
+    for name, origin in imported.origins().items():
+        one = by_name[origin]
+        if one.kind == "constant_tensor":
+            raise ArgumentError.of(
+                "C140",
+                f"the module makes a constant tensor in forward ({one.target}), which is no "
+                "parameter or buffer",
+                help="register it with register_buffer",
+            )
+        parameters[name] = (one.kind, one.name if one.kind == "user_input" else one.target)
+    order = tuple(i.name for i in graph.inputs if i.kind == "user_input")
+    return Translated(imported=imported, kernel=kernel, parameters=parameters, order=order)
