@@ -1,4 +1,4 @@
-"""TileLang's toolchain: write the kernel folder, lower it for the arch, compile it to a cubin."""
+"""TileLang's toolchain: write the kernel folder, lower it for the arch, compile it to a cubin or a code object."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from septran.backends.base import Availability, Built, Capability
 from septran.backends.device.gpu import device_state, load_file, on_tensors, require
 from septran.backends.device.ptxas import resource_usage
 from septran.backends.device.simulated import write_simulated
+from septran.backends.tilelang import code_object
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.toolchain.compilers import nvcc
@@ -47,10 +48,10 @@ def found() -> bool:
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
-    """Lower `kernel` for its arch in a child process and, on NVIDIA, compile the result with nvcc.
+    """Lower `kernel` for its arch in a child process and compile the result: with nvcc, or clang for AMD.
 
-    facts: tma, wgmma, cp_async, mma, mfma (whether the lowered source has them), registers, spill
-    bytes and shared bytes from ptxas. Missing tools are listed in not_checked.
+    facts: tma, wgmma, cp_async, mma, mfma (whether the lowered source has them), registers, spills
+    and shared bytes from ptxas or the code object. Missing tools are listed in not_checked.
     """
     started = time.monotonic()
     main = write_simulated(kernel, folder)
@@ -78,10 +79,19 @@ def build(kernel: Kernel, folder: Path) -> Built:
     facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
     facts["lower_seconds"] = round(done.seconds, 2)
     if kernel.arch.startswith("gfx"):
-        reason = (
-            f"assembling for {kernel.arch}: lowered to HIP source only; no ROCm compiler is run"
-        )
-        return _built(main, facts, scrub(done.output, folder), shown, started, (reason, *refused))
+        tools = code_object.tools()
+        if isinstance(tools, str):
+            reason = f"compile for {kernel.arch}: lowered, but {tools}; {code_object.INSTALL}"
+            return _built(main, facts, "", shown, started, (reason, *refused))
+        result = code_object.assemble(tools, kernel.arch, lowered)
+        shown += f"; clang --offload-arch={kernel.arch} -O3"
+        log = scrub(result.output, folder)
+        if result.code != 0 or not code_object.made(lowered):
+            return Built(
+                ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
+            )
+        facts |= dict(code_object.figures(result.output))
+        return _built(main, facts, log, shown, started, refused)
     compiler = nvcc()
     if compiler is None:
         reason = f"compile for {kernel.arch}: lowered, but there is no nvcc; {INSTALL_NVCC}"
@@ -186,7 +196,11 @@ def _compiler(device: str) -> Availability:
         return Availability(ok=False, detail="tilelang is not installed", install=INSTALL_TILELANG)
     version = f"tilelang {metadata.version('tilelang')}"
     if device == "hip":
-        return Availability(ok=True, detail=f"{version} lowers to HIP source (not assembled)")
+        tools = code_object.tools()
+        if isinstance(tools, str):
+            detail = f"{version} lowers to HIP source, which is not compiled: {tools}"
+            return Availability(ok=True, detail=detail, install=code_object.INSTALL)
+        return Availability(ok=True, detail=f"{version} and {Path(tools.clang).name}")
     if nvcc() is None:
         return Availability(
             ok=False, detail=f"{version} lowers, nvcc is not installed", install=INSTALL_NVCC

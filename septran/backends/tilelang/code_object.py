@@ -1,0 +1,100 @@
+"""TileLang's HIP source to an AMD code object, without ROCm and without a GPU: clang with Debian's device libraries."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from septran.toolchain.confined import Finished, plain, run_confined
+
+INSTALL = "apt-get install clang-19 lld-19 llvm-19 rocm-device-libs libamdhip64-dev"
+SECONDS = 240.0
+_HERE = Path(__file__).resolve().parent
+_BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+_HEADER = Path("/usr/include/hip/hip_runtime.h")
+_VERSIONS = range(22, 18, -1)
+# name: what the notes say, and how much one of it is
+_FIGURES = {
+    "registers": (r"\.vgpr_count:\s+(\d+)", 1),
+    "accumulation_registers": (r"\.agpr_count:\s+(\d+)", 1),
+    "spill_bytes": (r"\.vgpr_spill_count:\s+(\d+)", 4),
+    "static_shared_bytes": (r"\.group_segment_fixed_size:\s+(\d+)", 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What compiles for an AMD GPU here: paths of clang and llvm-readelf."""
+
+    clang: str
+    readelf: str
+
+
+def tools() -> Tools | str:
+    """Return the tools, or in words what is missing."""
+    for version in _VERSIONS:
+        clang, readelf = (shutil.which(f"{n}-{version}") for n in ("clang", "llvm-readelf"))
+        if clang and readelf and shutil.which(f"ld.lld-{version}"):
+            break
+    else:
+        return "no clang, lld and llvm-readelf of one version from 19 on"
+    if not _BITCODE.is_dir():
+        return "no AMD device libraries"
+    if not _HEADER.is_file():
+        return "no HIP headers"
+    return Tools(clang=clang, readelf=readelf)
+
+
+def assemble(found: Tools, arch: str, lowered: Path) -> Finished:
+    """Compile `lowered` for `arch` (gfx942) to kernel.co beside it; the output ends with the object's notes."""
+    return run_confined(
+        ["/bin/sh", "-c", "\n".join(_script(found, arch, lowered.name))], lowered.parent, SECONDS
+    )
+
+
+def _script(found: Tools, arch: str, source: str) -> list[str]:
+    """The device libraries of an older HIP lack the chip's version number, which is one constant."""
+    clang, number = shlex.quote(found.clang), arch.removeprefix("gfx")
+    isa = f"lib/oclc_isa_version_{number}.bc"
+    value = int(number[:-2]) * 1000 + int(number[-2], 16) * 100 + int(number[-1], 16)
+    constant = (
+        'extern __attribute__((visibility("protected"))) const __constant int __oclc_ISA_version; '
+        f"const __constant int __oclc_ISA_version = {value};"
+    )
+    spec = importlib.util.find_spec("tilelang")
+    assert spec is not None
+    assert spec.origin is not None
+    templates = shlex.quote(str(Path(spec.origin).parent / "src"))
+    # debug.h prints from the device, which takes a runtime that a code object does not need
+    return [
+        "set -e",
+        f"mkdir -p lib && ln -sf {_BITCODE}/*.bc lib/",
+        f"if ! [ -e {isa} ]; then echo {shlex.quote(constant)} > isa.cl",
+        f"{clang} -x cl -cl-std=CL2.0 --target=amdgcn-amd-amdhsa -nogpulib -emit-llvm -c -o {isa} isa.cl; fi",
+        f"grep -v tl_templates/hip/debug.h {source} > kernel.hip",
+        f"{clang} -x hip --cuda-device-only --offload-arch={arch} -O3 --no-gpu-bundle-output -std=c++17 -nogpuinc "
+        f"-D__HIP_PLATFORM_AMD__ -I{shlex.quote(str(_HERE / 'shim'))} -I{templates} -I/usr/include --rocm-path=/usr "
+        "-include __clang_hip_runtime_wrapper.h --rocm-device-lib-path=lib -o kernel.co kernel.hip",
+        f"{shlex.quote(found.readelf)} --notes kernel.co",
+    ]
+
+
+def figures(notes: str) -> tuple[tuple[str, int], ...]:
+    """Return the worst over all kernels of the notes.
+
+    registers (per lane, accumulation_registers among them), spill_bytes (per lane), static_shared_bytes.
+    """
+    found = {
+        name: [unit * int(text) for text in re.findall(pattern, notes)]
+        for name, (pattern, unit) in _FIGURES.items()
+    }
+    return tuple((name, max(values)) for name, values in found.items() if values)
+
+
+def made(lowered: Path) -> bool:
+    """Return whether the code object is there."""
+    return plain(lowered.with_name("kernel.co"))
