@@ -11,7 +11,7 @@ from typing import Any, Literal
 from septran.errors import InternalError
 from septran.ir.nodes import Buffer, LeafCall, Program
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
-from septran.passes.name_leaves import name_leaves
+from septran.passes.name_leaves import Runtime, name_leaves
 from septran.passes.run import Pass, PassRun, lower
 from septran.prove.foreign.launch import Launch
 from septran.prove.printed import Printed
@@ -168,6 +168,8 @@ class Backend:
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
     scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = field(default=None)
     """leaf -> memory of a kernel that its calls hand to it, where a function of the language cannot allocate."""
+    runtime: Runtime | None = field(default=None)
+    """Program + its leaves -> the parts of the target's runtime that a kernel has to bring (`passes.name_leaves`)."""
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
@@ -191,7 +193,7 @@ class Backend:
 
     def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:
         """Return the passes that follow `passes` once `leaves` are chosen (by spec key)."""
-        named = partial(name_leaves, leaves=leaves, scratch=self.scratch)
+        named = partial(name_leaves, leaves=leaves, scratch=self.scratch, runtime=self.runtime)
         return (("name_leaves", named), *self.finish)
 
     def finished(

@@ -23,8 +23,8 @@ expressions over loop variables, always `1 <= extent <= tile`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from septran.errors import Span
@@ -308,6 +308,10 @@ class Program:
     def option(self, key: str, default: object = None) -> object:
         """Return a mapping option (threads, math, swizzle, smem_limit, ...)."""
         return dict(self.options).get(key, default)
+
+    def with_options(self, more: Mapping[str, object]) -> Program:
+        """Return the Program with these options added or replaced; options are sorted by name."""
+        return replace(self, options=tuple(sorted({**dict(self.options), **more}.items())))
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:

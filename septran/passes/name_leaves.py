@@ -6,7 +6,7 @@ finds its leaf by `LeafCall.symbol`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -28,29 +28,37 @@ from septran.ir.nodes import (
 from septran.kernel import Leaf, leaf_specs
 
 Body = tuple[Stmt, ...]
+Runtime = Callable[[Program, Iterable[Leaf]], tuple[str, ...]]
+"""Program with named leaves, its leaves -> names of the parts of a target's runtime that they call."""
+RUNTIME = "runtime"
+"""Option of a Program: those names, in the order in which they are printed."""
 
 
 def name_leaves(
     program: Program,
     leaves: Mapping[str, Leaf],
     scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = None,
+    runtime: Runtime | None = None,
 ) -> Program:
     """Return `program` with `symbol` set in every call, and `impl` INLINE where the leaf is no function.
 
     leaves: by the keys of the Program's LeafSpecs; every spec has one. scratch: buffers that a leaf has to be
     handed besides its operands; one of each is allocated per kernel and leaf, and follows the operands.
+    runtime: what fills the option RUNTIME.
     """
     chosen = iter([leaves[spec.key] for _, spec in leaf_specs(program)])
     named = replace(program, body=_named(program.body, chosen))
+    if runtime is not None:
+        named = named.with_options({RUNTIME: list(runtime(named, leaves.values()))})
     if scratch is None:
         return named
     taken = {p.buffer.name for p in program.params}
     taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
-    own = {
+    handed = {
         leaf.spec.symbol: tuple(_renamed(b, leaf.spec.task, taken) for b in scratch(leaf))
         for leaf in leaves.values()
     }
-    return map_kernels(named, lambda launch, _: _handed(launch.body, own))
+    return map_kernels(named, lambda launch, _: _handed(launch.body, handed))
 
 
 def _renamed(buffer: Buffer, task: str, taken: set[str]) -> Buffer:

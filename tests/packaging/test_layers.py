@@ -106,6 +106,7 @@ _ALONE = ("emulator", "simulator", "interpreter", "child")
 ROOMS: dict[str, tuple[str, ...]] = {
     "backends/text/": (
         "septran.backends.text", "septran.ir", "septran.errors", "septran.tasklang.mapexpr", "septran.kernel",
+        "septran.passes.name_leaves",
     ),
     "backends/reading/": (
         "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",

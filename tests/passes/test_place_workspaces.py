@@ -153,7 +153,7 @@ def test_every_backend_prints_a_chain(chain: Program) -> None:
     """Targets that give each workspace memory of its own have no arena, and say how much they take."""
     told = workspace_of(replace(chain, body=tuple(_unplaced(s) for s in chain.body)))
     assert told.bytes == told.separate
-    assert backends.get("cpp").finish[-1][0] == "place_workspaces"
+    assert "place_workspaces" in dict(backends.get("cpp").finish)
 
 
 def _unplaced(stmt):  # type: ignore[no-untyped-def]

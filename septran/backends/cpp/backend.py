@@ -9,7 +9,7 @@ from septran.backends.base import Availability, Backend, Built, Capability
 from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
-from septran.backends.cpp.passes import place_workspaces, settle_schedules
+from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
 from septran.backends.cpp.reading import read
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
@@ -96,7 +96,12 @@ CPP = Backend(
     arches=ARCHES,
     machine=lambda arch: f"cpp.{arch}" if arch in PROCESSORS else "cpp.x86_64",
     passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
-    finish=(("settle_schedules", settle_schedules), ("place_workspaces", place_workspaces)),
+    finish=(
+        ("settle_schedules", settle_schedules),
+        ("place_workspaces", place_workspaces),
+        ("place_scratch", place_scratch),
+    ),
+    runtime=runtime,
     library=library_leaf,
     signature=signature,
     print_kernel=emit,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from septran.backends.cpp.passes import schedule_of, stored_bytes
+from septran.backends.cpp.passes import HOST, peak_of, schedule_of
 from septran.backends.cpp.spelling import literal
 from septran.backends.text.cstyle import (
     C_TYPES,
@@ -28,14 +28,11 @@ from septran.ir.nodes import (
     Post,
     Program,
     Region,
-    Stmt,
     Sync,
 )
-from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
-from septran.passes.place_workspaces import arena_bytes
-
-_ALWAYS = ("view", "vec", "vmath", "arena", "copy")
+from septran.passes.name_leaves import RUNTIME
+from septran.passes.place_workspaces import workspace_rows
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
@@ -48,7 +45,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     writer = CppWriter(program, entry, leaves)
     hierarchy = writer.text()
     sources = "\n".join(f"// {leaf.headline}\n{leaf.source.strip()}\n" for leaf in leaves.values())
-    parts = [banner(program), _prelude(sources + hierarchy)]
+    parts = [banner(program), _prelude(program)]
     parts.append("// ---- leaves\n\n" + sources)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
     parts.append(_python_module([p.buffer.name for p in program.params], entry))
@@ -67,18 +64,9 @@ def runtime_folder() -> Path:
     return Path(__file__).resolve().parent / "runtime"
 
 
-def _prelude(text: str) -> str:
-    parts = list(_ALWAYS)
-    if "st::fresh(" in text:
-        parts.append("fresh")
-    if "gemm<" in text:
-        parts += ["panels", "direct", *(["pairs"] if "bf16" in text else []), "gemm"]
-    if "reduce_rows<" in text:
-        parts.append("reduce")
-    if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):
-        parts.append("movement")
-    if any(f"v{name}(" in text for name in RARE):
-        parts.append("rare")
+def _prelude(program: Program) -> str:
+    parts = program.option(RUNTIME)
+    assert isinstance(parts, list)
     includes: dict[str, None] = {}
     bodies = []
     for part in parts:
@@ -127,10 +115,9 @@ class CppWriter(CStyle):
         self.program = program
         self.entry = entry
         self.leaves = leaves
+        self.workspaces = {row.buffer.name for row in workspace_rows(program)}
         self.region = "host"
         """which scratch block allocations come from: "host", or "core" inside a parallel loop."""
-        self.top = 0
-        self.peak = 0
 
     def text(self) -> str:
         """Return the C++ text of the entry function."""
@@ -143,39 +130,31 @@ class CppWriter(CStyle):
             const = "const " if param.privilege == "r" else ""
             name = identifier(param.buffer.name)
             self.line(f"{const}{kind}* const {name} = static_cast<{const}{kind}*>(args[{at}]);")
-        mark = len(self.lines)
-        self.top = self.peak = arena_bytes(self.program)
+        self._scratch(0, HOST)
         self.body(self.program.body)
-        if self.peak:
-            line = f"char* const host = st::scratch<0>({self.peak});"
-            self.lines.insert(mark, self.indent_unit + line)
         self.close()
         return "\n".join(self.lines) + "\n"
 
     # ---- memory
-    def body(self, statements: tuple[Stmt, ...]) -> None:
-        """Print statements; what they allocate ends with them."""
-        top = self.top
-        super().body(statements)
-        self.top = top
+    def _scratch(self, number: int, block: str) -> None:
+        """Print the block of scratch memory that `place_scratch` found to be needed, if any."""
+        size = peak_of(self.program, block)
+        if size:
+            self.line(f"char* const {self.region} = st::scratch<{number}>({size});")
 
     def alloc(self, stmt: Alloc) -> None:
-        """Print a buffer as a slice of the scratch block; what a pass has placed comes first in it."""
+        """Print a buffer as a slice of the scratch block; workspaces share their bytes with others."""
         buffer = stmt.buffer
         kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)
         layout = "" if buffer.layout == "row" else f" as {buffer.layout}"
         versions = f" x{buffer.versions}" if buffer.versions > 1 else ""
-        placed = buffer.offset is not None
-        room = f"{self.region} + {buffer.offset if placed else self.top}"
-        if placed:
+        room = f"{self.region} + {buffer.offset}"
+        if buffer.name in self.workspaces:
             room = f"st::fresh({room}, {buffer.size})"
         self.line(
             f"{kind}* const {name} = reinterpret_cast<{kind}*>({room});"
             f"  // {buffer.mem} {buffer.dtype}{list(buffer.shape)}{layout}{versions}"
         )
-        if not placed:
-            self.top += stored_bytes(buffer)
-            self.peak = max(self.peak, self.top)
 
     # ---- loops
     def loop(self, stmt: For) -> None:
@@ -189,8 +168,8 @@ class CppWriter(CStyle):
         clause = f" num_threads({threads})" if isinstance(threads, int) else ""
         self.line(f"#pragma omp parallel{clause}")
         self.open("")
-        mark, saved = len(self.lines), (self.region, self.top, self.peak)
-        self.region, self.top, self.peak = "core", 0, 0
+        self.region = "core"
+        self._scratch(1, stmt.var)
         collapse = f" collapse({len(grid)})" if len(grid) > 1 else ""
         self.line(f"#pragma omp for{collapse} schedule({schedule})")
         for level in grid:
@@ -203,10 +182,7 @@ class CppWriter(CStyle):
                 self.line(head)
         self.body(grid[-1].body)
         self.close()
-        if self.peak:
-            line = f"char* const core = st::scratch<1>({self.peak});"
-            self.lines.insert(mark, self.indent_unit * self.depth + line)
-        self.region, self.top, self.peak = saved
+        self.region = "host"
         self.close()
 
     # ---- work

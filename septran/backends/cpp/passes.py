@@ -1,19 +1,25 @@
-"""The cpp backend's own passes: how OpenMP hands out iterations, and where workspaces lie."""
+"""The cpp backend's own passes: how OpenMP hands out iterations, where buffers lie, what of the runtime is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from septran.backends.text.cstyle import elements
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const
 from septran.ir.launch import Launch, nest
-from septran.ir.nodes import Buffer, For, LeafCall, Program, Stmt, children, walk
+from septran.ir.nodes import Alloc, Buffer, For, LeafCall, Program, Stmt, children, walk
+from septran.ir.scalar import RARE
+from septran.kernel import Leaf
 from septran.passes import place_workspaces as arena
+from septran.passes.place_buffers import with_offsets
 
 SCHEDULES = "schedules"
 """Option of a Program: variable of the outermost loop of each parallel region -> OpenMP's schedule."""
+PEAKS = "scratch"
+"""Option of a Program: HOST or variable of the outermost loop of a parallel region -> bytes of its scratch block."""
+HOST = "host"
 _FEW = 4096
 """Blocks up to which asking for each one costs less than an uneven end."""
 
@@ -29,15 +35,69 @@ def settle_schedules(program: Program) -> Program:
         launch.grid[0].var: asked if isinstance(asked, str) else _schedule(launch)
         for launch in _regions(program.body)
     }
-    return replace(
-        program, options=tuple(sorted({**dict(program.options), SCHEDULES: found}.items()))
-    )
+    return program.with_options({SCHEDULES: found})
 
 
 def schedule_of(program: Program, loop: For) -> str:
     """Return the schedule of the parallel region that `loop` opens, "" when it opens none."""
     found = program.option(SCHEDULES)
     return str(found.get(loop.var, "")) if isinstance(found, dict) else ""
+
+
+def place_scratch(program: Program) -> Program:
+    """Return `program` with an offset for all that it allocates, and the bytes of each scratch block as option.
+
+    What a body allocates ends with it, as on a stack: the host has one block, the threads of a parallel region have
+    one each. The host's begins with the arena of `place_workspaces`. Needs `settle_schedules`.
+    """
+    offsets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    shared = arena.arena_bytes(program)
+    peaks = {HOST: shared} if shared else {}
+
+    def place(body: tuple[Stmt, ...], block: str, top: int) -> None:
+        for stmt in body:
+            match stmt:
+                case Alloc(buffer=b) if b.offset is None:
+                    offsets[b.name] = top
+                    sizes[b.name] = elements(b) * nbytes(b.dtype)
+                    top += stored_bytes(b)
+                    peaks[block] = max(peaks.get(block, 0), top)
+                case For() if block == HOST and schedule_of(program, stmt):
+                    place(nest(stmt)[0][-1].body, stmt.var, 0)
+                case _:
+                    place(children(stmt), block, top)
+
+    place(program.body, HOST, shared)
+    placed = replace(program, body=with_offsets(program.body, offsets, sizes))
+    return placed.with_options({PEAKS: peaks})
+
+
+def peak_of(program: Program, block: str) -> int:
+    """Return the bytes of a scratch block: HOST, or the variable of a parallel region's outermost loop."""
+    peaks = program.option(PEAKS)
+    assert isinstance(peaks, dict)
+    return int(peaks.get(block, 0))
+
+
+def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
+    """Return the parts of the runtime (runtime/<part>.h) that a kernel of these leaves brings."""
+    text = "\n".join(leaf.source for leaf in leaves)
+    parts = ["view", "vec", "vmath", "arena", "copy"]
+    if arena.workspace_rows(program):
+        parts.append("fresh")
+    if "gemm<" in text:
+        buffers = [p.buffer for p in program.params]
+        buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
+        pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers)
+        parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
+    if "reduce_rows<" in text:
+        parts.append("reduce")
+    if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):
+        parts.append("movement")
+    if any(f"v{name}(" in text for name in RARE):
+        parts.append("rare")
+    return tuple(parts)
 
 
 def _regions(body: tuple[Stmt, ...]) -> Iterator[Launch]:

@@ -6,9 +6,11 @@ from septran.backends.base import Backend
 from septran.backends.pallas.emit import emit
 from septran.backends.pallas.leaves import library, signature
 from septran.backends.pallas.passes import PASSES
+from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading import read
 from septran.backends.pallas.shapes import LANGUAGE
 from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
+from septran.backends.text.prelude import calls_of
 
 PALLAS_TPU = Backend(
     name=NAME,
@@ -24,6 +26,7 @@ PALLAS_TPU = Backend(
     signature=signature,
     print_kernel=emit,
     read_back=read,
+    runtime=calls_of(PRELUDE),
     build=build,
     loader="pallas_sim.py.j2",
     where="emulated",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from septran.backends.pallas.blocks import Operand, Plan, Ranges, plan
 from septran.backends.pallas.kernel import KernelText
-from septran.backends.pallas.prelude import used
+from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.shapes import (
     COLUMNS,
     JNP_DTYPE,
@@ -19,6 +19,7 @@ from septran.backends.pallas.shapes import (
     shape_text,
 )
 from septran.backends.text.names import Names
+from septran.backends.text.prelude import helpers
 from septran.errors import MappingError
 from septran.ir.access import regions
 from septran.ir.dtypes import is_float, nbytes
@@ -223,7 +224,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     head = _HEAD.format(name=program.name, target=program.target, arch=program.arch)
     if "functools." not in "\n".join(file.host):
         head = head.replace("import functools\n\n", "")
-    parts = [head, used(code), code, "\n".join(entry), "\n".join(order)]
+    parts = [head, helpers(PRELUDE, program), code, "\n".join(entry), "\n".join(order)]
     text = "\n\n".join(p.rstrip("\n") + "\n" for p in parts if p)
     return Kernel.of(program, entry="entry", main=MAIN, files=((MAIN, text),), leaves=leaves)
 

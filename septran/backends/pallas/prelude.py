@@ -1,8 +1,10 @@
-"""Functions that emitted kernels may call; a file carries only those that it uses."""
+"""Functions that emitted kernels may call."""
 
 from __future__ import annotations
 
-PRELUDE: tuple[tuple[str, str], ...] = (
+from septran.backends.text.prelude import Prelude
+
+PRELUDE: Prelude = (
     (
         "st_index",
         '''def st_index(shape, axis):
@@ -68,8 +70,3 @@ PRELUDE: tuple[tuple[str, str], ...] = (
 ''',
     ),
 )
-
-
-def used(text: str) -> str:
-    """Return the source of the prelude functions that `text` calls."""
-    return "\n\n".join(source for name, source in PRELUDE if f"{name}(" in text)

@@ -6,11 +6,13 @@ from functools import partial
 from typing import Literal
 
 from septran.backends.base import Backend, OnDevice
+from septran.backends.text.prelude import calls_of
 from septran.backends.triton.arches import arches_of
 from septran.backends.triton.emit import emit
 from septran.backends.triton.foreign import FOREIGN
 from septran.backends.triton.leaves import library, signature
 from septran.backends.triton.passes import FINISH, PASSES
+from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.reading import read
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
 
@@ -31,6 +33,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         library=library,
         signature=signature,
         print_kernel=emit,
+        runtime=calls_of(PRELUDE),
         read_back=read,
         build=build,
         loader="triton_interp.py.j2",

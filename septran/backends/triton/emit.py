@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
+from septran.backends.text.prelude import helpers
 from septran.backends.triton.kernel import KernelText, loads_and_stores
 from septran.backends.triton.passes import WARPS
-from septran.backends.triton.prelude import used
+from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Buffer, For, Program, walk
@@ -110,7 +111,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         ("import torch\n" if file.workspaces else "")
         + "import triton\nimport triton.language as tl\n",
         "",
-        used(code),
+        helpers(PRELUDE, program),
         code,
         "\n".join(
             [

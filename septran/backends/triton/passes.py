@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from septran.backends.triton.arches import ARCHES
 from septran.errors import InternalError
 from septran.ir.nodes import Program
@@ -24,7 +22,7 @@ def settle_warps(program: Program) -> Program:
     if not isinstance(threads, int):
         raise InternalError(f"threads is {threads!r}; an int was expected after tuning")
     warps = 1 << max(0, max(1, threads // size) - 1).bit_length()
-    return replace(program, options=tuple(sorted({**dict(program.options), WARPS: warps}.items())))
+    return program.with_options({WARPS: warps})
 
 
 PASSES: tuple[tuple[str, Pass], ...] = (

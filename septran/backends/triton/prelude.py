@@ -1,8 +1,10 @@
-"""Device functions that emitted kernels may call; a file carries only those that it uses."""
+"""Device functions that emitted kernels may call."""
 
 from __future__ import annotations
 
-PRELUDE: tuple[tuple[str, str], ...] = (
+from septran.backends.text.prelude import Prelude
+
+PRELUDE: Prelude = (
     (
         "st_max",
         '''@triton.jit
@@ -79,8 +81,3 @@ def st_take(x, N: tl.constexpr, C: tl.constexpr, R: tl.constexpr):
 ''',
     ),
 )
-
-
-def used(text: str) -> str:
-    """Return the source of the prelude functions that `text` calls."""
-    return "\n\n".join(source for name, source in PRELUDE if f"{name}" in text)
