@@ -17,19 +17,8 @@ from septran.bind.scope import Probe, Scope, Size, Value, loop_var
 from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
 from septran.errors import MappingError, TaskLangError, closest
+from septran.ir import nodes as ir
 from septran.ir.expr import Const
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    LeafArg,
-    LeafCall,
-    Prim,
-    Privilege,
-    Region,
-    Stmt,
-)
 from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
 from septran.tasklang.check import Traces, leaf_privileges
@@ -45,8 +34,8 @@ class LeafSite:
     task: str
     args: Mapping[str, Bound]
     local_args: frozenset[str]
-    prims: tuple[Prim, ...]
-    privileges: Mapping[str, Privilege]
+    prims: tuple[ir.Prim, ...]
+    privileges: Mapping[str, ir.Privilege]
 
 
 @dataclass(slots=True)
@@ -86,7 +75,7 @@ class Lowering:
 
     def instance(
         self, inst: Instance, chain: tuple[Instance, ...], env: dict[str, Value], level: int
-    ) -> tuple[Stmt, ...]:
+    ) -> tuple[ir.Stmt, ...]:
         """Return the statements of one instance entered at processor level `level`."""
         chain = (*chain, inst)
         task = self.tasks.get(inst.task_name)
@@ -108,7 +97,7 @@ class Lowering:
         if spread and not any(isinstance(n, Loop) and n.kind == "parallel" for n in traced.body):
             var = self.fresh("p0")
             inner = self._unspread(inst, traced, scope, own)
-            return (For(var=var, extent=Const(1), body=inner, proc=inst.proc, parallel=True),)
+            return (ir.For(var=var, extent=Const(1), body=inner, proc=inst.proc, parallel=True),)
         if spread:
             found = self.body(traced.body, inst, scope, level)
         else:
@@ -119,9 +108,9 @@ class Lowering:
 
     def _unspread(
         self, inst: Instance, traced: Traced, scope: Scope, level: int
-    ) -> tuple[Stmt, ...]:
-        before: list[Stmt] = []
-        after: list[Stmt] = []
+    ) -> tuple[ir.Stmt, ...]:
+        before: list[ir.Stmt] = []
+        after: list[ir.Stmt] = []
         granted = self.traces.privileges_of(traced)
         for param, value in list(scope.env.items()):
             want = inst.mems.get(param, "")
@@ -131,31 +120,31 @@ class Lowering:
             if want == value.region.buffer.mem:
                 continue
             staged = self.staged(value.region, want, value.region.buffer.dtype)
-            before.append(Alloc(buffer=staged.buffer))
+            before.append(ir.Alloc(buffer=staged.buffer))
             if "r" in granted[param]:
-                before.append(Copy(dst=staged, src=value.region))
+                before.append(ir.Copy(dst=staged, src=value.region))
             if "w" in granted[param]:
-                after.append(Copy(dst=value.region, src=staged))
+                after.append(ir.Copy(dst=value.region, src=staged))
             scope.env[param] = Bound(staged, value.root, value.taints)
         return (*before, *self.body(traced.body, inst, scope, level), *after)
 
-    def staged(self, region: Region, mem: str, dtype: str) -> Region:
+    def staged(self, region: ir.Region, mem: str, dtype: str) -> ir.Region:
         """Return the whole region of a fresh buffer that holds a tile of `region` in `mem`."""
         base = (
             region.buffer.name.split("_", 1)[0]
             if region.buffer.mem != "GLOBAL"
             else region.buffer.name
         )
-        buffer = Buffer(
+        buffer = ir.Buffer(
             name=self.fresh(f"{base}_{mem[0].lower()}"), shape=region.tile, dtype=dtype, mem=mem
         )
         return whole(buffer, region)
 
     def body(
         self, nodes: tuple[Node, ...], inst: Instance, scope: Scope, level: int
-    ) -> tuple[Stmt, ...]:
+    ) -> tuple[ir.Stmt, ...]:
         """Return the statements of a task body."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for node in nodes:
             try:
                 out.extend(self.node(node, inst, scope, level))
@@ -165,7 +154,7 @@ class Lowering:
                 ) from e.__cause__
         return tuple(out)
 
-    def node(self, node: Node, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
+    def node(self, node: Node, inst: Instance, scope: Scope, level: int) -> tuple[ir.Stmt, ...]:
         """Return the statements of one node of a task body."""
         match node:
             case Loop():
@@ -178,7 +167,7 @@ class Lowering:
                 return self.call(node, inst, scope, level)
         raise AssertionError("primitives only in leaves")
 
-    def loop(self, node: Loop, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
+    def loop(self, node: Loop, inst: Instance, scope: Scope, level: int) -> tuple[ir.Stmt, ...]:
         """Return a loop nest; a parallel one takes a processor level when one is due."""
         sizes = [scope.size(e) for e in node.extents]
         names = [self.fresh(n) for n in node.names]
@@ -199,7 +188,7 @@ class Lowering:
         depth = inst.options.get("pipeline") if innermost else None
         for name, size in reversed(list(zip(names, sizes, strict=True))):
             body = (
-                For(
+                ir.For(
                     var=name,
                     extent=size.expr,
                     body=body,
@@ -226,7 +215,7 @@ class Lowering:
         deeper = [b for b in below if b > level]
         return min(deeper) if deeper else level
 
-    def local(self, node: AllocLocal, inst: Instance, scope: Scope, level: int) -> Stmt:
+    def local(self, node: AllocLocal, inst: Instance, scope: Scope, level: int) -> ir.Stmt:
         """Return the allocation of a local tensor in the memory the mapping gives it."""
         sizes = [scope.size(d) for d in node.dims]
         if any(s.bound < 1 for s in sizes):
@@ -248,15 +237,15 @@ class Lowering:
                 help="map it to a memory of that processor, or make it in the caller",
             )
         self.locals_seen.setdefault(inst.name, set()).add(node.tensor.name)
-        buffer = Buffer(
+        buffer = ir.Buffer(
             name=self.fresh(node.tensor.name),
             shape=tuple(s.bound for s in sizes),
             dtype=self._dtype(node.dtype, scope),
             mem=mem,
         )
-        region = Region.whole(buffer, tuple(s.expr for s in sizes))
+        region = ir.Region.whole(buffer, tuple(s.expr for s in sizes))
         scope.env[node.tensor.name] = Bound(region, node.tensor.name, tuple(s.taint for s in sizes))
-        return Alloc(buffer=buffer, span=node.span)
+        return ir.Alloc(buffer=buffer, span=node.span)
 
     def _dtype(self, dtype: str, scope: Scope) -> str:
         """Return a local's dtype; "like:X" takes that of tensor X."""
@@ -268,7 +257,7 @@ class Lowering:
         assert isinstance(found, Bound)
         return found.region.buffer.dtype
 
-    def call(self, node: Launch, inst: Instance, scope: Scope, level: int) -> tuple[Stmt, ...]:
+    def call(self, node: Launch, inst: Instance, scope: Scope, level: int) -> tuple[ir.Stmt, ...]:
         """Return the statements of a launched inner task."""
         name = node.task.name
         if name not in inst.calls:
@@ -307,7 +296,7 @@ class Lowering:
                 return scope.size(arg)
         raise TypeError(arg)
 
-    def leaf(self, node: Launch, inst: Instance, scope: Scope) -> tuple[Stmt, ...]:
+    def leaf(self, node: Launch, inst: Instance, scope: Scope) -> tuple[ir.Stmt, ...]:
         """Return the call of a leaf, streamed block by block where a panel changes memory."""
         values = {
             p: self.argument(a, scope) for p, a in zip(node.task.params, node.args, strict=True)
@@ -340,7 +329,7 @@ class Lowering:
             if want == "NONE" or want == bound.region.buffer.mem:
                 want = ""
             args.append(
-                LeafArg(param=param, region=bound.region, privilege=granted[param], mem=want)
+                ir.LeafArg(param=param, region=bound.region, privilege=granted[param], mem=want)
             )
         self.sites.append(
             LeafSite(
@@ -359,7 +348,7 @@ class Lowering:
             for p, v in values.items()
             if not isinstance(v, Bound)
         )
-        call = LeafCall(
+        call = ir.LeafCall(
             task=node.task.name,
             impl=str(binding.kernel),
             args=tuple(args),
@@ -380,9 +369,9 @@ class Lowering:
         )
 
 
-def whole(buffer: Buffer, like: Region) -> Region:
+def whole(buffer: ir.Buffer, like: ir.Region) -> ir.Region:
     """Return the region of `buffer` that holds a tile with the extents of `like`."""
-    return replace(Region.whole(buffer, like.extent), tile=like.tile, grid=like.grid)
+    return replace(ir.Region.whole(buffer, like.extent), tile=like.tile, grid=like.grid)
 
 
 def _nested(body: tuple[Node, ...]) -> Iterator[Node]:

@@ -10,24 +10,7 @@ from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const, Expr, Var, bounds, cdiv, const, make, minimum
 from septran.ir.nodes import Region
 from septran.mapping.schema import Instance, Tune
-from septran.tasklang.values import (
-    Arith,
-    DimOf,
-    GridOf,
-    Laid,
-    Lit,
-    LoopVar,
-    Partition,
-    Piece,
-    Shift,
-    SymInt,
-    SymScalar,
-    SymTensor,
-    Tunable,
-    View,
-    sym_text,
-    view_text,
-)
+from septran.tasklang import values
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +50,7 @@ class Scope:
     env: dict[str, Value]
     index: dict[str, Expr]
     ranges: dict[str, tuple[int, int]]
-    missing: Callable[[str, Tunable | None], int | None]
+    missing: Callable[[str, values.Tunable | None], int | None]
     probe: Probe
 
     def child(self, index: Mapping[str, Expr], ranges: Mapping[str, tuple[int, int]]) -> Scope:
@@ -81,7 +64,7 @@ class Scope:
             probe=self.probe,
         )
 
-    def tunable(self, name: str, asked: Tunable | None = None) -> int:
+    def tunable(self, name: str, asked: values.Tunable | None = None) -> int:
         """Return the value of a tunable: the nearest instance's, else the policy's, else its default."""
         for instance in reversed(self.chain):
             if name in instance.tunables:
@@ -117,34 +100,35 @@ class Scope:
             help=f"add tunables: {{{name}: ...}} to one of them",
         )
 
-    def size(self, value: SymInt) -> Size:
+    def size(self, value: values.SymInt) -> Size:
         """Return a symbolic integer's bound, expression and taint."""
         match value:
-            case Lit():
+            case values.Lit():
                 return Size(value.value, Const(value.value))
-            case LoopVar():
+            case values.LoopVar():
                 expr = self.index[value.name]
                 return Size(bounds(expr, self.ranges)[1], expr)
-            case Tunable():
+            case values.Tunable():
                 n = self.tunable(value.name, value)
                 return Size(n, Const(n), frozenset((value.name,)))
-            case DimOf():
+            case values.DimOf():
                 view = self.view(value.view)
                 d = value.axis
                 return Size(view.region.tile[d], view.region.extent[d], view.taints[d])
-            case GridOf():
+            case values.GridOf():
                 base = self.view(value.partition.base)
                 count = self._counts(value.partition, base)[value.axis]
                 return Size(bounds(count, self.ranges)[1], count)
-            case SymScalar():
+            case values.SymScalar():
                 found = self.env[value.name]
                 assert isinstance(found, Size)
                 return found
-            case Arith():
+            case values.Arith():
                 a, b = self.size(value.a), self.size(value.b)
                 if value.op in ("//", "%") and bounds(b.expr, self.ranges)[0] < 1:
                     raise TaskLangError.of(
-                        "E136", f"{sym_text(value)} divides by a number that is not at least 1"
+                        "E136",
+                        f"{values.sym_text(value)} divides by a number that is not at least 1",
                     )
                 expr = make(value.op, a.expr, b.expr)
                 high = bounds(expr, self.ranges)[1]
@@ -155,24 +139,24 @@ class Scope:
                 return Size(high, expr, a.taint | b.taint)
         raise TypeError(value)
 
-    def view(self, view: View) -> Bound:
+    def view(self, view: values.View) -> Bound:
         """Return the region a view denotes."""
         match view:
-            case SymTensor():
+            case values.SymTensor():
                 found = self.env[view.name]
                 assert isinstance(found, Bound)
                 return found
-            case Shift():
+            case values.Shift():
                 return self._shift(view)
-            case Laid():
+            case values.Laid():
                 return laid(view, self.view(view.base))
-            case Piece() if view.partition.by == "halo":
+            case values.Piece() if view.partition.by == "halo":
                 return self._halo(view)
-            case Piece():
+            case values.Piece():
                 return self._piece(view)
         raise TypeError(view)
 
-    def _shift(self, view: Shift) -> Bound:
+    def _shift(self, view: values.Shift) -> Bound:
         base = self.view(view.base)
         sizes = [self.size(d) for d in view.dims]
         r = base.region
@@ -192,7 +176,7 @@ class Scope:
         )
         return Bound(region, base.root, tuple(s.taint for s in sizes))
 
-    def tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
+    def tiles(self, p: values.Partition, base: Bound) -> list[tuple[int, Taint]]:
         """Return the static tile size per axis (not yet clipped to the base) and its taint.
 
         Raises:
@@ -203,15 +187,15 @@ class Scope:
             self._positive(p, size, "sizes")
         return found
 
-    def _positive(self, p: Partition, size: int, what: str) -> None:
+    def _positive(self, p: values.Partition, size: int, what: str) -> None:
         if size < 1:
             raise TaskLangError.of(
                 "E118",
-                f"{what} of the partition of {view_text(p.base)} are at least 1, found {size}",
+                f"{what} of the partition of {values.view_text(p.base)} are at least 1, found {size}",
                 p.span,
             )
 
-    def _tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
+    def _tiles(self, p: values.Partition, base: Bound) -> list[tuple[int, Taint]]:
         whole = list(zip(base.region.tile, base.taints, strict=True))
         if p.by == "grid":
             assert p.parts is not None
@@ -246,7 +230,7 @@ class Scope:
         block = self.tunable("block_size")
         return [(block, frozenset(("block_size",)))] * len(whole)
 
-    def _counts(self, p: Partition, base: Bound) -> list[Expr]:
+    def _counts(self, p: values.Partition, base: Bound) -> list[Expr]:
         """Return the number of pieces per axis."""
         tiles = self.tiles(p, base)
         if p.by == "halo":
@@ -262,7 +246,7 @@ class Scope:
             found.append(cdiv(ext, min(t, tile)) if t < tile else const(1))
         return found
 
-    def _piece(self, view: Piece) -> Bound:
+    def _piece(self, view: values.Piece) -> Bound:
         p = view.partition
         base = self.view(p.base)
         r = base.region
@@ -297,7 +281,7 @@ class Scope:
         )
         return Bound(region, base.root, tuple(taints))
 
-    def _positions(self, p: Partition, base: Bound) -> list[Size]:
+    def _positions(self, p: values.Partition, base: Bound) -> list[Size]:
         """Return the number of output positions per axis, from the base's extents."""
         reach = [(w - 1) * d + 1 for w, d in zip(p.window, p.dilation, strict=True)]
         r = base.region
@@ -306,12 +290,12 @@ class Scope:
             for n, e, q, h, s in zip(r.tile, r.extent, p.pad, reach, p.stride, strict=True)
         ]
 
-    def _halo_tiles(self, p: Partition, base: Bound) -> list[tuple[int, Taint]]:
+    def _halo_tiles(self, p: values.Partition, base: Bound) -> list[tuple[int, Taint]]:
         positions = [n.bound for n in self._positions(p, base)]
         if min(positions) < 1:
             raise TaskLangError.of(
                 "E135",
-                f"the window {list(p.window)} does not fit {view_text(p.base)} "
+                f"the window {list(p.window)} does not fit {values.view_text(p.base)} "
                 f"{list(base.region.tile)} with padding {list(p.pad)}",
                 p.span,
             )
@@ -327,7 +311,7 @@ class Scope:
                 found.append((s.bound, s.taint))
         return found
 
-    def _halo(self, view: Piece) -> Bound:
+    def _halo(self, view: values.Piece) -> Bound:
         p = view.partition
         base = self.view(p.base)
         r = base.region

@@ -8,52 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from septran.ir import nodes as ir
 from septran.ir.expr import Expr, free, substitute
-from septran.ir.nodes import (
-    CORE_ID,
-    CORE_NUM,
-    Await,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Privilege,
-    Program,
-    Region,
-    Stmt,
-    When,
-    walk,
-)
 
 
-def touches(stmt: Stmt) -> Iterator[tuple[Region, Privilege]]:
+def touches(stmt: ir.Stmt) -> Iterator[tuple[ir.Region, ir.Privilege]]:
     """Yield (region, privilege) of what a statement itself touches, not what is nested in it."""
     match stmt:
-        case Copy():
+        case ir.Copy():
             yield stmt.dst, "w"
             yield stmt.src, "r"
-        case LeafCall():
+        case ir.LeafCall():
             for arg in stmt.args:
                 yield arg.region, arg.privilege
 
 
-def regions(*body: Stmt) -> Iterator[tuple[Region, Privilege]]:
+def regions(*body: ir.Stmt) -> Iterator[tuple[ir.Region, ir.Privilege]]:
     """Yield (region, privilege) of statements and everything nested in them, in order."""
-    for stmt in walk(body):
+    for stmt in ir.walk(body):
         yield from touches(stmt)
 
 
-def reads(body: Iterable[Stmt]) -> frozenset[str]:
+def reads(body: Iterable[ir.Stmt]) -> frozenset[str]:
     """Return the names of buffers read anywhere in `body`."""
     return frozenset(r.buffer.name for r, how in regions(*body) if "r" in how)
 
 
-def writes(body: Iterable[Stmt]) -> frozenset[str]:
+def writes(body: Iterable[ir.Stmt]) -> frozenset[str]:
     """Return the names of buffers written anywhere in `body`."""
     return frozenset(r.buffer.name for r, how in regions(*body) if "w" in how)
 
 
-def region_vars(region: Region) -> frozenset[str]:
+def region_vars(region: ir.Region) -> frozenset[str]:
     """Return the loop variables a region depends on."""
     found: frozenset[str] = frozenset()
     for e in (*region.offset, *region.extent):
@@ -64,12 +50,12 @@ def region_vars(region: Region) -> frozenset[str]:
 
 
 def map_bodies(
-    body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]
-) -> tuple[Stmt, ...]:
+    body: tuple[ir.Stmt, ...], change: Callable[[tuple[ir.Stmt, ...]], tuple[ir.Stmt, ...]]
+) -> tuple[ir.Stmt, ...]:
     """Return `body` with `change` applied to every statement list, innermost first."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, For | When):
+        if isinstance(stmt, ir.For | ir.When):
             inner = map_bodies(stmt.body, change)
             out.append(stmt if inner == stmt.body else replace(stmt, body=inner))
         else:
@@ -77,25 +63,25 @@ def map_bodies(
     return change(tuple(out))
 
 
-def map_regions(stmt: Stmt, change: Callable[[Region], Region]) -> Stmt:
+def map_regions(stmt: ir.Stmt, change: Callable[[ir.Region], ir.Region]) -> ir.Stmt:
     """Return the statement with every region changed, nested ones included."""
     match stmt:
-        case Copy():
+        case ir.Copy():
             return replace(stmt, dst=change(stmt.dst), src=change(stmt.src))
-        case LeafCall():
+        case ir.LeafCall():
             return replace(stmt, args=tuple(replace(a, region=change(a.region)) for a in stmt.args))
-        case For() | When():
+        case ir.For() | ir.When():
             return replace(stmt, body=tuple(map_regions(s, change) for s in stmt.body))
     return stmt
 
 
-def substituted(stmt: Stmt, env: Mapping[str, Expr]) -> Stmt:
+def substituted(stmt: ir.Stmt, env: Mapping[str, Expr]) -> ir.Stmt:
     """Return `stmt` with free index variables replaced, nested statements included."""
 
     def e(x: Expr) -> Expr:
         return substitute(x, env)
 
-    def region(r: Region) -> Region:
+    def region(r: ir.Region) -> ir.Region:
         return replace(
             r,
             offset=tuple(map(e, r.offset)),
@@ -104,33 +90,33 @@ def substituted(stmt: Stmt, env: Mapping[str, Expr]) -> Stmt:
         )
 
     match stmt:
-        case Copy():
+        case ir.Copy():
             return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case LeafCall():
+        case ir.LeafCall():
             return replace(
                 stmt,
                 args=tuple(replace(a, region=region(a.region)) for a in stmt.args),
                 scalars=tuple((n, e(v) if isinstance(v, Expr) else v) for n, v in stmt.scalars),
             )
-        case Post() | Await():
+        case ir.Post() | ir.Await():
             return replace(stmt, slot=e(stmt.slot))
-        case For():
+        case ir.For():
             inner = {k: v for k, v in env.items() if k != stmt.var}
             return replace(
                 stmt, extent=e(stmt.extent), body=tuple(substituted(s, inner) for s in stmt.body)
             )
-        case When():
+        case ir.When():
             return replace(
                 stmt, expr=e(stmt.expr), body=tuple(substituted(s, env) for s in stmt.body)
             )
     return stmt
 
 
-def is_distributed(program: Program) -> bool:
+def is_distributed(program: ir.Program) -> bool:
     """Return whether every core runs the whole Program, told apart by CORE_ID and CORE_NUM."""
-    names = frozenset((CORE_ID, CORE_NUM))
-    for stmt in walk(program.body):
+    names = frozenset((ir.CORE_ID, ir.CORE_NUM))
+    for stmt in ir.walk(program.body):
         match stmt:
-            case For(extent=e) | When(expr=e) if free(e) & names:
+            case ir.For(extent=e) | ir.When(expr=e) if free(e) & names:
                 return True
     return False

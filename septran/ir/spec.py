@@ -5,30 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.access import is_distributed, regions, substituted
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.iterate import Loops, iterations, needed, variables
-from septran.ir.nodes import (
-    CORE_ID,
-    CORE_NUM,
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    When,
-)
 
 _CORES = ((0, 1), (1, 2), (3, 4))
 """(core, how many there are) for which a distributed Program is looked at."""
 
 
-def check_program(program: Program, *, after: str = "bind") -> None:
+def check_program(program: ir.Program, *, after: str = "bind") -> None:
     """Raise InternalError naming the pass and the statement when a rule is broken.
 
     Rules: buffer names are unique and allocated before use; ranks agree; loop variables are bound
@@ -40,7 +26,7 @@ def check_program(program: Program, *, after: str = "bind") -> None:
         raise InternalError(f"after {after}: {problem}")
 
 
-def _problems(program: Program) -> Iterator[str]:
+def _problems(program: ir.Program) -> Iterator[str]:
     buffers = {p.buffer.name for p in program.params}
     if len(buffers) != len(program.params):
         yield "two parameters share a name"
@@ -49,16 +35,16 @@ def _problems(program: Program) -> Iterator[str]:
         yield from _body(program.body, buffers, ())
         return
     for core, cores in _CORES:
-        env = {CORE_ID: Const(core), CORE_NUM: Const(cores)}
+        env = {ir.CORE_ID: Const(core), ir.CORE_NUM: Const(cores)}
         yield from _body(tuple(substituted(s, env) for s in program.body), buffers, ())
 
 
-def _workspaces(program: Program) -> Iterator[str]:
+def _workspaces(program: ir.Program) -> Iterator[str]:
     """Yield pairs of placed GLOBAL buffers of the entry that lie on each other while both are in use."""
     placed = {
         s.buffer.name: s.buffer
         for s in program.body
-        if isinstance(s, Alloc) and s.buffer.mem == "GLOBAL" and s.buffer.offset is not None
+        if isinstance(s, ir.Alloc) and s.buffer.mem == "GLOBAL" and s.buffer.offset is not None
     }
     uses: dict[str, list[int]] = {name: [] for name in placed}
     for at, stmt in enumerate(program.body if placed else ()):
@@ -72,27 +58,27 @@ def _workspaces(program: Program) -> Iterator[str]:
                 yield f"workspace {mine.name} lies on {other.name}, which is still in use"
 
 
-def _bytes_meet(a: Buffer, b: Buffer) -> bool:
+def _bytes_meet(a: ir.Buffer, b: ir.Buffer) -> bool:
     low, other = a.offset or 0, b.offset or 0
     return low < other + (b.size or b.nbytes) and other < low + (a.size or a.nbytes)
 
 
 def _body(
-    body: tuple[Stmt, ...],
+    body: tuple[ir.Stmt, ...],
     buffers: set[str],
     loops: Loops,
-    guards: tuple[When, ...] = (),
+    guards: tuple[ir.When, ...] = (),
 ) -> Iterator[str]:
     here = set(buffers)
     bound = {var for var, _ in loops}
     for stmt in body:
         match stmt:
-            case Alloc():
+            case ir.Alloc():
                 name = stmt.buffer.name
                 if name in here:
                     yield f"buffer {name} is allocated twice"
                 here.add(name)
-            case For():
+            case ir.For():
                 if stmt.var in bound:
                     yield f"loop variable {stmt.var} is bound twice"
                 missing = free(stmt.extent) - bound
@@ -100,19 +86,19 @@ def _body(
                     yield f"extent of loop {stmt.var} uses unbound {sorted(missing)}"
                     continue
                 yield from _body(stmt.body, here, (*loops, (stmt.var, stmt.extent)), guards)
-            case When():
+            case ir.When():
                 yield from _body(stmt.body, here, loops, (*guards, stmt))
-            case Copy():
+            case ir.Copy():
                 yield from _region(stmt.src, "copy source", here, loops, guards, written=False)
                 yield from _region(stmt.dst, "copy target", here, loops, guards, written=True)
                 if stmt.src.extent != stmt.dst.extent and stmt.src.rank == stmt.dst.rank:
                     yield f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}: extents differ"
-            case LeafCall():
+            case ir.LeafCall():
                 for arg in stmt.args:
                     what = f"leaf {stmt.task}, operand {arg.param}"
                     written = "w" in arg.privilege
                     yield from _region(arg.region, what, here, loops, guards, written=written)
-            case Post() | Await():
+            case ir.Post() | ir.Await():
                 missing = free(stmt.slot) - bound
                 if missing:
                     yield f"event {stmt.event} uses unbound {sorted(missing)}"
@@ -121,11 +107,11 @@ def _body(
 
 
 def _region(
-    r: Region,
+    r: ir.Region,
     what: str,
     buffers: set[str],
     loops: Loops,
-    guards: tuple[When, ...],
+    guards: tuple[ir.When, ...],
     *,
     written: bool,
 ) -> Iterator[str]:
@@ -148,7 +134,7 @@ def _region(
             yield from _bounds(r, what, env)
 
 
-def _bounds(r: Region, what: str, env: dict[str, int]) -> Iterator[str]:
+def _bounds(r: ir.Region, what: str, env: dict[str, int]) -> Iterator[str]:
     rows = zip(r.offset, r.extent, r.tile, r.step, r.buffer.shape, strict=True)
     for d, (offset, extent, tile, step, size) in enumerate(rows):
         o, e = evaluate(offset, env), evaluate(extent, env)

@@ -15,25 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from septran.ir import nodes as ir
 from septran.ir.access import is_distributed, regions, writes
 from septran.ir.expr import Expr, evaluate
-from septran.ir.nodes import (
-    CORE_ID,
-    CORE_NUM,
-    THREADS,
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-)
 from septran.passes.happens_before import PRIVATE, Hazard, Memory, Processor, Touch, learn
 
 if TYPE_CHECKING:
@@ -46,7 +30,7 @@ Env = dict[str, int]
 
 
 def interpret(
-    program: Program, args: Mapping[str, Any], *, cores: int = 2, fresh: bool = False
+    program: ir.Program, args: Mapping[str, Any], *, cores: int = 2, fresh: bool = False
 ) -> None:
     """Run `program` in place on torch CPU tensors by parameter name.
 
@@ -63,7 +47,7 @@ def interpret(
 
 
 def check_order(
-    program: Program, *, cores: int = 2, fresh: bool = False, alone: bool = False
+    program: ir.Program, *, cores: int = 2, fresh: bool = False, alone: bool = False
 ) -> None:
     """Raise Hazard as `interpret` does; no values are computed. alone: only the first of the cores runs."""
     _Run(program, None, fresh=fresh).program(cores, running=1 if alone else cores)
@@ -90,13 +74,13 @@ Places = dict[str, _Place]
 class _Run:
     """State of one run. args: None when only the order is asked for."""
 
-    def __init__(self, program: Program, args: dict[str, Any] | None, *, fresh: bool) -> None:
+    def __init__(self, program: ir.Program, args: dict[str, Any] | None, *, fresh: bool) -> None:
         self.args = args
         self.fresh = fresh
         self.count = 0
         self.memory = Memory()
         self.root = Processor(0)
-        self.placed: dict[tuple[object, ...], list[tuple[Buffer, Any]]] = {}
+        self.placed: dict[tuple[object, ...], list[tuple[ir.Buffer, Any]]] = {}
         self.distributed = is_distributed(program)
         self.source = program
         self.written = writes(program.body)
@@ -114,7 +98,7 @@ class _Run:
             return
         each = [self.fork() for _ in range(cores if running is None else running)]
         runs = [
-            self.body(self.source.body, {CORE_ID: i, CORE_NUM: cores}, p, dict(self.shared))
+            self.body(self.source.body, {ir.CORE_ID: i, ir.CORE_NUM: cores}, p, dict(self.shared))
             for i, p in enumerate(each)
         ]
         while True:
@@ -142,30 +126,30 @@ class _Run:
         return (of or self.root).fork(self.count)
 
     def body(
-        self, body: tuple[Stmt, ...], env: Env, p: Processor, places: Places
+        self, body: tuple[ir.Stmt, ...], env: Env, p: Processor, places: Places
     ) -> Iterator[None]:
         """Run statements; yields where all cores have to arrive."""
         for stmt in body:
             match stmt:
-                case Alloc():
+                case ir.Alloc():
                     self.alloc(stmt.buffer, p, places)
-                case Copy() | LeafCall():
+                case ir.Copy() | ir.LeafCall():
                     self.issue(stmt, env, p, places)
-                case Sync(scope="GRID"):
+                case ir.Sync(scope="GRID"):
                     yield
-                case Sync():
+                case ir.Sync():
                     p.sync(stmt.engines)
-                case Post():
+                case ir.Post():
                     p.post(stmt.event, evaluate(stmt.slot, env), stmt.engine)
-                case Await():
+                case ir.Await():
                     p.wait(stmt.event, evaluate(stmt.slot, env), stmt.engine)
-                case For():
+                case ir.For():
                     yield from self.loop(stmt, env, p, places)
-                case When():
+                case ir.When():
                     if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
                         yield from self.body(stmt.body, env, p, places)
 
-    def loop(self, loop: For, env: Env, p: Processor, places: Places) -> Iterator[None]:
+    def loop(self, loop: ir.For, env: Env, p: Processor, places: Places) -> Iterator[None]:
         apart = loop.proc not in ("", "HOST") and not self.distributed
         ended = []
         for i in range(evaluate(loop.extent, env)):
@@ -181,7 +165,7 @@ class _Run:
 
     # -- memory --------------------------------------------------------------------------------
 
-    def alloc(self, b: Buffer, p: Processor, places: Places) -> None:
+    def alloc(self, b: ir.Buffer, p: Processor, places: Places) -> None:
         if b.mem == "GLOBAL" and self.distributed:
             if b.name not in self.shared:
                 self.shared[b.name] = _Place(0, self.values(b))
@@ -196,7 +180,7 @@ class _Run:
             row = self.placed.setdefault((owner, b.mem), [])
             row[:] = [(x, t) for x, t in row if x.name != b.name] + [(b, place.values)]
 
-    def values(self, b: Buffer) -> Any:
+    def values(self, b: ir.Buffer) -> Any:
         if self.args is None:
             return None
         import torch
@@ -205,13 +189,13 @@ class _Run:
         _poison(made)
         return made if b.versions > 1 else made[0]
 
-    def overwritten(self, b: Buffer, owner: int) -> None:
+    def overwritten(self, b: ir.Buffer, owner: int) -> None:
         """Undefine other buffers on the bytes of `b`."""
         for other, values in self.placed.get((owner, b.mem), ()):
             if other.name != b.name and values is not None and _meet(b, other):
                 _poison(values)
 
-    def touch(self, r: Region, env: Env, places: Places, *, write: bool) -> Touch:
+    def touch(self, r: ir.Region, env: Env, places: Places, *, write: bool) -> Touch:
         b = r.buffer
         box = tuple(
             (evaluate(o, env), evaluate(e, env), s)
@@ -234,7 +218,7 @@ class _Run:
 
     # -- statements ----------------------------------------------------------------------------
 
-    def issue(self, stmt: Copy | LeafCall, env: Env, p: Processor, places: Places) -> None:
+    def issue(self, stmt: ir.Copy | ir.LeafCall, env: Env, p: Processor, places: Places) -> None:
         what = _name(stmt)
         touches = [
             self.touch(r, env, places, write=write)
@@ -245,10 +229,10 @@ class _Run:
         ]
         started = {
             private: p.start(stmt.engine, private=private)
-            for private in {t.private and stmt.engine == THREADS for t in touches}
+            for private in {t.private and stmt.engine == ir.THREADS for t in touches}
         }
         for t in touches:
-            self.memory.check(t, started[t.private and stmt.engine == THREADS], what)
+            self.memory.check(t, started[t.private and stmt.engine == ir.THREADS], what)
         known: dict[Any, int] = {}
         for clock in started.values():
             learn(known, clock)
@@ -260,13 +244,13 @@ class _Run:
         for r, how in regions(stmt):
             if "w" in how and r.buffer.offset is not None:
                 self.overwritten(r.buffer, places[r.buffer.name].owner)
-        if isinstance(stmt, Copy):
+        if isinstance(stmt, ir.Copy):
             dst = self.view(stmt.dst, env, places)
             dst.copy_(self.padded(stmt.src, env, places).reshape(dst.shape))
         else:
             self.leaf(stmt, env, places)
 
-    def view(self, r: Region, env: Env, places: Places) -> Any:
+    def view(self, r: ir.Region, env: Env, places: Places) -> Any:
         t = _array(places[r.buffer.name].values, r.buffer)
         if r.buffer.versions > 1:
             t = t[0 if r.version is None else evaluate(r.version, env)]
@@ -276,7 +260,7 @@ class _Run:
             slices.append(slice(start, start + (count - 1) * s + 1, s))
         return t[tuple(slices)]
 
-    def padded(self, r: Region, env: Env, places: Places) -> Any:
+    def padded(self, r: ir.Region, env: Env, places: Places) -> Any:
         """Return the region's values; positions outside a guarded buffer read as its fill."""
         if not r.guard:
             return self.view(r, env, places)
@@ -294,7 +278,7 @@ class _Run:
             inside = inside & ((at >= 0) & (at < t.shape[d])).reshape(shape)
         return torch.where(inside, t[tuple(index)], torch.full((), r.fill, dtype=t.dtype))
 
-    def leaf(self, call: LeafCall, env: Env, places: Places) -> None:
+    def leaf(self, call: ir.LeafCall, env: Env, places: Places) -> None:
         from septran.tasklang.oracle import apply_primitive
 
         names: dict[str, Any] = {a.param: self.view(a.region, env, places) for a in call.args}
@@ -308,23 +292,23 @@ class _Run:
                 _poison(names[a.param])
 
 
-def _array(values: Any, b: Buffer) -> Any:
+def _array(values: Any, b: ir.Buffer) -> Any:
     """Return stored values in the layout that `b` sees them in."""
     if not b.strides:
         return values
     return values.as_strided(b.shape, b.strides, values.storage_offset() + b.start)
 
 
-def _meet(a: Buffer, b: Buffer) -> bool:
+def _meet(a: ir.Buffer, b: ir.Buffer) -> bool:
     first = [x.offset or 0 for x in (a, b)]
     last = [f + (x.size or x.nbytes) * x.versions for f, x in zip(first, (a, b), strict=True)]
     return first[0] < last[1] and first[1] < last[0]
 
 
-def _name(stmt: Copy | LeafCall) -> str:
+def _name(stmt: ir.Copy | ir.LeafCall) -> str:
     what = (
         f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}"
-        if isinstance(stmt, Copy)
+        if isinstance(stmt, ir.Copy)
         else f"leaf {stmt.task}"
     )
     return f"{what} on {stmt.engine}" if stmt.engine else what

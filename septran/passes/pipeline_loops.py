@@ -23,28 +23,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from septran.errors import MappingError
+from septran.ir import nodes as ir
 from septran.ir.access import regions
 from septran.ir.expr import Expr, Var, make, minimum, substitute
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafArg,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    When,
-)
 
 UNBOUNDED = 1 << 30
 """Upper limit of a `When` that only has a lower one."""
 
 
-def pipeline_loops(program: Program) -> Program:
+def pipeline_loops(program: ir.Program) -> ir.Program:
     """Return `program` with every `For(pipeline=n)` that stages copies n-buffered; others unchanged.
 
     A loop with pipeline = 1 keeps its copies where they are.
@@ -55,11 +42,11 @@ def pipeline_loops(program: Program) -> Program:
     names = {p.buffer.name for p in program.params}
     counter = 0
 
-    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         nonlocal counter
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 stmt = replace(stmt, body=body(stmt.body))
                 if stmt.pipeline < 0:
                     raise MappingError.of(
@@ -70,7 +57,7 @@ def pipeline_loops(program: Program) -> Program:
                     out.extend(_pipelined(stmt, staged, f"p{counter}"))
                     counter += 1
                     continue
-            elif isinstance(stmt, When):
+            elif isinstance(stmt, ir.When):
                 stmt = replace(stmt, body=body(stmt.body))
             out.append(stmt)
         return tuple(out)
@@ -78,13 +65,13 @@ def pipeline_loops(program: Program) -> Program:
     return replace(program, body=body(program.body))
 
 
-def staged_copies(loop: For, params: set[str] | frozenset[str]) -> tuple[Copy, ...]:
+def staged_copies(loop: ir.For, params: set[str] | frozenset[str]) -> tuple[ir.Copy, ...]:
     """Return the loop's copies that may run ahead: from a parameter into a buffer of the iteration.
 
     The buffer is allocated directly in the loop body, and only that copy writes it, and the loop does
     not write the parameter.
     """
-    allocs = {s.buffer.name for s in loop.body if isinstance(s, Alloc)}
+    allocs = {s.buffer.name for s in loop.body if isinstance(s, ir.Alloc)}
     written: dict[str, int] = {}
     for region, how in regions(*loop.body):
         if "w" in how:
@@ -93,7 +80,7 @@ def staged_copies(loop: For, params: set[str] | frozenset[str]) -> tuple[Copy, .
     return tuple(
         s
         for s in loop.body
-        if isinstance(s, Copy)
+        if isinstance(s, ir.Copy)
         and s.src.buffer.name in params
         and s.dst.buffer.name in allocs
         and written.get(s.dst.buffer.name) == 1
@@ -101,15 +88,15 @@ def staged_copies(loop: For, params: set[str] | frozenset[str]) -> tuple[Copy, .
     )
 
 
-def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:
+def _pipelined(loop: ir.For, staged: tuple[ir.Copy, ...], tag: str) -> list[ir.Stmt]:
     n, k, extent = loop.pipeline, Var(loop.var), loop.extent
     buffers = {c.dst.buffer.name: replace(c.dst.buffer, versions=n) for c in staged}
     full, empty = f"{tag}_full", f"{tag}_empty"
 
-    def issue(at: Expr) -> list[Stmt]:
+    def issue(at: Expr) -> list[ir.Stmt]:
         slot = make("%", at, n)
-        copies: list[Stmt] = [
-            Copy(
+        copies: list[ir.Stmt] = [
+            ir.Copy(
                 dst=replace(
                     _at(c.dst, loop.var, at), buffer=buffers[c.dst.buffer.name], version=slot
                 ),
@@ -119,35 +106,35 @@ def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:
             )
             for c in staged
         ]
-        return [*copies, Post(event=full, slot=slot, engine="copy")]
+        return [*copies, ir.Post(event=full, slot=slot, engine="copy")]
 
     prologue_var = f"{loop.var}_{tag}"
     ahead = k + (n - 1)
-    refill = When(
+    refill = ir.When(
         expr=k,
         low=1,
         high=UNBOUNDED,
-        body=(Await(event=empty, slot=make("%", ahead, n), engine="copy"),),
+        body=(ir.Await(event=empty, slot=make("%", ahead, n), engine="copy"),),
     )
     rest = tuple(
         _versioned(s, buffers, make("%", k, n))
         for s in loop.body
-        if s not in staged and not (isinstance(s, Alloc) and s.buffer.name in buffers)
+        if s not in staged and not (isinstance(s, ir.Alloc) and s.buffer.name in buffers)
     )
-    steady: tuple[Stmt, ...] = (
-        When(expr=extent - ahead, low=1, high=UNBOUNDED, body=(refill, *issue(ahead))),
-        Await(event=full, slot=make("%", k, n), engine=""),
+    steady: tuple[ir.Stmt, ...] = (
+        ir.When(expr=extent - ahead, low=1, high=UNBOUNDED, body=(refill, *issue(ahead))),
+        ir.Await(event=full, slot=make("%", k, n), engine=""),
         *rest,
-        When(
+        ir.When(
             expr=extent - k,
             low=n + 1,
             high=UNBOUNDED,
-            body=(Post(event=empty, slot=make("%", k, n), engine=""),),
+            body=(ir.Post(event=empty, slot=make("%", k, n), engine=""),),
         ),
     )
     return [
-        *(Alloc(buffer=b) for b in buffers.values()),
-        For(
+        *(ir.Alloc(buffer=b) for b in buffers.values()),
+        ir.For(
             var=prologue_var,
             extent=minimum(extent, n - 1),
             body=tuple(issue(Var(prologue_var))),
@@ -157,7 +144,7 @@ def _pipelined(loop: For, staged: tuple[Copy, ...], tag: str) -> list[Stmt]:
     ]
 
 
-def _at(region: Region, var: str, at: Expr) -> Region:
+def _at(region: ir.Region, var: str, at: Expr) -> ir.Region:
     env = {var: at}
     return replace(
         region,
@@ -166,22 +153,22 @@ def _at(region: Region, var: str, at: Expr) -> Region:
     )
 
 
-def _versioned(stmt: Stmt, buffers: dict[str, Buffer], slot: Expr) -> Stmt:
+def _versioned(stmt: ir.Stmt, buffers: dict[str, ir.Buffer], slot: Expr) -> ir.Stmt:
     """Return `stmt` reading version `slot` of the n-buffered `buffers`."""
 
-    def region(r: Region) -> Region:
+    def region(r: ir.Region) -> ir.Region:
         new = buffers.get(r.buffer.name)
         return r if new is None else replace(r, buffer=new, version=slot)
 
     match stmt:
-        case Copy():
+        case ir.Copy():
             return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case LeafCall():
+        case ir.LeafCall():
             args = tuple(
-                LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
+                ir.LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
                 for a in stmt.args
             )
             return replace(stmt, args=args)
-        case For() | When():
+        case ir.For() | ir.When():
             return replace(stmt, body=tuple(_versioned(s, buffers, slot) for s in stmt.body))
     return stmt

@@ -11,20 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from septran.ir import nodes as ir
 from septran.ir.expr import evaluate
-from septran.ir.nodes import (
-    CORE_ID,
-    CORE_NUM,
-    Await,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Stmt,
-    Sync,
-    When,
-)
 from septran.predict.cost import Unknown, sizes, ticks
 from septran.predict.prediction import Prediction
 from septran.speed import Speed
@@ -35,7 +23,7 @@ _BUSY = 0.5
 _FOLLOWED = 8
 
 
-def queued(program: Program, speed: Speed) -> Prediction:
+def queued(program: ir.Program, speed: Speed) -> Prediction:
     """Return the prediction for a distributed Program on `speed.units` processors.
 
     Raises:
@@ -49,9 +37,9 @@ def queued(program: Program, speed: Speed) -> Prediction:
     return Prediction(ticks=total, clock=speed.clock, bound=bound, parts=dict(clocks.busy))
 
 
-def _followed(program: Program, speed: Speed, core: int) -> _Clocks:
+def _followed(program: ir.Program, speed: Speed, core: int) -> _Clocks:
     clocks = _Clocks(speed)
-    clocks.run(program.body, {CORE_ID: core, CORE_NUM: speed.units})
+    clocks.run(program.body, {ir.CORE_ID: core, ir.CORE_NUM: speed.units})
     clocks.join()
     return clocks
 
@@ -80,26 +68,26 @@ class _Clocks:
         for name in self.speed.engines:
             self.ready[name] = self.done[name] = self.busy[name] = 0.0
 
-    def run(self, body: tuple[Stmt, ...], env: Mapping[str, int]) -> None:
+    def run(self, body: tuple[ir.Stmt, ...], env: Mapping[str, int]) -> None:
         for stmt in body:
             match stmt:
-                case Copy() | LeafCall():
+                case ir.Copy() | ir.LeafCall():
                     self.give(stmt, env)
-                case Post(engine=name):
+                case ir.Post(engine=name):
                     self.host += self.speed.issue
                     at = (stmt.event, evaluate(stmt.slot, env))
                     self.events[at] = max(self.done[self.known(name)], self.host)
-                case Await(engine=name):
+                case ir.Await(engine=name):
                     self.host += self.speed.issue
                     signalled = self.events.get((stmt.event, evaluate(stmt.slot, env)), 0.0)
                     self.ready[name] = max(self.ready[self.known(name)], signalled)
-                case Sync():
+                case ir.Sync():
                     self.host += self.speed.issue
                     self.join()
-                case When(expr=expr, low=low, high=high):
+                case ir.When(expr=expr, low=low, high=high):
                     if low <= evaluate(expr, env) < high:
                         self.run(stmt.body, env)
-                case For():
+                case ir.For():
                     self.loop(stmt, env)
 
     def known(self, name: str) -> str:
@@ -107,11 +95,11 @@ class _Clocks:
             raise Unknown(f"the machine has no figures for engine {name or 'PROCESSOR'}")
         return name
 
-    def give(self, stmt: Copy | LeafCall, env: Mapping[str, int]) -> None:
+    def give(self, stmt: ir.Copy | ir.LeafCall, env: Mapping[str, int]) -> None:
         name = self.known(stmt.engine)
         engine = self.speed.engines[name]
         cost = ticks(stmt, env, name, engine)
-        where = stmt.dst if isinstance(stmt, Copy) else stmt.args[0].region
+        where = stmt.dst if isinstance(stmt, ir.Copy) else stmt.args[0].region
         commands = max(1, math.prod(sizes(where, env)[:-2]))  # one handles two dimensions
         self.host += self.speed.issue * commands
         self.ready[name] = max(self.ready[name], self.host) + cost
@@ -123,7 +111,7 @@ class _Clocks:
         for name in self.ready:
             self.ready[name] = self.done[name] = self.host
 
-    def loop(self, loop: For, env: Mapping[str, int]) -> None:
+    def loop(self, loop: ir.For, env: Mapping[str, int]) -> None:
         times, i = evaluate(loop.extent, env), 0
         while i < times:
             if i % _PERIOD == 0 and times - i > 3 * _PERIOD:
@@ -138,7 +126,7 @@ class _Clocks:
             self.run(loop.body, {**env, loop.var: i})
             i += 1
 
-    def period(self, loop: For, env: Mapping[str, int], start: int) -> dict[str, float]:
+    def period(self, loop: ir.For, env: Mapping[str, int], start: int) -> dict[str, float]:
         """Run a period and return by how much every clock moved."""
         before = self.state()
         for i in range(start, start + _PERIOD):

@@ -6,42 +6,25 @@ from collections.abc import Iterator, Sequence
 
 from septran.errors import Diagnostic
 from septran.ir.nodes import Privilege
+from septran.tasklang import values
 from septran.tasklang.tree import Launch, PrimCall, Traced
-from septran.tasklang.values import (
-    Arith,
-    DimOf,
-    GridOf,
-    Laid,
-    Lit,
-    LoopVar,
-    Partition,
-    Piece,
-    Shift,
-    SymInt,
-    SymScalar,
-    SymTensor,
-    Tunable,
-    View,
-    root,
-    view_text,
-)
 
 HELP = "write to another tensor, or give the task one parameter that it reads and writes"
 _POINTWISE = ("fill", "copy", "map")
 
 
-def same_view(a: View, b: View) -> bool:
+def same_view(a: values.View, b: values.View) -> bool:
     """Return whether two views are surely the same piece; pieces of equal partitions count."""
     if a is b:
         return True
-    if isinstance(a, Piece) and isinstance(b, Piece):
+    if isinstance(a, values.Piece) and isinstance(b, values.Piece):
         return same_partition(a.partition, b.partition) and _same_ints(a.index, b.index)
-    if isinstance(a, Laid) and isinstance(b, Laid):
+    if isinstance(a, values.Laid) and isinstance(b, values.Laid):
         return (a.kind, a.values) == (b.kind, b.values) and same_view(a.base, b.base)
     return False
 
 
-def same_partition(a: Partition, b: Partition) -> bool:
+def same_partition(a: values.Partition, b: values.Partition) -> bool:
     """Return whether two partitions surely cut the same tensor in the same way."""
     return a is b or (
         same_view(a.base, b.base)
@@ -52,35 +35,37 @@ def same_partition(a: Partition, b: Partition) -> bool:
     )
 
 
-def _same_ints(a: Sequence[SymInt | None] | None, b: Sequence[SymInt | None] | None) -> bool:
+def _same_ints(
+    a: Sequence[values.SymInt | None] | None, b: Sequence[values.SymInt | None] | None
+) -> bool:
     if a is None or b is None:
         return a is b
     return len(a) == len(b) and all(same_int(x, y) for x, y in zip(a, b, strict=True))
 
 
-def same_int(a: SymInt | None, b: SymInt | None) -> bool:
+def same_int(a: values.SymInt | None, b: values.SymInt | None) -> bool:
     """Return whether two symbolic integers are surely equal."""
     match a, b:
         case (None, None):
             return True
-        case (Lit(), Lit()):
+        case (values.Lit(), values.Lit()):
             return a.value == b.value
         case (
-            (LoopVar(name=x), LoopVar(name=y))
-            | (Tunable(name=x), Tunable(name=y))
-            | (SymScalar(name=x), SymScalar(name=y))
+            (values.LoopVar(name=x), values.LoopVar(name=y))
+            | (values.Tunable(name=x), values.Tunable(name=y))
+            | (values.SymScalar(name=x), values.SymScalar(name=y))
         ):
             return bool(x == y)
-        case (DimOf(), DimOf()):
+        case (values.DimOf(), values.DimOf()):
             return a.axis == b.axis and same_view(a.view, b.view)
-        case (GridOf(), GridOf()):
+        case (values.GridOf(), values.GridOf()):
             return a.axis == b.axis and same_partition(a.partition, b.partition)
-        case (Arith(), Arith()):
+        case (values.Arith(), values.Arith()):
             return a.op == b.op and same_int(a.a, b.a) and same_int(a.b, b.b)
     return a is b
 
 
-def overlap(a: View, b: View) -> bool:
+def overlap(a: values.View, b: values.View) -> bool:
     """Return whether two views of one tensor share elements for every size; else bind decides.
 
     They do when one holds the other, and when both hold the tensor's first element in the first
@@ -91,49 +76,49 @@ def overlap(a: View, b: View) -> bool:
     return _at_origin(a) and _at_origin(b)
 
 
-def _holders(view: View) -> Iterator[View]:
+def _holders(view: values.View) -> Iterator[values.View]:
     yield view
-    while not isinstance(view, SymTensor):
-        view = view.partition.base if isinstance(view, Piece) else view.base
+    while not isinstance(view, values.SymTensor):
+        view = view.partition.base if isinstance(view, values.Piece) else view.base
         yield view
 
 
-def _at_origin(view: View) -> bool:
+def _at_origin(view: values.View) -> bool:
     match view:
-        case SymTensor():
+        case values.SymTensor():
             return True
-        case Shift():
+        case values.Shift():
             return all(map(_zero, view.offset)) and _at_origin(view.base)
-        case Laid():
+        case values.Laid():
             first = view.values[: view.rank] if view.kind == "slice" else ()
             return not any(first) and _at_origin(view.base)
-        case Piece():
+        case values.Piece():
             return all(map(_zero, view.index)) and _at_origin(view.partition.base)
 
 
-def _zero(value: SymInt | None) -> bool:
+def _zero(value: values.SymInt | None) -> bool:
     """Return whether an index is surely 0 in the first iteration of all loops."""
     match value:
-        case None | LoopVar():
+        case None | values.LoopVar():
             return True
-        case Lit():
+        case values.Lit():
             return value.value == 0
-        case Arith() if value.op == "*":
+        case values.Arith() if value.op == "*":
             return _zero(value.a) or _zero(value.b)
-        case Arith() if value.op in ("//", "%"):
+        case values.Arith() if value.op in ("//", "%"):
             return _zero(value.a)
-        case Arith():
+        case values.Arith():
             return _zero(value.a) and _zero(value.b)
     return False
 
 
 def aliased(
-    launch: Launch, accesses: Sequence[tuple[str, View, Privilege]]
+    launch: Launch, accesses: Sequence[tuple[str, values.View, Privilege]]
 ) -> Iterator[Diagnostic]:
     """Yield E134 when `launch` passes shared elements under two names and writes one of them."""
     for at, (one, view, privilege) in enumerate(accesses):
         for two, other, also in accesses[at + 1 :]:
-            if root(view) is not root(other) or "w" not in privilege + also:
+            if values.root(view) is not values.root(other) or "w" not in privilege + also:
                 continue
             if overlap(view, other):
                 yield alias_problem(
@@ -146,12 +131,14 @@ def aliased(
                 )
 
 
-def alias_problem(launch: Launch, written: tuple[str, View], other: tuple[str, View]) -> Diagnostic:
+def alias_problem(
+    launch: Launch, written: tuple[str, values.View], other: tuple[str, values.View]
+) -> Diagnostic:
     """Return E134 for the (parameter, view) that is written and the one it shares elements with."""
     (w, at), (r, also) = written, other
     return Diagnostic(
         code="E134",
-        message=f"{launch.task.name} writes {w} = {view_text(at)}, and {r} = {view_text(also)} is "
+        message=f"{launch.task.name} writes {w} = {values.view_text(at)}, and {r} = {values.view_text(also)} is "
         + ("the same piece" if same_view(at, also) else "partly the same memory"),
         span=launch.span,
         help=HELP,

@@ -7,24 +7,11 @@ from dataclasses import dataclass, field
 
 from septran.errors import Diagnostic, Span, TaskLangError
 from septran.ir.nodes import Prim, Privilege
+from septran.tasklang import values
 from septran.tasklang.alias import aliased, in_place, same_int, same_partition, same_view
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.trace import trace
 from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
-from septran.tasklang.values import (
-    VIEWS,
-    GridOf,
-    Laid,
-    Lit,
-    LoopVar,
-    Partition,
-    Piece,
-    Shift,
-    SymTensor,
-    View,
-    root,
-    view_text,
-)
 
 MAX_DIAGNOSTICS = 20
 
@@ -66,8 +53,8 @@ class Walked:
     """A tensor is overwritten piece by piece in a loop over the pieces of another."""
 
     name: str
-    own: GridOf
-    over: GridOf
+    own: values.GridOf
+    over: values.GridOf
     span: Span | None
 
 
@@ -78,7 +65,7 @@ class Traces:
     entry: Task
     found: dict[tuple[str, tuple[tuple[str, int], ...]], Traced] = field(default_factory=dict)
     privileges: dict[int, dict[str, Privilege]] = field(default_factory=dict)
-    slices: dict[int, list[tuple[View, Span | None]]] = field(default_factory=dict)
+    slices: dict[int, list[tuple[values.View, Span | None]]] = field(default_factory=dict)
     """id of a trace -> the slices it writes; whether they make the whole tensor is seen at bind"""
     walked: dict[int, list[Walked]] = field(default_factory=dict)
     """id of a trace -> pieces it writes in a loop over another tensor's pieces; bind counts both"""
@@ -95,7 +82,7 @@ class Traces:
         ranks = {
             p: a.rank
             for p, a in zip(launch.task.params, launch.args, strict=True)
-            if isinstance(a, VIEWS)
+            if isinstance(a, values.VIEWS)
         }
         return self.get(launch.task, ranks)
 
@@ -116,8 +103,8 @@ class Traces:
         written: set[str] = set()  # completely, whatever the sizes are
         for node, loops in _launches(traced.body, ()):
             for _, view, privilege in self.accesses(node):
-                name = root(view).name
-                walked: list[tuple[GridOf, GridOf]] = []
+                name = values.root(view).name
+                walked: list[tuple[values.GridOf, values.GridOf]] = []
                 if privilege == "w" and not _complete(view, loops, walked):
                     privilege = "rw"
                 elif privilege == "w" and name not in written:
@@ -130,11 +117,11 @@ class Traces:
                 found[name] = _join(found.get(name), privilege)
         return {k: v for k, v in found.items() if k in traced.task.params}
 
-    def accesses(self, launch: Launch) -> Iterator[tuple[str, View, Privilege]]:
+    def accesses(self, launch: Launch) -> Iterator[tuple[str, values.View, Privilege]]:
         """Yield (callee parameter, view, privilege) of a launch's tensor arguments."""
         granted = self.privileges_of(self.callee(launch))
         for param, arg in zip(launch.task.params, launch.args, strict=True):
-            if isinstance(arg, VIEWS) and param in granted:
+            if isinstance(arg, values.VIEWS) and param in granted:
                 yield param, arg, granted[param]
 
 
@@ -148,53 +135,59 @@ def _launches(
             yield node, loops
 
 
-def _complete(view: View, loops: tuple[Loop, ...], walked: list[tuple[GridOf, GridOf]]) -> bool:
+def _complete(
+    view: values.View, loops: tuple[Loop, ...], walked: list[tuple[values.GridOf, values.GridOf]]
+) -> bool:
     """Return whether the pieces over all iterations of `loops` cover the whole tensor.
 
     walked: gets (own pieces, pieces looped over) where that holds only if both are equally many.
     """
-    if isinstance(view, SymTensor):
+    if isinstance(view, values.SymTensor):
         return True
-    if isinstance(view, Shift):
+    if isinstance(view, values.Shift):
         return False
-    if isinstance(view, Laid):
+    if isinstance(view, values.Laid):
         return _complete(view.base, loops, walked)
     extents = {n: e for loop in loops for n, e in zip(loop.names, loop.extents, strict=True)}
     for axis, index in enumerate(view.index):
         if index is None:
             continue
         whole = (
-            isinstance(index, Lit)
+            isinstance(index, values.Lit)
             and view.partition.sizes is not None
             and (view.partition.sizes[axis] is None)
         )
-        extent = extents.get(index.name) if isinstance(index, LoopVar) else None
+        extent = extents.get(index.name) if isinstance(index, values.LoopVar) else None
         ranged = (
-            isinstance(extent, GridOf)
+            isinstance(extent, values.GridOf)
             and extent.axis == axis
             and same_partition(extent.partition, view.partition)
         )
-        if isinstance(extent, GridOf) and not ranged and _same_tile(extent, view.partition, axis):
-            walked.append((GridOf(view.partition, axis), extent))
+        if (
+            isinstance(extent, values.GridOf)
+            and not ranged
+            and _same_tile(extent, view.partition, axis)
+        ):
+            walked.append((values.GridOf(view.partition, axis), extent))
             ranged = True
         if not (whole or ranged):
             return False
     return _complete(view.partition.base, loops, walked)
 
 
-def _same_tile(extent: GridOf, partition: Partition, axis: int) -> bool:
+def _same_tile(extent: values.GridOf, partition: values.Partition, axis: int) -> bool:
     """Return whether two partitions cut their axes into tiles of one size."""
     one = extent.partition.sizes[extent.axis] if extent.partition.sizes else None
     two = partition.sizes[axis] if partition.sizes else None
     return one is not None and two is not None and same_int(one, two)
 
 
-def _sliced(view: View) -> bool:
+def _sliced(view: values.View) -> bool:
     """Return whether a view is made with task.slice."""
-    while not isinstance(view, SymTensor):
-        if isinstance(view, Laid) and view.kind == "slice":
+    while not isinstance(view, values.SymTensor):
+        if isinstance(view, values.Laid) and view.kind == "slice":
             return True
-        view = view.partition.base if isinstance(view, Piece) else view.base
+        view = view.partition.base if isinstance(view, values.Piece) else view.base
     return False
 
 
@@ -284,7 +277,7 @@ def _check_declared(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
     granted = traces.privileges_of(traced)
     for node, _ in _launches(traced.body, ()):
         for _, view, privilege in traces.accesses(node):
-            name = root(view).name
+            name = values.root(view).name
             if name not in task.params:
                 continue
             if granted[name] == "w" and "w" in privilege:
@@ -331,7 +324,7 @@ def _check_locals(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
         elif isinstance(node, Launch):
             now = list(traces.accesses(node))
             for _, view, privilege in now:
-                name = root(view).name
+                name = values.root(view).name
                 if name in local and name not in written and privilege != "w":
                     yield Diagnostic(
                         code="E141",
@@ -340,7 +333,7 @@ def _check_locals(traces: Traces, traced: Traced) -> Iterator[Diagnostic]:
                         help=f"initialise {name} with a leaf that fills it",
                     )
                     written.add(name)
-            written |= {root(v).name for _, v, p in now if "w" in p}
+            written |= {values.root(v).name for _, v, p in now if "w" in p}
 
 
 def _check_parallel(
@@ -361,15 +354,15 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
     wanted = [
         name
         for name, extent in zip(loop.names, loop.extents, strict=True)
-        if not (isinstance(extent, Lit) and extent.value == 1)
+        if not (isinstance(extent, values.Lit) and extent.value == 1)
     ]
     heads = ", ".join(loop.names)
-    writes: dict[str, tuple[View, Launch]] = {}
-    reads: list[tuple[str, View, Launch]] = []
+    writes: dict[str, tuple[values.View, Launch]] = {}
+    reads: list[tuple[str, values.View, Launch]] = []
     racing: dict[str, Diagnostic] = {}
     for launch, _ in _launches(loop.body, ()):
         for _, view, privilege in traces.accesses(launch):
-            name = root(view).name
+            name = values.root(view).name
             if name in private:
                 continue
             if "w" in privilege:
@@ -386,8 +379,10 @@ def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
     yield from racing.values()
 
 
-def _race(name: str, verb: str, view: View, first: View, launch: Launch, heads: str) -> Diagnostic:
-    one, two = view_text(view), view_text(first)
+def _race(
+    name: str, verb: str, view: values.View, first: values.View, launch: Launch, heads: str
+) -> Diagnostic:
+    one, two = values.view_text(view), values.view_text(first)
     return Diagnostic(
         code="E132",
         message=f"{name} is {verb} through {one} while written through {two} in one "
@@ -405,31 +400,31 @@ def _nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 
 
 def _check_write(
-    loop: Loop, launch: Launch, view: View, wanted: list[str], heads: str
+    loop: Loop, launch: Launch, view: values.View, wanted: list[str], heads: str
 ) -> Iterator[Diagnostic]:
     used: set[str] = set()
-    at: View = view
-    while not isinstance(at, SymTensor):
-        if isinstance(at, Laid):
+    at: values.View = view
+    while not isinstance(at, values.SymTensor):
+        if isinstance(at, values.Laid):
             at = at.base
             continue
-        if isinstance(at, Shift) or at.partition.by == "halo":
-            how = "task.shift" if isinstance(at, Shift) else 'by="halo"'
+        if isinstance(at, values.Shift) or at.partition.by == "halo":
+            how = "task.shift" if isinstance(at, values.Shift) else 'by="halo"'
             yield Diagnostic(
                 code="E131",
-                message=f"{launch.task.name}: {root(view).name} is written through an "
+                message=f"{launch.task.name}: {values.root(view).name} is written through an "
                 f"overlapping view ({how})",
                 span=launch.span,
             )
             return
-        used |= {i.name for i in at.index if isinstance(i, LoopVar)}
+        used |= {i.name for i in at.index if isinstance(i, values.LoopVar)}
         at = at.partition.base
     missing = [n for n in wanted if n not in used]
     if missing:
         yield Diagnostic(
             code="E130",
             message=f"iterations of parallel_range({heads}) write the same piece of "
-            f"{root(view).name}: {view_text(view)} does not use {', '.join(missing)}",
+            f"{values.root(view).name}: {values.view_text(view)} does not use {', '.join(missing)}",
             span=launch.span,
             help="index the written piece with every loop variable, or make the loop sequential",
         )

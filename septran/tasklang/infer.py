@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from septran.errors import TaskLangError
+from septran.tasklang import values
 from septran.tasklang.check import Traces
 from septran.tasklang.tree import Launch, Loop, Node, PrimCall, Traced
-from septran.tasklang.values import (
-    GridOf,
-    Lit,
-    LoopVar,
-    Partition,
-    Piece,
-    SymTensor,
-    Tunable,
-)
 
 Dim = tuple[str, int]
 """(parameter, axis)."""
@@ -48,7 +40,7 @@ def output_shapes(
             sizes[find((name, axis))] = extent
     found = {}
     for param in traced.params:
-        if not isinstance(param, SymTensor) or param.name in known:
+        if not isinstance(param, values.SymTensor) or param.name in known:
             continue
         dims = [sizes.get(find((param.name, axis))) for axis in range(param.rank)]
         if None in dims:
@@ -85,46 +77,50 @@ def _equalities(traces: Traces, traced: Traced) -> Iterator[tuple[Dim, Dim]]:
 
 
 def _loops(
-    body: tuple[Node, ...], walked: dict[str, tuple[Dim, Partition]]
+    body: tuple[Node, ...], walked: dict[str, tuple[Dim, values.Partition]]
 ) -> Iterator[tuple[Dim, Dim]]:
     """Yield the dims whose pieces one loop variable indexes with equal tiles."""
     for node in body:
         if isinstance(node, Loop):
             inner = dict(walked)
             for name, extent in zip(node.names, node.extents, strict=True):
-                if isinstance(extent, GridOf) and isinstance(extent.partition.base, SymTensor):
+                if isinstance(extent, values.GridOf) and isinstance(
+                    extent.partition.base, values.SymTensor
+                ):
                     dim = (extent.partition.base.name, extent.axis)
                     inner[name] = (dim, extent.partition)
             yield from _loops(node.body, inner)
         elif isinstance(node, Launch):
             for arg in node.args:
-                if isinstance(arg, Piece) and isinstance(arg.partition.base, SymTensor):
+                if isinstance(arg, values.Piece) and isinstance(
+                    arg.partition.base, values.SymTensor
+                ):
                     for axis, index in enumerate(arg.index):
-                        if isinstance(index, LoopVar) and index.name in walked:
+                        if isinstance(index, values.LoopVar) and index.name in walked:
                             dim, partition = walked[index.name]
                             if _same_tile(partition, dim[1], arg.partition, axis):
                                 yield (arg.partition.base.name, axis), dim
 
 
-def _same_tile(a: Partition, da: int, b: Partition, db: int) -> bool:
+def _same_tile(a: values.Partition, da: int, b: values.Partition, db: int) -> bool:
     if a.by == "halo" or b.by == "halo":
         return False
     one = a.sizes[da] if a.sizes is not None else None
     two = b.sizes[db] if b.sizes is not None else None
     if one is None and two is None:
         return True
-    if isinstance(one, Lit) and isinstance(two, Lit):
+    if isinstance(one, values.Lit) and isinstance(two, values.Lit):
         return one.value == two.value
-    if isinstance(one, Tunable) and isinstance(two, Tunable):
+    if isinstance(one, values.Tunable) and isinstance(two, values.Tunable):
         return one.name == two.name
     return one is not None and one is two
 
 
 def _whole_dims(arg: object) -> Iterator[tuple[int, Dim]]:
     """Yield (axis of the argument, parameter dim) where the argument keeps a whole dim."""
-    if isinstance(arg, SymTensor) and not arg.local:
+    if isinstance(arg, values.SymTensor) and not arg.local:
         yield from ((axis, (arg.name, axis)) for axis in range(arg.rank))
-    elif isinstance(arg, Piece) and isinstance(arg.partition.base, SymTensor):
+    elif isinstance(arg, values.Piece) and isinstance(arg.partition.base, values.SymTensor):
         for axis, index in enumerate(arg.index):
             sizes = arg.partition.sizes
             uncut = sizes is not None and sizes[axis] is None
@@ -134,7 +130,7 @@ def _whole_dims(arg: object) -> Iterator[tuple[int, Dim]]:
 
 def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
     prim = node.prim
-    rank = {p.name: p.rank for p in traced.params if isinstance(p, SymTensor)}
+    rank = {p.name: p.rank for p in traced.params if isinstance(p, values.SymTensor)}
     y = prim.out
     match prim.name:
         case "gemm" | "gemm_acc":

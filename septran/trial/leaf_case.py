@@ -11,22 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from septran.ir import nodes as ir
 from septran.ir.access import map_regions, regions
 from septran.ir.expr import Bin, Const, Expr, Var
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    LeafArg,
-    LeafCall,
-    Param,
-    Prim,
-    Program,
-    Region,
-    Stmt,
-    When,
-    leaf_calls,
-)
 from septran.kernel import LeafSpec, kernel_params, leaf_specs
 from septran.reference import Reference
 from septran.tasklang.primitives import PRIMITIVES
@@ -40,7 +27,7 @@ Dim = tuple[str, int]
 class LeafCase:
     """A leaf's Program and Problem for one choice of run-time extents."""
 
-    program: Program
+    program: ir.Program
     problem: Problem
     label: str
 
@@ -98,7 +85,7 @@ def _dim_groups(spec: LeafSpec) -> list[frozenset[Dim]]:
     return [frozenset(g) for g in groups.values()]
 
 
-def _equal_dims(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Dim, Dim]]:
+def _equal_dims(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Dim, Dim]]:
     ranks = {name: len(shape) for name, shape in shapes.items()}
     out = prim.out
     if prim.name in ("gemm", "gemm_acc"):
@@ -143,13 +130,13 @@ def _case(
     for p in spec.params:
         extents = tuple(cut.get((p.name, d), n) for d, n in enumerate(p.shape))
         shape = tuple((n - 1) * s + 1 for n, s in zip(extents, p.step, strict=True))
-        buffer = Buffer(
+        buffer = ir.Buffer(
             name=f"{p.name}_in" if p.name == "p0" else p.name,
             shape=shape,
             dtype=p.dtype,
             mem="GLOBAL",
         )
-        region = Region(
+        region = ir.Region(
             buffer=buffer,
             offset=(Const(0),) * len(shape),
             extent=tuple(
@@ -160,9 +147,9 @@ def _case(
             step=p.step,
             grid=(0,) * len(shape),
         )
-        params.append(Param(buffer=buffer, privilege=p.privilege))
+        params.append(ir.Param(buffer=buffer, privilege=p.privilege))
         args.append(
-            LeafArg(
+            ir.LeafArg(
                 param=p.name,
                 region=region,
                 privilege=p.privilege,
@@ -173,7 +160,7 @@ def _case(
     values = {
         name: scalars.get(name, 3) if kind == "int" else float(kind) for name, kind in spec.scalars
     }
-    call = LeafCall(
+    call = ir.LeafCall(
         task=spec.task,
         impl="auto",
         args=tuple(args),
@@ -182,13 +169,13 @@ def _case(
         ),
         prims=spec.prims,
     )
-    program = Program(
+    program = ir.Program(
         name=f"leaf_{spec.task}",
         target=spec.backend,
         arch=spec.arch,
         machine=machine,
         params=tuple(params),
-        body=(For(var="p0", extent=Const(1), body=(call,), proc=spec.proc, parallel=True),)
+        body=(ir.For(var="p0", extent=Const(1), body=(call,), proc=spec.proc, parallel=True),)
         if spec.proc != "HOST"
         else (call,),
         options=spec.options,
@@ -203,7 +190,7 @@ def _runtime(value: int, bound: int) -> Expr:
 
 
 def _problem(
-    spec: LeafSpec, program: Program, cut: Mapping[Dim, int], values: Mapping[str, int | float]
+    spec: LeafSpec, program: ir.Program, cut: Mapping[Dim, int], values: Mapping[str, int | float]
 ) -> Problem:
     steps = {p.name: p.step for p in spec.params}
     outs = [p.name for p in spec.params if "w" in p.privilege]
@@ -263,7 +250,7 @@ def _problem(
     )
 
 
-def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
+def _reduction(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     if not PRIMITIVES[prim.name].flops or prim.name == "map":
         return 1
     x = shapes[prim.ins[0]]
@@ -274,7 +261,7 @@ def _reduction(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     return x[axis]
 
 
-def unused_operands(program: Program, spec: LeafSpec) -> frozenset[str]:
+def unused_operands(program: ir.Program, spec: LeafSpec) -> frozenset[str]:
     """Return the operands that a leaf writes and that nothing of its kernel reads afterwards."""
     read = {region.buffer.name for region, privilege in regions(*program.body) if "r" in privilege}
     calls = [call for call, own in leaf_specs(program) if own.key == spec.key]
@@ -312,15 +299,15 @@ def _magnitude(
     return magnitude
 
 
-def as_in_the_kernel(program: Program, spec: LeafSpec) -> Program:
+def as_in_the_kernel(program: ir.Program, spec: LeafSpec) -> ir.Program:
     """Return a leaf's lowered program with the operands where the kernel has them: memory and layout.
 
     Passes choose both from what else uses a buffer (a fragment's grid follows from the kernel's products), and a
     leaf alone has no such neighbours.
     """
-    call = leaf_calls(program)[0]
+    call = ir.leaf_calls(program)[0]
     wanted = {p.name: p for p in spec.params}
-    new: dict[str, Buffer] = {}
+    new: dict[str, ir.Buffer] = {}
     for arg in call.args:
         param, buffer = wanted[arg.param], arg.region.buffer
         placed = "GLOBAL" not in (buffer.mem, param.mem)  # what lies in GLOBAL was not placed
@@ -329,14 +316,14 @@ def as_in_the_kernel(program: Program, spec: LeafSpec) -> Program:
     if not new:
         return program
 
-    def moved(region: Region) -> Region:
+    def moved(region: ir.Region) -> ir.Region:
         return replace(region, buffer=new.get(region.buffer.name, region.buffer))
 
-    def changed(stmt: Stmt) -> Stmt:
+    def changed(stmt: ir.Stmt) -> ir.Stmt:
         match stmt:
-            case Alloc():
+            case ir.Alloc():
                 return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
-            case For() | When():
+            case ir.For() | ir.When():
                 return replace(stmt, body=tuple(map(changed, stmt.body)))
         return map_regions(stmt, moved)
 

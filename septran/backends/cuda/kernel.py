@@ -13,39 +13,22 @@ from septran.backends.cuda.passes.wgmma import is_panels
 from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.access import regions
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Bin, Const, Expr, Var, bounds, free
 from septran.ir.launch import Launch, block_index
-from septran.ir.nodes import (
-    ASYNC,
-    BULK,
-    THREAD,
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-    walk,
-)
 
 
-def _multiplies(body: tuple[Stmt, ...]) -> bool:
-    calls = (s for s in walk(body) if isinstance(s, LeafCall))
+def _multiplies(body: tuple[ir.Stmt, ...]) -> bool:
+    calls = (s for s in ir.walk(body) if isinstance(s, ir.LeafCall))
     return any(p.name in GEMMS for call in calls for p in call.prims)
 
 
 class KernelWriter(CStyle):
     """Prints the body of one kernel."""
 
-    def __init__(self, program: Program, host: Mapping[str, int]) -> None:
+    def __init__(self, program: ir.Program, host: Mapping[str, int]) -> None:
         super().__init__()
         self.program = program
         self.ranges.update({v: (0, n - 1) for v, n in host.items()})
@@ -53,7 +36,7 @@ class KernelWriter(CStyle):
         self.extents: dict[str, set[tuple[Expr, ...]]] = {}
         self.scope: set[str] = set(host)
         self.settled: set[str] = set()
-        self.maps: dict[str, tuple[Buffer, tuple[int, ...]]] = {}
+        self.maps: dict[str, tuple[ir.Buffer, tuple[int, ...]]] = {}
         self.one_thread = False
         self.panels = False
 
@@ -61,7 +44,7 @@ class KernelWriter(CStyle):
     def kernel(self, name: str, launch: Launch, args: str) -> str:
         """Return the text of a kernel."""
         body = launch.body
-        self.panels = any(isinstance(s, Alloc) and is_panels(s.buffer) for s in walk(body))
+        self.panels = any(isinstance(s, ir.Alloc) and is_panels(s.buffer) for s in ir.walk(body))
         self._collect_extents(body)
         self.depth = 1
         self._block_index(launch)
@@ -88,13 +71,13 @@ class KernelWriter(CStyle):
             self.ranges[loop.var] = (0, max(0, size - 1))
             self.scope.add(loop.var)
 
-    def _collect_extents(self, body: tuple[Stmt, ...]) -> None:
+    def _collect_extents(self, body: tuple[ir.Stmt, ...]) -> None:
         for r, _ in regions(*body):
             if Grid.parse(r.buffer.layout):
                 self.extents.setdefault(r.buffer.name, set()).add(r.extent)
 
     # ---- statements
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         """Print a fragment, or reserve a shared tile."""
         buffer = stmt.buffer
         name, grid = identifier(buffer.name), Grid.parse(buffer.layout)
@@ -121,15 +104,15 @@ class KernelWriter(CStyle):
             f"{kind}* const {name} = reinterpret_cast<{kind}*>(smem + {buffer.offset});  // {slots}[{shape}]"
         )
 
-    def _bound(self, buffer: Buffer, extent: tuple[Expr, ...]) -> None:
+    def _bound(self, buffer: ir.Buffer, extent: tuple[Expr, ...]) -> None:
         values = ", ".join(self.expr(e) for e in extent)
         self.line(f"st::bound({identifier(buffer.name)}, {values});")
 
-    def _settle(self, region: Region) -> None:
+    def _settle(self, region: ir.Region) -> None:
         if Grid.parse(region.buffer.layout) and region.buffer.name not in self.settled:
             self._bound(region.buffer, region.extent)
 
-    def operand(self, region: Region, *, writes: bool) -> str:
+    def operand(self, region: ir.Region, *, writes: bool) -> str:
         """Return the C++ text of a region as an argument: a fragment's name or a view."""
         if Grid.parse(region.buffer.layout):
             return identifier(region.buffer.name)
@@ -138,7 +121,7 @@ class KernelWriter(CStyle):
             return f"{kind}{{{self.pointer(region)}}}"
         return self.view(region, writes=writes)
 
-    def view(self, region: Region, *, writes: bool) -> str:
+    def view(self, region: ir.Region, *, writes: bool) -> str:
         """Return `st::View<..>{pointer, extents, strides}`."""
         buffer = region.buffer
         const = "" if writes else "const "
@@ -148,11 +131,11 @@ class KernelWriter(CStyle):
             f"{{{self.pointer(region)}, {self.braces(region.extent)}, {self.braces(step)}}}"
         )
 
-    def buffer_strides(self, buffer: Buffer) -> tuple[int, ...]:
+    def buffer_strides(self, buffer: ir.Buffer) -> tuple[int, ...]:
         """Return a buffer's strides in elements."""
         return strides(shared_shape(buffer)) if buffer.mem == "SHARED" else buffer.steps
 
-    def pointer(self, region: Region) -> str:
+    def pointer(self, region: ir.Region) -> str:
         """Return the address of a region's first element."""
         buffer = region.buffer
         total: Expr = Const(buffer.start)
@@ -163,12 +146,12 @@ class KernelWriter(CStyle):
         name = identifier(buffer.name)
         return name if total == Const(0) else f"{name} + ({self.expr(total)})"
 
-    def copy(self, stmt: Copy) -> None:
+    def copy(self, stmt: ir.Copy) -> None:
         """Print a copy of all threads, or one that cp.async or a tensor copy carries out."""
         for region in (stmt.dst, stmt.src):
             self._settle(region)
         dst = self.operand(stmt.dst, writes=True)
-        if stmt.engine == BULK:
+        if stmt.engine == ir.BULK:
             self.line(
                 f"st::copy_bulk({dst}, {self._tensor_map(stmt)}, landed, {self.braces(stmt.src.offset)});"
             )
@@ -192,12 +175,12 @@ class KernelWriter(CStyle):
             )
             return
         src = self.operand(stmt.src, writes=False)
-        if stmt.engine == ASYNC:
+        if stmt.engine == ir.ASYNC:
             self.line(f"st::copy_async<{tile}>({dst}, {src});")
         else:
             self.line(f"st::copy({dst}, {src});")
 
-    def leaf_call(self, stmt: LeafCall) -> None:
+    def leaf_call(self, stmt: ir.LeafCall) -> None:
         """Print the call of a leaf."""
         for a in stmt.args:
             self._settle(a.region)
@@ -208,7 +191,7 @@ class KernelWriter(CStyle):
         self.line(f"{stmt.symbol}({joint.join(parts)});")
 
     # ---- loops and synchronisation
-    def body(self, statements: tuple[Stmt, ...]) -> None:
+    def body(self, statements: tuple[ir.Stmt, ...]) -> None:
         """Print statements; one thread issues tensor copies and waits for room for them."""
         for bulk, group in itertools.groupby(statements, _is_bulk):
             run = tuple(group)
@@ -221,27 +204,27 @@ class KernelWriter(CStyle):
             else:
                 super().body(run)
 
-    def _bulk(self, run: tuple[Stmt, ...]) -> None:
+    def _bulk(self, run: tuple[ir.Stmt, ...]) -> None:
         """Print tensor copies: first the wait, then what to expect, then the copies that bring it."""
-        copies = tuple(s for s in run if isinstance(s, Copy))
-        super().body(tuple(s for s in run if isinstance(s, When | Await)))
-        for post in (s for s in run if isinstance(s, Post)):
+        copies = tuple(s for s in run if isinstance(s, ir.Copy))
+        super().body(tuple(s for s in run if isinstance(s, ir.When | ir.Await)))
+        for post in (s for s in run if isinstance(s, ir.Post)):
             size = sum(shared_bytes(c.dst.buffer) for c in copies)
             self.line(
                 f"st::Barrier* const landed = {_barriers(post.event)}.expect({self.expr(post.slot)}, {size});"
             )
         super().body(copies)
 
-    def loop(self, stmt: For) -> None:
+    def loop(self, stmt: ir.For) -> None:
         """Print a sequential loop."""
         settled = set(self.settled)
         self.scope.add(stmt.var)
         ring = _prologue(stmt)
         if ring is not None:
-            kind = "copies" if ring.engine == ASYNC else "tensor copies"
+            kind = "copies" if ring.engine == ir.ASYNC else "tensor copies"
             depth = ring.dst.buffer.versions
             self.line(f"// {depth}-stage ring: {kind} run {depth - 1} iterations ahead.")
-            if ring.engine == ASYNC:
+            if ring.engine == ir.ASYNC:
                 self.line("#pragma unroll")
         self.begin(stmt, "st::idx")
         self.body(stmt.body)
@@ -249,7 +232,7 @@ class KernelWriter(CStyle):
         self.scope.discard(stmt.var)
         self.settled = settled
 
-    def when(self, stmt: When) -> None:
+    def when(self, stmt: ir.When) -> None:
         """Print a condition, without the sides that always hold; groups are committed in any case."""
         low, high = bounds(stmt.expr, self.ranges)
         e, tests = self.expr(stmt.expr), []
@@ -257,7 +240,7 @@ class KernelWriter(CStyle):
             tests.append(f"{stmt.low} <= {e}")
         if high >= stmt.high:
             tests.append(f"{e} < {stmt.high}")
-        groups = [s for s in stmt.body if isinstance(s, Post) and s.engine == ASYNC]
+        groups = [s for s in stmt.body if isinstance(s, ir.Post) and s.engine == ir.ASYNC]
         copies = tuple(s for s in stmt.body if s not in groups)
         if tests:
             self.open(f"if ({' && '.join(tests)})")
@@ -268,22 +251,22 @@ class KernelWriter(CStyle):
         if groups:
             self.line("st::cp_commit();  // also when empty: cp_wait counts groups")
 
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
+    def synchronise(self, stmt: ir.Sync | ir.Post | ir.Await) -> None:
         """Print a barrier, a group of cp.async copies, or an event of a ring of tensor copies."""
-        if isinstance(stmt, Sync):
+        if isinstance(stmt, ir.Sync):
             self.line("__syncthreads();")
-        elif isinstance(stmt, Post) and stmt.engine == ASYNC:
+        elif isinstance(stmt, ir.Post) and stmt.engine == ir.ASYNC:
             self.line("st::cp_commit();")
-        elif isinstance(stmt, Await) and stmt.engine == THREAD:
+        elif isinstance(stmt, ir.Await) and stmt.engine == ir.THREAD:
             # of a ring's n groups that were committed so far the oldest has to be complete
             self.line(f"st::cp_wait<{max(0, _slots(stmt.slot) - 2)}>();")
             if self.panels:
                 self.line("st::fence_for_wgmma();")
         else:
-            verb = "release" if isinstance(stmt, Post) else "reuse" if _is_bulk(stmt) else "wait"
+            verb = "release" if isinstance(stmt, ir.Post) else "reuse" if _is_bulk(stmt) else "wait"
             self.line(f"{_barriers(stmt.event)}.{verb}({self.expr(stmt.slot)});")
 
-    def _tensor_map(self, copy: Copy) -> str:
+    def _tensor_map(self, copy: ir.Copy) -> str:
         """Return the name of the kernel argument that describes the source of a tensor copy."""
         buffer, box = copy.src.buffer, (*copy.dst.tile[:-1], 64)
         for name, known in self.maps.items():
@@ -305,20 +288,20 @@ def _slots(slot: Expr) -> int:
     return slot.b.value if isinstance(slot, Bin) and isinstance(slot.b, Const) else 1
 
 
-def _is_bulk(stmt: Stmt) -> bool:
+def _is_bulk(stmt: ir.Stmt) -> bool:
     """True for what the thread does that issues tensor copies."""
     match stmt:
-        case Copy() | Post() | Await():
-            return stmt.engine == BULK
-        case When():
-            return all(isinstance(s, Await) and s.engine == BULK for s in stmt.body)
+        case ir.Copy() | ir.Post() | ir.Await():
+            return stmt.engine == ir.BULK
+        case ir.When():
+            return all(isinstance(s, ir.Await) and s.engine == ir.BULK for s in stmt.body)
     return False
 
 
-def _prologue(loop: For) -> Copy | None:
+def _prologue(loop: ir.For) -> ir.Copy | None:
     """Return a copy of the loop that fills a ring before it is used, None for other loops."""
-    inside = tuple(walk(loop.body))
-    if any(isinstance(s, LeafCall) for s in inside):
+    inside = tuple(ir.walk(loop.body))
+    if any(isinstance(s, ir.LeafCall) for s in inside):
         return None
-    copies = (s for s in inside if isinstance(s, Copy) and s.dst.buffer.versions > 1)
+    copies = (s for s in inside if isinstance(s, ir.Copy) and s.dst.buffer.versions > 1)
     return next(copies, None)

@@ -14,36 +14,23 @@ from typing import Any
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.tir_frames import Frame, frames, gemm_frames, transpose_frame
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, const, make, maximum, minimum
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-)
 
 SCOPES = {"GLOBAL": "global", "SHARED": "shared"}
 """Memory -> TVM storage scope; every other memory is "local" (registers, accumulators)."""
 MMA_INIT, MMA_TRANS_A, MMA_TRANS_B = 1, 2, 4
 _UNBOUNDED = 1 << 30
 
-Pitch = Callable[[Buffer], int]
+Pitch = Callable[[ir.Buffer], int]
 
 
-def dense(buffer: Buffer) -> int:
+def dense(buffer: ir.Buffer) -> int:
     """Return the row pitch of `buffer` in elements when rows are not padded."""
     return buffer.shape[-1] if buffer.shape else 1
 
 
-def to_prim_func(program: Program, pitch: Pitch = dense, *, expand: bool = True) -> Any:
+def to_prim_func(program: ir.Program, pitch: Pitch = dense, *, expand: bool = True) -> Any:
     """Return the `tirx.PrimFunc` of `program`.
 
     pitch: elements between rows of a buffer as the target stores it. expand: turn leaf calls into
@@ -66,7 +53,7 @@ def _settled(func: Any) -> Any:
     return again
 
 
-def script(program: Program, pitch: Pitch = dense) -> str:
+def script(program: ir.Program, pitch: Pitch = dense) -> str:
     """Return TVMScript of `program`; `tvm.script.from_source` reads it back."""
     text: str = to_prim_func(program, pitch).script()
     return text
@@ -94,21 +81,21 @@ class _Lower:
 
     # -- function and statements ----------------------------------------------------------------
 
-    def function(self, program: Program) -> Any:
+    def function(self, program: ir.Program) -> Any:
         t = self.t
         handles = [t.Var(f"{p.buffer.name}_handle", "handle") for p in program.params]
         bound = {h: self.buffer(p.buffer) for h, p in zip(handles, program.params, strict=True)}
         places: list[str] = []
         versions: list[str] = []
 
-        def collect(body: tuple[Stmt, ...]) -> None:
+        def collect(body: tuple[ir.Stmt, ...]) -> None:
             for stmt in body:
-                if isinstance(stmt, Alloc) and stmt.buffer.offset is not None:
+                if isinstance(stmt, ir.Alloc) and stmt.buffer.offset is not None:
                     b = stmt.buffer
                     places.append(f"{b.name}={b.mem}:{b.offset}")
                     if b.versions > 1:
                         versions.append(b.name)
-                elif isinstance(stmt, For | When):
+                elif isinstance(stmt, ir.For | ir.When):
                     collect(stmt.body)
 
         collect(program.body)
@@ -122,30 +109,30 @@ class _Lower:
             func = func.with_attr("septran.versions", " ".join(versions))
         return func.with_attr("septran.places", " ".join(places)) if places else func
 
-    def sequence(self, body: Sequence[Stmt]) -> Any:
+    def sequence(self, body: Sequence[ir.Stmt]) -> Any:
         stmts = [x for s in body for x in self.stmt(s)]
         if not stmts:
             return self.t.Evaluate(self.t.IntImm("int32", 0))
         return stmts[0] if len(stmts) == 1 else self.t.SeqStmt(stmts)
 
-    def stmt(self, stmt: Stmt) -> list[Any]:
+    def stmt(self, stmt: ir.Stmt) -> list[Any]:
         t = self.t
         match stmt:
-            case Alloc(buffer=b):
+            case ir.Alloc(buffer=b):
                 return [t.AllocBuffer(self.buffer(b))]
-            case Copy():
+            case ir.Copy():
                 return self.copy(stmt)
-            case LeafCall():
+            case ir.LeafCall():
                 return self.leaf(stmt)
-            case Sync(scope=scope):
+            case ir.Sync(scope=scope):
                 return [self.call("dsa.barrier" if scope == "GRID" else "dsa.sync")]
-            case Post() | Await():
-                name = "dsa.set" if isinstance(stmt, Post) else "dsa.wait"
+            case ir.Post() | ir.Await():
+                name = "dsa.set" if isinstance(stmt, ir.Post) else "dsa.wait"
                 source, arrow, target = stmt.event.partition(">")
                 if not arrow:
                     source, target = stmt.event, stmt.engine
                 return [self.call(name, source, target, self.expr(stmt.slot))]
-            case For():
+            case ir.For():
                 var = self.vars[stmt.var] = t.Var(stmt.var, "int32")
                 notes: dict[str, Any] = {}
                 if stmt.proc:
@@ -153,7 +140,7 @@ class _Lower:
                 if stmt.pipeline:
                     notes["septran.pipeline"] = stmt.pipeline
                 return [self.loop(var, self.expr(stmt.extent), self.sequence(stmt.body), notes)]
-            case When():
+            case ir.When():
                 value = self.expr(stmt.expr)
                 tests = []
                 if stmt.low > -_UNBOUNDED:
@@ -172,7 +159,7 @@ class _Lower:
 
     # -- operations ------------------------------------------------------------------------------
 
-    def copy(self, stmt: Copy) -> list[Any]:
+    def copy(self, stmt: ir.Copy) -> list[Any]:
         dst, src = stmt.dst, stmt.src
         if src.guard:
             return self.guarded(dst, src)
@@ -189,7 +176,7 @@ class _Lower:
             return self.call(name, *self.out(dst, f), *self.operand(src, f), *self.size(f))
         return self.call(name, *self.out(dst, f), *self.out(src, f), *self.size(f))
 
-    def guarded(self, dst: Region, src: Region) -> list[Any]:
+    def guarded(self, dst: ir.Region, src: ir.Region) -> list[Any]:
         """Padding: fill the tile with 0, then copy the part that lies inside the source."""
         from dataclasses import replace
 
@@ -228,7 +215,7 @@ class _Lower:
 
         return fill + self.framed(extent, (target, inside), one)
 
-    def leaf(self, call: LeafCall) -> list[Any]:
+    def leaf(self, call: ir.LeafCall) -> list[Any]:
         if not call.task.startswith("dsa."):
             return [self.opaque(call)]
         out, ins = call.args[0].region, tuple(a.region for a in call.args[1:])
@@ -292,7 +279,7 @@ class _Lower:
                     ),
                 )
 
-    def index(self, out: Region, text: str) -> list[Any]:
+    def index(self, out: ir.Region, text: str) -> list[Any]:
         """value[r, c] = base + r * by_row + c * by_col: the position along one axis of the tile."""
         axis = int(text[text.index("(") + 1 : text.index(")")])
         by_row, by_col = int(axis == out.rank - 2), int(axis == out.rank - 1)
@@ -310,7 +297,7 @@ class _Lower:
 
         return self.framed(out.extent, (out,), one, collapse=False)
 
-    def opaque(self, call: LeafCall) -> Any:
+    def opaque(self, call: ir.LeafCall) -> Any:
         """A leaf that is a function of its own: per tensor pointer, extents, strides; then scalars."""
         args: list[Any] = []
         late: list[Any] = []
@@ -332,7 +319,7 @@ class _Lower:
     def framed(
         self,
         extent: tuple[Expr, ...],
-        operands: tuple[Region, ...],
+        operands: tuple[ir.Region, ...],
         make_call: Callable[[Frame], Any],
         *,
         collapse: bool = True,
@@ -353,7 +340,7 @@ class _Lower:
         self.vars[name] = self.t.Var(name, "int32")
         return name
 
-    def strides(self, buffer: Buffer) -> tuple[int, ...]:
+    def strides(self, buffer: ir.Buffer) -> tuple[int, ...]:
         """Return element strides of the stored buffer (one version)."""
         out: list[int] = []
         run = 1
@@ -362,7 +349,7 @@ class _Lower:
             run *= self.pitch(buffer) if d == len(buffer.shape) - 1 else buffer.shape[d]
         return tuple(reversed(out))
 
-    def buffer(self, b: Buffer) -> Any:
+    def buffer(self, b: ir.Buffer) -> Any:
         if b.name not in self.buffers:
             shape = [*b.shape[:-1], self.pitch(b)] if b.shape else [1]
             if b.versions > 1:
@@ -372,7 +359,7 @@ class _Lower:
             )
         return self.buffers[b.name]
 
-    def pointer(self, region: Region, at: Sequence[Expr]) -> Any:
+    def pointer(self, region: ir.Region, at: Sequence[Expr]) -> Any:
         index = [self.expr(e) for e in at] or [self.t.IntImm("int32", 0)]
         if region.buffer.versions > 1:
             version = const(0) if region.version is None else region.version

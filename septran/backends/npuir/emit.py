@@ -19,28 +19,15 @@ from septran.backends.npuir.tiles import lie
 from septran.backends.text.names import Names
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.errors import EnvironmentProblem, InternalError
+from septran.ir import nodes as ir
 from septran.ir.expr import Const, Expr, Var, bounds, substitute
 from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
-from septran.ir.nodes import (
-    INLINE,
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Program,
-    Region,
-    Scalar,
-    Stmt,
-    Sync,
-    walk,
-)
 from septran.kernel import Kernel, Leaf
 
 MAIN = "kernel.py"
 
 
-def unavailable(program: Program, why: str, stmt: object = None) -> EnvironmentProblem:
+def unavailable(program: ir.Program, why: str, stmt: object = None) -> EnvironmentProblem:
     """Return the error that says what this target cannot do (exit 3: not the user's mistake)."""
     found = EnvironmentProblem.of(
         "V170",
@@ -56,7 +43,7 @@ def unavailable(program: Program, why: str, stmt: object = None) -> EnvironmentP
 class _Kernel:
     """One T.prim_func under construction."""
 
-    program: Program
+    program: ir.Program
     form: Form
     leaves: Mapping[str, Leaf]
     names: Names
@@ -70,7 +57,7 @@ class _Kernel:
     def index(self, e: Expr) -> str:
         return index_text(substitute(e, self.constants))
 
-    def allocate(self, buffer: Buffer) -> None:
+    def allocate(self, buffer: ir.Buffer) -> None:
         name = self.names.fresh(buffer.name)
         self.buffers[buffer.name] = name
         expert = {"UB": "alloc_ub", "L1": "alloc_L1", "L0C": "alloc_L0C"}[buffer.mem]
@@ -84,7 +71,7 @@ class _Kernel:
 
     # -- regions ----------------------------------------------------------------------------
 
-    def window(self, region: Region, stmt: object) -> str:
+    def window(self, region: ir.Region, stmt: object) -> str:
         """Return the slice of a GLOBAL buffer."""
         if is_window(region):
             raise unavailable(self.program, "a store to a padded or strided window", stmt)
@@ -98,7 +85,7 @@ class _Kernel:
             parts.append(f"{low}:{high}")
         return f"{self.buffers[region.buffer.name]}[{', '.join(parts)}]"
 
-    def tile(self, region: Region, stmt: object, *, part: bool) -> str:
+    def tile(self, region: ir.Region, stmt: object, *, part: bool) -> str:
         """Return a tile, or the part of it that is inside the ragged extents."""
         if any(o != Const(0) for o in region.offset) or region.tile != region.buffer.shape:
             raise unavailable(self.program, f"a part of tile {region.buffer.name}", stmt)
@@ -116,23 +103,23 @@ class _Kernel:
 
     # -- statements -------------------------------------------------------------------------
 
-    def body(self, body: tuple[Stmt, ...]) -> None:
+    def body(self, body: tuple[ir.Stmt, ...]) -> None:
         for stmt in body:
             match stmt:
-                case Alloc(buffer=buffer):
+                case ir.Alloc(buffer=buffer):
                     self.allocate(buffer)
-                case Copy():
+                case ir.Copy():
                     self.copy(stmt)
-                case LeafCall():
+                case ir.LeafCall():
                     self.call(stmt)
-                case For():
+                case ir.For():
                     self.loop(stmt)
-                case Sync():
+                case ir.Sync():
                     continue  # the compiler orders the pipes
                 case _:
                     raise InternalError(f"{type(stmt).__name__} has no NPUIR form")
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: ir.For) -> None:
         self.ranges[loop.var] = (0, bounds(loop.extent, self.ranges)[1] - 1)
         if loop.extent == Const(1):
             self.constants[loop.var] = Const(0)
@@ -149,7 +136,7 @@ class _Kernel:
             self.body(loop.body)
         del self.constants[loop.var]
 
-    def copy(self, copy: Copy) -> None:
+    def copy(self, copy: ir.Copy) -> None:
         src, dst = copy.src, copy.dst
         if src.buffer.mem == "GLOBAL" and dst.buffer.mem == "GLOBAL":
             raise unavailable(self.program, "a copy from GLOBAL to GLOBAL", copy)
@@ -160,7 +147,7 @@ class _Kernel:
         else:
             self.move(dst.buffer, self.tile(src, copy, part=False), src.buffer)
 
-    def load(self, copy: Copy) -> None:
+    def load(self, copy: ir.Copy) -> None:
         src, dst = copy.src, copy.dst
         if is_window(src):
             self.gather(copy)
@@ -170,7 +157,7 @@ class _Kernel:
             self.lines.add(f"T.clear({self.tile(dst, copy, part=False)})")
         self.lines.add(f"T.copy({window}, {self.tile(dst, copy, part=True)})")
 
-    def gather(self, copy: Copy) -> None:
+    def gather(self, copy: ir.Copy) -> None:
         """Load a padded or strided window: zeros, then the pieces inside the tensor."""
         src, dst = copy.src, copy.dst
         whole = self.tile(dst, copy, part=False)
@@ -188,20 +175,22 @@ class _Kernel:
         texts = ", ".join(f"{self.index(a)}:{self.index(b)}" for a, b in ranges)
         return f"{name}[{texts}]"
 
-    def store(self, dst: Region, src: Region, stmt: object) -> None:
+    def store(self, dst: ir.Region, src: ir.Region, stmt: object) -> None:
         part, window = self.tile(src, stmt, part=True), self.window(dst, stmt)
         if self.form == "cube":
             self.lines.add(f"T.store_fixpipe({part}, {window}, enable_nz2nd=True)")
         else:
             self.lines.add(f"T.copy({part}, {window})")
 
-    def move(self, dst: Buffer, text: str, src: Buffer) -> None:
+    def move(self, dst: ir.Buffer, text: str, src: ir.Buffer) -> None:
         name = self.buffers[dst.name]
         call = "T.copy" if dst.dtype == src.dtype else "T.vcast"
         self.lines.add(f"{call}({text}, {name})")
 
-    def call(self, call: LeafCall) -> None:
-        if call.impl == INLINE:  # a fill that the first product does, except in the developer form
+    def call(self, call: ir.LeafCall) -> None:
+        if (
+            call.impl == ir.INLINE
+        ):  # a fill that the first product does, except in the developer form
             if self.form == "developer":
                 self.clear(call.args[0].region, call)
             return
@@ -222,10 +211,10 @@ class _Kernel:
                 self.clear(target, call)
         self.lines.add(f"{call.symbol}({', '.join(args)})")
 
-    def clear(self, region: Region, stmt: object) -> None:
+    def clear(self, region: ir.Region, stmt: object) -> None:
         self.lines.add(f"T.clear({self.tile(region, stmt, part=False)})")
 
-    def first(self, began: Scalar) -> str:
+    def first(self, began: ir.Scalar) -> str:
         """Return the condition that a product finds its accumulator empty."""
         if isinstance(began, Const):
             return str(began == Const(0))
@@ -233,12 +222,12 @@ class _Kernel:
         return f"{self.index(began)} == 0"
 
 
-def ragged(region: Region) -> bool:
+def ragged(region: ir.Region) -> bool:
     """Return whether some run-time extent can be smaller than the tile."""
     return any(e != Const(t) for e, t in zip(region.extent, region.tile, strict=True))
 
 
-def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the NPUIR kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
 
     Raises:
@@ -254,7 +243,11 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         shape = str(tuple(buffer.shape))
         params.append(f'{kernel.buffers[buffer.name]}: T.Tensor({shape}, "{buffer.dtype}")')
     launch = _only_launch(program)
-    called = {s.symbol for s in walk(program.body) if isinstance(s, LeafCall) and s.impl != INLINE}
+    called = {
+        s.symbol
+        for s in ir.walk(program.body)
+        if isinstance(s, ir.LeafCall) and s.impl != ir.INLINE
+    }
     sources = [hoist(x.source, n)[0].strip() for n, x in leaves.items() if n in called]
     text = _assemble(kernel, params, launch, sources)
     return Kernel.of(
@@ -267,13 +260,13 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     )
 
 
-def _only_launch(program: Program) -> Launch:
+def _only_launch(program: ir.Program) -> Launch:
     """Return the Program's one kernel."""
     steps = launches(program)
     if workspaces(steps):
         raise unavailable(program, "a temporary in GLOBAL")
     match steps:
-        case (Launch() as launch,) if not any(map(on_processors, walk(launch.body))):
+        case (Launch() as launch,) if not any(map(on_processors, ir.walk(launch.body))):
             return launch
     raise unavailable(program, "more than one launch")
 

@@ -19,19 +19,8 @@ from septran.backends.pallas.spelling import float_text
 from septran.backends.text.leaf_shape import leaf_shape
 from septran.backends.text.names import Names
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, make
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Region,
-    Stmt,
-    Sync,
-    When,
-)
 from septran.kernel import Leaf
 
 
@@ -109,34 +98,34 @@ class KernelText:
                 self._emit(1, "def _():")
             self._emit(2 if stays else 1, line)
 
-    def _when(self, condition: str, body: tuple[Stmt, ...], indent: int) -> None:
-        if all(isinstance(s, Alloc | Sync | Post | Await) for s in body):
+    def _when(self, condition: str, body: tuple[ir.Stmt, ...], indent: int) -> None:
+        if all(isinstance(s, ir.Alloc | ir.Sync | ir.Post | ir.Await) for s in body):
             return
         self._emit(indent, f"@pl.when({condition})")
         self._emit(indent, "def _():")
         self._body(body, indent + 1)
 
-    def _body(self, body: tuple[Stmt, ...], indent: int) -> None:
+    def _body(self, body: tuple[ir.Stmt, ...], indent: int) -> None:
         for stmt in body:
             match stmt:
-                case Copy(dst=dst, src=src):
+                case ir.Copy(dst=dst, src=src):
                     text = self._read(src)
                     if src.buffer.dtype != dst.buffer.dtype:
                         text += f".astype({JNP_DTYPE[dst.buffer.dtype]})"
                     if held(src.tile) != held(dst.tile):
                         text = f"jnp.reshape({text}, {shape_text(held(dst.tile))})"
                     self._write(dst, text, indent)
-                case LeafCall():
+                case ir.LeafCall():
                     self._call(stmt, indent)
-                case For():
+                case ir.For():
                     self._loop(stmt, indent)
-                case When(expr=expr, low=low, high=high):
+                case ir.When(expr=expr, low=low, high=high):
                     text = self._index(expr, 1)
                     self._when(f"({text} >= {low}) & ({text} < {high})", stmt.body, indent)
-                case Alloc() | Sync() | Post() | Await():
+                case ir.Alloc() | ir.Sync() | ir.Post() | ir.Await():
                     continue  # tiles are scratch of the kernel; Pallas orders its own copies
 
-    def _loop(self, loop: For, indent: int) -> None:
+    def _loop(self, loop: ir.For, indent: int) -> None:
         var = self.vars[loop.var] = self.names.fresh(loop.var)
         function = self.names.fresh(f"step_{loop.var}")
         self._emit(indent, f"def {function}({var}, carry):")
@@ -146,7 +135,7 @@ class KernelText:
 
     # -- data -------------------------------------------------------------------------------
 
-    def _held(self, region: Region) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+    def _held(self, region: ir.Region) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
         """Extents, moving variables and zeros in front of the memory behind a ref."""
         operand = self.operands.get(region.buffer.name)
         if operand is not None:
@@ -154,7 +143,7 @@ class KernelText:
         shape = held(region.buffer.shape)
         return shape, ("",) * len(shape), (0,) * len(shape)
 
-    def _place(self, region: Region) -> str:
+    def _place(self, region: ir.Region) -> str:
         """Return the text between the brackets of a ref."""
         block, by, before = self._held(region)
         missing = lead(region.rank)
@@ -182,18 +171,18 @@ class KernelText:
             return f"pl.multiple_of({text}, {start.b.value})"
         return text
 
-    def _read(self, region: Region) -> str:
+    def _read(self, region: ir.Region) -> str:
         if region.version is not None:
             raise InternalError(f"{region.buffer.name} has versions; Pallas buffers blocks itself")
         return f"{self.refs[region.buffer.name]}[{self._place(region)}]"
 
-    def _write(self, region: Region, value: str, indent: int) -> None:
+    def _write(self, region: ir.Region, value: str, indent: int) -> None:
         place = f"{self.refs[region.buffer.name]}[{self._place(region)}]"
         mask = self._mask(region)
         text = f"jnp.where({mask}, {value}, {place})" if mask else value
         self._emit(indent, f"{place} = {text}")
 
-    def _mask(self, region: Region) -> str:
+    def _mask(self, region: ir.Region) -> str:
         """The condition under which an element may be written, "" when all of the tile may.
 
         Beyond a tensor's end stores are dropped, and what lies beyond a tile's extents is anybody's.
@@ -215,7 +204,7 @@ class KernelText:
             parts.append(f"({place} < {self._index(extent, 1)})")
         return " & ".join(parts)
 
-    def _call(self, call: LeafCall, indent: int) -> None:
+    def _call(self, call: ir.LeafCall, indent: int) -> None:
         spec = self.leaves[call.symbol].spec
         shape = leaf_shape(spec, free_names())
         args = [self._read(call.arg(p.name).region) for p in shape.tiles]
@@ -232,7 +221,7 @@ class KernelText:
             self._write(region, result, indent)
 
 
-def _ends(region: Region, d: int) -> bool:
+def _ends(region: ir.Region, d: int) -> bool:
     """True when the tensor's end is the only reason for a short extent."""
     extent = region.extent[d]
     if region.buffer.mem != "GLOBAL" or region.step[d] != 1 or not isinstance(extent, Bin):

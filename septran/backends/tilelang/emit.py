@@ -11,29 +11,16 @@ from septran.backends.tilelang.leaves import PRELUDE
 from septran.backends.tilelang.passes.settle import is_folded
 from septran.backends.tilelang.shapes import Shapes, shapes_of
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.expr import Expr, Var, bounds
 from septran.ir.launch import Launch, block_index, launches
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Stmt,
-    Sync,
-    When,
-    walk,
-)
 from septran.kernel import Kernel, Leaf
 from septran.passes.order_blocks import is_swizzled
 
 ENTRY = "main"
 
 
-def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the TileLang kernel of a finished program; leaves: by symbol, in the order they are printed in."""
     text = _Writer(program, shapes_of(program), leaves).module()
     return Kernel.of(
@@ -41,17 +28,17 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     )
 
 
-def loop_ranges(body: tuple[Stmt, ...]) -> dict[str, int]:
+def loop_ranges(body: tuple[ir.Stmt, ...]) -> dict[str, int]:
     """Return loop variable -> largest extent."""
     ranges: dict[str, int] = {}
 
-    def visit(stmts: tuple[Stmt, ...]) -> None:
+    def visit(stmts: tuple[ir.Stmt, ...]) -> None:
         for stmt in stmts:
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 env = {name: (0, max(0, n - 1)) for name, n in ranges.items()}
                 ranges[stmt.var] = bounds(stmt.extent, env)[1]
                 visit(stmt.body)
-            elif isinstance(stmt, When):
+            elif isinstance(stmt, ir.When):
                 visit(stmt.body)
 
     visit(body)
@@ -60,7 +47,7 @@ def loop_ranges(body: tuple[Stmt, ...]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Writer:
-    program: Program
+    program: ir.Program
     shapes: Shapes
     leaves: Mapping[str, Leaf]
     lines: Lines = field(default_factory=Lines)
@@ -109,39 +96,39 @@ class _Writer:
                 self.lines.add(f"T.use_swizzle({self.program.option('swizzle')})")
             for line in decode:
                 self.lines.add(line)
-            for stmt in walk(body):
-                if isinstance(stmt, Alloc):
+            for stmt in ir.walk(body):
+                if isinstance(stmt, ir.Alloc):
                     self.alloc(stmt.buffer)
             self.body(body, copies)
 
-    def alloc(self, buffer: Buffer) -> None:
+    def alloc(self, buffer: ir.Buffer) -> None:
         shape = self.shapes.of(buffer.shape)
         where = "fragment" if buffer.mem == "REGISTER" else "shared"
         text = ", ".join(str(n) for n in shape) + ("," if len(shape) == 1 else "")
         self.lines.add(f'{safe_name(buffer.name)} = T.alloc_{where}(({text}), "{buffer.dtype}")')
 
-    def body(self, stmts: tuple[Stmt, ...], copies: CopyEmitter) -> None:
+    def body(self, stmts: tuple[ir.Stmt, ...], copies: CopyEmitter) -> None:
         for stmt in stmts:
             match stmt:
-                case Alloc() | Sync():
+                case ir.Alloc() | ir.Sync():
                     pass
-                case Copy():
+                case ir.Copy():
                     copies.emit(self.lines, stmt)
-                case LeafCall():
+                case ir.LeafCall():
                     self.call(stmt)
-                case For():
+                case ir.For():
                     with self.lines.block(loop_text(stmt)):
                         self.body(stmt.body, copies)
-                case When():
+                case ir.When():
                     test = f"({index_text(stmt.expr)} >= {stmt.low})"
                     if stmt.high < 1 << 30:
                         test += f" & ({index_text(stmt.expr)} < {stmt.high})"
                     with self.lines.block(f"if {test}:"):
                         self.body(stmt.body, copies)
-                case Post() | Await():
+                case ir.Post() | ir.Await():
                     raise InternalError("events reached the TileLang emitter")
 
-    def call(self, call: LeafCall) -> None:
+    def call(self, call: ir.LeafCall) -> None:
         spec = self.leaves[call.symbol].spec
         words = [safe_name(a.region.buffer.name) for a in call.args]
         for p, arg in zip(spec.params, call.args, strict=True):
@@ -156,7 +143,7 @@ def float_text(value: float) -> str:
     return f"T.float32({float(value)!r})"
 
 
-def loop_text(loop: For) -> str:
+def loop_text(loop: ir.For) -> str:
     """Return the head of a sequential loop; `pipeline: n` overlaps n stages of its copies."""
     extent = index_text(loop.extent)
     if loop.pipeline:

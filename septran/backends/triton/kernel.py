@@ -11,31 +11,17 @@ from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, s
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
 from septran.errors import InternalError, Span, Unsupported
+from septran.ir import nodes as ir
 from septran.ir.access import regions, touches
 from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.launch import Launch, block_index
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-    walk,
-)
 from septran.kernel import Leaf
 from septran.passes.order_blocks import is_swizzled
 
 
-def loads_and_stores(body: tuple[Stmt, ...]) -> dict[str, Buffer]:
+def loads_and_stores(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Buffer]:
     """Return the GLOBAL buffers that `body` touches, by name, in order of appearance."""
-    found: dict[str, Buffer] = {}
+    found: dict[str, ir.Buffer] = {}
     for region, _ in regions(*body):
         if region.buffer.mem == "GLOBAL":
             found.setdefault(region.buffer.name, region.buffer)
@@ -47,7 +33,7 @@ class KernelText:
     """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars."""
 
     name: str
-    program: Program
+    program: ir.Program
     leaves: Mapping[str, Leaf]
     pointers: tuple[str, ...]
     host_vars: tuple[str, ...]
@@ -56,7 +42,7 @@ class KernelText:
     vars: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Expr] = field(default_factory=dict)
     tiles: dict[str, str] = field(default_factory=dict)
-    views: dict[str, Region] = field(default_factory=dict)
+    views: dict[str, ir.Region] = field(default_factory=dict)
     viewed: frozenset[str] = frozenset()
     raced: frozenset[str] = frozenset()
     text: TileText = field(init=False)
@@ -89,13 +75,13 @@ class KernelText:
 
     # -- analysis ---------------------------------------------------------------------------
 
-    def _survey(self, body: tuple[Stmt, ...]) -> None:
+    def _survey(self, body: tuple[ir.Stmt, ...]) -> None:
         """Find tiles read in parts (kept as views of GLOBAL) and buffers both stored and loaded."""
         parts: set[str] = set()
-        writers: dict[str, list[tuple[Stmt, Region]]] = {}
+        writers: dict[str, list[tuple[ir.Stmt, ir.Region]]] = {}
         stored: set[str] = set()
         loaded: set[str] = set()
-        for stmt in walk(body):
+        for stmt in ir.walk(body):
             for region, how in touches(stmt):
                 name, outside = region.buffer.name, region.buffer.mem == "GLOBAL"
                 if "r" in how:
@@ -110,10 +96,10 @@ class KernelText:
                         writers.setdefault(name, []).append((stmt, region))
         for name in parts:
             for stmt, region in writers.get(name, []):
-                copied = isinstance(stmt, Copy) and stmt.src.buffer.mem == "GLOBAL"
+                copied = isinstance(stmt, ir.Copy) and stmt.src.buffer.mem == "GLOBAL"
                 if not copied or not region.is_whole or len(writers[name]) != 1:
                     raise self._partial(region.buffer, getattr(stmt, "span", None), "reads")
-                assert isinstance(stmt, Copy)
+                assert isinstance(stmt, ir.Copy)
                 if stmt.src.buffer.name in stored:
                     raise self._partial(region.buffer, stmt.span, "reads")
         for found in writers.values():
@@ -123,7 +109,7 @@ class KernelText:
         self.viewed = frozenset(parts)
         self.raced = frozenset(stored & loaded)
 
-    def _partial(self, buffer: Buffer, span: Span | None, verb: str) -> Unsupported:
+    def _partial(self, buffer: ir.Buffer, span: Span | None, verb: str) -> Unsupported:
         return Unsupported.of(
             "M170",
             f"{self.program.target} {verb} only a part of {buffer.name} "
@@ -141,7 +127,7 @@ class KernelText:
     def _index(self, e: Expr, parent: int = 0) -> str:
         return index_text(substitute(e, self.constants), self.vars, parent)
 
-    def _region(self, region: Region) -> Region:
+    def _region(self, region: ir.Region) -> ir.Region:
         if not self.constants:
             return region
         return replace(
@@ -167,27 +153,27 @@ class KernelText:
             i, j, group = self.vars[a.var], self.vars[b.var], self.program.option("swizzle")
             self._emit(1, f"{i}, {j} = tl.swizzle2d({i}, {j}, {n}, {m}, {group})")
 
-    def _body(self, body: tuple[Stmt, ...], indent: int) -> None:
+    def _body(self, body: tuple[ir.Stmt, ...], indent: int) -> None:
         self.text.scopes.append({})
         for at, stmt in enumerate(body):
             match stmt:
-                case Alloc(buffer=buffer):
+                case ir.Alloc(buffer=buffer):
                     self._alloc(buffer, body[at + 1 :], indent)
-                case Copy():
+                case ir.Copy():
                     self._copy(stmt, indent)
-                case LeafCall():
+                case ir.LeafCall():
                     self._call(stmt, indent)
-                case For():
+                case ir.For():
                     self._loop(stmt, indent)
-                case When(expr=expr, low=low, high=high):
+                case ir.When(expr=expr, low=low, high=high):
                     text = self._index(expr, 1)
                     self._emit(indent, f"if ({text} >= {low}) & ({text} < {high}):")
                     self._body(stmt.body, indent + 1)
-                case Sync() | Post() | Await():
+                case ir.Sync() | ir.Post() | ir.Await():
                     continue  # tiles are values; Triton orders its own copies
         self.text.scopes.pop()
 
-    def _loop(self, loop: For, indent: int) -> None:
+    def _loop(self, loop: ir.For, indent: int) -> None:
         if loop.extent == Const(1):
             self.constants[loop.var] = Const(0)
             self._body(loop.body, indent)
@@ -202,7 +188,7 @@ class KernelText:
         if len(self.lines) == before:
             self._emit(indent + 1, "pass")
 
-    def _alloc(self, buffer: Buffer, rest: tuple[Stmt, ...], indent: int) -> None:
+    def _alloc(self, buffer: ir.Buffer, rest: tuple[ir.Stmt, ...], indent: int) -> None:
         if buffer.mem == "GLOBAL":
             raise InternalError(f"{buffer.name} is allocated in GLOBAL inside a kernel")
         self.tiles[buffer.name] = self.names.fresh(buffer.name)
@@ -213,7 +199,7 @@ class KernelText:
 
     # -- data -------------------------------------------------------------------------------
 
-    def _read(self, region: Region, indent: int, wanted: str) -> str:
+    def _read(self, region: ir.Region, indent: int, wanted: str) -> str:
         """Return a variable or expression that holds the padded tile of `region`."""
         region = self._region(region)
         name = region.buffer.name
@@ -228,7 +214,7 @@ class KernelText:
             return self._read(_compose(self.views[name], region), indent, wanted)
         return self.tiles[name]
 
-    def _store(self, region: Region, value: str, indent: int) -> None:
+    def _store(self, region: ir.Region, value: str, indent: int) -> None:
         region = self._region(region)
         fence = region.buffer.name in self.raced
         if fence:
@@ -238,7 +224,7 @@ class KernelText:
         if fence:
             self._emit(indent, "tl.debug_barrier()")
 
-    def _copy(self, copy: Copy, indent: int) -> None:
+    def _copy(self, copy: ir.Copy, indent: int) -> None:
         dst, src = copy.dst, copy.src
         if dst.buffer.name in self.viewed:
             self.views[dst.buffer.name] = self._region(src)
@@ -275,7 +261,7 @@ class KernelText:
             self._emit(indent, line)
         return name
 
-    def _call(self, call: LeafCall, indent: int) -> None:
+    def _call(self, call: ir.LeafCall, indent: int) -> None:
         spec = self.leaves[call.symbol].spec
         shape = leaf_shape(spec, Names())
         args = []
@@ -287,7 +273,7 @@ class KernelText:
         for _, value in call.scalars:
             args.append(self._index(value) if isinstance(value, Expr) else float_text(value))
         outs: list[str] = []
-        stores: list[tuple[Region, str]] = []
+        stores: list[tuple[ir.Region, str]] = []
         for p in shape.outs:
             region = call.arg(p.name).region
             if region.buffer.mem == "GLOBAL":
@@ -306,10 +292,10 @@ class KernelText:
             self._store(region, out, indent)
 
 
-def _written_first(name: str, rest: tuple[Stmt, ...]) -> bool:
+def _written_first(name: str, rest: tuple[ir.Stmt, ...]) -> bool:
     """True when the first statement that touches `name` overwrites all of it, outside any loop."""
     for stmt in rest:
-        nested = isinstance(stmt, For | When)
+        nested = isinstance(stmt, ir.For | ir.When)
         how = [h for r, h in regions(stmt) if r.buffer.name == name]
         if any(nested or "r" in h for h in how):
             return False
@@ -318,7 +304,7 @@ def _written_first(name: str, rest: tuple[Stmt, ...]) -> bool:
     return True
 
 
-def _compose(base: Region, part: Region) -> Region:
+def _compose(base: ir.Region, part: ir.Region) -> ir.Region:
     """Return `part` of a tile that was copied from `base`, as a region of base's buffer."""
     if base.rank != part.rank:
         raise InternalError(f"{part.buffer.name}: staged with another rank than its source")

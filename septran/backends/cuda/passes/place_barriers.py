@@ -19,28 +19,11 @@ from dataclasses import dataclass, field, replace
 
 from septran.backends.cuda.passes.plan_rings import BARRIER, is_async
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.access import regions, touches, writes
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.iterate import iterations, needed
 from septran.ir.launch import Launch, map_kernels
-from septran.ir.nodes import (
-    ASYNC,
-    BULK,
-    THREAD,
-    THREADS,
-    Alloc,
-    Await,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-    walk,
-)
 
 Path = tuple[int, ...]
 """Where a statement is: its place in each body from the kernel's down to its own."""
@@ -50,15 +33,15 @@ Tile = tuple[str, int]
 COPIED = "copied"
 """Event of copies that no ring waits for."""
 _PAIR = (
-    Post(event=COPIED, slot=Const(0), engine=ASYNC),
-    Await(event=COPIED, slot=Const(0), engine=THREAD),
+    ir.Post(event=COPIED, slot=Const(0), engine=ir.ASYNC),
+    ir.Await(event=COPIED, slot=Const(0), engine=ir.THREAD),
 )
 
 
-def place_barriers(program: Program) -> Program:
+def place_barriers(program: ir.Program) -> ir.Program:
     """Return `program` with an engine for every statement of its kernels, and what orders them."""
 
-    def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
+    def kernel(launch: Launch, around: tuple[ir.For, ...]) -> tuple[ir.Stmt, ...]:
         body = _shared_out(launch.body)
         blocks = [*_blocks(body, (*around, *launch.grid))]
         return _with(body, _placed(body, blocks), ())
@@ -82,7 +65,7 @@ class _Conflict(Exception):
         self.fix = Fix(path, copies)
 
 
-def _placed(body: tuple[Stmt, ...], blocks: list[dict[str, int]]) -> frozenset[Fix]:
+def _placed(body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]]) -> frozenset[Fix]:
     fixes: list[Fix] = []
     while (fix := _conflict(body, blocks, frozenset(fixes))) is not None:
         if fix in fixes:
@@ -99,7 +82,7 @@ def _placed(body: tuple[Stmt, ...], blocks: list[dict[str, int]]) -> frozenset[F
 
 
 def _conflict(
-    body: tuple[Stmt, ...], blocks: list[dict[str, int]], fixes: frozenset[Fix]
+    body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]], fixes: frozenset[Fix]
 ) -> Fix | None:
     """Return what the first conflict needs that is met with `fixes` in place."""
     written = writes(body)
@@ -111,14 +94,14 @@ def _conflict(
     return None
 
 
-def _period(body: tuple[Stmt, ...]) -> int:
+def _period(body: tuple[ir.Stmt, ...]) -> int:
     """Return after how many turns of a loop the versions in use repeat."""
     return math.lcm(*(r.buffer.versions for r, _ in regions(*body)))
 
 
-def _blocks(body: tuple[Stmt, ...], loops: tuple[For, ...]) -> Iterator[dict[str, int]]:
+def _blocks(body: tuple[ir.Stmt, ...], loops: tuple[ir.For, ...]) -> Iterator[dict[str, int]]:
     """Yield the blocks that differ in how often their loops run."""
-    used = frozenset[str]().union(*(free(s.extent) for s in walk(body) if isinstance(s, For)))
+    used = frozenset[str]().union(*(free(s.extent) for s in ir.walk(body) if isinstance(s, ir.For)))
     outer = tuple((s.var, s.extent) for s in loops)
     yield from iterations(needed(outer, used & {s.var for s in loops}))
 
@@ -150,42 +133,42 @@ class _Trace:
     """What the thread that issues tensor copies knows to be over."""
 
     def body(
-        self, body: tuple[Stmt, ...], path: Path, env: Mapping[str, int], turns: Turns
+        self, body: tuple[ir.Stmt, ...], path: Path, env: Mapping[str, int], turns: Turns
     ) -> None:
         for at, stmt in enumerate(body):
             here = (*path, at)
             if Fix(here, copies=True) in self.fixes:
-                self.flying = [t for t in self.flying if t.engine != ASYNC]
+                self.flying = [t for t in self.flying if t.engine != ir.ASYNC]
                 self.touched = []
             if Fix(here) in self.fixes:
                 self.touched = []
             self.statement(stmt, here, env, turns)
 
-    def statement(self, stmt: Stmt, path: Path, env: Mapping[str, int], turns: Turns) -> None:
+    def statement(self, stmt: ir.Stmt, path: Path, env: Mapping[str, int], turns: Turns) -> None:
         match stmt:
-            case For():
+            case ir.For():
                 for turn in self._turns(stmt, evaluate(stmt.extent, env)):
                     inner = {**env, stmt.var: turn}
                     self.body(stmt.body, path, inner, (*turns, (path, turn)))
-            case When():
+            case ir.When():
                 if stmt.low <= evaluate(stmt.expr, env) < stmt.high:
                     self.body(stmt.body, path, env, turns)
-            case Copy() | LeafCall():
+            case ir.Copy() | ir.LeafCall():
                 now = [*self._touches(stmt, path, env, turns)]
                 for touch in now:
                     self._check(touch)
-                later = self.flying if stmt.engine in (ASYNC, BULK) else self.touched
+                later = self.flying if stmt.engine in (ir.ASYNC, ir.BULK) else self.touched
                 later += now
-            case Post():
+            case ir.Post():
                 self._post(stmt, evaluate(stmt.slot, env))
-            case Await():
+            case ir.Await():
                 self._await(stmt, evaluate(stmt.slot, env), path, turns)
-            case Sync():
+            case ir.Sync():
                 self.touched = []
-            case Alloc():
+            case ir.Alloc():
                 pass
 
-    def _turns(self, loop: For, extent: int) -> Iterator[int]:
+    def _turns(self, loop: ir.For, extent: int) -> Iterator[int]:
         """Yield enough turns to meet every conflict: the first and the last, with no slot skipped."""
         most = self.period + 1
         turn = 0
@@ -196,7 +179,7 @@ class _Trace:
             turn += 1
 
     def _touches(
-        self, stmt: Copy | LeafCall, path: Path, env: Mapping[str, int], turns: Turns
+        self, stmt: ir.Copy | ir.LeafCall, path: Path, env: Mapping[str, int], turns: Turns
     ) -> Iterator[_Touch]:
         for region, how in touches(stmt):
             buffer = region.buffer
@@ -204,7 +187,7 @@ class _Trace:
                 yield _Touch(_tile(region, env), "w" in how, stmt.engine, path, turns)
 
     def _check(self, now: _Touch) -> None:
-        bulk = now.engine == BULK
+        bulk = now.engine == ir.BULK
         for old in (*self.touched, *self.flying):
             meets = old.tile == now.tile and (old.write or now.write)
             if meets and not (bulk and old in self.seen_by_bulk):
@@ -227,50 +210,50 @@ class _Trace:
                 return now.path[:end]
         return now.path
 
-    def _post(self, stmt: Post, slot: int) -> None:
-        covered = self.touched if stmt.engine == THREADS else self.flying
+    def _post(self, stmt: ir.Post, slot: int) -> None:
+        covered = self.touched if stmt.engine == ir.THREADS else self.flying
         self.posted[stmt.event, slot] = tuple(t for t in covered if t.engine == stmt.engine)
 
-    def _await(self, stmt: Await, slot: int, path: Path, turns: Turns) -> None:
+    def _await(self, stmt: ir.Await, slot: int, path: Path, turns: Turns) -> None:
         covered = frozenset(self.posted.pop((stmt.event, slot), ()))
-        if stmt.engine == BULK:
+        if stmt.engine == ir.BULK:
             self.seen_by_bulk = covered
             return
         landed = [t for t in self.flying if t in covered]
         self.flying = [t for t in self.flying if t not in covered]
-        if stmt.engine == THREAD:  # a thread knows of its own part of the copies only
-            self.touched += [_Touch(t.tile, t.write, THREADS, path, turns) for t in landed]
+        if stmt.engine == ir.THREAD:  # a thread knows of its own part of the copies only
+            self.touched += [_Touch(t.tile, t.write, ir.THREADS, path, turns) for t in landed]
 
 
-def _tile(region: Region, env: Mapping[str, int]) -> Tile:
+def _tile(region: ir.Region, env: Mapping[str, int]) -> Tile:
     return region.buffer.name, 0 if region.version is None else evaluate(region.version, env)
 
 
-def _shared_out(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _shared_out(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
     """Return statements with the engine that runs them, and without Syncs."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
         match stmt:
-            case For() | When():
+            case ir.For() | ir.When():
                 out.append(replace(stmt, body=_shared_out(stmt.body)))
-            case Copy() if not stmt.engine:
-                out.append(replace(stmt, engine=ASYNC if is_async(stmt) else THREADS))
-            case LeafCall():
-                out.append(replace(stmt, engine=THREADS))
-            case Sync():
+            case ir.Copy() if not stmt.engine:
+                out.append(replace(stmt, engine=ir.ASYNC if is_async(stmt) else ir.THREADS))
+            case ir.LeafCall():
+                out.append(replace(stmt, engine=ir.THREADS))
+            case ir.Sync():
                 pass
             case _:
                 out.append(stmt)
     return tuple(out)
 
 
-def _with(body: tuple[Stmt, ...], fixes: frozenset[Fix], path: Path) -> tuple[Stmt, ...]:
-    out: list[Stmt] = []
+def _with(body: tuple[ir.Stmt, ...], fixes: frozenset[Fix], path: Path) -> tuple[ir.Stmt, ...]:
+    out: list[ir.Stmt] = []
     for at, stmt in enumerate(body):
         here = (*path, at)
         copies, barrier = Fix(here, copies=True) in fixes, Fix(here) in fixes
         out += (*_PAIR, BARRIER) if copies else (BARRIER,) if barrier else ()
-        if isinstance(stmt, For | When):
+        if isinstance(stmt, ir.For | ir.When):
             stmt = replace(stmt, body=_with(stmt.body, fixes, here))
         out.append(stmt)
     return tuple(out)

@@ -13,21 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
+from septran.ir import nodes as ir
 from septran.ir.access import touches
 from septran.ir.dtypes import HALVES, nbytes
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Prim,
-    Program,
-    Region,
-    Stmt,
-    When,
-    walk,
-)
 
 GEMMS = ("gemm", "gemm_acc")
 REDUCES = ("reduce", "reduce_acc")
@@ -90,7 +78,7 @@ def broadcastable(operand: tuple[int, ...], out: tuple[int, ...]) -> bool:
     return lead_ok and padded[-1] in (1, out[-1])
 
 
-def place_fragments(program: Program) -> Program:
+def place_fragments(program: ir.Program) -> ir.Program:
     """Return the program with each REGISTER buffer's layout set to its fragment, or moved to SHARED.
 
     Where the mapping says `math: wgmma`, operand tiles of the products that fit are put in panels.
@@ -100,12 +88,12 @@ def place_fragments(program: Program) -> Program:
     return replace(program, body=tuple(_kernel(stmt, warps, wgmma) for stmt in program.body))
 
 
-def _kernel(stmt: Stmt, warps: int, wgmma: bool) -> Stmt:
-    stmts = tuple(walk((stmt,)))
+def _kernel(stmt: ir.Stmt, warps: int, wgmma: bool) -> ir.Stmt:
+    stmts = tuple(ir.walk((stmt,)))
     found = {
         s.buffer.name: s.buffer
         for s in stmts
-        if isinstance(s, Alloc)
+        if isinstance(s, ir.Alloc)
         and s.buffer.mem == "REGISTER"
         and not s.buffer.layout.startswith("frag")
     }
@@ -119,7 +107,7 @@ def _kernel(stmt: Stmt, warps: int, wgmma: bool) -> Stmt:
             panels = {
                 s.buffer.name: replace(s.buffer, layout=PANELS)
                 for s in stmts
-                if isinstance(s, Alloc) and s.buffer.name in tiles
+                if isinstance(s, ir.Alloc) and s.buffer.name in tiles
             }
             return _rename(stmt, {**_placed(found, frags, grid), **panels})
     frags, grid = _served(found, stmt, warps, None)
@@ -127,8 +115,8 @@ def _kernel(stmt: Stmt, warps: int, wgmma: bool) -> Stmt:
 
 
 def _placed(
-    found: Mapping[str, Buffer], frags: Mapping[str, Buffer], grid: Grid
-) -> dict[str, Buffer]:
+    found: Mapping[str, ir.Buffer], frags: Mapping[str, ir.Buffer], grid: Grid
+) -> dict[str, ir.Buffer]:
     return {
         n: replace(b, layout=grid.layout) if n in frags else replace(b, mem="SHARED")
         for n, b in found.items()
@@ -136,11 +124,11 @@ def _placed(
 
 
 def _served(
-    found: Mapping[str, Buffer], stmt: Stmt, warps: int, fixed: Grid | None
-) -> tuple[dict[str, Buffer], Grid]:
+    found: Mapping[str, ir.Buffer], stmt: ir.Stmt, warps: int, fixed: Grid | None
+) -> tuple[dict[str, ir.Buffer], Grid]:
     """Return the tiles that can stay in registers, and the grid (`fixed`, or the best one)."""
-    stmts = tuple(walk((stmt,)))
-    calls = [s for s in stmts if isinstance(s, LeafCall)]
+    stmts = tuple(ir.walk((stmt,)))
+    calls = [s for s in stmts if isinstance(s, ir.LeafCall)]
     cut = {
         r.buffer.name
         for s in stmts
@@ -159,7 +147,7 @@ def _served(
         frags = {n: b for n, b in frags.items() if n not in bad}
 
 
-def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
+def _too_many(frags: Mapping[str, ir.Buffer], stmt: ir.Stmt, grid: Grid) -> str:
     """Return the fragment to move to shared memory when a thread would hold too much at once."""
     leaving = set(_leaving(frags, stmt))
     held = {
@@ -172,25 +160,25 @@ def _too_many(frags: Mapping[str, Buffer], stmt: Stmt, grid: Grid) -> str:
     return max(worst, key=lambda n: (held[n], n))
 
 
-def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
+def _leaving(frags: Mapping[str, ir.Buffer], stmt: ir.Stmt) -> Iterable[str]:
     """Yield fragments that one leaf makes element by element of a larger one and one copy stores.
 
     The compiler gives them the registers of the fragment they are made of, which dies on the way.
     """
-    uses: dict[str, list[Stmt]] = {}
-    for s in walk((stmt,)):
+    uses: dict[str, list[ir.Stmt]] = {}
+    for s in ir.walk((stmt,)):
         for name in {r.buffer.name for r, _ in touches(s)}:
             uses.setdefault(name, []).append(s)
     for name, buffer in frags.items():
         match uses.get(name, []):
-            case [LeafCall() as made, Copy() as stored] if (
+            case [ir.LeafCall() as made, ir.Copy() as stored] if (
                 len(made.prims) == 1
                 and made.prims[0].name in ("copy", "map")
                 and made.arg(made.prims[0].out).region.buffer.name == name
                 and stored.src.buffer.name == name
                 and stored.dst.buffer.name not in frags
             ):
-                begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, Alloc)}
+                begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, ir.Alloc)}
                 whole = [r.buffer for r, _ in touches(made) if r.buffer.name in frags]
                 if any(
                     b.name != name
@@ -203,27 +191,27 @@ def _leaving(frags: Mapping[str, Buffer], stmt: Stmt) -> Iterable[str]:
                     yield name
 
 
-def _beside(stmt: Stmt, root: Stmt) -> tuple[Stmt, ...]:
+def _beside(stmt: ir.Stmt, root: ir.Stmt) -> tuple[ir.Stmt, ...]:
     """Return the body that `stmt` is a statement of: what is alive from one turn to the next is not its own."""
-    bodies = (s.body for s in walk((root,)) if isinstance(s, For | When))
+    bodies = (s.body for s in ir.walk((root,)) if isinstance(s, ir.For | ir.When))
     return next((body for body in bodies if any(s is stmt for s in body)), ())
 
 
 def _live(
-    body: tuple[Stmt, ...], names: set[str], outer: tuple[str, ...] = ()
+    body: tuple[ir.Stmt, ...], names: set[str], outer: tuple[str, ...] = ()
 ) -> Iterable[tuple[str, ...]]:
     """Yield the sets of fragments that are alive together, scope by scope."""
     own = outer
     for s in body:
         match s:
-            case Alloc() if s.buffer.name in names:
+            case ir.Alloc() if s.buffer.name in names:
                 own = (*own, s.buffer.name)
-            case For() | When():
+            case ir.For() | ir.When():
                 yield from _live(s.body, names, own)
     yield own
 
 
-def choose_grid(frags: Mapping[str, Buffer], calls: Iterable[LeafCall], warps: int) -> Grid:
+def choose_grid(frags: Mapping[str, ir.Buffer], calls: Iterable[ir.LeafCall], warps: int) -> Grid:
     """Return how the threads of a block share the fragments of a kernel."""
     shapes = [flat(b.shape) for b in frags.values()]
     m = max((s[0] for s in shapes), default=1)
@@ -270,10 +258,13 @@ def _row_grid(m: int, n: int, warps: int, itemsize: int) -> Grid:
 
 
 def _unserved(
-    frags: Mapping[str, Buffer], stmts: Iterable[Stmt], calls: Iterable[LeafCall], grid: Grid
+    frags: Mapping[str, ir.Buffer],
+    stmts: Iterable[ir.Stmt],
+    calls: Iterable[ir.LeafCall],
+    grid: Grid,
 ) -> Iterable[str]:
     for s in stmts:
-        if isinstance(s, Copy):
+        if isinstance(s, ir.Copy):
             d, r = s.dst.buffer, s.src.buffer
             if d.name in frags and r.name in frags and flat(d.shape) != flat(r.shape):
                 yield d.name
@@ -287,7 +278,7 @@ def _unserved(
 
 
 def _unserved_prim(
-    prim: Prim, regions: Mapping[str, Region], frags: Mapping[str, Buffer], grid: Grid
+    prim: ir.Prim, regions: Mapping[str, ir.Region], frags: Mapping[str, ir.Buffer], grid: Grid
 ) -> Iterable[str]:
     """Yield the parameters that have to leave the registers for this primitive."""
 
@@ -325,7 +316,7 @@ def _unserved_prim(
 
 
 def _product_operand(
-    prim: Prim, regions: Mapping[str, Region], grid: Grid, out_is_frag: bool
+    prim: ir.Prim, regions: Mapping[str, ir.Region], grid: Grid, out_is_frag: bool
 ) -> bool:
     a, b = (regions[p].buffer for p in prim.ins)
     (m, n), rows = flat(regions[prim.out].tile), flat(regions[prim.ins[0]].tile)[0]
@@ -345,17 +336,17 @@ def tensor_core_types(a: str, b: str, c: str) -> bool:
     return a == b and a in HALVES and c == "float32"
 
 
-def _rename(stmt: Stmt, new: Mapping[str, Buffer]) -> Stmt:
-    def region(r: Region) -> Region:
+def _rename(stmt: ir.Stmt, new: Mapping[str, ir.Buffer]) -> ir.Stmt:
+    def region(r: ir.Region) -> ir.Region:
         return replace(r, buffer=new[r.buffer.name]) if r.buffer.name in new else r
 
     match stmt:
-        case Alloc():
+        case ir.Alloc():
             return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
-        case Copy():
+        case ir.Copy():
             return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case LeafCall():
+        case ir.LeafCall():
             return replace(stmt, args=tuple(replace(a, region=region(a.region)) for a in stmt.args))
-        case For() | When():
+        case ir.For() | ir.When():
             return replace(stmt, body=tuple(_rename(s, new) for s in stmt.body))
     return stmt

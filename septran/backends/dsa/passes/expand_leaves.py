@@ -14,24 +14,10 @@ from typing import Any
 from septran.backends.dsa.passes.map_vectors import compile_map
 from septran.backends.dsa.passes.operations import Builder, Operand, like, whole
 from septran.errors import MappingError
+from septran.ir import nodes as ir
 from septran.ir import scalar
 from septran.ir.dtypes import IDENTITY
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import (
-    INLINE,
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    LeafArg,
-    LeafCall,
-    Prim,
-    Program,
-    Region,
-    Scalar,
-    Stmt,
-    When,
-)
 
 SCRATCH_BYTES = 65536
 MMA_INPUT = ("float32", "float16", "bfloat16")
@@ -39,7 +25,7 @@ _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
 
 
-def expand_leaves(program: Program) -> Program:
+def expand_leaves(program: ir.Program) -> ir.Program:
     """Pass: return `program` with the library's leaves turned into dsa.* operations.
 
     A call of another leaf becomes a call of its C function, with a scratch tile of its own. Before leaves
@@ -47,20 +33,20 @@ def expand_leaves(program: Program) -> Program:
     """
     count = functions = 0
 
-    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         nonlocal count, functions
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in stmts:
             match stmt:
-                case LeafCall() if stmt.task.startswith("dsa."):
+                case ir.LeafCall() if stmt.task.startswith("dsa."):
                     out.append(stmt)  # an operation already
-                case LeafCall() if stmt.impl == INLINE or not stmt.symbol:
+                case ir.LeafCall() if stmt.impl == ir.INLINE or not stmt.symbol:
                     out.extend(expand_call(stmt, f"l{count}"))
                     count += 1
-                case LeafCall():
+                case ir.LeafCall():
                     out.extend(_function(stmt, f"scratch_{functions}"))
                     functions += 1
-                case For() | When():
+                case ir.For() | ir.When():
                     out.append(replace(stmt, body=body(stmt.body)))
                 case _:
                     out.append(stmt)
@@ -69,26 +55,26 @@ def expand_leaves(program: Program) -> Program:
     return replace(program, body=body(program.body))
 
 
-def _function(call: LeafCall, name: str) -> tuple[Stmt, ...]:
+def _function(call: ir.LeafCall, name: str) -> tuple[ir.Stmt, ...]:
     """Return the call with a scratch tile; scalars come before it in the C signature."""
     size = (SCRATCH_BYTES // 4,)
-    tile = Buffer(name=name, shape=size, dtype="float32", mem="SHARED")
-    extra = LeafArg(param="scratch", region=whole(tile, (Const(size[0]),)), privilege="w")
-    return Alloc(buffer=tile), replace(call, args=(*call.args, extra))
+    tile = ir.Buffer(name=name, shape=size, dtype="float32", mem="SHARED")
+    extra = ir.LeafArg(param="scratch", region=whole(tile, (Const(size[0]),)), privilege="w")
+    return ir.Alloc(buffer=tile), replace(call, args=(*call.args, extra))
 
 
-def expand_call(call: LeafCall, prefix: str) -> tuple[Stmt, ...]:
+def expand_call(call: ir.LeafCall, prefix: str) -> tuple[ir.Stmt, ...]:
     """Return the operations of one leaf call; temporaries are named after `prefix`."""
     build = Builder(prefix)
     for prim in call.prims:
         _PRIMS[prim.name](build, call, prim)
     return tuple(
-        replace(s, span=call.span) if isinstance(s, Copy | LeafCall | For) else s
+        replace(s, span=call.span) if isinstance(s, ir.Copy | ir.LeafCall | ir.For) else s
         for s in build.stmts
     )
 
 
-def _out(build: Builder, call: LeafCall, prim: Prim) -> tuple[Region, Callable[[], None]]:
+def _out(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> tuple[ir.Region, Callable[[], None]]:
     """Return where to compute the result and what to run afterwards (write-back from a temporary)."""
     region = call.arg(prim.out).region
     if region.buffer.mem != "GLOBAL":
@@ -97,13 +83,13 @@ def _out(build: Builder, call: LeafCall, prim: Prim) -> tuple[Region, Callable[[
     return temp, lambda: build.copy(region, temp)
 
 
-def _fill(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _fill(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     build.fill(out, float(prim.attr("value")))  # type: ignore[arg-type]
     finish()
 
 
-def _copy(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _copy(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, src = call.arg(prim.out).region, call.arg(prim.ins[0]).region
     if "GLOBAL" in (out.buffer.mem, src.buffer.mem):
         if out.buffer.mem == src.buffer.mem:
@@ -113,7 +99,7 @@ def _copy(build: Builder, call: LeafCall, prim: Prim) -> None:
         build.op("dsa.vec_copy", out, src, prim="copy")
 
 
-def _transpose(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _transpose(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     src = build.local(call.arg(prim.ins[0]).region)
     perm = tuple(int(p) for p in prim.attr("perm"))  # type: ignore[attr-defined]
@@ -121,7 +107,7 @@ def _transpose(build: Builder, call: LeafCall, prim: Prim) -> None:
     finish()
 
 
-def _map(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _map(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     operands: dict[str, Operand] = {**dict(call.scalars), **{a.param: a.region for a in call.args}}
     tree = scalar.bound(
@@ -137,7 +123,7 @@ def _map(build: Builder, call: LeafCall, prim: Prim) -> None:
     finish()
 
 
-def _scalar(name: str, value: Scalar) -> scalar.Node:
+def _scalar(name: str, value: ir.Scalar) -> scalar.Node:
     match value:
         case Const(number):
             return scalar.Const(number)
@@ -146,7 +132,7 @@ def _scalar(name: str, value: Scalar) -> scalar.Node:
     return scalar.Const(float(value))
 
 
-def _reduce(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _reduce(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     src = build.local(call.arg(prim.ins[0]).region)
     op, axis = str(prim.attr("op")), int(prim.attr("axis"))  # type: ignore[call-overload]
@@ -170,7 +156,7 @@ def _reduce(build: Builder, call: LeafCall, prim: Prim) -> None:
     finish()
 
 
-def _reduce_into(build: Builder, out: Region, src: Region, op: str, axis: int) -> None:
+def _reduce_into(build: Builder, out: ir.Region, src: ir.Region, op: str, axis: int) -> None:
     axis %= src.rank
     if axis >= src.rank - 2:
         build.op(f"dsa.vec_reduce_{op}", out, src, prim="reduce", op=op, axis=axis)
@@ -194,14 +180,14 @@ def _reduce_into(build: Builder, out: Region, src: Region, op: str, axis: int) -
         expr=_COMBINE_TEXT[op],
         named=(("a", "A"), ("b", "B")),
     )
-    build.stmts.append(For(var=var, extent=src.extent[axis], body=tuple(inner.stmts)))
+    build.stmts.append(ir.For(var=var, extent=src.extent[axis], body=tuple(inner.stmts)))
 
 
 def _put(values: tuple[object, ...], at: int, value: object) -> tuple[object, ...]:
     return (*values[:at], value, *values[at + 1 :])
 
 
-def _gemm(build: Builder, call: LeafCall, prim: Prim) -> None:
+def _gemm(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     c, a, b = (call.arg(p).region for p in (prim.out, *prim.ins))
     accumulate = prim.name == "gemm_acc"
     kind = a.buffer.dtype if a.buffer.dtype == b.buffer.dtype else "float32"
@@ -232,14 +218,14 @@ def _gemm(build: Builder, call: LeafCall, prim: Prim) -> None:
         _deliver(build, c, acc)
 
 
-def _deliver(build: Builder, dst: Region, src: Region) -> None:
+def _deliver(build: Builder, dst: ir.Region, src: ir.Region) -> None:
     if dst.buffer.mem == "GLOBAL":
         build.copy(dst, src)
     else:
         build.op("dsa.vec_copy", dst, src, prim="copy")
 
 
-_PRIMS: Mapping[str, Callable[[Builder, LeafCall, Prim], None]] = {
+_PRIMS: Mapping[str, Callable[[Builder, ir.LeafCall, ir.Prim], None]] = {
     "fill": _fill,
     "copy": _copy,
     "transpose": _transpose,
@@ -251,6 +237,6 @@ _PRIMS: Mapping[str, Callable[[Builder, LeafCall, Prim], None]] = {
 }
 
 
-def can_expand(prims: tuple[Prim, ...]) -> str:
+def can_expand(prims: tuple[ir.Prim, ...]) -> str:
     """Return "" when the library has operations for all of `prims`, else the name it lacks."""
     return next((p.name for p in prims if p.name not in _PRIMS), "")

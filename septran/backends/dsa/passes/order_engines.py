@@ -14,36 +14,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.access import touches
 from septran.ir.expr import Var, const
-from septran.ir.nodes import (
-    ALL,
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Stmt,
-    Sync,
-    When,
-    walk,
-)
 
 QUEUES = ("LOAD", "STORE", "MMA", "VEC")
 _BIG = 1 << 30
 
 
-def engine(stmt: Copy | LeafCall) -> str:
+def engine(stmt: ir.Copy | ir.LeafCall) -> str:
     """Return the queue that runs `stmt`; ALL for a leaf written as a C function."""
-    if isinstance(stmt, Copy):
+    if isinstance(stmt, ir.Copy):
         if stmt.dst.buffer.mem == "GLOBAL":
             return "STORE"
         return "LOAD" if stmt.src.buffer.mem == "GLOBAL" else "VEC"
     if not stmt.task.startswith("dsa."):
-        return ALL
+        return ir.ALL
     return "MMA" if stmt.task == "dsa.mma" else "VEC"
 
 
@@ -98,7 +84,9 @@ class _Edge:
     to_queue: str
 
 
-def order_engines(program: Program, nbytes: Callable[[Buffer], int], events: int) -> Program:
+def order_engines(
+    program: ir.Program, nbytes: Callable[[ir.Buffer], int], events: int
+) -> ir.Program:
     """Return `program` with Post/Await between queues and a closing Sync; other Syncs are dropped.
 
     Event names are "FROM>TO", slots the event numbers 0..events-1. When a pair of queues has no
@@ -110,35 +98,35 @@ def order_engines(program: Program, nbytes: Callable[[Buffer], int], events: int
     ids = _Ids(events)
     body = _resolve(program.body, ids)
     ordered, _ = _Orderer(nbytes, ids).body(body, frozenset(), None)
-    return replace(program, body=(*ordered, Sync(scope="CORE")))
+    return replace(program, body=(*ordered, ir.Sync(scope="CORE")))
 
 
-def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
+def _resolve(body: tuple[ir.Stmt, ...], ids: _Ids) -> tuple[ir.Stmt, ...]:
     """Turn the events of pipelined loops into events between real queues."""
     consumers: dict[str, list[str]] = {}
 
-    def collect(stmts: tuple[Stmt, ...]) -> None:
+    def collect(stmts: tuple[ir.Stmt, ...]) -> None:
         for stmt in stmts:
-            if isinstance(stmt, For):
-                waits = [s for s in stmt.body if isinstance(s, Await) and not s.engine]
+            if isinstance(stmt, ir.For):
+                waits = [s for s in stmt.body if isinstance(s, ir.Await) and not s.engine]
                 if waits:
                     queues = {
                         engine(s)
-                        for s in walk(stmt.body)
-                        if isinstance(s, Copy | LeafCall)
-                        and engine(s) not in (ALL, "LOAD")
+                        for s in ir.walk(stmt.body)
+                        if isinstance(s, ir.Copy | ir.LeafCall)
+                        and engine(s) not in (ir.ALL, "LOAD")
                         and any(r.buffer.versions > 1 for r, _ in touches(s))
                     }
                     for wait in waits:
                         stem = wait.event.removesuffix("_full")
                         consumers[stem] = [q for q in QUEUES if q in queues] or ["VEC"]
-            if isinstance(stmt, For | When):
+            if isinstance(stmt, ir.For | ir.When):
                 collect(stmt.body)
 
     collect(body)
     depth: dict[str, int] = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Copy) and stmt.dst.buffer.versions > 1:
+    for stmt in ir.walk(body):
+        if isinstance(stmt, ir.Copy) and stmt.dst.buffer.versions > 1:
             depth[""] = max(depth.get("", 1), stmt.dst.buffer.versions)
     bases: dict[tuple[str, str], int] = {}
 
@@ -151,41 +139,41 @@ def _resolve(body: tuple[Stmt, ...], ids: _Ids) -> tuple[Stmt, ...]:
             bases[key] = taken
         return bases[key]
 
-    def one(stmt: Stmt) -> tuple[Stmt, ...]:
+    def one(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
         match stmt:
-            case Post() | Await():
+            case ir.Post() | ir.Await():
                 stem, _, kind = stmt.event.rpartition("_")
-                out: list[Stmt] = []
+                out: list[ir.Stmt] = []
                 for queue in consumers.get(stem, ["VEC"]):
                     source, target = ("LOAD", queue) if kind == "full" else (queue, "LOAD")
                     slot = stmt.slot + base(stmt.event, source, target)
-                    mine = source if isinstance(stmt, Post) else target
+                    mine = source if isinstance(stmt, ir.Post) else target
                     out.append(replace(stmt, event=f"{source}>{target}", slot=slot, engine=mine))
                 return tuple(out)
-            case For() | When():
+            case ir.For() | ir.When():
                 return (replace(stmt, body=many(stmt.body)),)
-            case Sync() if stmt.scope != "GRID":
+            case ir.Sync() if stmt.scope != "GRID":
                 return ()
         return (stmt,)
 
-    def many(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    def many(stmts: Iterable[ir.Stmt]) -> tuple[ir.Stmt, ...]:
         return tuple(x for s in stmts for x in one(s))
 
     return many(body)
 
 
-def _is_barrier(stmt: Stmt) -> bool:
-    return isinstance(stmt, Sync) or (isinstance(stmt, LeafCall) and engine(stmt) == ALL)
+def _is_barrier(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Sync) or (isinstance(stmt, ir.LeafCall) and engine(stmt) == ir.ALL)
 
 
 @dataclass(slots=True)
 class _Orderer:
-    nbytes: Callable[[Buffer], int]
+    nbytes: Callable[[ir.Buffer], int]
     ids: _Ids
     position: int = 0
 
-    def accesses(self, stmt: Copy | LeafCall) -> Touched:
-        queue = engine(stmt).replace(ALL, "VEC")
+    def accesses(self, stmt: ir.Copy | ir.LeafCall) -> Touched:
+        queue = engine(stmt).replace(ir.ALL, "VEC")
         found = set()
         for region, how in touches(stmt):
             b, write = region.buffer, "w" in how
@@ -200,20 +188,20 @@ class _Orderer:
         return dict.fromkeys(found, (self.position, self.position))
 
     def body(
-        self, stmts: tuple[Stmt, ...], managed: frozenset[str], loop: For | None
-    ) -> tuple[tuple[Stmt, ...], Touched]:
+        self, stmts: tuple[ir.Stmt, ...], managed: frozenset[str], loop: ir.For | None
+    ) -> tuple[tuple[ir.Stmt, ...], Touched]:
         own = managed | {
-            s.buffer.name for s in stmts if isinstance(s, Alloc) and s.buffer.versions > 1
+            s.buffer.name for s in stmts if isinstance(s, ir.Alloc) and s.buffer.versions > 1
         }
-        inner: list[Stmt] = []
+        inner: list[ir.Stmt] = []
         touched: list[Touched] = []
         for stmt in stmts:
             match stmt:
-                case For() | When():
-                    new, acc = self.body(stmt.body, own, stmt if isinstance(stmt, For) else None)
+                case ir.For() | ir.When():
+                    new, acc = self.body(stmt.body, own, stmt if isinstance(stmt, ir.For) else None)
                     inner.append(replace(stmt, body=new))
                     touched.append(acc)
-                case Copy() | LeafCall():
+                case ir.Copy() | ir.LeafCall():
                     inner.append(replace(stmt, engine=engine(stmt)))
                     touched.append(self.accesses(stmt))
                 case _:
@@ -228,42 +216,42 @@ class _Orderer:
         return self._insert(inner, forward, back, loop), merged
 
     def _insert(
-        self, stmts: list[Stmt], forward: list[_Edge], back: list[_Edge], loop: For | None
-    ) -> tuple[Stmt, ...]:
-        before: dict[int, list[Stmt]] = {}
-        after: dict[int, list[Stmt]] = {}
+        self, stmts: list[ir.Stmt], forward: list[_Edge], back: list[_Edge], loop: ir.For | None
+    ) -> tuple[ir.Stmt, ...]:
+        before: dict[int, list[ir.Stmt]] = {}
+        after: dict[int, list[ir.Stmt]] = {}
         for edge in forward:
             number = self.ids.take(edge.from_queue, edge.to_queue, 1)
             if number is None:
-                before.setdefault(edge.target, []).insert(0, Sync(scope="CORE"))
+                before.setdefault(edge.target, []).insert(0, ir.Sync(scope="CORE"))
                 continue
             name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
             after.setdefault(edge.source, []).append(
-                Post(event=name, slot=slot, engine=edge.from_queue)
+                ir.Post(event=name, slot=slot, engine=edge.from_queue)
             )
             before.setdefault(edge.target, []).append(
-                Await(event=name, slot=slot, engine=edge.to_queue)
+                ir.Await(event=name, slot=slot, engine=edge.to_queue)
             )
         for edge in back:
             assert loop is not None
             number = self.ids.take(edge.from_queue, edge.to_queue, 1)
             if number is None:
-                before.setdefault(edge.target, []).insert(0, Sync(scope="CORE"))
+                before.setdefault(edge.target, []).insert(0, ir.Sync(scope="CORE"))
                 continue
             name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
-            post = Post(event=name, slot=slot, engine=edge.from_queue)
-            wait = Await(event=name, slot=slot, engine=edge.to_queue)
+            post = ir.Post(event=name, slot=slot, engine=edge.from_queue)
+            wait = ir.Await(event=name, slot=slot, engine=edge.to_queue)
             after.setdefault(edge.source, []).append(
-                When(expr=loop.extent - Var(loop.var), low=2, high=_BIG, body=(post,))
+                ir.When(expr=loop.extent - Var(loop.var), low=2, high=_BIG, body=(post,))
             )
             before.setdefault(edge.target, []).append(
-                When(expr=Var(loop.var), low=1, high=_BIG, body=(wait,))
+                ir.When(expr=Var(loop.var), low=1, high=_BIG, body=(wait,))
             )
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for number, stmt in enumerate(stmts):
             out.extend(before.get(number, ()))
-            if isinstance(stmt, LeafCall) and engine(stmt) == ALL:
-                out.extend((Sync(scope="CORE"), stmt, Sync(scope="CORE")))
+            if isinstance(stmt, ir.LeafCall) and engine(stmt) == ir.ALL:
+                out.extend((ir.Sync(scope="CORE"), stmt, ir.Sync(scope="CORE")))
             else:
                 out.append(stmt)
             out.extend(after.get(number, ()))
@@ -271,7 +259,7 @@ class _Orderer:
 
 
 def _edges(
-    stmts: list[Stmt],
+    stmts: list[ir.Stmt],
     touched: list[Touched],
     own: frozenset[str],
     managed: frozenset[str],

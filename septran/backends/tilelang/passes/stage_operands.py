@@ -15,33 +15,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.backends.tilelang.shapes import MATRIX_PRIMS
+from septran.ir import nodes as ir
 from septran.ir.access import touches
 from septran.ir.dtypes import HALVES
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    LeafArg,
-    LeafCall,
-    Program,
-    Region,
-    Stmt,
-    When,
-    leaf_calls,
-    walk,
-)
 
 ACCUMULATING = ("gemm_acc", "reduce_acc")
 
 
-def stage_operands(program: Program) -> Program:
+def stage_operands(program: ir.Program) -> ir.Program:
     """Return `program` with partial and GLOBAL leaf operands staged; others unchanged."""
     taken = {p.buffer.name for p in program.params}
-    taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
-    shared = {r.buffer.name for s in walk(program.body) for r in _partial_scratch(s)}
+    taken |= {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
+    shared = {r.buffer.name for s in ir.walk(program.body) for r in _partial_scratch(s)}
     low = _low_accumulators(program)
-    promoted: dict[str, Buffer] = {}
+    promoted: dict[str, ir.Buffer] = {}
 
     def fresh(base: str) -> str:
         name, n = base, 1
@@ -51,36 +38,36 @@ def stage_operands(program: Program) -> Program:
         taken.add(name)
         return name
 
-    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
+    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
             match stmt:
-                case For() | When():
+                case ir.For() | ir.When():
                     out.append(replace(stmt, body=body(stmt.body)))
-                case Alloc(buffer=b) if b.name in shared | low:
+                case ir.Alloc(buffer=b) if b.name in shared | low:
                     mem = "SHARED" if b.name in shared else b.mem
                     dtype = "float32" if b.name in low else b.dtype
                     promoted[b.name] = replace(b, mem=mem, dtype=dtype)
                     out.append(replace(stmt, buffer=promoted[b.name]))
-                case Copy():
+                case ir.Copy():
                     out.append(
                         replace(
                             stmt, dst=_moved(stmt.dst, promoted), src=_moved(stmt.src, promoted)
                         )
                     )
-                case LeafCall():
+                case ir.LeafCall():
                     out.extend(staged(stmt))
                 case _:
                     out.append(stmt)
         return tuple(out)
 
-    def staged(call: LeafCall) -> list[Stmt]:
-        before: list[Stmt] = []
-        after: list[Stmt] = []
-        args: list[LeafArg] = []
+    def staged(call: ir.LeafCall) -> list[ir.Stmt]:
+        before: list[ir.Stmt] = []
+        after: list[ir.Stmt] = []
+        args: list[ir.LeafArg] = []
         matrices = {p for prim in call.prims if prim.name in MATRIX_PRIMS for p in prim.ins}
         sums = {prim.out for prim in call.prims if prim.name in ACCUMULATING}
-        done: dict[Region, Region] = {}
+        done: dict[ir.Region, ir.Region] = {}
         for arg in call.args:
             region = _moved(arg.region, promoted)
             if is_whole_scratch(region):
@@ -88,30 +75,30 @@ def stage_operands(program: Program) -> Program:
                 continue
             if region not in done:
                 mem = "SHARED" if arg.param in matrices else "REGISTER"
-                tile = Buffer(
+                tile = ir.Buffer(
                     name=fresh(f"{arg.param}_{'s' if mem == 'SHARED' else 'r'}"),
                     shape=region.tile,
                     dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
                     mem=mem,
                 )
-                done[region] = Region.whole(tile, region.extent)
-                before.append(Alloc(buffer=tile, span=call.span))
+                done[region] = ir.Region.whole(tile, region.extent)
+                before.append(ir.Alloc(buffer=tile, span=call.span))
                 reads = any(
                     "r" in a.privilege for a in call.args if _moved(a.region, promoted) == region
                 )
                 if reads:
-                    before.append(Copy(dst=done[region], src=region, span=call.span))
+                    before.append(ir.Copy(dst=done[region], src=region, span=call.span))
                 if any(
                     "w" in a.privilege for a in call.args if _moved(a.region, promoted) == region
                 ):
-                    after.append(Copy(dst=region, src=done[region], span=call.span))
+                    after.append(ir.Copy(dst=region, src=done[region], span=call.span))
             args.append(replace(arg, region=done[region]))
         return [*before, replace(call, args=tuple(args)), *after]
 
     return replace(program, body=body(program.body))
 
 
-def is_whole_scratch(region: Region) -> bool:
+def is_whole_scratch(region: ir.Region) -> bool:
     """Return whether a region is a scratch buffer from its origin to its static end."""
     return region.buffer.mem != "GLOBAL" and region.is_whole
 
@@ -120,16 +107,16 @@ def _wide(dtype: str) -> str:
     return "float32" if dtype in HALVES else dtype
 
 
-def _moved(region: Region, promoted: Mapping[str, Buffer]) -> Region:
+def _moved(region: ir.Region, promoted: Mapping[str, ir.Buffer]) -> ir.Region:
     new = promoted.get(region.buffer.name)
     return region if new is None else replace(region, buffer=new)
 
 
-def _low_accumulators(program: Program) -> set[str]:
+def _low_accumulators(program: ir.Program) -> set[str]:
     """Return scratch buffers of 16-bit floats that sums run in; those become float32."""
     return {
         call.arg(prim.out).region.buffer.name
-        for call in leaf_calls(program)
+        for call in ir.leaf_calls(program)
         for prim in call.prims
         if prim.name in ACCUMULATING
         and call.arg(prim.out).region.buffer.dtype in HALVES
@@ -137,6 +124,6 @@ def _low_accumulators(program: Program) -> set[str]:
     }
 
 
-def _partial_scratch(stmt: Stmt) -> list[Region]:
+def _partial_scratch(stmt: ir.Stmt) -> list[ir.Region]:
     """Return scratch regions that are only a part of their buffer (those need shared memory)."""
     return [r for r, _ in touches(stmt) if r.buffer.mem != "GLOBAL" and not r.is_whole]

@@ -16,20 +16,9 @@ from dataclasses import replace
 from septran.backends.tilelang.passes.check_tiles import shared_limit, shared_tiles
 from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
+from septran.ir import nodes as ir
 from septran.ir.access import touches
 from septran.ir.dtypes import nbytes
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    Copy,
-    For,
-    Program,
-    Region,
-    Stmt,
-    When,
-    leaf_calls,
-    walk,
-)
 
 BULK_STORES = ("sm_90a",)
 """Targets with bulk copies from shared memory."""
@@ -38,28 +27,28 @@ LEAST_COLUMNS = 32
 """Narrower tiles have rows shorter than a cache line: nothing is gained."""
 
 
-def stage_results(program: Program) -> Program:
+def stage_results(program: ir.Program) -> ir.Program:
     """Return `program` with such copies split where it pays and the shared memory allows it."""
     if program.arch not in BULK_STORES:
         return program
     spread = matrix_results(program)
     taken = {p.buffer.name for p in program.params}
-    taken |= {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    taken |= {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
 
-    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
+    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
             match stmt:
-                case For() | When():
+                case ir.For() | ir.When():
                     out.append(replace(stmt, body=body(stmt.body)))
-                case Copy() if _leaves(stmt, spread):
+                case ir.Copy() if _leaves(stmt, spread):
                     name = f"{stmt.src.buffer.name}_s"
                     while name in taken:
                         name += "s"
                     taken.add(name)
                     shared = replace(stmt.src.buffer, name=name, mem="SHARED")
-                    tile = Region.whole(shared, stmt.src.extent)
-                    out.append(Alloc(buffer=tile.buffer, span=stmt.span))
+                    tile = ir.Region.whole(shared, stmt.src.extent)
+                    out.append(ir.Alloc(buffer=tile.buffer, span=stmt.span))
                     out.append(replace(stmt, dst=tile))
                     out.append(replace(stmt, src=tile))
                 case _:
@@ -71,22 +60,22 @@ def stage_results(program: Program) -> Program:
     return staged if total <= shared_limit(staged) else program
 
 
-def matrix_results(program: Program) -> frozenset[str]:
+def matrix_results(program: ir.Program) -> frozenset[str]:
     """Return REGISTER buffers that lie across the lanes as a matrix product leaves them."""
     found: set[str] = set()
-    for call in leaf_calls(program):
+    for call in ir.leaf_calls(program):
         for prim in call.prims:
             if prim.name in MATRIX_PRIMS:
                 found.add(call.arg(prim.out).region.buffer.name)
     size = -1
     while len(found) != size:
         size = len(found)
-        for stmt in walk(program.body):
+        for stmt in ir.walk(program.body):
             found |= _follows(stmt, found)
     return frozenset(found)
 
 
-def _follows(stmt: Stmt, found: set[str]) -> set[str]:
+def _follows(stmt: ir.Stmt, found: set[str]) -> set[str]:
     """Return what `stmt` writes in the layout of a buffer in `found`: same shape, registers."""
     read = [r.buffer for r, how in touches(stmt) if "r" in how]
     written = [r.buffer for r, how in touches(stmt) if "w" in how]
@@ -94,11 +83,11 @@ def _follows(stmt: Stmt, found: set[str]) -> set[str]:
     return {b.name for b in written if b.mem == "REGISTER" and b.shape in shapes}
 
 
-def _is_tile(buffer: Buffer) -> bool:
+def _is_tile(buffer: ir.Buffer) -> bool:
     return len(groups(buffer.shape)) == 2 and buffer.shape[-1] >= LEAST_COLUMNS
 
 
-def _leaves(copy: Copy, spread: frozenset[str]) -> bool:
+def _leaves(copy: ir.Copy, spread: frozenset[str]) -> bool:
     src, dst = copy.src.buffer, copy.dst.buffer
     return (
         dst.mem == "GLOBAL"
