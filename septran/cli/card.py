@@ -80,6 +80,8 @@ def _proof(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = [("unproven", f"{rule}: {why}") for rule, why in proof["refused"].items()]
     if result.get("proved"):
         found.append(("proved", ", ".join(result["proved"])))
+    taken = {one: None for each in proof.get("assumes", {}).values() for one in each}
+    found.extend(("assumes", one) for one in taken)
     if rows := result.get("rows"):
         compared = ", ".join(map(str, rows["compared"])) or "none"
         same = "other bits" if rows["differ"] else "same bits"

@@ -97,6 +97,8 @@ def command(
 
 def _print(certificate: Certificate, guilty: str, tested: FieldRun | None) -> None:
     term = terminal()
+    from septran.prove import ASSUMPTIONS
+
     where = f"{certificate.target}.{certificate.arch}" if certificate.arch else certificate.target
     sizes = ", ".join(f"{a} <= {n} <= {b}" for n, (a, b) in certificate.domain.items())
     lines = [f"{certificate.name} on {where}: " + (f"for all {sizes}" if sizes else "at its sizes")]
@@ -105,6 +107,9 @@ def _print(certificate: Certificate, guilty: str, tested: FieldRun | None) -> No
         lines += [f"             {f}" for f in r.findings]
     if tested is not None:
         lines.append(f"  field      {tested}")
+    for law in certificate.assumptions:
+        if law not in ASSUMPTIONS:
+            lines.append(f"  assumes    {law}")
     if guilty:
         lines.append(f"  first broken after pass {guilty}")
     text = "" if "text" in certificate.proved else "text of the emitter, "

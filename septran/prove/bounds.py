@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from septran.prove.certificate import Finding
 from septran.prove.sets import Access, Model, Statement, affine, slot
+from septran.prove.storage import reach
 from septran.prove.witness import describe, finding
 
 
@@ -31,6 +32,11 @@ def _region(model: Model, s: Statement, access: Access) -> Iterator[Finding]:
             of=(access,),
         )
     wrong: list[tuple[str, str]] = []
+    if region.buffer.name in model.radixes:
+        low, high = reach(region.buffer)
+        elements = model.radixes[region.buffer.name].size
+        if low < 0 or high >= elements:
+            wrong.append((f"is seen from element {low} to {high} of {elements}", "true"))
     for d, (offset, extent, tile, step, size) in enumerate(
         zip(
             region.offset,

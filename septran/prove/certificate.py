@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """How one rule came out. why: the reason a rule was not asked."""
+    """How one rule came out. why: the reason a rule was not asked. assumes: what a proof takes for granted of this kernel's indices."""
 
     rule: str
     state: State
@@ -77,6 +77,7 @@ class RuleResult:
     seconds: float = 0.0
     about: str = ""
     why: str = ""
+    assumes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -85,6 +86,8 @@ class RuleResult:
             found["about"] = self.about
         if self.why:
             found["why"] = self.why
+        if self.assumes:
+            found["assumes"] = list(self.assumes)
         if self.findings:
             found["findings"] = [f.to_json() for f in self.findings]
         return found
@@ -118,6 +121,11 @@ class Certificate:
     def proved(self) -> tuple[str, ...]:
         """The rules that hold."""
         return tuple(r.rule for r in self.rules if r.state == "proved")
+
+    @property
+    def assumed(self) -> dict[str, tuple[str, ...]]:
+        """What rules that hold take for granted of indices that are read from memory: rule -> assumptions."""
+        return {r.rule: r.assumes for r in self.rules if r.assumes}
 
     @property
     def findings(self) -> tuple[Finding, ...]:

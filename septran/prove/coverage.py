@@ -39,9 +39,13 @@ def _param(model: Model, name: str) -> Iterator[Finding]:
     for s, at in writes:
         left = left.subtract(model.touched(s, at).range())
     if not left.is_empty():
-        at_ = sample(left, ("slot", *index))
-        element = tuple(value for axis, value in at_ if axis in index)
+        import islpy as isl
+
+        rank = left.dim(isl.dim_type.set) - 1
+        at_ = sample(left, ("slot", *(f"digit {d}" for d in range(rank))))
         sizes = dict(at_)
+        element = model.index(name, [sizes.pop(f"digit {d}") for d in range(rank)])
+        at_ = (*sizes.items(), *zip(index, element, strict=True))
         shape = tuple(
             evaluate(e, sizes) if isinstance(e, Expr) else e
             for e in model.shapes.get(name, model.buffers[name].shape)

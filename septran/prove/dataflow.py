@@ -9,18 +9,21 @@ Source: array dataflow analysis (Feautrier 1991); equivalence of affine programs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from septran.ir import nodes as ir
 from septran.prove.certificate import Finding, Tile
-from septran.prove.sets import Model, Statement, affine, slot
+from septran.prove.sets import Model, Statement, affine
 from septran.prove.witness import describe, drawn, sample
 
 if TYPE_CHECKING:
     import islpy as isl
 
+BORDER = "BORDER"
+"""what guarded regions read outside their buffers: elements are the bits of a number"""
 _LONGEST_CHAIN = 16
 """copies in a row that a value may pass through"""
 
@@ -68,8 +71,48 @@ def _differences(model: Model, mine: Flow, theirs: Flow) -> Iterator[Finding]:
             yield _at_operand(model, sink, lost, text)
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """origin: (operand, source) -> element of the operand -> where its value comes from; of an input, the index as it is read.
+
+    views: source -> the buffer, perhaps another view of an array, that its index is of.
+    """
+
+    origin: Mapping[tuple[str, str], isl.Map]
+    views: Mapping[str, ir.Buffer]
+
+
 def flow(model: Model) -> Flow:
     """Return where the value of every operand element comes from."""
+    origin, undefined, hops = _direct(model)
+    return Flow(origin=_through(origin, hops).coalesce(), undefined=undefined)
+
+
+def as_read(model: Model) -> Read:
+    """Return `flow`'s origin with the index that inputs are read at, border included, instead of the array's element."""
+    origin, _, hops = _direct(model)
+    heads = {
+        f"{tag_of(s)}__{a.operand}_{a.mode}": (s, a) for s in model.statements for a in s.accesses
+    }
+    views: dict[str, ir.Buffer] = {}
+    found: list[isl.Map] = []
+    for (sink, source), m in by_pair(origin).items():
+        if not source.startswith("IN__") or sink not in heads:
+            found.append(m)
+            continue
+        s, a = heads[sink]
+        buffer = a.region.buffer
+        same = [name for name, view in views.items() if view == buffer]
+        name = same[0] if same else f"IN__{buffer.name}__{len(views)}"
+        views[name] = buffer
+        head, conds = _positions(model, s, sink, a.region)
+        index = model.map(f"{head} -> {name}[{', '.join(index_of(a.region))}] : {conds}")
+        found.append(index.intersect_domain(m.domain()))
+    return Read(origin=by_pair(_through(_join(found), hops).coalesce()), views=views)
+
+
+def _direct(model: Model) -> tuple[isl.UnionMap, isl.UnionMap, list[isl.Map]]:
+    """Return (operand -> who wrote it last, operands that nobody wrote, copies' results -> what they copy)."""
     import islpy as isl
 
     sinks: list[isl.Map] = []
@@ -82,7 +125,13 @@ def flow(model: Model) -> Flow:
         tag = tag_of(s)
         for a in s.accesses:
             head, conds = _positions(model, s, f"{tag}__{a.operand}_{a.mode}", a.region)
-            where = model.map(f"{head} -> {_element(a.region)} : {conds}")
+            at = index_of(a.region)
+            inside = ""
+            if out := model.outside(a.region, at):
+                inside = f" and not ({out})"
+                border = f"{BORDER}_[{_bits(a.region.fill)}]"
+                sinks.append(model.map(f"{head} -> {border} : {conds} and ({out})"))
+            where = model.map(f"{head} -> {model.cells(a.region, at)} : {conds}{inside}")
             (sinks if a.mode == "r" else sources).append(where)
             phase = 0 if a.mode == "r" else 1
             times.append(model.map(f"{head} -> [{model.time(s, phase)}] : {conds}"))
@@ -95,31 +144,28 @@ def flow(model: Model) -> Flow:
     info = info.set_must_source(_join(sources)).set_schedule_map(_join(times))
     found = info.compute_flow()
     origin = found.get_must_dependence().reverse()
-    return Flow(
-        origin=_through(origin, hops).coalesce(), undefined=found.get_must_no_source().coalesce()
-    )
+    return origin, found.get_must_no_source().coalesce(), hops
 
 
 def _boundary(
     model: Model, sinks: list[isl.Map], sources: list[isl.Map], times: list[isl.Map]
 ) -> None:
-    """Inputs are written before everything, outputs read after everything."""
+    """Inputs and the numbers around them are written before everything, outputs read after everything."""
+    given = [(f"{BORDER}[v]", f"{BORDER}_[v]")]
     last = 1 + max((s.path[0] for s in model.statements if isinstance(s.path[0], int)), default=0)
     for p in model.program.params:
-        at = [f"p_{d}" for d in range(len(p.buffer.shape))]
+        at, conds = model.elements(p.buffer.name, "p")
         element = f"{p.buffer.name}_[{', '.join(['0', *at])}]"
         if "w" in p.privilege:
-            conds = [f"0 <= {x} < {n}" for x, n in zip(at, model.extents(p.buffer), strict=True)]
-            conds += [model.sizes] if model.dims else []
             head = f"OUT__{p.buffer.name}[{', '.join(at)}]"
-            sinks.append(model.map(f"{head} -> {element} : {' and '.join(conds) or 'true'}"))
+            sinks.append(model.map(f"{head} -> {element} : {conds}"))
             zero = ", ".join([str(last), *["0"] * model.depth])
-            times.append(model.map(f"{head} -> [{zero}] : {' and '.join(conds) or 'true'}"))
+            times.append(model.map(f"{head} -> [{zero}] : {conds}"))
         if "r" in p.privilege:
-            # without bounds: what a guarded region reads outside is 0, a function of its coordinates
-            head = f"IN__{p.buffer.name}[{', '.join(at)}]"
-            sources.append(model.map(f"{head} -> {element}"))
-            times.append(model.map(f"{head} -> [{', '.join(['-1', *['0'] * model.depth])}]"))
+            given.append((f"{p.buffer.name}[{', '.join(at)}]", element))
+    for name, element in given:
+        sources.append(model.map(f"IN__{name} -> {element}"))
+        times.append(model.map(f"IN__{name} -> [{', '.join(['-1', *['0'] * model.depth])}]"))
 
 
 def _through(origin: isl.UnionMap, hops: list[isl.Map]) -> isl.UnionMap:
@@ -151,12 +197,16 @@ def _positions(model: Model, s: Statement, name: str, region: ir.Region) -> tupl
     return f"{name}[{', '.join([*s.vars, *at])}]", " and ".join([model.when(s), *inside])
 
 
-def _element(region: ir.Region) -> str:
-    at = [
+def index_of(region: ir.Region) -> list[str]:
+    """Return the index, in its buffer, of position p_0, p_1.. of a region."""
+    return [
         f"{affine(o)} + {step} * {p}"
         for o, step, p in zip(region.offset, region.step, _at_names(region), strict=True)
     ]
-    return f"{region.buffer.name}_[{', '.join([slot(region), *at])}]"
+
+
+def _bits(value: float) -> int:
+    return int.from_bytes(struct.pack("<f", value), "little")
 
 
 def _join(maps: Iterable[isl.Map]) -> isl.UnionMap:
@@ -203,7 +253,7 @@ def _operand(model: Model, tuple_name: str) -> str:
 def _source(model: Model, tuple_name: str) -> str:
     s, operand = _statement(model, tuple_name)
     if s is None:
-        return f"elements of input {operand}"
+        return "the border's number" if operand == BORDER else f"elements of input {operand}"
     return f"the result {operand.rpartition('_')[0]} of {describe(s)}"
 
 
@@ -216,6 +266,8 @@ def _at_operand(model: Model, tuple_name: str, broken: isl.Map, text: str) -> Fi
     at = sample(broken.domain(), (*names, *(f"{label}[{d}]" for d in range(rank))))
     position = tuple(x for _, x in at[len(at) - rank :])
     if s is None:
+        position = model.index(operand, position)
+        at = (*at[: len(at) - rank], *((f"{operand}[{d}]", x) for d, x in enumerate(position)))
         shape = model.buffers[operand].shape if operand not in model.shapes else ()
         one = (1,) * len(shape)
         whole = (

@@ -106,7 +106,7 @@ def _meet(model: Model, first: Statement, at: int, second: Statement, other: int
     mine, theirs = first.accesses[at].region.buffer, second.accesses[other].region.buffer
     if mine.name == theirs.name:
         return model.touched(first, at).apply_range(model.touched(second, other).reverse())
-    if not _same_bytes(mine, theirs):
+    if not _same_bytes(model.buffers[mine.name], model.buffers[theirs.name]):
         return None
     both = model.pairs(first, second)
     return both.intersect_domain(model.instances(first)).intersect_range(model.instances(second))

@@ -13,6 +13,8 @@ from septran.prove.bounds import bounds
 from septran.prove.certificate import Certificate, Finding, RuleResult, State
 from septran.prove.coverage import coverage
 from septran.prove.dataflow import same_data
+from septran.prove.indexed import RULES as INDEXED
+from septran.prove.indexed import index_ranges
 from septran.prove.ordering import ordering
 from septran.prove.printed import Printed, Unread, Unreadable
 from septran.prove.races import races
@@ -67,6 +69,7 @@ def prove(
     results: list[RuleResult] = []
     mine: Model | None = None
     theirs: Model | None = None
+    indices = index_ranges(program)
     for rule in (*RULES, *((ROW_ORDER,) if rows else ())):
         why = ""
         if rule == "order" and (unordered or finished is None):
@@ -81,8 +84,8 @@ def prove(
         begun = time.perf_counter()
         try:
             if rule != "text":
-                mine = mine or model(program, dims, shapes)
-                theirs = theirs or model(reference, dims, shapes)
+                mine = mine or model(program, dims, shapes, reference)
+                theirs = theirs or model(reference, dims, shapes, program)
             checks: dict[str, Callable[[], Iterator[Finding]]] = {
                 "bounds": lambda m=mine: bounds(m),  # type: ignore[misc]
                 "races": lambda m=mine: races(m),  # type: ignore[misc]
@@ -111,6 +114,7 @@ def prove(
                 if mine is not None or rule == "text"
                 else "",
                 why=why,
+                assumes=indices if state == "proved" and rule in INDEXED else (),
             )
         )
     return Certificate(
@@ -124,7 +128,9 @@ def prove(
         cores={} if finished is None else {d.name: (d.low, d.high) for d in finished.dims},
         program=print_program(program),
         reference=print_program(reference),
-        assumptions=(*ASSUMPTIONS, *((LEAVES,) if rows else ()), *assumptions),
+        assumptions=tuple(
+            dict.fromkeys((*ASSUMPTIONS, *((LEAVES,) if rows else ()), *assumptions, *indices))
+        ),
         rows=rows,
         solver=_solver(),
         source=dict(source or {}),
@@ -132,8 +138,7 @@ def prove(
 
 
 def _text(finished: Finished, printed: Printed) -> Iterator[Finding]:
-    layouts = printed.values is not None
-    return same_text(model(finished.program, finished.dims, layouts=layouts), printed)
+    return same_text(model(finished.program, finished.dims), printed)
 
 
 def _first(findings: Iterator[Finding]) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ _Touch = tuple[Statement, int]
 
 def races(model: Model) -> Iterator[Finding]:
     """Yield what breaks the rule (P030). Buffers allocated inside a loop are each iteration's own."""
+    yield from _written_twice(model)
     for loop, depth in _parallel_loops(model):
         inside = [s for s in model.statements if len(s.loops) > depth and s.loops[depth] is loop]
         shared: dict[str, list[_Touch]] = defaultdict(list)
@@ -24,6 +25,16 @@ def races(model: Model) -> Iterator[Finding]:
                     shared[a.region.buffer.name].append((s, at))
         for name, touches in shared.items():
             yield from _buffer(model, name, touches, loop, depth)
+
+
+def _written_twice(model: Model) -> Iterator[Finding]:
+    """Yield operands that are written in a layout in which two positions are one element."""
+    for s in model.statements:
+        for at, a in enumerate(s.accesses):
+            if a.mode == "w" and a.region.buffer.strides and not model.apart(a.region):
+                text = f"{describe(s)} writes an element of {a.region.buffer.name} at two positions"
+                broken = model.touched(s, at).domain()
+                yield finding(model, "P030", text, broken, s, of=(a,))
 
 
 def _parallel_loops(model: Model) -> list[tuple[For, int]]:

@@ -8,15 +8,15 @@ Source: the polyhedral model (Feautrier 1991), decided by isl (Verdoolaege 2010)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from septran.errors import Span
 from septran.ir import nodes as ir
-from septran.ir.access import regions
-from septran.ir.expr import Bin, Const, Expr, Var
+from septran.ir.expr import Bin, Const, Expr, Var, free
+from septran.prove.storage import Radix, radixes
 
 if TYPE_CHECKING:
     import islpy as isl
@@ -109,6 +109,7 @@ class Model:
     """A Program's statements and buffers.
 
     homes: buffer -> the loops inside which it is allocated. shapes: parameter -> extents, where symbolic.
+    radixes: array that is seen in another layout -> coordinates of its elements; the others' are their index.
     """
 
     program: ir.Program
@@ -118,6 +119,7 @@ class Model:
     homes: dict[str, tuple[ir.For, ...]]
     shapes: dict[str, tuple[Expr, ...]]
     depth: int
+    radixes: Mapping[str, Radix] = field(default_factory=dict)
     _accesses: dict[tuple[str, int], isl.Map] = field(default_factory=dict)
 
     def set(self, body: str) -> isl.Set:
@@ -150,18 +152,51 @@ class Model:
         return self.set(f"{s.name}[{', '.join(s.vars)}] : {self.when(s)}{more}")
 
     def extents(self, buffer: ir.Buffer) -> tuple[str, ...]:
-        """Return the extents of a buffer as isl text; a parameter's may be symbolic."""
-        if buffer.name in self.shapes:
+        """Return the extents of a buffer, or of a view, as isl text; a parameter's may be symbolic."""
+        if buffer.name in self.shapes and not buffer.strides:
             return tuple(affine(e) for e in self.shapes[buffer.name])
         return tuple(str(n) for n in buffer.shape)
 
     def box(self, name: str) -> isl.Set:
         """Return all elements of parameter `name`."""
-        size = self.extents(self.buffers[name])
-        at = [f"x_{d}" for d in range(len(size))]
+        at, conds = self.elements(name, "x")
+        return self.set(f"{name}_[{', '.join(['0', *at])}] : {conds}")
+
+    def elements(self, name: str, prefix: str) -> tuple[list[str], str]:
+        """Return variables for the coordinates of a parameter's elements, and the condition that one is inside."""
+        seen = self.radixes.get(name)
+        size = self.extents(self.buffers[name]) if seen is None else tuple(map(str, seen.extents))
+        at = [f"{prefix}_{d}" for d in range(len(size))]
         conds = [f"0 <= {x} < {n}" for x, n in zip(at, size, strict=True)]
         conds += [self.sizes] if self.dims else []
-        return self.set(f"{name}_[{', '.join(['0', *at])}] : {' and '.join(conds) or 'true'}")
+        return at, " and ".join(conds) or "true"
+
+    def cells(self, region: ir.Region, index: Sequence[str]) -> str:
+        """Return the element at `index` (isl texts) of a region's buffer as isl text: slot and coordinates."""
+        seen = self.radixes.get(region.buffer.name)
+        return element(region, index if seen is None else seen.cells(region.buffer, index))
+
+    def apart(self, region: ir.Region) -> bool:
+        """Return whether no two positions of a region can be one element of its array."""
+        xs = [f"x_{d}" for d in range(region.rank)]
+        size = zip(xs, region.tile, region.buffer.shape, strict=True)
+        box = " and ".join(f"0 <= {x} < {n if tile > 1 else 1}" for x, tile, n in size)
+        whole = replace(region, version=None)
+        return bool(
+            self.map(f"T[{', '.join(xs)}] -> {self.cells(whole, xs)} : {box}").is_injective()
+        )
+
+    def index(self, name: str, coordinates: Sequence[int]) -> tuple[int, ...]:
+        """Return the index, in an array as it is stored, of an element with these coordinates."""
+        seen = self.radixes.get(name)
+        return tuple(coordinates) if seen is None else seen.index(coordinates)
+
+    def outside(self, region: ir.Region, index: Sequence[str]) -> str:
+        """Return the condition that `index` lies outside a guarded region's buffer, "" where it cannot."""
+        if not region.guard:
+            return ""
+        size = self.extents(region.buffer)
+        return " or ".join(f"{x} < 0 or {x} >= {n}" for x, n in zip(index, size, strict=True))
 
     def touched(self, s: Statement, at: int) -> isl.Map:
         """Return the elements of access number `at`: instance -> [slot, index..]."""
@@ -181,8 +216,15 @@ class Model:
             if step != 1:
                 conds.append(f"({x} - {low}) mod {step} = 0")
         head = f"{s.name}[{', '.join(s.vars)}]"
-        element = f"{region.buffer.name}_[{', '.join([slot(region), *xs])}]"
-        return self.map(f"{head} -> {element} : {' and '.join(conds)}")
+        if region.buffer.name not in self.radixes:
+            return self.map(f"{head} -> {element(region, xs)} : {' and '.join(conds)}")
+        if out := self.outside(region, xs):
+            conds.append(f"not ({out})")
+        cells = self.radixes[region.buffer.name].cells(region.buffer, xs)
+        ys = [f"y_{k}" for k in range(len(cells))]
+        conds += [f"{y} = {cell}" for y, cell in zip(ys, cells, strict=True)]
+        seen = f"exists ({', '.join(xs)} : {' and '.join(conds)})" if xs else " and ".join(conds)
+        return self.map(f"{head} -> {element(region, ys)} : {seen}")
 
     def time(self, s: Statement, phase: int | None = None) -> str:
         """Return the schedule of `s` as an isl tuple; phase: a last component of its own."""
@@ -224,6 +266,11 @@ def slot(region: ir.Region) -> str:
     return "0" if region.version is None else affine(region.version)
 
 
+def element(region: ir.Region, coordinates: Sequence[str]) -> str:
+    """Return the isl tuple of an element in a region's slot."""
+    return f"{region.buffer.name}_[{', '.join([slot(region), *coordinates])}]"
+
+
 def union(maps: Iterable[isl.Map]) -> isl.Map | None:
     """Return the union, None of nothing."""
     found = list(maps)
@@ -234,20 +281,20 @@ def model(
     program: ir.Program,
     dims: Sequence[Dim] = (),
     shapes: dict[str, tuple[Expr, ...]] | None = None,
-    *,
-    layouts: bool = False,
+    *others: ir.Program,
 ) -> Model:
     """Return the model of a Program.
 
-    dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are. layouts: whether arrays may be seen in
-    another layout; then `touched` says nothing of them.
+    dims: sizes that stay symbolic. shapes: parameter -> extents over them, where they are. others: Programs with the same parameters,
+    with which elements are compared.
 
     Raises:
-        NotAffine: an array is seen in another layout, and `layouts` is False.
+        NotAffine: an array whose sizes are symbolic is seen in another layout.
     """
-    for region, _ in regions(*program.body):
-        if region.buffer.strides and not layouts:
-            raise NotAffine(f"another layout of {region.buffer.name}")
+    seen = radixes(program, *others)
+    for name in seen:
+        if any(free(e) for e in (shapes or {}).get(name, ())):
+            raise NotAffine(f"another layout of {name}, whose sizes are symbolic,")
     build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
     build.body(program.body, (), (), ())
     return Model(
@@ -258,6 +305,7 @@ def model(
         homes={**{p.buffer.name: () for p in program.params}, **build.homes},
         shapes=dict(shapes or {}),
         depth=max((len(s.path) for s in build.statements), default=1),
+        radixes=seen,
     )
 
 

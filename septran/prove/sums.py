@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from septran.ir import nodes as ir
 from septran.ir.expr import free
 from septran.prove.certificate import Finding
-from septran.prove.dataflow import by_pair, flow, tag_of
+from septran.prove.dataflow import Read, as_read, tag_of
 from septran.prove.sets import Model, Statement, affine, slot
 from septran.prove.witness import describe, finding
 
@@ -51,9 +51,9 @@ class Sum:
 def sums(model: Model) -> Iterator[Finding]:
     """Yield what breaks the rule: P060 a term twice or missing, P061 an order that depends on the row."""
     asked = found_sums(model)
-    origins = by_pair(flow(model).origin) if asked else {}
+    read = as_read(model) if asked else Read({}, {})
     for each in asked:
-        yield from _Terms(model, each, origins).findings()
+        yield from _Terms(model, each, read).findings()
 
 
 def found_sums(model: Model) -> tuple[Sum, ...]:
@@ -94,7 +94,7 @@ class _Terms:
 
     model: Model
     each: Sum
-    origins: dict[tuple[str, str], isl.Map]
+    read: Read
 
     def findings(self) -> Iterator[Finding]:
         call = self.each.call
@@ -108,19 +108,19 @@ class _Terms:
         if not terms.is_injective():
             text = f"{describe(call)} adds a term to {self.each.out.param} more than once"
             yield finding(self.model, "P060", text, self.model.instances(call), call)
-        for (element, dim, name), (arg, _) in zip(known, self.each.factors, strict=True):
-            yield from self._whole(element, dim, name, arg)
+        for (element, dim, source), (arg, _) in zip(known, self.each.factors, strict=True):
+            yield from self._whole(element, dim, source, arg)
 
-    def _whole(self, element: isl.Map, dim: int, name: str, arg: ir.LeafArg) -> Iterator[Finding]:
+    def _whole(self, element: isl.Map, dim: int, source: str, arg: ir.LeafArg) -> Iterator[Finding]:
         import islpy as isl
 
         call = self.each.call
         rank = element.range().get_space().dim(isl.dim_type.set)
         xs = ", ".join(f"x_{d}" for d in range(rank))
-        index = self.model.map(f"IN__{name}[{xs}] -> K[x_{dim}]")
+        index = self.model.map(f"{source}[{xs}] -> K[x_{dim}]")
         k = element.apply_range(index)
         per = self._accumulator().reverse().apply_range(k)
-        size = self.model.extents(self.model.buffers[name])[dim]
+        size = self.model.extents(self.read.views[source])[dim]
         sizes = f" and {self.model.sizes}" if self.model.dims else ""
         every = self.model.set(f"K[k] : 0 <= k < {size}{sizes}")
         whole = isl.Map.from_domain_and_range(per.domain(), every)
@@ -165,15 +165,15 @@ class _Terms:
         return self._map(f"STEP[{', '.join([*self.each.sequence, 'r'])}]")
 
     def _source(self, arg: ir.LeafArg, dim: int) -> tuple[isl.Map, int, str] | None:
-        """Return (T -> element of an input, the dim of it that is summed, the input); None: another leaf's."""
+        """Return (T -> index of an input as it is read, the dim that is summed, the input); None: another leaf's."""
         tag = f"{tag_of(self.each.call)}__{arg.param}_r"
-        found = [(source, m) for (sink, source), m in self.origins.items() if sink == tag]
-        if len(found) != 1 or not found[0][0].startswith("IN__"):
+        found = [(source, m) for (sink, source), m in self.read.origin.items() if sink == tag]
+        if len(found) != 1 or found[0][0] not in self.read.views:
             return None
         source, origin = found[0]
         position = [self._position(arg, dim, d) for d in range(arg.region.rank)]
         pick = self._map(f"{tag}[{', '.join([*self.each.call.vars, *position])}]")
-        return pick.apply_range(origin), dim, source.removeprefix("IN__")
+        return pick.apply_range(origin), dim, source
 
     def _position(self, arg: ir.LeafArg, dim: int, d: int) -> str:
         """Return where along dim `d` of a factor a term lies: r, or a position of the result."""

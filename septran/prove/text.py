@@ -22,7 +22,7 @@ from septran.prove.text_held import HeldOperand
 from septran.prove.text_in_place import read_in_place, unrolled
 from septran.prove.text_instance import Instance
 from septran.prove.text_moves import Moves
-from septran.prove.text_operands import CODE, No, condition, operands, position
+from septran.prove.text_operands import CODE, No, condition, operands, place_of, position
 from septran.prove.text_parts import PartOperand, part_of
 from septran.prove.text_silent import fills_left_out
 from septran.prove.text_tiles import Tiles
@@ -49,7 +49,7 @@ def _as_printed(m: Model, printed: Printed) -> Model:
     program = unrolled(m.program)
     if values is not None:
         program = read_in_place(program, lambda name: name in values.tiles)
-    return model(program, m.dims, m.shapes, layouts=values is not None)
+    return model(program, m.dims, m.shapes)
 
 
 def _at(printed: Printed, line: int) -> tuple[Span, ...]:
@@ -248,7 +248,7 @@ class _Statements:
                 return
             for d, (x, y) in enumerate(zip(shown, region.extent, strict=True)):
                 yield from here.equal(no, f"{who} has another extent along dim {d}", x, y)
-        place = self.printed.places.get(region.buffer.name)
+        place = place_of(self.model, self.printed, region.buffer)
         if place is not None and place.cells and not region.is_whole:
             yield no(f"{who} is all of its tile in the text")
         if place is None:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Region
 from septran.prove.certificate import Finding
 from septran.prove.printed import Held, Place, Printed, Test, Unreadable, View
 from septran.prove.sets import Access, affine
 from septran.prove.text_instance import Instance
-from septran.prove.text_operands import No, condition, position
+from septran.prove.text_operands import No, condition, place_of, position
 from septran.prove.witness import sample
 
 _WIDEST = 2**31
@@ -43,7 +42,7 @@ class HeldOperand:
         if held is None:
             raise Unreadable(f"{self.view.base} is no tile")
         padded = tuple(self.padded(n) for n in region.tile)
-        place = self.printed.places.get(region.buffer.name)
+        place = place_of(self.here.model, self.printed, region.buffer)
         if place is not None and held.shape != padded:
             yield self._no(f"is a tile of {held.shape} in the text, not of {padded}")
         elif place is not None:
@@ -77,7 +76,7 @@ class HeldOperand:
         told = [self._test(t) for t in held.tests]
         yield from self._none("leaves a position out", held, [*asked, _not(told)])
         yield from self._none("touches another position", held, [*told, _not(asked)])
-        there = affine(_element(place, region, self._index(held)))
+        there = affine(position(place, region, self._index(held)))
         here = self.here.text(self.view.at)
         yield from self._none("lies elsewhere", held, [*asked, f"{there} != {here}"])
         if place.size > _WIDEST and not held.wide:
@@ -134,16 +133,6 @@ _NEVER = "false"
 def positions(rank: int) -> tuple[str, ...]:
     """Return the variables of a tile's positions; no language's names have a prime."""
     return tuple(f"p_{d}'" for d in range(rank))
-
-
-def _element(place: Place, region: Region, index: tuple[Expr, ...]) -> Expr:
-    """Return the array's element at an index of a region's buffer, which may be another view of the array."""
-    if not region.buffer.strides:
-        return position(place, region, index)
-    at: Expr = Const(region.buffer.start)
-    for x, step in zip(index, region.buffer.steps, strict=True):
-        at = at + x * step
-    return at
 
 
 def _not(conds: list[str]) -> str:

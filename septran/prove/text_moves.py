@@ -17,7 +17,7 @@ from septran.prove.certificate import Finding
 from septran.prove.printed import Loop, Move, Place, Printed, Unreadable
 from septran.prove.sets import affine
 from septran.prove.text_instance import Instance
-from septran.prove.text_operands import No, condition
+from septran.prove.text_operands import No, condition, place_of
 from septran.prove.text_pieces import without
 from septran.prove.witness import sample
 
@@ -164,7 +164,9 @@ class Moves:
         return [f"0 <= {affine(e)} < {n}" for e, n in shape]
 
     def _place(self, region: ir.Region) -> Place:
-        return self.printed.places[region.buffer.name]
+        place = place_of(self.here.model, self.printed, region.buffer)
+        assert place is not None
+        return place
 
     # ---- sets
     def _elements(

@@ -11,7 +11,7 @@ from septran.ir.expr import Const, Expr, Var, substitute
 from septran.prove.certificate import Finding
 from septran.prove.printed import Act, Printed, Unreadable, View
 from septran.prove.sets import Model, Statement, affine
-from septran.prove.text_operands import No, condition, operands, position
+from septran.prove.text_operands import No, condition, operands, place_of, position
 from septran.prove.text_pieces import without
 from septran.prove.witness import drawn, sample
 
@@ -84,7 +84,8 @@ class Tiles:
                     f"0 <= {affine(x)} < {n}"
                     for x, n in zip(index, region.buffer.shape, strict=True)
                 ]
-            place = self.printed.places[region.buffer.name]
+            place = place_of(self.model, self.printed, region.buffer)
+            assert place is not None
             out.append(affine(position(place, region, index) * unit))
         return self._map(out, ps, conds)
 

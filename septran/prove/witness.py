@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from septran.ir.expr import evaluate
+from septran.ir.nodes import Buffer
 from septran.prove.certificate import Finding, Tile
 from septran.prove.sets import Access, Model, Statement
 
@@ -53,6 +55,9 @@ def finding(
         names += [v + "'" * n for v in s.vars]
     at = sample(broken, (*names, *extra))
     tiles = drawn(model, at, *who, of=of)
+    element = _element(tiles)
+    if not element and len(tiles) == len(of) == 2:
+        element = _shared(model, tiles, of)
     return Finding(
         code=code,
         text=text,
@@ -60,7 +65,7 @@ def finding(
         at=at,
         places=tuple(s.span for s in who if s.span is not None),
         tiles=tiles,
-        element=_element(tiles),
+        element=element,
     )
 
 
@@ -85,17 +90,45 @@ def drawn(model: Model, at: At, *who: Statement, of: tuple[Access, ...] = ()) ->
 
 def _tile(model: Model, a: Access, env: dict[str, int], statement: str) -> Tile:
     r = a.region
-    sizes = model.shapes.get(r.buffer.name)
+    sizes = None if r.buffer.strides else model.shapes.get(r.buffer.name)
     shape = r.buffer.shape if sizes is None else tuple(evaluate(e, env) for e in sizes)
     return Tile(
         statement=statement,
         does="writes" if a.mode == "w" else "reads",
-        buffer=r.buffer.name,
+        buffer=_seen(r.buffer),
         shape=shape,
         offset=tuple(evaluate(e, env) for e in r.offset),
         extent=tuple(evaluate(e, env) for e in r.extent),
         step=r.step,
     )
+
+
+def _seen(buffer: Buffer) -> str:
+    """Return a buffer's name, and how it is seen where that is another layout."""
+    if not buffer.strides:
+        return buffer.name
+    steps = ", ".join(map(str, buffer.strides))
+    return f"{buffer.name} seen by strides {steps} from {buffer.start}"
+
+
+def _shared(model: Model, tiles: tuple[Tile, ...], of: tuple[Access, ...]) -> tuple[int, ...]:
+    """Return the first index of the first tile's buffer whose element the second touches, too, in another layout."""
+    if of[0].region.buffer.name not in model.radixes:
+        return ()
+    maps = []
+    for t, a in zip(tiles, of, strict=True):
+        xs = [f"x_{d}" for d in range(len(t.shape))]
+        conds = [
+            f"{o} <= {x} < {o + n * step} and ({x} - {o}) mod {step} = 0"
+            for x, o, n, step in zip(xs, t.offset, t.extent, t.step, strict=True)
+        ]
+        cells = model.cells(replace(a.region, version=None), xs)
+        maps.append(model.map(f"[{', '.join(xs)}] -> {cells} : {' and '.join(conds) or 'true'}"))
+    met = maps[0].intersect_range(maps[1].range()).domain()
+    if met.is_empty():
+        return ()
+    names = tuple(f"x_{d}" for d in range(len(tiles[0].shape)))
+    return tuple(value for name, value in sample(met, names) if name in names)
 
 
 def _element(tiles: tuple[Tile, ...]) -> tuple[int, ...]:

@@ -125,7 +125,8 @@ WITHIN_S = 2.0
 def prove_and_keep(plan: Plan, lowered: Lowered, kernel: Kernel, run: store.Run) -> dict[str, Any]:
     """Return the part of the septran.gen/1 object that says what is proven; the certificate goes to the run.
 
-    proved: rules that hold. proof: seconds, and the rules that are refused or were not asked, with reasons.
+    proved: rules that hold. proof: seconds, what is taken for granted of indices that are read from memory, and the rules that are refused or
+    were not asked, with reasons.
     """
     certificate = prove_lowered(plan, lowered, kernel=kernel, within_s=WITHIN_S).certificate
     run.write("certificate.json", json.dumps(certificate.to_json(), indent=1) + "\n")
@@ -135,6 +136,7 @@ def prove_and_keep(plan: Plan, lowered: Lowered, kernel: Kernel, run: store.Run)
         "proved": list(certificate.proved),
         "proof": {
             "seconds": round(certificate.seconds, 3),
+            "assumes": {rule: list(found) for rule, found in certificate.assumed.items()},
             "refused": refused,
             "not_asked": not_asked,
         },

@@ -83,6 +83,8 @@ class _Reading(CReading):
         super().__init__()
         self.order: list[str] = []
         self.memories: dict[str, int] = {}
+        self.reserved: dict[str, str] = {}
+        """the text's name -> the block it stands for now; each parallel part reserves its own"""
         self.parallel = 0
 
     def block(self, line: Block) -> None:
@@ -111,7 +113,13 @@ class _Reading(CReading):
             case Call(Name("st::scratch", block), (Name(size),)):
                 if _SCRATCH.get(line.name) != block:
                     raise Unreadable(f"line {line.line}: {line.name} is scratch block {block}")
-                self.memories[line.name] = int(size)
+                block = (
+                    line.name
+                    if line.name not in self.memories
+                    else f"{line.name}, line {line.line}"
+                )
+                self.reserved[line.name] = block
+                self.memories[block] = int(size)
                 return
             case Call(Name("reinterpret_cast"), (inner,)):
                 if isinstance(inner, Call) and inner.name.text == "st::fresh":
@@ -122,7 +130,7 @@ class _Reading(CReading):
                 self.room(
                     line.name,
                     Room(
-                        memory=memory,
+                        memory=self.reserved.get(memory, memory),
                         offset=at.value,
                         scope=self.scope,
                         line=line.line,

@@ -1,0 +1,157 @@
+"""The part of docs/proofs.md about imported modules: every task file of the tests, what is proven of its kernels.
+
+    python -m tests.prove.module_table [PAGE] --rows FILE [--only TARGET ...] [--seconds S]
+
+FILE keeps what is known of each file and target, so that a run that was stopped goes on; S ends a run early.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from septran import backends
+from septran.errors import SeptranError
+from septran.plan import torch_module
+from septran.plan.resolve import GenRequest
+from septran.prove import RULES, Certificate
+from septran.run.prove import prove_request
+from tests.frontend.importing import imported
+from tests.prove.table import PAGE
+
+TASKS = Path(__file__).parents[1] / "frontend" / "tasks"
+TARGETS = ("cpp", "cuda_c", "triton_cuda", "dsa_c", "tilelang_cuda", "tilelang_npuir")
+BEGIN, END = "<!-- imported modules -->\n", "<!-- end of imported modules -->\n"
+
+
+def proven(path: Path, target: str) -> dict[str, Any]:
+    """Return what is known of one file on one target: the rules' states, or why the target has no such kernel."""
+    start = time.process_time()
+    try:
+        found = prove_request(GenRequest(op=None, task_file=path, backend=target)).certificate
+    except SeptranError as e:
+        if e.exit_code != 2:
+            raise
+        return {"unavailable": e.codes[0]}
+    return {"seconds": time.process_time() - start, **_told(found)}
+
+
+def _told(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "rules": {r.rule: r.state for r in certificate.rules},
+        "proofs": certificate.seconds,
+        "why": {r.rule: r.why for r in certificate.rules if r.state == "not asked"},
+        "findings": [str(f) for f in certificate.findings],
+    }
+
+
+def measure(
+    rows: dict[str, dict[str, Any]], file: Path, targets: Sequence[str], until: float
+) -> None:
+    """Prove what `rows` does not know yet, file by file, so that each is imported once."""
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted(TASKS.glob("*/*.py")):
+            name = f"{source.parent.name}/{source.stem}"
+            path = Path(folder) / source.name
+            shutil.copy(source, path)
+            once = functools.cache(lambda p, **_: torch_module.load_imported(imported(p)))
+            torch_module.load_task_file = once  # a child for each target would take minutes
+            for target in targets:
+                if target in rows.get(name, {}):
+                    continue
+                if time.monotonic() > until:
+                    return
+                found = proven(path, target)
+                rows.setdefault(name, {})[target] = found
+                print(name, target, found, flush=True)
+                file.write_text(json.dumps(rows))
+
+
+def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the section of the page."""
+    lines = [
+        BEGIN,
+        HEAD,
+        f"| target | modules | {' | '.join(RULES)} | seconds, median and worst |\n",
+    ]
+    lines.append(f"|---|---|{'---|' * len(RULES)}---|\n")
+    other: list[str] = []
+    for target in TARGETS:
+        mine = {n: found[target] for n, found in rows.items() if target in found}
+        kernels = {n: f for n, f in mine.items() if "rules" in f}
+        if not kernels:
+            continue
+        backend = backends.get(target)
+        cells = []
+        for rule in RULES:
+            if rule == "order" and backend.copies_ordered_by:
+                cells.append("-")
+                continue
+            states = Counter(f["rules"][rule] for f in kernels.values())
+            cells.append(_count(states))
+            reasons = Counter(f["why"][rule] for f in kernels.values() if rule in f["why"])
+            other += [f"- {target}, {rule}: {why} ({n})\n" for why, n in sorted(reasons.items())]
+        seconds = sorted(f["proofs"] for f in kernels.values())
+        times = f"{seconds[len(seconds) // 2]:.2f}, {seconds[-1]:.2f}"
+        lines.append(
+            f"| {target} | {len(kernels)} of {len(mine)} | {' | '.join(cells)} | {times} |\n"
+        )
+        other += [f"- {target}, {n}: {x}\n" for n, f in kernels.items() for x in f["findings"]]
+    lines.append(TAIL)
+    if other:
+        lines += ["\nNot proven:\n\n", *other]
+    return "".join([*lines, END])
+
+
+def _count(states: Counter[str]) -> str:
+    parts = [str(states["proved"] + states["assumed"])]
+    parts += [f"{states['assumed']} with an assumption"] if states["assumed"] else []
+    parts += [f"{states[s]} {s}" for s in ("refused", "not asked") if states[s]]
+    return ", ".join(parts)
+
+
+HEAD = """## Imported modules
+
+Made by `python -m tests.prove.module_table`: the task files of the tests (permuted, reshaped, sliced and broadcast arrays, windows, lookups), imported as they
+stand. Counted are modules, of those that the target has kernels for; "with an assumption": the rule rests on the range of an index that is read from memory, and the
+certificate names it. Seconds are those of all rules of one module.
+
+"""
+TAIL = """
+`-`: the target's own compiler orders copies. Targets without kernels for a module refuse it before any proof (layouts M171, primitives M173 and M174, and so on).
+"""
+
+
+def put(page: Path, section: str) -> None:
+    """Put the section into the page, before the planted faults where it has none yet."""
+    text = page.read_text(encoding="utf-8")
+    if BEGIN in text:
+        text = re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL)
+    else:
+        text = text.replace("\n## Planted faults", f"\n{section}\n## Planted faults")
+    page.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", nargs="?", type=Path, default=PAGE)
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=TARGETS)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    asked = parser.parse_args()
+    rows = json.loads(asked.rows.read_text()) if asked.rows.is_file() else {}
+    measure(rows, asked.rows, asked.only, time.monotonic() + asked.seconds)
+    put(asked.page, table(rows))
+
+
+if __name__ == "__main__":
+    main()
