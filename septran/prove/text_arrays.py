@@ -41,8 +41,8 @@ class Arrays:
             if high > self.printed.memories.get(room.memory, high):
                 yield self._finding(name, f"{name} ends outside {room.memory}")
             for other, room2 in rooms[:at]:
-                shorter = min(len(room.scope), len(room2.scope))
-                together = room.scope[:shorter] == room2.scope[:shorter]
+                # the text's order: an earlier one in a deeper block is gone when this one begins
+                together = room.scope[: len(room2.scope)] == room2.scope
                 apart = room2.offset >= high or room2.offset + self._bytes(other) <= low
                 same = room.memory and room.memory == room2.memory
                 if same and together and not apart and not self._in_turn(name, other):

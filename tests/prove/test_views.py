@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from septran import backends
 from septran.cli.card import _proof
 from septran.ir import nodes as ir
 from septran.ir.text import parse_program
@@ -19,6 +20,7 @@ from septran.plan.symbolic import symbolic
 from septran.plan.unmapped import unmapped
 from septran.prove import RULES, Certificate, prove
 from septran.prove.storage import Radix, radixes
+from septran.run.prove import prove_request
 from tests.cli.conftest import septran as septran
 from tests.prove.mutants import mutants
 from tests.prove.view_mutants import seen_otherwise
@@ -309,6 +311,23 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return GenRequest(op=None, task_file=path, backend=target)
 
     return request
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("level1/attention_half", "cpp"),  # each of its parallel parts reserves a block of its own
+        pytest.param(
+            "level2/gemm_swish_clamp_tanh", "cpp", marks=pytest.mark.slow
+        ),  # one tile after another in the same bytes
+        pytest.param("level3/mingpt_attention", "cuda_c", marks=pytest.mark.slow),
+        pytest.param("level1/cosine_loss", "triton_cuda", marks=pytest.mark.slow),
+    ],
+)
+def test_a_module_is_proven_by_every_rule(module, name: str, target: str):
+    certificate = prove_request(module(name, target)).certificate
+    missing = {"order"} if backends.get(target).copies_ordered_by else set()
+    assert set(certificate.proved) == set(RULES) - missing, told(certificate)
 
 
 @pytest.mark.slow
