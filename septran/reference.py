@@ -59,6 +59,21 @@ class Remote(ABC):
         """Return a stopwatch of the function over there; see `septran.stopwatch`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A decision between computed values that an output shows.
+
+    output: the parameter that shows it. about: for people. values: called as `Reference.fn` is; returns the values that are
+    decided between. allows: the arguments, those values, how far each may be off, the output -> whether it is one that
+    values so close decide.
+    """
+
+    output: str
+    about: str
+    values: Callable[..., Any]
+    allows: Callable[[Mapping[str, Any], Any, Any, Any], bool]
+
+
 torch = Later("torch")
 F = Later("torch.nn.functional")
 
@@ -78,6 +93,7 @@ class Reference:
         softmax      (16 + 4 |x - max| + 2 sqrt(N)) u |r|
         chain        anything fused (norms, attention, losses): conditioning probes times
                      (8 + 2 sqrt(n)), plus 8 x the error of torch in the compute dtype
+        choice       the judge's own, of values that are decided between: as chain, each element by itself
     magnitude: same arguments as fn -> per output element the sum of absolute terms. Default for gemm
         and reduction: fn on absolute values (right when fn is multilinear; give it for fused ones,
         e.g. `lambda A, B, bias: A.abs() @ B.abs() + bias.abs()`). For elementwise and chain it is an
@@ -92,10 +108,11 @@ class Reference:
         round once (attention's probabilities in bfloat16), relative to `magnitude` when it is given.
     integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
         bit-exact case applies. None = yes for exact, gemm and reduction.
+    choices: decisions that outputs show. chosen: outputs by name -> `fn` with these decisions made as they say.
     """
 
     fn: Callable[..., Any]
-    kind: ReferenceKind = "chain"
+    kind: ReferenceKind | Literal["choice"] = "chain"
     magnitude: Callable[..., Any] | None = None
     reduction: Callable[[Mapping[str, int]], int] | None = None
     best: Callable[..., Callable[[], Any]] | None = None
@@ -103,6 +120,8 @@ class Reference:
     lipschitz: float = 1.0
     storage_roundings: int = 0
     integer_exact: bool | None = None
+    choices: tuple[Choice, ...] = ()
+    chosen: Callable[[Mapping[str, Any]], Callable[..., Any]] | None = None
 
     def settled(self) -> Reference:
         """Return this reference with the modules in place of their stand-ins, as timing wants it.

@@ -51,6 +51,8 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("culprit", f"{culprit['kind']} {culprit['name']}: {culprit['why']}"))
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
+    if result.get("ties"):
+        found.append(("near ties", str(result["ties"])))
     found.extend(_proof(result))
     if speed := _speed(result.get("speedup") or {}):
         speed += _spread(result.get("timing") or {})

@@ -66,10 +66,12 @@ def run_graph(
     *,
     dtype: torch.dtype | None = None,
     look: Callable[[str, Any], None] | None = None,
+    forced: Mapping[str, Callable[[Mapping[str, Any]], Any]] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Return the graph's outputs from its inputs by name.
 
     dtype: that of all floats (default: the first float input's). look: called with each node's result.
+    forced: node -> what makes its result of its arguments instead.
 
     Raises:
         ValueError: an operator that is not allowed.
@@ -85,7 +87,7 @@ def run_graph(
         last.update(dict.fromkeys(node.refs(), at))
     with torch.no_grad():
         for at, node in enumerate(nodes):
-            env[node.name] = _run(node, env, wide)
+            env[node.name] = _run(node, env, wide, (forced or {}).get(node.name))
             if look is not None:
                 look(node.name, env[node.name])
             for name in set(node.refs()):
@@ -105,7 +107,12 @@ def _needed(graph: Graph, kept: set[str]) -> list[Node]:
     return found[::-1]
 
 
-def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
+def _run(
+    node: Node,
+    env: Mapping[str, Any],
+    wide: torch.dtype,
+    forced: Callable[[Mapping[str, Any]], Any] | None = None,
+) -> Any:
     import torch
 
     if not allowed(node.op):
@@ -124,6 +131,8 @@ def _run(node: Node, env: Mapping[str, Any], wide: torch.dtype) -> Any:
     if node.op == "getitem":
         source, index = node.args
         return value(source)[index]
+    if forced is not None:
+        return forced({k: value(v) for k, v in node.named.items()})
     _, name, overload = node.op.split(".")
     if name in _VIEWS:  # memory formats are not kept, so what was one view may need a copy
         return value(node.named["self"]).reshape(value(node.named["size"]))

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from septran.atomic import write_atomic
 from septran.domain import Domain
 from septran.frontend.canon import Canon
 from septran.frontend.capture import Mode, capture
+from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
 from septran.frontend.graph import Graph, Meta
 from septran.frontend.reference import run_graph
@@ -23,7 +25,7 @@ from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
 from septran.frontend.write import Written, write
 from septran.ir.dtypes import FLOATS
-from septran.reference import Reference, ReferenceKind
+from septran.reference import Choice, Reference, ReferenceKind
 from septran.tasklang.load import Logic, execute_logic
 from septran.tasklang.operator import Operator
 
@@ -114,9 +116,10 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
         dims={},
         odd_dims=(),
         reference=Reference(
-            fn=_reference(graph, {n: names[n] for n in inputs}, written),
+            fn=_reference(graph, {n: names[n] for n in inputs}, written, partial(run_graph, graph)),
             kind=kind,
             reduction=lambda dims: terms,
+            **_choices(graph, {n: names[n] for n in inputs}, written),
         ),
         domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
         dtypes=(floats[0] if floats else dtypes[0],),
@@ -136,19 +139,55 @@ def _names(found: Imported) -> dict[str, Any]:
     return {n: i for n, i in by_clean.items() if n in kept}
 
 
-def _reference(graph: Graph, names: Mapping[str, str], written: Written) -> Callable[..., Any]:
+def _reference(
+    graph: Graph,
+    names: Mapping[str, str],
+    written: Written,
+    run: Callable[[Mapping[str, torch.Tensor]], tuple[torch.Tensor, ...]],
+) -> Callable[..., Any]:
+    """Return what takes the logic's parameters and gives its outputs. run: the graph."""
     shapes = {n: s for n, s, _ in written.params}
-    metas = {i.name: i.meta for i in graph.inputs}
 
     def reference(**values: torch.Tensor) -> Any:
-        given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items()}
-        found = run_graph(graph, given | _unread(metas, given))
+        found = run(_graphs(graph, names, values))
         shaped = tuple(
             t.reshape(shapes[n]).contiguous() for t, n in zip(found, written.outputs, strict=True)
         )
         return shaped[0] if len(shaped) == 1 else shaped
 
     return reference
+
+
+def _graphs(
+    graph: Graph, names: Mapping[str, str], values: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return the graph's inputs from the logic's parameters."""
+    metas = {i.name: i.meta for i in graph.inputs}
+    given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items() if n in names}
+    return given | _unread(metas, given)
+
+
+def _choices(graph: Graph, names: Mapping[str, str], written: Written) -> dict[str, Any]:
+    """Return the decisions that the logic's outputs show, as fields of a Reference."""
+    found = {written.outputs[d.output]: d for d in decisions(graph)}
+
+    def choice(output: str, decision: Decision) -> Choice:
+        return Choice(
+            output=output,
+            about=decision.about,
+            values=lambda **values: compared(graph, decision, _graphs(graph, names, values)),
+            allows=lambda values, exact, budget, got: allows(
+                graph, decision, _graphs(graph, names, values), exact, budget, got
+            ),
+        )
+
+    def chosen(made: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
+        fixed = {found[output]: got for output, got in made.items()}
+        return _reference(graph, names, written, settled(graph, fixed))
+
+    if not found:
+        return {}
+    return {"choices": tuple(choice(n, d) for n, d in found.items()), "chosen": chosen}
 
 
 def _unread(

@@ -67,6 +67,7 @@ class Result:
     budget_ratio: float | str | Absent | None = ABSENT
     not_checked: Sequence[str] | Absent = ABSENT
     seed: int | Absent | None = ABSENT
+    ties: str | Absent = ABSENT
     cycles: Mapping[str, Any] | Absent = ABSENT
     reason: str | Absent = ABSENT
     hint: str | Absent = ABSENT
@@ -189,6 +190,7 @@ class Result:
             budget_ratio=plain["budget_ratio"],
             not_checked=list(verdict.not_checked),
             seed=verdict.seed,
+            ties=verdict.ties or ABSENT,
             cycles=dict(verdict.cycles) if verdict.cycles else ABSENT,
             reason=ABSENT if verdict.passed else f"[{verdict.code}] {verdict.message}",
             hint=ABSENT if verdict.passed else verdict.hint,

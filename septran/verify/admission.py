@@ -18,6 +18,7 @@ from septran.verify import budget, judge
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, numpy_dtype, plan
 from septran.verify.problem import Problem
+from septran.verify.settle import settle
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +77,7 @@ def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = 
                 if found is None:
                     continue
                 applicable.add(name)
-                if not _accepted(problem, known, found):
+                if not _accepted(problem, case, arrays, known, found, policy):
                     passing.discard(name)
             if not passing:
                 break
@@ -85,17 +86,27 @@ def admit(problem: Problem, *, seed: int | None = None, policy: Policy | None = 
     return Admission(tried=tuple(tried), accepted=tuple(alive))
 
 
-def _accepted(problem: Problem, known: tuple[Expected, ...], found: Outputs) -> bool:
+def _accepted(
+    problem: Problem,
+    case: Case,
+    arrays: Mapping[str, Array],
+    known: tuple[Expected, ...],
+    found: Outputs,
+    policy: Policy,
+) -> bool:
     import torch
 
-    for param, wanted, values in zip(problem.outputs, known, found, strict=True):
+    raw = {}
+    for param, values in zip(problem.outputs, found, strict=True):
         if tuple(values.shape) != tuple(param.shape):
             return False
         stored = values.to(judge.torch_dtype(param.dtype)).contiguous()
-        raw = stored.reshape(-1).view(torch.uint8).numpy().tobytes()
-        if judge.compare(param, wanted, raw).wrong:
-            return False
-    return True
+        raw[param.name] = stored.reshape(-1).view(torch.uint8).numpy().tobytes()
+    known, _ = settle(
+        problem, arrays, known, raw, zero_mean=case.zero_mean, policy=policy, seed=case.seed
+    )
+    pairs = zip(problem.outputs, known, strict=True)
+    return not any(judge.compare(p, wanted, raw[p.name]).wrong for p, wanted in pairs)
 
 
 def _mutants(problem: Problem) -> Iterator[tuple[str, Mutant]]:

@@ -245,7 +245,8 @@ def _arithmetic(
             if pool:
                 probe, own = _pooled(probe), _pooled(own)
                 few = few + (reference.ulps + 2 * root) * u * _pooled(size) * 0.25
-            factor = policy.probe_coefficient + policy.probe_per_sqrt * root * pool
+            long = reference.kind in ("chain", "choice")
+            factor = policy.probe_coefficient + policy.probe_per_sqrt * root * long
             found = factor * probe + policy.torch_error_factor * own + few
             if reference.magnitude is not None:
                 scale = _magnitude(problem, inputs, index, default=False)

@@ -30,6 +30,7 @@ from septran.verify.cases import Case, draw
 from septran.verify.pairs import Pairs, measure_pairs
 from septran.verify.problem import Problem
 from septran.verify.session import Pipe, Sessions, render, start_child, write_plan
+from septran.verify.settle import settle
 from septran.verify.slots import MOST, HostTimed, can_be_timed, torch_calls
 from septran.verify.verify import on_gpu_when_large
 
@@ -420,12 +421,14 @@ def _wrong(arena: Arena, problem: Problem, case: Case) -> str:
     if any(p.privilege == "rw" for p in problem.params):
         return ""  # many calls have accumulated into it
     policy = load_policy()
-    known = budget.expected(problem, draw(problem, case), zero_mean=True, policy=policy, seed=1)
+    inputs = draw(problem, case)
+    known = budget.expected(problem, inputs, zero_mean=True, policy=policy, seed=1)
     pages = arena.snapshot("start")
     slots = {slot.name: slot for slot in arena.slots["start"]}
+    raw = {p.name: tensor_bytes(slots[p.name], pages[p.name]) for p in problem.outputs}
+    known, _ = settle(problem, inputs, known, raw, zero_mean=True, policy=policy, seed=1)
     for param, wanted in zip(problem.outputs, known, strict=True):
-        raw = tensor_bytes(slots[param.name], pages[param.name])
-        found = judge.compare(param, wanted, raw)
+        found = judge.compare(param, wanted, raw[param.name])
         if found.wrong:
             return f"{found.wrong} elements of {param.name} were wrong after the timed calls"
     return ""

@@ -32,7 +32,10 @@ class Worst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One call's figures. wrong: elements over budget. ratio: largest error / budget (inf = pattern)."""
+    """One call's figures. wrong: elements over budget. ratio: largest error / budget (inf = pattern).
+
+    ties: decisions between values closer than rounding that the kernel made otherwise than torch (verify/settle.py).
+    """
 
     case: str
     family: str
@@ -44,6 +47,7 @@ class CaseResult:
     elements: int
     seconds: float
     exact: bool = False
+    ties: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Verdict:
     code: of `septran explain` when something is wrong (V2xx), else "".
     message: one sentence; hint: what to try next. max_error: on inputs of ordinary
     size (|x| near 1). budget_ratio: largest share of the allowed error that was used, over all cases.
+    ties: which decisions were made otherwise than by torch between values closer than rounding, and in how many calls.
     cycles: a simulator's cycle report, where a backend has one; how far to trust it: docs/verification.md.
     """
 
@@ -74,6 +79,7 @@ class Verdict:
     not_checked: tuple[str, ...] = ()
     enforced: tuple[str, ...] = ()
     diagnostics: tuple[Mapping[str, object], ...] = ()
+    ties: str = ""
     cycles: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     seconds: float = 0.0

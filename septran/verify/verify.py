@@ -29,6 +29,7 @@ from septran.verify.gate import gate
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, loader_capabilities, run_calls
+from septran.verify.settle import settle
 from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
 # elements of all tensors together above which only the first families are run
@@ -325,8 +326,11 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
     worst: tuple[float, Worst, str] | None = None
     base = replace(base, level=Level.RAN)
     cache: dict[Case, tuple[Expected, ...]] = {}
+    ties: dict[str, None] = {}
     for ran in transcript.ran:
         known = _expected(problem, ran.call.case, policy, cache)
+        known, decided = _settled(problem, ran, known, policy)
+        ties.update(dict.fromkeys(decided))
         comparisons = []
         for param, wanted in zip(problem.outputs, known, strict=True):
             if param.name in problem.unused:
@@ -337,7 +341,7 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
             if worst is None or found.ratio > worst[0]:
                 text = judge.pattern(param, wanted, raw) if found.wrong else ""
                 worst = (found.ratio, _worst(ran, param.shape, found), text)
-        results.append(_case_result(ran, comparisons, known))
+        results.append(replace(_case_result(ran, comparisons, known), ties=len(decided)))
     accepted = [r for r in results if r.wrong == 0]
     base = replace(
         base,
@@ -345,6 +349,7 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
         worst=worst[1] if worst else None,
         max_error=_ordinary_error(accepted),
         budget_ratio=max((r.ratio for r in results), default=0.0),
+        ties=_ties(results, tuple(ties)),
     )
     failed = [r for r in results if r.wrong]
     if failed:
@@ -359,6 +364,27 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
             hint=_numeric_hint(failed, len(results)),
         )
     return _last_checks(base, problem, transcript)
+
+
+def _ties(results: Sequence[CaseResult], about: tuple[str, ...]) -> str:
+    """Return which decisions the kernel made otherwise than torch, between values closer than rounding, "" for none."""
+    calls = sum(1 for r in results if r.ties)
+    if not calls:
+        return ""
+    return (
+        f"{' and '.join(about)} decided between values closer than rounding, otherwise than torch, "
+        f"in {calls} of {len(results)} calls"
+    )
+
+
+def _settled(
+    problem: Problem, ran: Ran, known: tuple[Expected, ...], policy: Policy
+) -> tuple[tuple[Expected, ...], tuple[str, ...]]:
+    case = ran.call.case
+    return settle(
+        problem, draw(problem, case) if problem.reference.choices else {}, known, ran.outputs,
+        zero_mean=case.zero_mean, policy=policy, seed=case.seed,
+    )  # fmt: skip
 
 
 def _ordinary_error(accepted: Sequence[CaseResult]) -> float:

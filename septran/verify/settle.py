@@ -1,0 +1,92 @@
+"""Decisions that rounding makes: which of two values is the larger where they are closer than their budgets.
+
+A kernel may decide such a tie otherwise than the reference. That is accepted only where an output shows the decision
+(the places of a top-k, a count) and the values in float64 with their budgets allow it; everything else the kernel
+computed is then judged with that decision, and the verdict says how many calls it was so. A decision that no output
+shows is the reference's, and a kernel that makes another is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from septran.accuracy import Policy
+from septran.kernel import KernelParam
+from septran.verify import budget, judge
+from septran.verify.budget import Expected
+from septran.verify.problem import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+    from septran.verify.cases import Array
+
+
+def settle(
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    known: tuple[Expected, ...],
+    outputs: Mapping[str, bytes],
+    *,
+    zero_mean: bool,
+    policy: Policy,
+    seed: int,
+) -> tuple[tuple[Expected, ...], tuple[str, ...]]:
+    """Return what is expected where the kernel decided ties otherwise than the reference, and which decisions.
+
+    `known` and () where it decided none, or one that its values do not allow.
+    """
+    reference = problem.reference
+    if not reference.choices or reference.chosen is None:
+        return known, ()
+    at = {p.name: k for k, p in enumerate(problem.outputs)}
+    inputs = budget.tensors(arrays)
+    made: dict[str, torch.Tensor] = {}
+    told = []
+    for choice in reference.choices:
+        param = problem.outputs[at[choice.output]]
+        got = _stored(param, outputs[choice.output])
+        if bool((got == known[at[choice.output]].values.to(got.dtype)).all()):
+            continue
+        (values,) = budget.expected(
+            _values(problem, choice.values, inputs),
+            arrays, zero_mean=zero_mean, policy=policy, seed=seed,
+        )  # fmt: skip
+        given = {**inputs, **problem.scalars}
+        if not choice.allows(given, values.values, values.budget, got):
+            return known, ()
+        made[choice.output] = got
+        told.append(choice.about)
+    if not made:
+        return known, ()
+    decided = replace(reference, fn=reference.chosen(made), choices=(), chosen=None)
+    again = replace(problem, reference=decided)
+    return (
+        budget.expected(again, arrays, zero_mean=zero_mean, policy=policy, seed=seed),
+        tuple(told),
+    )
+
+
+def _values(
+    problem: Problem, fn: Callable[..., Any], inputs: Mapping[str, torch.Tensor]
+) -> Problem:
+    """Return the problem of computing what is decided between."""
+    reference = replace(
+        problem.reference, fn=fn, kind="choice", choices=(), chosen=None, magnitude=None
+    )
+    with_values = replace(problem, reference=reference)
+    (found,) = budget.evaluate(with_values, inputs)
+    param = KernelParam(
+        name="values", shape=tuple(found.shape), dtype=problem.accumulate, privilege="w"
+    )
+    return replace(with_values, params=(*problem.inputs, param))
+
+
+def _stored(param: KernelParam, raw: bytes) -> torch.Tensor:
+    import torch
+
+    return torch.frombuffer(bytearray(raw), dtype=judge.torch_dtype(param.dtype)).reshape(
+        param.shape
+    )
