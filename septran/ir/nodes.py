@@ -118,6 +118,18 @@ class Region:
             grid=(0,) * rank,
         )
 
+    def part(self, inner: Region) -> Region:
+        """Return the part of this region that `inner` is of a tile which holds it whole."""
+        steps = zip(self.offset, inner.offset, self.step, strict=True)
+        return replace(
+            self,
+            offset=tuple(o + p * s for o, p, s in steps),
+            extent=inner.extent,
+            tile=inner.tile,
+            step=tuple(a * b for a, b in zip(self.step, inner.step, strict=True)),
+            grid=(0,) * inner.rank,
+        )
+
     @property
     def rank(self) -> int:
         """Number of dimensions (that of the buffer)."""

@@ -71,15 +71,6 @@ def _only_read(copy: Copy, rest: tuple[Stmt, ...], touched: Sequence[tuple[Regio
 
 def _in_place(stmt: Stmt, name: str, base: Region) -> Stmt:
     def one(part: Region) -> Region:
-        if part.buffer.name != name:
-            return part
-        steps = zip(base.offset, part.offset, base.step, strict=True)
-        return replace(
-            base,
-            offset=tuple(o + p * s for o, p, s in steps),
-            step=tuple(a * b for a, b in zip(base.step, part.step, strict=True)),
-            extent=part.extent,
-            tile=part.tile,
-        )
+        return base.part(part) if part.buffer.name == name else part
 
     return map_regions(stmt, one)

@@ -15,7 +15,6 @@ from septran.backends.npuir.emit import emit
 from septran.backends.npuir.hoist import scratch
 from septran.backends.npuir.leaves import library, signature
 from septran.backends.npuir.passes.cast_copies import cast_copies, check_tiles
-from septran.backends.npuir.passes.load_parts import load_parts
 from septran.backends.npuir.passes.place_tiles import place_tiles
 from septran.backends.npuir.passes.start_products import start_products
 from septran.backends.npuir.reading import read
@@ -32,6 +31,7 @@ from septran.ir.nodes import LeafCall, Program, Stmt
 from septran.kernel import Kernel
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
+from septran.passes.load_parts import load_parts
 from septran.passes.merge_stages import merge_stages
 
 _CANN = "https://github.com/tile-ai/tilelang-mlir-ascend (install_npuir.sh) and CANN 8.5 or newer"

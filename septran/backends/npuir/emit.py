@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from septran.backends.npuir.hoist import hoist
 from septran.backends.npuir.leaves import accumulates
-from septran.backends.npuir.passes.load_parts import gather, is_window
 from septran.backends.npuir.passes.place_tiles import Form, form_of
 from septran.backends.npuir.passes.start_products import BEGAN
 from septran.backends.npuir.tiles import lie
+from septran.backends.npuir.windows import gather, is_window
 from septran.backends.text.names import Names
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.errors import EnvironmentProblem, InternalError

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 
-from septran.backends.npuir.passes.load_parts import is_window
 from septran.backends.npuir.passes.start_products import BEGAN
 from septran.backends.npuir.tiles import lie
+from septran.backends.npuir.windows import is_window
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.c_reading import buffers
 from septran.backends.reading.tile_reading import TileReading

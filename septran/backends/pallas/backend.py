@@ -10,6 +10,7 @@ from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading import read
 from septran.backends.pallas.shapes import LANGUAGE
 from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
+from septran.backends.pallas.windows import read_windows
 from septran.backends.text.prelude import calls_of
 
 PALLAS_TPU = Backend(
@@ -22,6 +23,7 @@ PALLAS_TPU = Backend(
     machine=lambda arch: f"{NAME}.{arch}",
     copies_ordered_by="Pallas orders copies itself",
     passes=PASSES,
+    finish=(("read_windows", read_windows),),
     library=library,
     signature=signature,
     print_kernel=emit,

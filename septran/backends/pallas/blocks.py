@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.backends.pallas.shapes import COLUMNS, ROWS, held, lead
-from septran.backends.pallas.windows import windowed
 from septran.ir.access import regions, substituted
 from septran.ir.expr import Bin, Const, Expr, Var, bounds
 from septran.ir.launch import Launch
@@ -68,7 +67,7 @@ def plan(launch: Launch, around: Ranges) -> Plan:
     """Return how a launch runs on the grid. around: ranges of host loops' variables."""
     live = [(g.var, n) for g, n in zip(launch.grid, launch.sizes, strict=True) if n != 1]
     dead = {g.var: Const(0) for g, n in zip(launch.grid, launch.sizes, strict=True) if n == 1}
-    body = _without_single(tuple(substituted(s, dead) for s in windowed(launch.body)))
+    body = _without_single(tuple(substituted(s, dead) for s in launch.body))
     ranges = {**around, **{v: (0, n - 1) for v, n in live}}
     ranges |= _loop_ranges(body, ranges)
     at, loop = _streamed(body, ranges)

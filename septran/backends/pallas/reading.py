@@ -44,7 +44,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     order = host.read()
     local = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     arrays = [*(p.buffer for p in program.params), *local]
-    ragged = {spec.symbol: spec.ragged for _, spec in leaf_specs(program)}
+    ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}
 
     def scalars(call: LeafCall) -> list[Scalar]:
         extents: list[Scalar] = [

@@ -1,4 +1,4 @@
-"""Staged copies as windows: a tile that only holds a part of a GLOBAL tensor is read there.
+"""Pass `read_windows`: a tile that only holds a part of a GLOBAL tensor is read there.
 
 Pallas copies blocks into vector memory itself, so a copy from GLOBAL that fills a tile, and nothing else writes
 that tile, is no work of the kernel: whoever reads the tile reads the tensor's block.
@@ -7,14 +7,18 @@ that tile, is no work of the kernel: whoever reads the tile reads the tensor's b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from septran.ir.access import map_bodies, map_regions, touches, writes
-from septran.ir.nodes import Alloc, Copy, Region, Stmt, walk
+from septran.ir.launch import map_kernels
+from septran.ir.nodes import Alloc, Copy, Program, Region, Stmt, walk
 
 
-def windowed(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return `body` with tiles that are copies of parts of GLOBAL tensors replaced by those parts."""
+def read_windows(program: Program) -> Program:
+    """Return `program` with tiles that are copies of parts of GLOBAL tensors replaced by those parts."""
+    return map_kernels(program, lambda launch, _: _windowed(launch.body))
+
+
+def _windowed(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     views = _views(body)
     if not views:
         return body
@@ -65,12 +69,4 @@ def _seen(region: Region, views: Mapping[str, Region]) -> Region:
     base = views.get(region.buffer.name)
     if base is None:
         return region
-    return replace(
-        base,
-        offset=tuple(
-            o + p * s for o, p, s in zip(base.offset, region.offset, base.step, strict=True)
-        ),
-        step=tuple(a * b for a, b in zip(base.step, region.step, strict=True)),
-        extent=region.extent,
-        tile=region.tile,
-    )
+    return base.part(region)

@@ -10,9 +10,9 @@ from septran.backends.text.names import Names
 from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
-from septran.errors import InternalError, Span, Unsupported
+from septran.errors import InternalError
 from septran.ir import nodes as ir
-from septran.ir.access import regions, touches
+from septran.ir.access import reads, regions, writes
 from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.launch import Launch, block_index
 from septran.kernel import Leaf
@@ -42,8 +42,6 @@ class KernelText:
     vars: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Expr] = field(default_factory=dict)
     tiles: dict[str, str] = field(default_factory=dict)
-    views: dict[str, ir.Region] = field(default_factory=dict)
-    viewed: frozenset[str] = frozenset()
     raced: frozenset[str] = frozenset()
     text: TileText = field(init=False)
 
@@ -64,7 +62,7 @@ class KernelText:
 
     def render(self, launch: Launch) -> tuple[str, int]:
         """Return (source of the kernel, number of programs)."""
-        self._survey(launch.body)
+        self.raced = reads(launch.body) & writes(launch.body)
         args = ", ".join([*self.text.pointers.values(), *(self.vars[v] for v in self.host_vars)])
         self._grid(launch)
         self._body(launch.body, 1)
@@ -72,52 +70,6 @@ class KernelText:
             self.lines.append("    pass")
         head = ["@triton.jit", f"def {self.name}({args}):"]
         return "\n".join([*head, *self.lines]) + "\n", launch.blocks
-
-    # -- analysis ---------------------------------------------------------------------------
-
-    def _survey(self, body: tuple[ir.Stmt, ...]) -> None:
-        """Find tiles read in parts (kept as views of GLOBAL) and buffers both stored and loaded."""
-        parts: set[str] = set()
-        writers: dict[str, list[tuple[ir.Stmt, ir.Region]]] = {}
-        stored: set[str] = set()
-        loaded: set[str] = set()
-        for stmt in ir.walk(body):
-            for region, how in touches(stmt):
-                name, outside = region.buffer.name, region.buffer.mem == "GLOBAL"
-                if "r" in how:
-                    if outside:
-                        loaded.add(name)
-                    elif not region.is_whole:
-                        parts.add(name)
-                if "w" in how:
-                    if outside:
-                        stored.add(name)
-                    else:
-                        writers.setdefault(name, []).append((stmt, region))
-        for name in parts:
-            for stmt, region in writers.get(name, []):
-                copied = isinstance(stmt, ir.Copy) and stmt.src.buffer.mem == "GLOBAL"
-                if not copied or not region.is_whole or len(writers[name]) != 1:
-                    raise self._partial(region.buffer, getattr(stmt, "span", None), "reads")
-                assert isinstance(stmt, ir.Copy)
-                if stmt.src.buffer.name in stored:
-                    raise self._partial(region.buffer, stmt.span, "reads")
-        for found in writers.values():
-            for stmt, region in found:
-                if not region.is_whole:
-                    raise self._partial(region.buffer, getattr(stmt, "span", None), "writes")
-        self.viewed = frozenset(parts)
-        self.raced = frozenset(stored & loaded)
-
-    def _partial(self, buffer: ir.Buffer, span: Span | None, verb: str) -> Unsupported:
-        return Unsupported.of(
-            "M170",
-            f"{self.program.target} {verb} only a part of {buffer.name} "
-            f"{list(buffer.shape)} in {buffer.mem}; a Triton tile has no addressable parts",
-            span,
-            help=f"keep {buffer.name} in GLOBAL if it is a parameter; else make its tile the part "
-            "that is used",
-        )
 
     # -- structure --------------------------------------------------------------------------
 
@@ -192,7 +144,7 @@ class KernelText:
         if buffer.mem == "GLOBAL":
             raise InternalError(f"{buffer.name} is allocated in GLOBAL inside a kernel")
         self.tiles[buffer.name] = self.names.fresh(buffer.name)
-        if buffer.name in self.viewed or _written_first(buffer.name, rest):
+        if _written_first(buffer.name, rest):
             return
         # NaN shows a read before a write; a name first bound in a loop would be unbound after it
         self._emit(indent, f"{self.tiles[buffer.name]} = {undefined(buffer.shape, buffer.dtype)}")
@@ -210,8 +162,6 @@ class KernelText:
             variable = self.names.fresh(wanted)
             self._emit(indent, f"{variable} = {text}")
             return variable
-        if name in self.viewed:
-            return self._read(_compose(self.views[name], region), indent, wanted)
         return self.tiles[name]
 
     def _store(self, region: ir.Region, value: str, indent: int) -> None:
@@ -226,9 +176,6 @@ class KernelText:
 
     def _copy(self, copy: ir.Copy, indent: int) -> None:
         dst, src = copy.dst, copy.src
-        if dst.buffer.name in self.viewed:
-            self.views[dst.buffer.name] = self._region(src)
-            return
         local = dst.buffer.mem != "GLOBAL"
         text: str
         if src.buffer.mem == "GLOBAL" and local:
@@ -302,18 +249,3 @@ def _written_first(name: str, rest: tuple[ir.Stmt, ...]) -> bool:
         if how:
             return True
     return True
-
-
-def _compose(base: ir.Region, part: ir.Region) -> ir.Region:
-    """Return `part` of a tile that was copied from `base`, as a region of base's buffer."""
-    if base.rank != part.rank:
-        raise InternalError(f"{part.buffer.name}: staged with another rank than its source")
-    return replace(
-        base,
-        offset=tuple(
-            o + p * s for o, p, s in zip(base.offset, part.offset, base.step, strict=True)
-        ),
-        step=tuple(a * b for a, b in zip(base.step, part.step, strict=True)),
-        extent=part.extent,
-        tile=part.tile,
-    )

@@ -1,12 +1,18 @@
-"""The passes of the Triton backends: staging, warps, the order of blocks; Triton orders and pipelines copies itself."""
+"""The passes of the Triton backends: staging, parts of tiles, warps, the order of blocks.
+
+Triton orders and pipelines copies itself.
+"""
 
 from __future__ import annotations
 
 from septran.backends.triton.arches import ARCHES
-from septran.errors import InternalError
-from septran.ir.nodes import Program
+from septran.errors import InternalError, Unsupported
+from septran.ir.access import touches
+from septran.ir.launch import Launch, map_kernels
+from septran.ir.nodes import Buffer, For, Program, Stmt, walk
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
+from septran.passes.load_parts import names, parts_loaded
 from septran.passes.merge_stages import merge_stages
 from septran.passes.order_blocks import order_blocks
 from septran.passes.run import Pass
@@ -25,6 +31,37 @@ def settle_warps(program: Program) -> Program:
     return program.with_options({WARPS: warps})
 
 
+def load_parts(program: Program) -> Program:
+    """Return `program` with the parts of tiles that are read loaded on their own, from what their kernel does not write.
+
+    Raises:
+        Unsupported: M170, a part of another tile is read or written; a Triton tile has no addressable parts.
+    """
+    taken = names(program)
+
+    def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
+        body = parts_loaded(launch.body, taken, lambda tile: f"{tile}_t")
+        for stmt in walk(body):
+            for region, how in touches(stmt):
+                if region.buffer.mem != "GLOBAL" and not region.is_whole:
+                    raise _partial(
+                        program, region.buffer, stmt, "reads" if "r" in how else "writes"
+                    )
+        return body
+
+    return map_kernels(program, kernel)
+
+
+def _partial(program: Program, buffer: Buffer, stmt: Stmt, verb: str) -> Unsupported:
+    return Unsupported.of(
+        "M170",
+        f"{program.target} {verb} only a part of {buffer.name} {list(buffer.shape)} in {buffer.mem}; a Triton tile has "
+        "no addressable parts",
+        getattr(stmt, "span", None),
+        help=f"keep {buffer.name} in GLOBAL if it is a parameter; else make its tile the part that is used",
+    )
+
+
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("insert_copies", insert_copies),
     ("hoist_copies", hoist_copies),
@@ -32,5 +69,6 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_warps", settle_warps),
+    ("load_parts", load_parts),
     ("order_blocks", order_blocks),
 )

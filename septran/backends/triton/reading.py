@@ -37,7 +37,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     order = host.read()
     local = [b for b in _allocated(program) if b.mem != "GLOBAL"]
     arrays = [*(p.buffer for p in program.params), *host.workspaces.values()]
-    ragged = {spec.symbol: spec.ragged for _, spec in leaf_specs(program)}
+    ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}
 
     def scalars(call: LeafCall) -> list[Scalar]:
         extents: list[Scalar] = [

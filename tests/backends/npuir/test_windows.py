@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from septran.backends.npuir.passes.load_parts import Gather, gather, load_parts
+from septran.backends.npuir.windows import Gather, gather
 from septran.errors import EnvironmentProblem
 from septran.ir.expr import Const, Expr, Var, evaluate
 from septran.ir.nodes import Buffer, Copy, Region, walk
+from septran.passes.load_parts import load_parts
 from tests.backends.npuir import running as R
 from tests.passes.writing import program, run, same
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.backends.npuir.passes.load_parts import is_window
 from septran.backends.npuir.passes.place_tiles import form_of
 from septran.backends.npuir.tiles import lie, nbytes
+from septran.backends.npuir.windows import is_window
 from septran.ir.expr import Const, Expr
 from septran.ir.launch import Launch, every_launch, launches, map_kernels
 from septran.ir.nodes import Alloc, Buffer, Copy, For, Program, Region, Stmt, When, walk

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from septran.backends.npuir.leaves import GEMMS
-from septran.backends.npuir.passes.load_parts import is_window
+from septran.backends.npuir.windows import is_window
 from septran.ir.access import map_bodies, map_regions
 from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, walk
 
