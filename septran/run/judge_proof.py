@@ -8,7 +8,8 @@ from pathlib import Path
 from septran.backends.base import Foreign, HostCall
 from septran.kernel import KernelParam
 from septran.outcome import Level, Status
-from septran.prove.foreign.launch import RULES, NotRead, Proof, prove_launches
+from septran.prove.foreign.decide import prove_launches
+from septran.prove.foreign.launch import RULES, NotRead, Proof
 from septran.verify.verdict import Verdict
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from septran import settings
 from septran.backends.triton.accesses import launch_of
-from septran.prove.foreign.launch import Proof, prove_launches
+from septran.prove.foreign.decide import prove_launches
+from septran.prove.foreign.launch import Proof
 from septran.run.judge import Judgement, JudgeRequest, judge
 from tests.judge.corpus import REFERENCES
 

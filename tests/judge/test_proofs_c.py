@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from septran.backends.judged.c_launches import Given, launches
-from septran.prove.foreign.launch import NotRead, Proof, prove_launches
-from tests.judge.corpus import HERE
+from septran.prove.foreign.decide import prove_launches
+from septran.prove.foreign.launch import NotRead, Proof
+from tests.judge.corpus import BUGS, HERE
 
 N = 5000
 ADD = (Given(name="x", elements=N, item=4), Given(name="y", elements=N, item=4))
@@ -26,6 +27,7 @@ ROWS = (
     *(Given(name=n, elements=181 * 781, item=4) for n in "xo"),
     *(Given(number=n) for n in (181, 781)),
 )
+RELU = (*(Given(name=n, elements=1395, item=4) for n in "xo"), Given(number=1395))
 TURN = (
     *(Given(name=n, elements=37 * 45, item=4) for n in "xo"),
     Given(number=37),
@@ -62,12 +64,52 @@ def loop(body: str, clauses: str = "") -> Proof:
         ("rows.cpp", "matmul", MATMUL),
         ("tour.cpp", "transpose", TURN),
         ("tour.cpp", "total", SUM),
+        ("groups.cu", "transpose", TURN),
+        ("groups.cu", "sum", SUM),
+        ("groups.cu", "sum_in_warps", SUM),
+        ("groups.cu", "relu", RELU),
+        ("groups.cu", "matmul", MATMUL),
+        ("groups.cu", "softmax", ROWS),
+        ("groups.cu", "relu_in_stages", RELU),
     ],
 )
 def test_honest_files_are_proven(file, entry, given):
     found = proof((HERE / file).read_text(encoding="utf-8"), entry, given)
     assert (found.findings, found.not_proven) == ((), {})
     assert found.proved == ("bounds", "races")
+
+
+GROUPS = {"transpose": TURN, "sum": SUM, "sum_in_warps": SUM, "relu": RELU, "matmul": MATMUL, "softmax": ROWS, "relu_in_stages": RELU}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "bug", [b for b in BUGS if b.honest.file == "groups.cu"], ids=lambda b: b.name
+)
+def test_mistakes_with_groups_and_copies_have_a_witness(bug):
+    (found,) = proof(bug.text(), bug.honest.entry, GROUPS[bug.honest.entry]).findings
+    assert found.code == ("P110" if "too long" in bug.name else "P130")
+    assert found.at and found.places
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("__pipeline_memcpy_async(&s[t], &x[t], 4);\n__pipeline_commit();\n__pipeline_wait_prior(0);\ny[t] = s[t];", ""),
+        ("__pipeline_memcpy_async(&s[t], &x[t], 4);\n__pipeline_commit();\ny[t] = s[t];", "the copy has not been waited for"),
+        ("__pipeline_memcpy_async(&s[t], &x[t], 4);\ny[t] = s[63 - t];", "begins to copy to element"),
+        ("__pipeline_memcpy_async(&s[t], &x[t], 4);\n__pipeline_memcpy_async(&s[t], &x[t + 64], 4);", "begins to copy to element"),
+        ("y[t] = s[63 - t];\n__pipeline_memcpy_async(&s[t], &x[t], 4);", "a barrier and a wait do not both"),
+        ("for (int k = 0; k < 9; k++) {\n if (k < 8) __pipeline_memcpy_async(&s[t + 64 * (k % 2)], &x[t], 4);\n"
+         " __pipeline_commit();\n __pipeline_wait_prior(1);\n if (k > 0) y[t] = s[t + 64 * ((k + 1) % 2)];\n}", ""),
+        ("for (int k = 0; k < 9; k++) {\n if (k < 8) __pipeline_memcpy_async(&s[t + 64 * (k % 2)], &x[t], 4);\n"
+         " __pipeline_commit();\n __pipeline_wait_prior(1);\n y[t] = s[t + 64 * (k % 2)];\n}", "has not been waited for"),
+    ],
+)  # fmt: skip
+def test_a_thread_waits_for_its_own_copies(body, says):
+    body = f"__shared__ float s[128];\nconst int t = threadIdx.x;\n{body}"
+    found = kernel(body, "1, 64")
+    assert [says in f.text for f in found.findings] == ([True] if says else []), found
+    assert says or found.proved == ("bounds", "races")
 
 
 I = "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"  # noqa: E741
@@ -158,7 +200,8 @@ void f(const float* x, float* y, int n) {
         (I + "int j = (int)x[i % n];\ny[j] = 1.0f;", "its address depends on data"),
         ("auto f = [&](int j) { return j; };\ny[f(0)] = 1.0f;", "a lambda"),
         (I + "if (i < n) helper(y + i);", "helper(...) of an address is not read"),
-        ("__shared__ float s[32];\ns[threadIdx.x % 32] = x[0];\n__syncwarp();\ny[0] = s[0];", "one warp"),
+        ("__shared__ float s[32];\ns[threadIdx.x] = 1.0f * threadIdx.x;\n__syncwarp(0xffff);\n"
+         "y[threadIdx.x] = s[31 - threadIdx.x];", "one warp"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_reason(body, why):

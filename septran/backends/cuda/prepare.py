@@ -18,8 +18,12 @@ _STATIC = re.compile(
 )
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
-    (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/)", "a CUDA C++ library"),
-    (r"\bcooperative_groups\b", "cooperative groups"),
+    (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
+    (
+        r"\b(this_grid|grid_group|this_cluster|cluster_group|this_multi_grid|coalesced_threads|labeled_partition|binary_partition)\b",
+        "cooperative groups other than a block and its tiles",
+    ),
+    (r"\bpipeline_shared_state\b", "a pipeline that threads share"),
     (r"\bcudaLaunch(Cooperative)?Kernel(Ex)?\w*\s*\(", "a special launch"),
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from septran.backends.judged.c_device import BLOCKS, THREADS, DeviceFlow
 from septran.backends.judged.c_flow import Array, CFlow
 from septran.backends.judged.c_functions import CFile, CSource
 from septran.backends.judged.c_source import read_file
@@ -16,8 +17,6 @@ from septran.backends.judged.values import Other, Pointer, Tile, Value
 from septran.prove.foreign.launch import Launch, Memory, NotRead
 from septran.prove.foreign.quantity import Space, Where
 
-BLOCKS = ("b0", "b1", "b2")
-THREADS = ("t0", "t1", "t2")
 _CLAUSE = re.compile(r"(\w+)\(([^)]*)\)")
 _OWN = ("private", "firstprivate", "lastprivate", "reduction", "linear")
 
@@ -184,7 +183,7 @@ class _Host(CFlow):
         space = Space((*BLOCKS, *THREADS, *LOOPS))
         box = dict(zip((*BLOCKS, *THREADS), (*grid, *block), strict=True))
         memories = {k: v for k, v in self.memories.items() if v.shared == "all"}
-        walk = _Kernel(self.file, space, Where(space.box(box)), memories, dict(self.sizes))
+        walk = DeviceFlow(self.file, space, Where(space.box(box)), memories, dict(self.sizes))
         walk.grid, walk.block = grid, block
         if len(config) > 2:
             walk.dynamic_bytes = self.arith.constant(self._number(config[2]))
@@ -196,7 +195,8 @@ class _Host(CFlow):
             unread = ((e.line, e.what),)
         return Launch(
             kernel=kernel.name, file=self.name, space=space, groups=BLOCKS, members=THREADS, memories=walk.memories,
-            touches=tuple(walk.touches), unread=(*unread, *walk.unread), warps=block if walk.warps else (),
+            touches=tuple(walk.touches), unread=(*unread, *walk.unread), warps=block if walk.warps else (), parts=walk.parts,
+            waits=tuple(walk.waits),
         )  # fmt: skip
 
     def _extents(self, value: Value, line: int) -> tuple[int, int, int]:
@@ -206,38 +206,6 @@ class _Host(CFlow):
             raise NotRead(line, "a launch whose extents are not known before it runs")
         x, y, z = (n for n in found if n is not None)
         return (x, y, z)
-
-
-class _Kernel(CFlow):
-    """A kernel: one thread of one block of the launch."""
-
-    grid: tuple[int, int, int] = (1, 1, 1)
-    block: tuple[int, int, int] = (1, 1, 1)
-    warps = False
-
-    def builtin(self, name: str, part: str) -> Value | None:
-        if part not in ("x", "y", "z"):
-            return None
-        k = "xyz".index(part)
-        match name:
-            case "threadIdx":
-                return 0 if self.block[k] == 1 else Tile(self.space.var(THREADS[k]))
-            case "blockIdx":
-                return 0 if self.grid[k] == 1 else Tile(self.space.var(BLOCKS[k]))
-            case "blockDim":
-                return self.block[k]
-            case "gridDim":
-                return self.grid[k]
-        return None
-
-    def called(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        if name == "__syncthreads":
-            self.barrier()
-            return None
-        if name == "__syncwarp":
-            self.warps = True
-            return None
-        return super().called(name, args, node)
 
 
 def _nest(loop: ast.For, levels: int) -> list[ast.For]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from septran.backends.judged.values import Other, Pointer, Tile, Value, moved, numbers, unknown
-from septran.prove.foreign.launch import NotRead, Touch
+from septran.prove.foreign.launch import CLOCKS, NotRead, Touch, Wait
 from septran.prove.foreign.quantity import Arithmetic, Number, Space, Where
 
 LOOPS = tuple(f"k{d}" for d in range(6))
@@ -31,9 +31,10 @@ class Flow:
         self.why = ""
         self.env: dict[str, Value] = {}
         self.touches: list[Touch] = []
+        self.waits: list[Wait] = []
         self.unread: list[tuple[int, str]] = []
         self.loops: list[tuple[int, str]] = []
-        self.phase: Number = 0
+        self.clock: dict[str, Number] = dict.fromkeys(CLOCKS, 0)
         self.returned: list[Value] = []
         self._count = 0
         self._loop_count = 0
@@ -86,7 +87,7 @@ class Flow:
 
     # ---- accesses
     def touch(self, mode: str, pointer: Pointer, line: int, guard: Where, value: Number = None,
-              varies: tuple[str, ...] = ()) -> None:  # fmt: skip
+              varies: tuple[str, ...] = (), *, later: bool = False) -> None:  # fmt: skip
         """Record an access where the flow stands and `guard` holds."""
         if self._quiet:
             return
@@ -111,16 +112,21 @@ class Flow:
                 exact=when.exact,
                 why=why,
                 width=pointer.width,
-                phase=self.phase,
+                clock=self.clock,
+                later=later,
                 loops=tuple(self.loops),
                 value=value,
                 varies=varies,
             )
         )
 
+    def tick(self, *names: str) -> None:
+        """Note that what a clock counts has happened once more."""
+        self.clock = {**self.clock, **{n: self.arith.add(self.clock[n], 1) for n in names}}
+
     def barrier(self) -> None:
         """Note that the members of the group wait for each other here."""
-        self.phase = self.arith.add(self.phase, 1)
+        self.tick("barriers", "warps")
 
     # ---- statements
     def run(self, body: Sequence[ast.stmt]) -> None:
@@ -168,13 +174,13 @@ class Flow:
         if isinstance(found, bool):
             self.run(stmt.body if found else stmt.orelse)
             return
-        before, env, phase, why = self.when, dict(self.env), self.phase, self.why
+        before, env, clock, why = self.when, dict(self.env), self.clock, self.why
         if not found.exact:
             self.why = why or "whether it runs depends on data"
         self.when = before & found
         self.run(stmt.body)
-        after_then, then_env, then_phase = self.when, self.env, self.phase
-        self.env, self.phase, self.when = dict(env), phase, before & found.negated()
+        after_then, then_env, then_clock = self.when, self.env, self.clock
+        self.env, self.clock, self.when = dict(env), clock, before & found.negated()
         self.run(stmt.orelse)
         ends = after_then.set.is_empty(), self.when.set.is_empty()
         if not any(ends) and not _leaves(stmt, ast.Break, ast.Return, ast.Continue):
@@ -186,21 +192,25 @@ class Flow:
         if ends[0]:
             pass
         elif ends[1]:
-            self.env, self.phase = then_env, then_phase
+            self.env, self.clock = then_env, then_clock
         else:
-            self._merge(found, then_env, then_phase)
+            self._merge(found, then_env, then_clock)
         if self.when.exact:
             self.why = why
 
-    def _merge(self, found: Where, then_env: dict[str, Value], then_phase: Number) -> None:
+    def _merge(
+        self, found: Where, then_env: dict[str, Value], then_clock: dict[str, Number]
+    ) -> None:
         for name in {*then_env, *self.env}:
             a, b = then_env.get(name), self.env.get(name)
             if name not in then_env or name not in self.env:
                 self.env[name] = a if name in then_env else b
             elif a is not b:
                 self.env[name] = self._either(found, a, b)
-        if then_phase is not self.phase:
-            self.phase = self.arith.choose(found, then_phase, self.phase)
+        self.clock = {
+            n: now if then_clock[n] is now else self.arith.choose(found, then_clock[n], now)
+            for n, now in self.clock.items()
+        }
 
     def _either(self, found: Where, a: Value, b: Value) -> Value:
         one, two = numbers(a), numbers(b)
@@ -240,7 +250,8 @@ class Flow:
             raise NotRead(stmt.lineno, "a loop that is not read")
         name = LOOPS[len(self.loops)]
         k, space = self.space.var(name), self.space
-        before, bounds, why, touches = self.when, self.arith.bounds, self.why, len(self.touches)
+        before, bounds, why = self.when, self.arith.bounds, self.why
+        touches, waits = len(self.touches), len(self.waits)
         var = self.arith.add(low, self.arith.mul(step, k))
         inside = Where(k.ge_set(space.lift(0)))
         if var is None or high is None:
@@ -255,28 +266,35 @@ class Flow:
         self._loop_count += 1
         self.loops.append((self._loop_count, name))
         self.arith.bounds = bounds & inside.set
-        start, phase = dict(self.env), self.phase
+        start, clock = dict(self.env), self.clock
         written = _assigned(stmt)
         moves = self._guess(stmt, var, before & inside, start, written)
-        steps = self._barriers(phase)
-        has = not (isinstance(steps, int) and steps == 0)
+        ticks = {n: self._ticks(clock[n], self.clock[n], name) for n in clock}
         while True:
             self.env = {**start, **{n: unknown(start[n]) for n in written & {*start}}}
             self.env.update({n: self._at(start[n], moves[n], k) for n in moves})
-            self.phase = self.arith.add(phase, self.arith.mul(steps, k)) if has else phase
-            del self.touches[touches:]
+            self.clock = {n: self.arith.add(clock[n], ticks[n](k)) for n in clock}
+            del self.touches[touches:], self.waits[waits:]
             self.when = before & inside
             self._body(stmt, var)
             wrong = [n for n in moves if not self._holds(start[n], moves[n], k, n)]
-            if not wrong:
+            next_ = self.arith.add(k, 1)
+            late = [
+                n
+                for n in clock
+                if self.clock[n] is not None
+                and not self._same(self.clock[n], self.arith.add(clock[n], ticks[n](next_)))
+            ]
+            if not wrong and not late:
                 break
             for n in wrong:
                 del moves[n]
+            ticks.update(dict.fromkeys(late, _unknown_count))
         trips = self._trips(low, high, step)
         ended = {n: unknown(self.env[n]) for n in written if n in self.env}
         ended.update({n: self._at(start[n], moves[n], trips) for n in moves})
         self.env = {**start, **ended}
-        self.phase = self.arith.add(phase, self.arith.mul(steps, trips)) if has else phase
+        self.clock = {n: self.arith.add(clock[n], ticks[n](trips)) for n in clock}
         self.loops.pop()
         self.arith.bounds, self.when = bounds, before
         if early and any(isinstance(n, ast.Return) for n in ast.walk(stmt)):
@@ -331,11 +349,45 @@ class Flow:
                 return False
         return True
 
-    def _barriers(self, before: Number) -> Number:
-        """Return how many barriers a round has, None where that is not the same for all."""
-        if self.phase is before:
-            return 0
-        return self.arith.constant(self.arith.sub(self.phase, before))
+    def _same(self, a: Number, b: Number) -> bool:
+        if a is None or b is None:
+            return False
+        return not self.arith.possible(self.arith.compare("!=", a, b).set)
+
+    def _ticks(self, before: Number, after: Number, loop: str) -> Callable[[Number], Number]:
+        """Return rounds -> what a clock counts in them, from what it counts in the round at hand.
+
+        One number a round, or one in the first rounds and another in the others.
+        """
+        if after is before:
+            return lambda rounds: 0
+        arith = self.arith
+        each = arith.sub(after, before)
+        found = self._plain(each)
+        if found is None:
+            return _unknown_count
+        if isinstance(found, int):
+            return lambda rounds: arith.mul(found, rounds)
+        space, bounds = self.space, arith.bounds
+        first = self._plain(space.rename(each, {loop: None}))
+        others = each.ne_set(space.lift(first)) & bounds
+        if others.is_empty():
+            return lambda rounds: arith.mul(first, rounds)
+        begin = others.dim_min_val(space.names.index(loop))
+        arith.bounds = others
+        try:
+            rest = arith.constant(each)
+        finally:
+            arith.bounds = bounds
+        if rest is None or not begin.is_int():
+            return _unknown_count
+        turn = int(begin.to_python())
+
+        def counted(rounds: Number) -> Number:
+            early = arith.mul(first, arith.least(rounds, turn))
+            return arith.add(early, arith.mul(rest, arith.most(arith.sub(rounds, turn), 0)))
+
+        return counted
 
     def _trips(self, low: Number, high: Number, step: int) -> Number:
         a = self.arith
@@ -356,6 +408,11 @@ class Flow:
         if len(found) == 1:
             return found[0]
         return None if not found else unknown(found[0])
+
+
+def _unknown_count(rounds: Number) -> Number:
+    """What a clock counts where nobody knows."""
+    return None
 
 
 def _assigned(node: ast.AST) -> set[str]:

@@ -1,0 +1,66 @@
+// Cooperative groups of a block: the block itself and tiles of up to 32 threads. Groups of a grid or a cluster are not here.
+#pragma once
+#include "cuda.h"
+
+namespace cooperative_groups {
+
+struct thread_block {
+  static void sync() { cuemu::block_barrier("a group's sync"); }
+  static unsigned thread_rank() { return static_cast<unsigned>(cuemu::current->linear); }
+  static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
+  static unsigned num_threads() { return size(); }
+  static dim3 group_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+  static dim3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+  static dim3 group_dim() { return blockDim; }
+  static dim3 dim_threads() { return blockDim; }
+};
+inline thread_block this_thread_block() { return {}; }
+
+template <unsigned N, class Parent = void> struct thread_block_tile {
+  static_assert(N <= 32 && (N & (N - 1)) == 0, "the emulation has tiles of up to 32 threads");
+  static unsigned mask() { return (N == 32 ? ~0u : (1u << N) - 1) << cuemu::lane() / N * N; }
+  static void sync() { cuemu::warp_barrier(mask(), "a tile's sync"); }
+  static unsigned thread_rank() { return cuemu::current->linear % N; }
+  static constexpr unsigned size() { return N; }
+  static constexpr unsigned num_threads() { return N; }
+  static unsigned meta_group_rank() { return cuemu::current->linear / N; }
+  static unsigned meta_group_size() { return (thread_block::size() + N - 1) / N; }
+  template <class T> static T shfl(T v, int s) { return __shfl_sync(mask(), v, s, N); }
+  template <class T> static T shfl_xor(T v, unsigned x) { return __shfl_xor_sync(mask(), v, x, N); }
+  template <class T> static T shfl_down(T v, unsigned d) { return __shfl_down_sync(mask(), v, d, N); }
+  template <class T> static T shfl_up(T v, unsigned d) { return __shfl_up_sync(mask(), v, d, N); }
+  static unsigned ballot(int p) { return __ballot_sync(mask(), p) >> cuemu::lane() / N * N; }
+  static bool any(int p) { return __any_sync(mask(), p); }
+  static bool all(int p) { return __all_sync(mask(), p); }
+};
+template <unsigned N, class G> thread_block_tile<N, G> tiled_partition(const G&) { return {}; }
+
+template <class G> void sync(const G& group) { group.sync(); }
+
+template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
+template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
+template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
+template <class G, class T, class F> T reduce(const G& group, T value, F op) {
+  for (unsigned d = group.size() / 2; d; d /= 2) value = op(value, group.shfl_xor(value, d));
+  return value;
+}
+
+/// Thread r copies 4-byte words r, r + size, ..; what is no whole word goes byte by byte, at once.
+template <class G, class T> void memcpy_async(const G& group, T* dst, const T* src, size_t bytes) {
+  auto* to = reinterpret_cast<char*>(dst);
+  auto* from = reinterpret_cast<const char*>(src);
+  const size_t words = (reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from)) % 4 ? 0 : bytes / 4;
+  for (size_t w = group.thread_rank(); w < words; w += group.size()) cuemu::async_copy(to + 4 * w, from + 4 * w, 4, 4);
+  for (size_t b = 4 * words + group.thread_rank(); b < bytes; b += group.size()) to[b] = from[b];
+  cuemu::async_commit();
+}
+template <class G> void wait(const G& group) {
+  cuemu::async_wait(0);
+  group.sync();
+}
+template <unsigned N, class G> void wait_prior(const G& group) {
+  cuemu::async_wait(N);
+  group.sync();
+}
+
+}  // namespace cooperative_groups
