@@ -179,6 +179,76 @@ def test_parallel_loops_of_openmp(body, clauses, code):
     assert found.findings or found.proved == ("bounds", "races")
 
 
+def region(body: str, clauses: str = "") -> Proof:
+    """Of `body` in a region of OpenMP."""
+    text = "void f(const float* x, float* y, int n) {\nfloat sum = 0, t = 0;\nfloat parts[8];\n"
+    text += f"#pragma omp parallel {clauses}\n{{\n{body}\n}}\n}}\n"
+    return proof(text, "f", (*ADD, Given(number=N)))
+
+
+FOR = "#pragma omp for\nfor (int i = 0; i < n; i++) "
+SHARE = (
+    "int t0 = omp_get_thread_num(), nt = omp_get_num_threads(), per = (n + nt - 1) / nt;\n"
+    "for (int i = t0 * per; i < std::min(n, (t0 + 1) * per); i++) y[i] = x[i];"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "clauses", "code"),
+    [
+        (FOR + "y[i] = x[i];", "", ""),
+        (FOR + "y[i / 2] = x[i];", "", "P130"),
+        (FOR + "sum += x[i];", "", "P130"),
+        (FOR.replace("for\n", "for reduction(+ : sum)\n", 1) + "sum += x[i];", "", ""),
+        (FOR + "sum += x[i];", "reduction(+ : sum)", ""),
+        (FOR + "{ t = x[i]; y[i] = t; }", "", "P130"),
+        (FOR + "{ t = x[i]; y[i] = t; }", "private(t)", ""),
+        (FOR + "y[i] = x[i];\n" + FOR + "y[n - 1 - i] = x[i];", "", ""),
+        (FOR.replace("for\n", "for nowait\n", 1) + "y[i] = x[i];\n" + FOR + "y[n - 1 - i] = x[i];", "", "P130"),
+        (FOR.replace("for\n", "for nowait\n", 1) + "y[i] = x[i];\n#pragma omp barrier\n" + FOR + "y[n - 1 - i] = x[i];", "", ""),
+        (SHARE, "", ""),
+        (SHARE.replace("(t0 + 1) * per", "(t0 + 1) * per + 1"), "", "P130"),
+        (SHARE.replace("std::min(n, (t0 + 1) * per)", "(t0 + 1) * per"), "num_threads(3)", "P110"),
+        ("parts[omp_get_thread_num()] = 1.0f;", "", ""),
+        ("parts[omp_get_thread_num()] = 1.0f;", "num_threads(9)", "P110"),
+        ("parts[omp_get_thread_num()] = x[0];\n#pragma omp barrier\ny[omp_get_thread_num()] = parts[0];", "", ""),
+        ("parts[omp_get_thread_num()] = x[0];\ny[omp_get_thread_num()] = parts[0];", "", "P130"),
+        ("#pragma omp single\ny[0] = x[0];\ny[1 + omp_get_thread_num()] = y[0];", "", ""),
+        ("#pragma omp single nowait\ny[0] = x[0];\ny[1 + omp_get_thread_num()] = y[0];", "", "P130"),
+        ("#pragma omp master\ny[0] = x[0];\ny[1 + omp_get_thread_num()] = y[0];", "", "P130"),
+        ("#pragma omp master\ny[0] = x[0];\n#pragma omp barrier\ny[1 + omp_get_thread_num()] = y[0];", "", ""),
+        ("#pragma omp critical\nsum += x[omp_get_thread_num()];", "", ""),
+        ("y[0] = x[omp_get_thread_num()];", "", "P130"),
+        ("for (int k = 0; k < 4; k++) {\n" + FOR + "y[i] = y[i] + x[i];\n}", "", ""),
+        ("for (int k = 0; k < 4; k++) {\n" + FOR.replace("for\n", "for nowait\n", 1) + "y[i] = y[i] + x[i];\n}", "", "P130"),
+    ],
+)  # fmt: skip
+def test_regions_of_openmp(body, clauses, code):
+    found = region(body, clauses)
+    assert [f.code for f in found.findings] == ([code] if code else []), found
+    assert found.findings or found.proved == ("bounds", "races")
+
+
+def test_lambdas_are_followed():
+    text = """
+template <class F> static void each(int n, F f) {
+    #pragma omp parallel for
+    for (int i = 0; i < n; i++) f(i);
+}
+void f(const float* x, float* y, int n) {
+    int step = 1;
+    auto half = [=](int i) { return i / 2; };
+    each(n, [=](int i) { y[PLACE] = x[i]; });
+}
+"""
+    given = (*ADD, Given(number=N))
+    assert proof(text.replace("PLACE", "i * step"), "f", given).proved == ("bounds", "races")
+    (found,) = proof(text.replace("PLACE", "half(i)"), "f", given).findings
+    assert found.code == "P130"
+    (found,) = proof(text.replace("PLACE", "i + step"), "f", given).findings
+    assert found.code == "P110" and "element 5000 of y" in found.text
+
+
 def test_a_collapsed_loop_and_helpers_are_followed():
     text = """
 static inline float at(const float* row, int j) { return row[j]; }
@@ -198,7 +268,8 @@ void f(const float* x, float* y, int n) {
     ("body", "why"),
     [
         (I + "int j = (int)x[i % n];\ny[j] = 1.0f;", "its address depends on data"),
-        ("auto f = [&](int j) { return j; };\ny[f(0)] = 1.0f;", "a lambda"),
+        ("auto f = [&n](int j) { return j; };\ny[f(0)] = 1.0f;", "a lambda that captures some"),
+        ("int k = 0;\nauto f = [&](int j) { k += j; };\nf(1);\ny[k] = 1.0f;", "a lambda that changes k"),
         (I + "if (i < n) helper(y + i);", "helper(...) of an address is not read"),
         ("__shared__ float s[32];\ns[threadIdx.x] = 1.0f * threadIdx.x;\n__syncwarp(0xffff);\n"
          "y[threadIdx.x] = s[31 - threadIdx.x];", "one warp"),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from septran.backends.judged.c_flow import CFlow
+from septran.backends.judged.c_library import LibraryFlow
 from septran.backends.judged.values import Other, Pointer, Tile, Value
 from septran.prove.foreign.launch import NotRead, Wait
 from septran.prove.foreign.quantity import Number, Where
@@ -34,7 +34,7 @@ class Group:
     whole: bool
 
 
-class DeviceFlow(CFlow):
+class DeviceFlow(LibraryFlow):
     """A kernel: one thread of one block of the launch.
 
     warps: warps have barriers of their own; parts: so do parts of them.

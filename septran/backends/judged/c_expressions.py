@@ -170,13 +170,17 @@ class Expressions:
             case "++" | "--":
                 raise self.wrong("a step inside an expression")
             case "[":
-                raise self.wrong("a lambda")
+                return self.closure()
             case "(":
                 if (end := self._cast_end()) is not None:
                     kind = bare([t.text for t in self.tokens[self.at + 1 : end]])
                     self.at = end + 1
                     return call("__cast__", [at(ast.Constant(kind), line), self.unary()], line)
         return self.postfix()
+
+    def closure(self) -> ast.expr:
+        """Take a lambda; statements are read elsewhere."""
+        raise self.wrong("a lambda")
 
     def _cast_end(self) -> int | None:
         """Return where `(type)` that stands here closes, None where it is no cast."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from septran.backends.judged.c_functions import CFile, CSource
+from septran.backends.judged.c_functions import CFile, Closure, CSource
 from septran.backends.judged.c_words import SIZES
-from septran.backends.judged.flow import Flow
+from septran.backends.judged.flow import Flow, assigned
 from septran.backends.judged.values import Other, Pointer, Tile, Value, numbers
 from septran.prove.foreign.launch import Memory, NotRead
 from septran.prove.foreign.quantity import Number, Space, Where
@@ -302,6 +302,8 @@ class CFlow(Flow):
         if special is not None:
             return special(node)
         args = [self.evaluate(a) for a in node.args]
+        if isinstance(closure := self.env.get(name), Closure):
+            return self.closed(closure, args, node.lineno)
         if name in self.file.functions:
             templates = next((self.evaluate(k.value) for k in node.keywords), ())
             return self.inlined(self.file.functions[name], args, tuple(templates), node.lineno)
@@ -327,54 +329,15 @@ class CFlow(Flow):
         if name == "__ldg" and isinstance(args[0], Pointer):
             self.touch("load", args[0], node.lineno, self.always)
             return Tile(None)
-        if name in ("fill_n", "fill", "memset", "memcpy", "copy", "copy_n"):
-            return self._bulk(name, args, node)
-        if any(isinstance(a, Pointer | Array) for a in args) and name not in _PLAIN:
+        if any(isinstance(a, Pointer | Array | Closure) for a in args) and name not in _PLAIN:
             raise NotRead(node.lineno, f"{name}(...) of an address is not read")
         if not _PURE.fullmatch(name) and name not in _PLAIN and name not in SIZES:
             raise NotRead(node.lineno, f"what {name}(...) touches is not known")
         return Tile(None)
 
-    def _bulk(self, name: str, args: list[Value], node: ast.Call) -> Value:
-        """Follow what fills or copies a stretch of memory."""
-        first = self._decayed(args[0])
-        if not isinstance(first, Pointer):
-            raise NotRead(node.lineno, f"{name}(...) is not read")
-        if name == "fill":
-            last = self._decayed(args[1])
-            count = self.arith.sub(last.at, first.at) if isinstance(last, Pointer) else None
-            targets = [("store", first, count)]
-        elif name in ("fill_n",):
-            targets = [("store", first, self._number(args[1]))]
-        elif name in ("memset", "memcpy"):
-            bytes_ = self._number(args[2])
-            targets = [("store", first, self.arith.divide(bytes_, self.sizes.get(first.memory, 4)))]
-            if name == "memcpy":
-                second = self._decayed(args[1])
-                if not isinstance(second, Pointer):
-                    raise NotRead(node.lineno, f"{name}(...) is not read")
-                targets.append(
-                    ("load", second, self.arith.divide(bytes_, self.sizes.get(second.memory, 4)))
-                )
-        else:
-            raise NotRead(node.lineno, f"{name}(...) is not read")
-        for mode, pointer, count in targets:
-            extent = self.arith.constant(count)
-            if extent is None:
-                raise NotRead(node.lineno, f"how much {name}(...) touches is not known")
-            if extent > 0:
-                self.touch(mode, replace(pointer, width=extent), node.lineno, self.always)
-        return None
-
     def method(self, node: ast.Call) -> Value:
         """Follow `x.f(...)`."""
         assert isinstance(node.func, ast.Attribute)
-        if isinstance(node.func.value, ast.Name):
-            value = self.env.get(node.func.value.id)
-            if isinstance(value, Array) and node.func.attr in ("data", "begin"):
-                return Pointer(value.memory, value.at)
-            if isinstance(value, Array) and node.func.attr == "size":
-                return value.dims[0]
         raise NotRead(node.lineno, f".{node.func.attr}(...) is not read")
 
     def inlined(
@@ -387,13 +350,44 @@ class CFlow(Flow):
             raise NotRead(line, f"a call of {function.name} that is not read")
         env = {name: self.env[name] for name in self.at_file_level}
         env.update(zip(function.templates, templates, strict=False))
-        env.update({p.name: self._decayed(a) for p, a in zip(function.params, args, strict=False)})
+        given = [self._carried(self._decayed(a)) for a in args]
+        env.update({p.name: a for p, a in zip(function.params, given, strict=False)})
         self.depth += 1
         try:
             found = self.inline(function.body, env)
         finally:
             self.depth -= 1
         return found
+
+    def _carried(self, value: Value) -> Value:
+        """Return a value as another function gets it: a lambda sees what it captured as it is now."""
+        if isinstance(value, Closure) and value.depth == self.depth:
+            return (
+                replace(value, env=self.env, depth=-1) if value.refers else replace(value, depth=-1)
+            )
+        return value
+
+    def _do__lambda__(self, node: ast.Call) -> Value:
+        source, refers = (self.evaluate(a) for a in node.args)
+        return Closure(source, self.env, self.depth, refers)
+
+    def closed(self, closure: Closure, args: Sequence[Value], line: int) -> Value:
+        """Follow a lambda, which changes nothing that it captured."""
+        source = closure.source
+        own = {p.name for p in source.params}
+        changed = assigned(*source.body) & closure.env.keys() - own
+        if changed or self.depth > 12 or len(args) != len(source.params):
+            raise NotRead(
+                line, f"a lambda that changes {', '.join(sorted(changed)) or 'something'}"
+            )
+        here = closure.refers and closure.depth == self.depth
+        env = dict(self.env if here else closure.env)
+        env.update({p.name: self._decayed(a) for p, a in zip(source.params, args, strict=True)})
+        self.depth += 1
+        try:
+            return self.inline(source.body, env)
+        finally:
+            self.depth -= 1
 
     def _do__cast__(self, node: ast.Call) -> Value:
         kind = self.evaluate(node.args[0])

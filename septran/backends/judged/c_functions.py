@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from septran.backends.judged.values import Value
+
 
 @dataclass(frozen=True, slots=True)
 class CParameter:
@@ -33,3 +35,13 @@ class CFile:
 
     functions: dict[str, CSource]
     declared: tuple[ast.stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A lambda. env, depth: where it was made; refers: it captures by reference, and sees what its names are when it is called."""
+
+    source: CSource
+    env: dict[str, Value]
+    depth: int
+    refers: bool

@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.backends.judged.c_device import BLOCKS, THREADS, DeviceFlow
-from septran.backends.judged.c_flow import Array, CFlow
-from septran.backends.judged.c_functions import CFile, CSource
+from septran.backends.judged.c_functions import CFile, Closure, CSource
+from septran.backends.judged.c_openmp import TEAMS, OpenMpFlow
 from septran.backends.judged.c_source import read_file
 from septran.backends.judged.flow import LOOPS
 from septran.backends.judged.values import Other, Pointer, Tile, Value
 from septran.prove.foreign.launch import Launch, Memory, NotRead
 from septran.prove.foreign.quantity import Space, Where
-
-_CLAUSE = re.compile(r"(\w+)\(([^)]*)\)")
-_OWN = ("private", "firstprivate", "lastprivate", "reduction", "linear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,14 @@ def launches(text: str, file: str, entry: str, given: Sequence[Given]) -> tuple[
     function = source.functions.get(entry)
     if function is None:
         raise NotRead(1, f"{entry} is not read")
+    teams = TEAMS if re.search(r"#\s*pragma\s+omp\s+parallel\b(?!\s+for)", text) else TEAMS[:1]
+    return tuple(one for team in teams for one in _called(source, function, file, given, team))
+
+
+def _called(
+    source: CFile, function: CSource, file: str, given: Sequence[Given], team: int
+) -> Sequence[Launch]:
+    """Return what the host function does with so many threads in a team."""
     memories: dict[str, Memory] = {}
     sizes: dict[str, int] = {}
     args: list[Value] = []
@@ -51,9 +56,9 @@ def launches(text: str, file: str, entry: str, given: Sequence[Given]) -> tuple[
         memories[param.name] = Memory(name=param.name, size=one.elements)
         sizes[param.name] = one.item
         args.append(Pointer(param.name, 0))
-    host = _Host(source, file, memories, sizes)
+    host = _Host(source, file, memories, sizes, team)
     host.inlined(function, args, (), function.line)
-    own = host.launch(entry, (), host.touches, host.memories)
+    own = host.launch(function.name, (), host.touches, host.memories)
     launched = any(launch.members for launch in host.found)
     if launched and host.touches:
         # a GPU's host cannot reach tensors: an emulated one could, and would do the kernel's work
@@ -61,80 +66,8 @@ def launches(text: str, file: str, entry: str, given: Sequence[Given]) -> tuple[
     return (own, *host.found) if host.touches else tuple(host.found)
 
 
-class _Host(CFlow):
-    """A host function: launches, allocations and loops that OpenMP makes parallel."""
-
-    def __init__(
-        self, source: CFile, file: str, memories: dict[str, Memory], sizes: dict[str, int]
-    ) -> None:
-        space = Space(LOOPS)
-        super().__init__(source, space, Where(space.everywhere), memories, sizes)
-        self.name = file
-        self.found: list[Launch] = []
-        self.regions = 0
-
-    def launch(
-        self, kernel: str, groups: tuple[str, ...], touches: Sequence[Any], memories: dict[str, Memory],
-        around: tuple[str, ...] = (),
-    ) -> Launch:  # fmt: skip
-        """Return accesses of the host's own as a launch."""
-        return Launch(
-            kernel=kernel, file=self.name, space=self.space, groups=groups, members=(), memories=dict(memories),
-            touches=tuple(touches), unread=tuple(self.unread), group="iteration", around=around,
-        )  # fmt: skip
-
-    # ---- OpenMP
-    def pragma(self, text: str, stmt: ast.With) -> None:
-        words = re.sub(r"\([^)]*\)", " ", text.removeprefix("#pragma omp")).split()
-        if words[:1] in (["atomic"], ["critical"]):
-            outer, self.atomic = self.atomic, True
-            try:
-                self.run(stmt.body)
-            finally:
-                self.atomic = outer
-            return
-        if words[:1] == ["simd"]:
-            self.run(stmt.body)
-            return
-        loop = stmt.body[0] if len(stmt.body) == 1 else None
-        if words[:2] != ["parallel", "for"] or not isinstance(loop, ast.For) or self.regions:
-            raise NotRead(stmt.lineno, f"{text.removeprefix('#pragma ')} is not read")
-        self._parallel(text, loop)
-
-    def _parallel(self, text: str, loop: ast.For) -> None:
-        clauses = [
-            (m[1], {n.strip() for n in m[2].split(":")[-1].split(",")})
-            for m in _CLAUSE.finditer(text)
-        ]
-        own = {n for kind, names in clauses if kind in _OWN for n in names}
-        levels = next((int(next(iter(names))) for kind, names in clauses if kind == "collapse"), 1)
-        loops = _nest(loop, levels)
-        written = {
-            n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        } - {n.target.id for n in loops if isinstance(n.target, ast.Name)}
-        shared = {n for n in written & {*self.env} - own if not isinstance(self.env[n], Array)}
-        body = _Shared(shared).visit(ast.fix_missing_locations(_copied(loop)))
-        before, memories, env = self.touches, dict(self.memories), dict(self.env)
-        for name in shared:
-            self.memories[f"{name} "] = Memory(name=name, size=1)
-            self.sizes[f"{name} "] = 4
-            self.env[name] = Pointer(f"{name} ", 0)
-        known = {k for k, v in self.memories.items()}
-        depth = len(self.loops)
-        self.touches, self.regions = [], self.regions + 1
-        try:
-            self._for(body)
-        finally:
-            region, self.touches, self.regions = self.touches, before, self.regions - 1
-        private = {self.env[n].memory for n in own if isinstance(self.env.get(n), Array)}
-        seen = {
-            k: replace(m, shared="all") if k in known and k not in private else m
-            for k, m in self.memories.items()
-        }
-        groups, around = LOOPS[depth : depth + levels], LOOPS[:depth]
-        self.found.append(self.launch(f"line {loop.lineno}", groups, region, seen, around))
-        self.memories = {**memories}
-        self.env.update({n: Tile(None) for n in (shared | own) & {*env}})
+class _Host(OpenMpFlow):
+    """A host function: launches, allocations and what OpenMP runs at once."""
 
     # ---- CUDA
     def called(self, name: str, args: list[Value], node: ast.Call) -> Value:
@@ -142,7 +75,7 @@ class _Host(CFlow):
             return self._allocated(args, node)
         if name in ("cudaMemset", "cudaMemsetAsync", "cudaMemcpy", "cudaMemcpyAsync"):
             before, self.touches = self.touches, []
-            self._bulk(name.removeprefix("cuda").removesuffix("Async").lower(), args, node)
+            self.bulk(name.removeprefix("cuda").removesuffix("Async").lower(), args, node)
             self.found.append(self.launch(name, (), self.touches, self.memories))
             self.touches = before
             return 0
@@ -187,7 +120,7 @@ class _Host(CFlow):
         walk.grid, walk.block = grid, block
         if len(config) > 2:
             walk.dynamic_bytes = self.arith.constant(self._number(config[2]))
-        given = [a if isinstance(a, Pointer | int | float | bool) else Tile(None) for a in args]
+        given = [_passed(self._carried(a)) for a in args]
         unread: tuple[tuple[int, str], ...] = ()
         try:
             walk.inlined(kernel, given, templates, line)
@@ -208,31 +141,12 @@ class _Host(CFlow):
         return (x, y, z)
 
 
-def _nest(loop: ast.For, levels: int) -> list[ast.For]:
-    found = [loop]
-    while len(found) < levels:
-        inner = found[-1].body
-        if len(inner) != 1 or not isinstance(inner[0], ast.For):
-            raise NotRead(loop.lineno, "loops that are collapsed and are not nested")
-        found.append(inner[0])
-    return found
-
-
-def _copied(node: ast.For) -> ast.For:
-    import copy
-
-    return copy.deepcopy(node)
-
-
-class _Shared(ast.NodeTransformer):
-    """Makes variables that all iterations share elements of memories."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.names:
-            return node
-        zero = ast.copy_location(ast.Constant(0), node)
-        base = ast.copy_location(ast.Name(node.id, ast.Load()), node)
-        return ast.copy_location(ast.Subscript(base, zero, node.ctx), node)
+def _passed(value: Value) -> Value:
+    """Return what a kernel gets: numbers, addresses, and lambdas with what they captured."""
+    match value:
+        case Closure(source, env, _, False):
+            plain = {n: _passed(v) for n, v in env.items() if not isinstance(v, Closure)}
+            return Closure(source, plain, -1, False)
+        case Pointer(at=int()) | int() | float() | bool():
+            return value
+    return Tile(None)

@@ -6,6 +6,7 @@ import ast
 import re
 
 from septran.backends.judged.c_expressions import Expressions
+from septran.backends.judged.c_functions import CParameter, CSource
 from septran.backends.judged.c_words import BINARY, QUALIFIERS, at, bare, call, stored
 from septran.prove.foreign.launch import NotRead
 
@@ -168,6 +169,42 @@ class Body(Expressions):
     def _step(self, target: ast.expr, op: str, line: int) -> ast.stmt:
         sign: ast.operator = ast.Add() if op == "++" else ast.Sub()
         return at(ast.AugAssign(stored(target, line), sign, at(ast.Constant(1), line)), line)
+
+    def closure(self) -> ast.expr:
+        """Take `[captures](type name, ..) { .. }`."""
+        line = self.take("[").line
+        words: list[str] = []
+        while not self.take_if("]"):
+            words.append(self.take().text)
+        refers = words == ["&"]
+        if "&" in words and not refers:
+            raise self.wrong("a lambda that captures some by reference")
+        self.scopes.append({})
+        params: list[CParameter] = []
+        while self.now.text in ("__device__", "__host__"):
+            self.take()
+        if self.now.text == "(":
+            params = self._parameters()
+        while self.now.text != "{":
+            self.take()
+        body = self.block()
+        self.scopes.pop()
+        source = CSource("a lambda", line, frozenset(), (), tuple(params), tuple(body))
+        kept = [at(ast.Constant(v), line) for v in (source, refers)]  # type: ignore[arg-type]
+        return call("__lambda__", list(kept), line)
+
+    def _parameters(self) -> list[CParameter]:
+        self.take("(")
+        found: list[CParameter] = []
+        while not self.take_if(")"):
+            end = self._type_end(self.at)
+            if end is None or self.tokens[end].kind != "name":
+                raise self.wrong("a parameter of a lambda")
+            kind = bare([t.text for t in self.tokens[self.at : end]])
+            self.at = end
+            found.append(CParameter(self.declare(self.take().text), kind))
+            self.take_if(",")
+        return found
 
     # ---- declarations
     def declares(self) -> bool:

@@ -35,6 +35,7 @@ class Flow:
         self.unread: list[tuple[int, str]] = []
         self.loops: list[tuple[int, str]] = []
         self.clock: dict[str, Number] = dict.fromkeys(CLOCKS, 0)
+        self.dealt: tuple[int, int] | None = None
         self.returned: list[Value] = []
         self._count = 0
         self._loop_count = 0
@@ -114,6 +115,7 @@ class Flow:
                 width=pointer.width,
                 clock=self.clock,
                 later=later,
+                dealt=self.dealt,
                 loops=tuple(self.loops),
                 value=value,
                 varies=varies,
@@ -267,7 +269,7 @@ class Flow:
         self.loops.append((self._loop_count, name))
         self.arith.bounds = bounds & inside.set
         start, clock = dict(self.env), self.clock
-        written = _assigned(stmt)
+        written = assigned(stmt)
         moves = self._guess(stmt, var, before & inside, start, written)
         ticks = {n: self._ticks(clock[n], self.clock[n], name) for n in clock}
         while True:
@@ -415,10 +417,10 @@ def _unknown_count(rounds: Number) -> Number:
     return None
 
 
-def _assigned(node: ast.AST) -> set[str]:
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+def assigned(*nodes: ast.AST) -> set[str]:
+    """Return the names that statements bind."""
+    inside = (n for node in nodes for n in ast.walk(node))
+    return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _leaves(node: ast.AST, *how: type[ast.stmt]) -> bool:

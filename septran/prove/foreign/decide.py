@@ -155,7 +155,10 @@ def _clash(launch: Launch, a: Touch, b: Touch, clock: str, *, within: bool) -> i
     alone = ordered and a is b and bool(a.varies)
     if ordered and not alone and (a.mode, b.mode) != ("store", "load"):
         return None
+    dealt = within and a.dealt is not None and a.dealt == b.dealt
     loops = common(a, b) if ordered else ()
+    if dealt and a.dealt is not None:  # one execution has one member
+        loops = common(a, b)[: a.dealt[1]]
     kept = (*launch.around, *launch.groups, *(launch.members if within else ()), *loops)
     known = clock and a.clock[clock] is not None and b.clock[clock] is not None
     told = [(t.clock[clock],) if known else () for t in (a, b)]
@@ -172,8 +175,15 @@ def _clash(launch: Launch, a: Touch, b: Touch, clock: str, *, within: bool) -> i
         relation += "".join(f" and {y} = {z}" for y, z in (pairs[name] for name in loops))
     elif ordered:
         relation += f" and ({_before(a, b, [pairs[name] for name in loops])})"
+    if dealt:
+        differ = (f"{y} < {z} or {y} > {z}" for y, z in (pairs[name] for name in loops))
+        relation += f" and ({' or '.join(differ) or 'false'})"
     text = f"{{ [{', '.join(firsts)}] -> [{', '.join(seconds)}] : {relation} }}"
-    return meet & isl.Map.read_from_str(launch.space.context, text)
+    clash = meet & isl.Map.read_from_str(launch.space.context, text)
+    if dealt:
+        for side in (isl.dim_type.in_, isl.dim_type.out):
+            clash = clash.project_out(side, len(kept) - len(loops), len(loops))
+    return clash
 
 
 def _before(a: Touch, b: Touch, loops: list[tuple[str, str]]) -> str:

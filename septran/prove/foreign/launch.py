@@ -48,7 +48,8 @@ class Touch:
     at: first element as a function of the place, None unknown. width: elements. when: where it may run;
     exact: it does run there. why: what makes `at` or `when` unknown. clock: what CLOCKS say before it, None unknown. later: it
     lands when its member waits for the group of copies it is in. loops: those around it, (which, coordinate). order: place in the text as it runs. value: what is stored, where a number.
-    varies: coordinates of lanes for which what is stored differs.
+    varies: coordinates of lanes for which what is stored differs. dealt: (construct, depth) of what any one member runs, told apart by the
+    first `depth` loops.
     """
 
     memory: str
@@ -65,6 +66,7 @@ class Touch:
     loops: tuple[tuple[int, str], ...] = ()
     value: Number = None
     varies: tuple[str, ...] = ()
+    dealt: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
