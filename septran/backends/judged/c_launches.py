@@ -59,7 +59,7 @@ def _called(
     host = _Host(source, file, memories, sizes, team)
     host.inlined(function, args, (), function.line)
     own = host.launch(function.name, (), host.touches, host.memories)
-    launched = any(launch.members for launch in host.found)
+    launched = any(launch.group == "block" for launch in host.found)
     if launched and host.touches:
         # a GPU's host cannot reach tensors: an emulated one could, and would do the kernel's work
         own = replace(own, device=True)
