@@ -41,7 +41,7 @@ __global__ void sum_kernel(const float* x, float* total, int n) {
 
 void sum(const float* x, float* total, int n) {
     cudaMemset(total, 0, sizeof(float));
-    sum_kernel<<<5, 128>>>(x, total, n);
+    sum_kernel<<<2, 128>>>(x, total, n);
 }
 
 __global__ void warp_kernel(const float* x, float* total, int n) {
@@ -63,7 +63,7 @@ __global__ void warp_kernel(const float* x, float* total, int n) {
 
 void sum_in_warps(const float* x, float* total, int n) {
     cudaMemset(total, 0, sizeof(float));
-    warp_kernel<<<5, 64>>>(x, total, n);
+    warp_kernel<<<1, 64>>>(x, total, n);
 }
 
 __global__ void turn_kernel(const float* x, float* out, int n) {
