@@ -16,6 +16,7 @@ from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Buffer, Param, Program, Region
 from septran.machine import Machine
 from septran.mapping.schema import OPTION_KEYS, ExplicitMapping, Policy
+from septran.mapping.space import settled
 from septran.tasklang.check import check_logic
 from septran.tasklang.tree import Task, Traced
 from septran.tasklang.values import Tunable
@@ -99,7 +100,7 @@ def bind(
             accumulate=_accumulate(args),
         )
     else:
-        explicit = mapping
+        explicit = settled(mapping)
     check_mapping(explicit, tasks=everything, traces=traces, machine=machine)
     walk = Lowering(
         traces=traces,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from septran.bind.check_policy import check_policy
 from septran.bind.lower import LeafSite, Lowering
@@ -55,7 +56,7 @@ def apply_policy(
     )
     body = trial.instance(skeleton["host"], (), dict(env), 0)
     chosen = {id(s): _choose(policy, s, trial) for s in trial.sites}
-    sizes = _tunables(policy, trial, chosen, cores)
+    sizes, choices = _tunables(policy, trial, chosen, cores)
     loops = any(isinstance(s, For) and not s.parallel for s in walk(body))
     instances = {}
     for name, inst in skeleton.items():
@@ -64,7 +65,7 @@ def apply_policy(
         place = next((c.span for c in (chosen[id(s)] for s in sites) if c.span), policy.grid_span)
         instances[name] = replace(filled, key_spans={} if place is None else {(): place})
     host = instances["host"]
-    instances["host"] = replace(host, tunables=sizes)
+    instances["host"] = replace(host, tunables=sizes, choices=choices)
     return ExplicitMapping(
         file=policy.file,
         target=policy.target,
@@ -194,16 +195,20 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
+    """asked: what the rule says, of which `value` is the size."""
+
     priority: int
     value: object
-    rule: Rule
-    site: LeafSite
+    asked: object
 
 
 def _tunables(
     policy: Policy, trial: Lowering, chosen: Mapping[int, Rule], cores: int
-) -> dict[str, object]:
-    """Return tunable -> value: the highest-priority role decides, the smallest value on a tie."""
+) -> tuple[dict[str, object], dict[str, tuple[object, ...]]]:
+    """Return tunable -> value: the highest-priority role decides, the smallest value on a tie.
+
+    And tunable -> the values that the deciding rule lets a tuner try, those left out that cut nothing off.
+    """
     claims: dict[str, list[_Claim]] = {}
     shared = _block_tunables(trial)
     for site in trial.sites:
@@ -217,7 +222,8 @@ def _tunables(
                     continue
                 for tunable in site.args[param].taints[axis]:
                     named = "block" if tunable in shared and "block" in rule.tiles else role
-                    value = rule.tiles[named]
+                    asked = rule.tiles[named]
+                    value = asked.default if _has_default(asked) else asked
                     if isinstance(value, str):
                         known = {f"ext_{r}": n for r, n in extents.items()}
                         known |= {
@@ -229,18 +235,31 @@ def _tunables(
                             known.setdefault(f"ext_{r}", 1)
                         value = max(1, evaluate(value, known, rule.span))
                     claims.setdefault(tunable, []).append(
-                        _Claim(PRIORITY.get(prim.name, 1), value, rule, site)
+                        _Claim(PRIORITY.get(prim.name, 1), value, asked)
                     )
     found: dict[str, object] = {}
+    choices: dict[str, tuple[object, ...]] = {}
     for name in sorted(claims):
         top = max(c.priority for c in claims[name])
-        values = [c.value for c in claims[name] if c.priority == top]
+        deciding = [c for c in claims[name] if c.priority == top]
+        values = [c.value for c in deciding]
         tunes = [v for v in values if isinstance(v, Tune)]
         if tunes:
             found[name] = tunes[0]
         else:
-            found[name] = min(v for v in values if isinstance(v, int))
-    return found
+            size = min(v for v in values if isinstance(v, int))
+            found[name] = size
+            asked = next((c.asked for c in deciding if c.value == size), None)
+            if isinstance(asked, Tune):
+                most = max(size, trial.probe.extents.get(name, 1))
+                kept = [v for v in asked.values if isinstance(v, int) and v < most]
+                whole = min((v for v in asked.values if isinstance(v, int) and v >= most), default=size)
+                choices[name] = tuple(sorted({size, whole, *kept}))
+    return found, choices
+
+
+def _has_default(value: object) -> TypeGuard[Tune]:
+    return isinstance(value, Tune) and value.default is not None
 
 
 def _block_tunables(trial: Lowering) -> set[str]:
@@ -295,7 +314,11 @@ def _fill(
         options.pop("warpspecialize", None)
     if inst.proc == "HOST":
         options = {}
-    return replace(inst, mems=mems, leaf_task_bindings=bindings, options=options)
+    choices = {name: v.values for name, v in options.items() if _has_default(v)}
+    options = {name: v.default if _has_default(v) else v for name, v in options.items()}
+    return replace(
+        inst, mems=mems, leaf_task_bindings=bindings, options=options, choices=choices
+    )
 
 
 def _locals(

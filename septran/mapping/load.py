@@ -467,8 +467,9 @@ class _Reader:
         """Return a rule's tiles: role -> int, expression or Tune."""
         found = self.keys(f"rule {i + 1}: tiles", value, TILE_ROLES, *path)
         for role, size in found.items():
-            if isinstance(size, str):
-                self.expression(size, _SIZE_NAMES, *path, role)
+            text = size.default if isinstance(size, Tune) else size
+            if isinstance(text, str):
+                self.expression(text, _SIZE_NAMES, *path, role)
             elif (
                 isinstance(size, bool)
                 or not isinstance(size, int | Tune)

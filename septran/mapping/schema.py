@@ -10,10 +10,14 @@ from septran.errors import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """`!tune {type: choice, values: [...]}` and friends: a value left to the tuner."""
+    """`!tune {type: choice, values: [...]}` and friends: a value left to the tuner.
+
+    default: what is taken until then, in a policy also an expression; None: there is none.
+    """
 
     kind: str
     values: tuple[object, ...]
+    default: object | None = None
     span: Span | None = field(default=None, compare=False)
 
 
@@ -39,6 +43,8 @@ class Instance:
     leaf_task_bindings: Mapping[str, Binding] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     """pipeline, warpspecialize, threads, smem_limit, layouts, swizzle, vectorize, unroll, math."""
+    choices: Mapping[str, tuple[object, ...]] = field(default_factory=dict, compare=False)
+    """tunable or option -> the values that a tuner may try in its place."""
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict)
     """key path below the instance -> place of the value."""
     key_spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from septran.mapping.schema import TILE_ROLES, Policy, Rule
+from septran.mapping.schema import TILE_ROLES, Policy, Rule, Tune
 
 CAPPED = (*TILE_ROLES, "pipeline")
 """What `smaller:` may cap: the roles of a rule's tiles, and the depth of pipelines."""
@@ -30,6 +30,8 @@ def _capped(rule: Rule, caps: Mapping[str, int]) -> Rule:
 def _least(size: object, cap: int | None) -> object:
     if cap is None:
         return size
+    if isinstance(size, Tune):
+        return _fewer(size, cap)
     if isinstance(size, str):
         return f"min({size}, {cap})"
     return min(size, cap) if isinstance(size, int) else size
@@ -38,8 +40,19 @@ def _least(size: object, cap: int | None) -> object:
 def _options(options: Mapping[str, object], caps: Mapping[str, int]) -> dict[str, object]:
     found = dict(options)
     depth = found.get("pipeline")
+    if "pipeline" in caps and isinstance(depth, Tune):
+        found["pipeline"] = _fewer(depth, caps["pipeline"])
+        depth = None
     if "pipeline" in caps and isinstance(depth, int):
         found["pipeline"] = min(depth, caps["pipeline"])
         if found["pipeline"] == 1:
             found.pop("warpspecialize", None)  # it needs something to hand over
     return found
+
+
+def _fewer(tune: Tune, cap: int) -> Tune:
+    """Return `tune` without what is larger than `cap`, unchanged where that is nothing or there is no default."""
+    values = tuple(v for v in tune.values if isinstance(v, int) and v <= cap)
+    if tune.default is None or not values:
+        return tune
+    return replace(tune, values=values, default=_least(tune.default, cap))

@@ -61,7 +61,8 @@ def _plain(values: Mapping[str, object]) -> dict[str, Any]:
 
 def _value(value: object) -> Any:
     if isinstance(value, Tune):
-        return spanyaml.Tagged("!tune", {"type": "choice", "values": list(value.values)})
+        told = {"type": "choice", "values": list(value.values), "default": value.default}
+        return spanyaml.Tagged("!tune", {k: v for k, v in told.items() if v is not None})
     if isinstance(value, Mapping):
         return {name: _value(inner) for name, inner in value.items()}
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""`!tune {type: choice, values: [...]}`: a value that a mapping leaves to the tuner."""
+"""`!tune {type: choice, values: [...], default: ...}`: a value that a mapping leaves to the tuner."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ def read_tune(value: Any, span: Span) -> Tune:
             f"!tune type {kind!r} is unknown; known: {', '.join(_KEYS)}{closest(str(kind), _KEYS)}"
         )
     for key in value:
-        if key != "type" and key not in _KEYS[kind]:
+        if key not in ("type", "default", *_KEYS[kind]):
             raise wrong(
                 f"!tune {{type: {kind}}} has no {key!r}; it has {', '.join(_KEYS[kind])}"
                 f"{closest(str(key), _KEYS[kind])}"
             )
+    default = value.get("default")
+    if isinstance(default, bool) or not isinstance(default, int | str | None):
+        raise wrong("!tune: default is the value that is taken until something better is found")
     if kind == "choice":
         values = value.get("values")
         if not isinstance(values, list) or not values:
             raise wrong("!tune {type: choice} needs values: [...] with at least one entry")
-        return Tune(kind=kind, values=tuple(values), span=span)
+        return Tune(kind=kind, values=tuple(values), default=default, span=span)
     low, high = value.get("min"), value.get("max")
     if not isinstance(low, int) or not isinstance(high, int) or low > high or low < 1:
         raise wrong(f"!tune {{type: {kind}}} needs integers 1 <= min <= max")
@@ -41,8 +44,8 @@ def read_tune(value: Any, span: Span) -> Tune:
         step = value.get("step", 1)
         if not isinstance(step, int) or step < 1:
             raise wrong("!tune {type: range} needs step >= 1")
-        return Tune(kind=kind, values=tuple(range(low, high + 1, step)), span=span)
+        return Tune(kind=kind, values=tuple(range(low, high + 1, step)), default=default, span=span)
     powers = tuple(1 << e for e in range(31) if low <= 1 << e <= high)
     if not powers:
         raise wrong(f"!tune {{type: pow2}}: there is no power of two between {low} and {high}")
-    return Tune(kind=kind, values=powers, span=span)
+    return Tune(kind=kind, values=powers, default=default, span=span)
