@@ -39,6 +39,34 @@ template <class F> void each(const char* name, F f) {
     std::printf("operation %s %.3g\n", name, used / 100 / (n / LANES));
 }
 
+// Cycles of one vector of a reduction in four accumulators, as leaves write it.
+template <class F> void folded(const char* name, F f) {
+    constexpr long n = 2048;
+    alignas(64) static float x[n];
+    for (long i = 0; i < n; ++i) x[i] = float(i % 97);
+    const double used = cycles(0.2, [&] {
+        for (int r = 0; r < 100; ++r) {
+            V acc[4] = {};
+            for (long j = 0; j < n; j += 4 * LANES)
+                for (int u = 0; u < 4; ++u) acc[u] = f(acc[u], st::load<V>(x + j + u * LANES));
+            asm volatile("" : : "m"(acc) : "memory");
+        }
+    });
+    std::printf("operation %s %.3g\n", name, used / 100 / (n / LANES));
+}
+
+// Cycles of one vector of a transposed tile of 64 x 64 that lies in L1.
+void transposed() {
+    alignas(64) static float x[64 * 80], y[64 * 80];
+    const double used = cycles(0.2, [&] {
+        for (int r = 0; r < 20; ++r) {
+            st::transpose(st::View<float, 2>{y, {64, 64}, {80, 1}}, st::View<const float, 2>{x, {64, 64}, {1, 80}});
+            asm volatile("" ::: "memory");
+        }
+    });
+    std::printf("operation transpose %.3g\n", used / 20 / (64 * 64 / LANES));
+}
+
 void levels(long bytes) {
     const long n = bytes / 4;
     std::vector<float> memory(n + 16, 1.0f);
@@ -77,5 +105,8 @@ int main(int, char** argv) {
     each("tanh", [](V x) { return st::vtanh(x); });
     each("sigmoid", [](V x) { return st::vsigmoid(x); });
     each("erf", [](V x) { return st::verf(x); });
+    folded("reduce_sum", [](V a, V x) { return a + x; });
+    folded("reduce_max", [](V a, V x) { return st::vmax(a, x); });
+    transposed();
     for (long kib : {16, 32, 256, 512, 768, 2048, 4096, 8192, 16384, 24576, 65536, 262144}) levels(kib << 10);
 }

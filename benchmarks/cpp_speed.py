@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from septran.backends.toolchain.compilers import cpp_compiler, flags_for
+from septran.toolchain.compilers import cpp_compiler, flags_for
 
 RUNTIME = Path(__file__).resolve().parents[1] / "septran/backends/cpp/runtime"
 HEADERS = "cmath cstddef cstdint cstdlib cstring limits type_traits".split()
@@ -25,7 +25,9 @@ def main() -> None:
     if compiler is None or len(sys.argv) != 2:
         raise SystemExit(__doc__)
     parts = [f"#include <{name}>" for name in HEADERS]
-    parts += [(RUNTIME / f"{part}.h").read_text() for part in ("view", "vec", "vmath")]
+    parts += [
+        (RUNTIME / f"{part}.h").read_text() for part in ("view", "vec", "vmath", "arena", "copy")
+    ]
     parts.append(Path(__file__).with_suffix(".cpp").read_text())
     with tempfile.TemporaryDirectory() as name:
         source, program = Path(name, "probe.cpp"), Path(name, "probe")

@@ -253,7 +253,9 @@ def _tunables(
             if isinstance(asked, Tune):
                 most = max(size, trial.probe.extents.get(name, 1))
                 kept = [v for v in asked.values if isinstance(v, int) and v < most]
-                whole = min((v for v in asked.values if isinstance(v, int) and v >= most), default=size)
+                whole = min(
+                    (v for v in asked.values if isinstance(v, int) and v >= most), default=size
+                )
                 choices[name] = tuple(sorted({size, whole, *kept}))
     return found, choices
 
@@ -316,9 +318,7 @@ def _fill(
         options = {}
     choices = {name: v.values for name, v in options.items() if _has_default(v)}
     options = {name: v.default if _has_default(v) else v for name, v in options.items()}
-    return replace(
-        inst, mems=mems, leaf_task_bindings=bindings, options=options, choices=choices
-    )
+    return replace(inst, mems=mems, leaf_task_bindings=bindings, options=options, choices=choices)
 
 
 def _locals(

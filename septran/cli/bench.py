@@ -11,7 +11,7 @@ import click
 
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import build, kernel_options
+from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import parse_dims
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @kernel_options
+@NO_TUNED
 @click.option("--writer", metavar="NAME", help="library, llm, replay:RUN or command:PROGRAM.")
 @click.option(
     "--size",

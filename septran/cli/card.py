@@ -53,6 +53,8 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("errors", _errors(result)))
     if result.get("ties"):
         found.append(("near ties", str(result["ties"])))
+    if tuned := result.get("tuned"):
+        found.append(("tuned", str(tuned["text"])))
     found.extend(_proof(result))
     if speed := _speed(result.get("speedup") or {}):
         speed += _spread(result.get("timing") or {})

@@ -11,13 +11,14 @@ from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, set_threads, terminal
 from septran.cli.recall import asked_before
-from septran.cli.request import build, kernel_options
+from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.steps import steps
 from septran.cli.values import Finite
 
 
 @click.command("gen")
 @kernel_options
+@NO_TUNED
 @click.option("--writer", metavar="NAME", help="library, llm, replay:RUN or command:PROGRAM.")
 @click.option("--attempts", type=click.IntRange(min=1), help="Model calls for one leaf.")
 @click.option("--candidates", type=click.IntRange(min=1), help="Replies asked for at once.")

@@ -31,6 +31,7 @@ _COMMANDS = {
     "export": ("export", "Write a run's verdict and kernel as a signed bundle."),
     "bench": ("bench", "Measure kernels against torch."),
     "predict": ("predict", "Predict a kernel's time and what limits it; nothing runs."),
+    "tune": ("tune", "Search the values that a mapping leaves open; gen takes what is better."),
     "import": ("importing", "Write a torch module as Task Lang text."),
     "eval": ("eval", "Measure how well a model writes leaves."),
     "tasks": ("tasks", "Write leaf tasks as data for training."),

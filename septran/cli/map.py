@@ -9,11 +9,12 @@ import click
 
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, terminal
-from septran.cli.request import build, kernel_options
+from septran.cli.request import NO_TUNED, build, kernel_options
 
 
 @click.command("map")
 @kernel_options
+@NO_TUNED
 @click.option("-o", "--output", type=OUTPUT, help="Write it here instead of stdout.")
 @common
 def command(*, output: Path | None, **given: Any) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from septran.cli.options import common, set_threads, terminal
-from septran.cli.request import build, kernel_options
+from septran.cli.request import NO_TUNED, build, kernel_options
 
 
 @click.command("predict")
 @kernel_options
+@NO_TUNED
 @click.option(
     "--threads",
     type=click.IntRange(min=1),

@@ -16,17 +16,26 @@ FILES = ("task_file", "logic", "mapping", "config", "output")
 _WHAT = ("op", "task_file", "logic")
 
 
-def asked_before(given: Mapping[str, Any]) -> dict[str, Any]:
+def asked_before(given: Mapping[str, Any], command: str = "") -> dict[str, Any]:
     """Return `given` with what the run to resume was asked for, where the flags say nothing.
 
+    command: that the run must be of, "" for `septran gen`.
+
     Raises:
-        ConfigError: C030, C031, there is no such run; C136, it does not say what was asked for.
+        ConfigError: C030, C031, there is no such run; C136, it does not say what was asked for; C139, it is of another command.
     """
     from septran import settings as settings_
     from septran.run import store
 
     run = store.find(str(given["resume"]), store.root(settings_.load()))
     surround(run)
+    with _readable(run):
+        other = run.info()["request"].get("command", "")
+    if other != command:
+        from septran.errors import ConfigError
+
+        told = f"run {run.id} is of septran {other or 'gen'}"
+        raise ConfigError.of("C139", told, help=f"septran {other or 'gen'} --resume {run.id}")
     with _readable(run):
         found = {**_flags(run.info()), "resume": str(run.dir)}
     if any(given[n] for n in _WHAT):

@@ -51,6 +51,10 @@ def kernel_options(command: F) -> F:
     return command
 
 
+NO_TUNED = click.option("--no-tuned", is_flag=True, help="Leave results of `septran tune` out.")
+"""Of commands that take such results by themselves."""
+
+
 def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     """Return the request for the options `given`; what a command does not have takes its default.
 
@@ -84,6 +88,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         leaves=tuple(given.get("leaves") or ()),
         resume=given.get("resume"),
         where=given.get("where") or "auto",
+        tuned=not given.get("no_tuned"),
         output=given.get("output"),
     )
 

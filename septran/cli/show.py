@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from septran.cli.options import common, terminal
-from septran.cli.request import build, kernel_options
+from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import exactly_one
 
 
 @click.command("show")
 @kernel_options
+@NO_TUNED
 @click.option("--task-tree", "what", flag_value="task", help="The logic as it was traced.")
 @click.option("--program", "what", flag_value="program", default=True, help="The IR (the default).")
 @click.option(

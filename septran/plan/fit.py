@@ -15,17 +15,19 @@ from septran.mapping.schema import ExplicitMapping, Policy
 from septran.mapping.smaller import smaller
 from septran.passes.run import PassRun, lower
 from septran.plan.cores import cores
+from septran.plan.tuned import Tuned
 from septran.tasklang.load import Logic
 from septran.tasklang.tree import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """A bound and lowered program, with every pass's outcome; `passes[0]` is bind's."""
+    """A bound and lowered program, with every pass's outcome; `passes[0]` is bind's. tuned: whose values it has."""
 
     bound: BoundKernel
     program: Program
     passes: tuple[PassRun, ...]
+    tuned: Tuned | None = None
 
 
 def lower_to_fit(

@@ -14,11 +14,15 @@ from septran.errors import ConfigError, MappingError, closest
 from septran.machine import Machine, load_machine
 from septran.mapping.load import load_mapping
 from septran.mapping.schema import ExplicitMapping, Policy
+from septran.mapping.space import with_values
 from septran.plan import catalog
 from septran.plan.batch_invariant import lower_rows
+from septran.plan.cores import cores
 from septran.plan.fit import Lowered, lower_to_fit
+from septran.plan.tuned import Tuned, entries, policy_sha, size_class
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.operator import Operator
+from septran.verify.environment import environment_facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +52,14 @@ class GenRequest:
     resume: str | None = None
     where: str = "auto"
     deterministic: str = ""
+    tuned: bool = True
+    """whether results of `septran tune` are taken"""
     output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A request with everything looked up. dims: all of the operator's dims."""
+    """A request with everything looked up. dims: all of the operator's dims. tuned: results that fit, of all sizes."""
 
     operator: Operator
     logic: Logic
@@ -63,6 +69,7 @@ class Plan:
     mapping: ExplicitMapping | Policy
     dims: Mapping[str, int]
     dtype: str
+    tuned: tuple[Tuned, ...] = ()
 
 
 def resolve(request: GenRequest) -> Plan:
@@ -86,7 +93,7 @@ def resolve(request: GenRequest) -> Plan:
             help="leave --deterministic out; `septran prove --dims symbolic` says whether rows are alike",
         )
     dtype = _dtype(request.dtype, operator, backend)
-    return Plan(
+    plan = Plan(
         operator=operator,
         logic=logic,
         backend=backend,
@@ -96,6 +103,36 @@ def resolve(request: GenRequest) -> Plan:
         dims=operator.bind_dims(request.dims),
         dtype=dtype,
     )
+    if request.tuned and request.mapping is None and not request.deterministic:
+        return replace(plan, tuned=results_for(plan))
+    return plan
+
+
+def results_for(plan: Plan) -> tuple[Tuned, ...]:
+    """Return the results of `septran tune` that fit a plan, at whatever sizes they were found.
+
+    Raises:
+        ConfigError: C123, a file of results cannot be read.
+    """
+    if not isinstance(plan.mapping, Policy) or not (known := entries(plan.backend.name)):
+        return ()
+    mine = {
+        "op": plan.operator.name,
+        "logic": plan.logic.sha,
+        "arch": plan.arch,
+        "dtype": plan.dtype,
+        "machine": machine_of(plan),
+        "mapping": policy_sha(plan.mapping),
+    }
+    return tuple(e for e in known if all(getattr(e, k) == v for k, v in mine.items()))
+
+
+def machine_of(plan: Plan) -> str:
+    """Return what a result holds for: this processor and its threads, or a described machine and its file's hash."""
+    if plan.backend.where == "native":
+        return f"{environment_facts().get('cpu', '')}, {cores()} threads"
+    name = plan.machine.name
+    return f"{name} {assets.find(f'configs/machines/{name}.yaml').sha}"
 
 
 def load_target_mapping(
@@ -222,4 +259,24 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
 
     if isinstance(plan.mapping, Policy) and plan.mapping.deterministic:
         return lower_rows(plan.operator, plan.mapping, sizes, partial(arguments, plan), lower)
-    return lower(plan.mapping, arguments(plan, sizes))
+    default = lower(plan.mapping, arguments(plan, sizes))
+    result = next((e for e in plan.tuned if size_class(e.dims) == size_class(sizes)), None)
+    if result is None:
+        return default
+    if not result.values:
+        return replace(default, tuned=result)
+    try:
+        mapping = with_values(default.bound.mapping, result.values)
+        found = replace(lower(mapping, arguments(plan, sizes)), tuned=result)
+    except (KeyError, MappingError):  # found at other sizes of the class, where it fits
+        return default
+    same = dict(result.dims) == dict(sizes)
+    return found if same or _no_slower(replace(plan, dims=sizes), found, default) else default
+
+
+def _no_slower(plan: Plan, found: Lowered, default: Lowered) -> bool:
+    """Return whether a result at sizes that nobody measured is predicted to take no longer than the default."""
+    from septran.plan.predicted import prediction_of  # needs plans itself
+
+    mine, other = (prediction_of(plan, one).ticks for one in (found, default))
+    return mine is not None and other is not None and mine <= other

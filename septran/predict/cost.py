@@ -57,12 +57,25 @@ def _prim(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) -> fl
         return _product(call, prim, env, name, engine)
     if prim.name == "fill" and engine.fill:
         return math.ceil(moved(out, env) / engine.fill)
-    widest = call.arg(prim.ins[0]).region if prim.name == "reduce" or prim.name == "reduce_acc" else out  # fmt: skip
-    counted = operations(str(prim.attr("expr"))) if prim.name == "map" else {kind_of(prim): 1}
-    each = sum(n * _operation(word, name, engine) for word, n in counted.items())
+    widest = call.arg(prim.ins[0]).region if prim.name in ("reduce", "reduce_acc") else out
+    vectors = _vectors(widest, env, name, engine)
     halves = sum(r.region.buffer.dtype in HALVES for r in call.args if r.param in used(prim))
-    each += halves * engine.operations.get("convert", 0.0)
-    return _vectors(widest, env, name, engine) * each
+    converted = vectors * halves * engine.operations.get("convert", 0.0)
+    if prim.name != "map":
+        return vectors * _operation(kind_of(prim), name, engine) + converted
+    full = tuple(word for word, p in prim.named if _same_columns(call, p, out))
+    each, once = (
+        sum(n * _operation(word, name, engine) for word, n in counted.items())
+        for counted in operations(str(prim.attr("expr")), full)
+    )
+    rows = _rows(sizes(out, env))[0]
+    return vectors * each + min(rows, vectors) * once + converted
+
+
+def _same_columns(call: LeafCall, param: str, out: Region) -> bool:
+    """Return whether an operand differs along the last axis of the result; a number never does."""
+    region = next((a.region for a in call.args if a.param == param), None)
+    return region is not None and (not out.tile or region.tile[-1:] == out.tile[-1:])
 
 
 def used(prim: Prim) -> frozenset[str]:
@@ -112,17 +125,25 @@ def _operation(word: str, name: str, engine: Engine) -> float:
 
 
 @lru_cache(maxsize=1024)
-def operations(expr: str) -> Counter[str]:
-    """Return how often each operation stands in a map expression: function names, and signs as `/`, `compare`, `other`."""
-    found = Counter[str]()
+def operations(expr: str, full: tuple[str, ...]) -> tuple[Counter[str], Counter[str]]:
+    """Return how often each operation of a map expression is done per element, and how often once per row.
+
+    full: the operands that differ along a row; what uses none of them is the same for the whole row. Operations are
+    called by their function's name, `/`, `**`, else `other`; an expression without any is a copy.
+    """
+    each, once = Counter[str](), Counter[str]()
     for node in ast.walk(ast.parse(expr, mode="eval")):
         match node:
             case ast.Call(func=ast.Name(id=word)) if word != "index":
-                found[word] += 1
+                kind = word
             case ast.BinOp(op=ast.Div()):
-                found["/"] += 1
+                kind = "/"
             case ast.BinOp(op=ast.Pow()):
-                found["**"] += 1
+                kind = "**"
             case ast.BinOp() | ast.UnaryOp() | ast.Compare():
-                found[OTHER] += 1
-    return found or Counter({"copy": 1})
+                kind = OTHER
+            case _:
+                continue
+        words = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        (each if words & {*full, "index"} else once)[kind] += 1
+    return (each, once) if each or once else (Counter({"copy": 1}), once)

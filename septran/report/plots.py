@@ -151,3 +151,28 @@ def _svg(figure: Figure) -> str:
     return re.sub(
         r'^<svg ([^>]*?)width="[^"]*"', r"<svg \1", re.sub(r' height="[\d.]+pt"', "", text, count=1)
     )
+
+
+def search_plot(measured: Sequence[tuple[int, float]], unit: str) -> str:
+    """Return the trials of a search in their order, and the best so far as a line; "" for fewer than two."""
+    if len(measured) < 2:
+        return ""
+    figure, axes = _figure(9)
+    numbers, values = [m[0] for m in measured], [m[1] for m in measured]
+    best = [min(values[: i + 1]) for i in range(len(values))]
+    axes.plot(numbers, values, "o", ms=4, alpha=0.8, mew=0, color=_COLORS[0])
+    axes.step(numbers, best, where="post", color=_INK, lw=1.4)
+    axes.set_ylabel(unit, color=_INK, fontsize=8.5)
+    axes.set_xlabel("number of the proposal; line: the best so far")
+    return _svg(figure)
+
+
+def predicted_plot(pairs: Sequence[tuple[float, float]], unit: str) -> str:
+    """Return what was measured over what the model had predicted; "" for fewer than two."""
+    if len(pairs) < 2:
+        return ""
+    figure, axes = _figure(9)
+    axes.plot([p[0] for p in pairs], [p[1] for p in pairs], "o", ms=4, alpha=0.8, mew=0, color=_COLORS[0])  # fmt: skip
+    axes.set_ylabel(f"measured, {unit}", color=_INK, fontsize=8.5)
+    axes.set_xlabel("predicted, cycles")
+    return _svg(figure)

@@ -136,6 +136,10 @@ def _gen(job: _Job) -> Result:
     request, plan, lowered, run = job.request, job.plan, job.lowered, job.run
     _dump(run, lowered.passes)
     result = Result.of_plan(plan)
+    if lowered.tuned is not None:
+        job.progress(f"tuned: {lowered.tuned.text()}")
+        file = {"file": lowered.tuned.file, "text": lowered.tuned.text()}
+        result = replace(result, tuned={**lowered.tuned.to_json(), **file})
     if request.stop_after in ("parse", "bind", "lower"):
         return _stop(job, result, request.stop_after)
     place = place_in(job.settings, plan.backend, plan.arch, request.where)

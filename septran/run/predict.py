@@ -10,18 +10,12 @@ from typing import Any
 from septran.ir.access import touches
 from septran.ir.nodes import Program
 from septran.ir.visits import visits
-from septran.plan.cores import cores
 from septran.plan.fit import Lowered
-from septran.plan.floor import library_leaves
-from septran.plan.resolve import GenRequest, Plan, arguments, lower_plan, resolve
+from septran.plan.predicted import prediction_of, threads_of
+from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.predict.cost import moved
-from septran.predict.predict import predict
 from septran.predict.prediction import Prediction
-from septran.run.roofline import bytes_of
 from septran.run.work import work_of
-
-_WINDOW = 1 << 20
-"""Bytes by which the tensors of two timed calls lie apart (septran/verify/slots.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +60,10 @@ def predicted(request: GenRequest) -> Predicted:
 
 def predicted_of(plan: Plan, lowered: Lowered) -> Predicted:
     """Return the prediction of a plan that has been lowered."""
-    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
-    finished = plan.backend.finished(lowered.program, leaves, check=False)
-    tensors = sum(1 for value in arguments(plan, plan.dims).values() if hasattr(value, "shape"))
-    speed = plan.machine.speed
-    fixed = speed.units if speed is not None else 0
-    threads = fixed if fixed > 1 else cores()
-    between = bytes_of(plan) + tensors * _WINDOW
     return Predicted(
         plan=plan,
-        threads=threads,
-        prediction=predict(finished, plan.machine, threads=threads, between=between),
+        threads=threads_of(plan),
+        prediction=prediction_of(plan, lowered),
         flops=work_of(lowered.bound.program),
         traffic=_traffic(lowered.program),
     )

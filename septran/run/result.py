@@ -36,7 +36,7 @@ ABSENT: Final = Absent.ABSENT
 class Result:
     """The fields of the septran.gen/1 object, in its order (docs/cli.md).
 
-    dims: name -> size. proved, proof: rules that hold, and the rest with reasons. rows: under
+    dims: name -> size. tuned: the result of `septran tune` that was taken. proved, proof: rules that hold, and the rest with reasons. rows: under
     `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared. leaves: task, writer, name, spec and
     sha of each. model: calls, tokens and cost. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
@@ -51,6 +51,7 @@ class Result:
     dtype: str
     mapping: str | Absent = ABSENT
     policy: bool | Absent = ABSENT
+    tuned: Mapping[str, Any] | Absent = ABSENT
     proved: Sequence[str] | Absent = ABSENT
     proof: Mapping[str, Any] | Absent = ABSENT
     rows: Mapping[str, Any] | Absent = ABSENT

@@ -146,6 +146,24 @@ def _compare(
     budget_s: float,
     slot_s: float,
 ) -> tuple[float, float] | None:
+    found = race(one, two, problem, sessions=settings, budget_s=budget_s, slot_s=slot_s)
+    return None if found is None else settled(found)
+
+
+def race(
+    one: tuple[Kernel, Built],
+    two: tuple[Kernel, Built],
+    problem: Problem,
+    *,
+    sessions: Sessions | None = None,
+    budget_s: float = 0.6,
+    slot_s: float = 0.005,
+) -> Pairs | None:
+    """Return seconds per call of two verified kernels in alternating slots, each in its own child.
+
+    None when one of them stopped answering or gave wrong outputs while it was timed.
+    """
+    settings = sessions or Sessions()
     with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
         try:
             first = _timed(*one, problem, Path(folder) / "one", settings)
@@ -160,7 +178,7 @@ def _compare(
                     return None
         except (TimeoutError, OSError):
             return None
-    return settled(found)
+    return found
 
 
 def settled(found: Pairs) -> tuple[float, float]:

@@ -1,0 +1,122 @@
+"""`septran tune`: search the values that a mapping leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from septran.cli.deadline import TIMEOUT, within
+from septran.cli.files import OUTPUT
+from septran.cli.options import common, set_threads, terminal
+from septran.cli.recall import asked_before
+from septran.cli.request import build, kernel_options
+from septran.cli.steps import steps
+
+_TRIALS = 30
+
+
+@click.command("tune")
+@kernel_options
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    help=f"Kernels to build and verify.  [default: {_TRIALS}]",
+)
+@click.option(
+    "--seed", "tune_seed", type=click.IntRange(min=0), help="Of the search.  [default: 0]"
+)
+@click.option(
+    "--resume", metavar="RUN", help="Go on with an interrupted search; flags may be left out."
+)
+@click.option("--report", type=OUTPUT, help="Write a page that draws the search.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=set_threads,
+    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
+)
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "device", "emulated"]),
+    default="auto",
+    show_default=True,
+    help="Run on a GPU (auto: when one here fits) or emulate.",
+)
+@TIMEOUT
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT,
+    help="File of results; default: configs/tuned/BACKEND.yaml of the project or user, where gen looks.",
+)
+@common
+def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
+    r"""Search the values that a mapping leaves open (`!tune`), and keep what is better than the default.
+
+    Every kernel that is built is verified. The winner is measured against the default once more; `septran gen` takes
+    results by itself and says so.
+
+    \b
+    septran tune --op add --backend dsa_c
+    septran tune --op gemm --backend cpp --dim M=1024 --trials 40 --threads 1 --report tune.html
+    septran tune --resume latest
+    """
+    from septran import settings as settings_
+    from septran.run.tune import TuneRequest, tune
+
+    term = terminal()
+    if given["resume"]:
+        given = asked_before(given, command="tune")
+    settings = settings_.load(flags={name: given.get(name) for name in settings_.SCHEMA})
+    with within(timeout), steps(term) as progress:
+        request = TuneRequest(
+            kernel=build(given | {"output": None}, settings),
+            trials=given["trials"] or _TRIALS,
+            seed=given["tune_seed"] or 0,
+            resume=given["resume"],
+            output=given["output"],
+        )
+        found = tune(request, settings=settings, progress=progress).to_json()
+    if report is not None:
+        from septran.atomic import write_atomic
+        from septran.report.tune import page
+
+        write_atomic(report, page(found))
+        term.note(f"page written to {report}")
+    if term.json:
+        term.emit(found)
+    else:
+        term.result(_text(found))
+    return 0
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    sizes = " ".join(f"{name}={size}" for name, size in found["dims"].items())
+    counts = f"{found['proposed']} proposed: {found['measured'] - 1} measured, {found['pruned']} pruned by the model, "
+    counts += f"{found['refused']} do not map, {found['wrong']} wrong"
+    best, speed = found["best"], found["speedup"]
+    lines = [f"{found['op']} on {found['backend']}, {sizes}, {found['dtype']}", f"  {counts}"]
+    lines.append(f"  default    {_values(found['default'], found['unit'])}")
+    if found["better"]:
+        lines.append(f"  better     {_values(best, found['unit'])}")
+        interval = (
+            "" if speed["low"] == speed["high"] else f" ({speed['low']:.3f} to {speed['high']:.3f})"
+        )
+        lines.append(f"  speed      {speed['middle']:.3f} x the default{interval}")
+    else:
+        lines.append("  nothing better was found: the default stays")
+    if found["rank_correlation"] is not None:
+        lines.append(
+            f"  model      rank correlation {found['rank_correlation']:.2f} over what was measured"
+        )
+    lines += [f"  {name:10s} {found[name]}" for name in ("file", "run") if found[name]]
+    return "\n".join(lines) + "\n"
+
+
+def _values(one: Mapping[str, Any], unit: str) -> str:
+    figure = f"{one['found']:,.0f} cycles" if unit == "cycles" else f"{1e6 * one['found']:,.2f} us"
+    return f"{figure}: " + ", ".join(f"{name}={value}" for name, value in one["values"].items())

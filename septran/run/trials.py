@@ -1,0 +1,159 @@
+"""The trials of a tuner's run: what was proposed and what became of it, one JSON line each, and what to propose next.
+
+A run that is resumed proposes what it would have proposed: the sampler is made anew for each proposal from the seed, the number
+of the proposal and everything that is known by then.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+State = Literal["measured", "pruned", "refused", "wrong"]
+_DRAWS = 12
+"""Proposals of the sampler that may be known already before one is drawn at random."""
+_STARTUP = 8
+_REFUSED = 10.0
+"""What a choice that cannot be built counts, in times of the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One proposal. number: 0 is the default. values: choice -> value. predicted: ticks, None where unknown.
+
+    state: measured, pruned (the model expects it to be slower than what was found), refused (it does not map or fit) or wrong
+    (the verifier did not accept it); why says more. found: cycles or seconds.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    state: State
+    predicted: float | None = None
+    found: float | None = None
+    why: str = ""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Trials:
+    """Those of one run, kept in `path`. choices: choice -> its values."""
+
+    path: Path
+    choices: Mapping[str, Sequence[Any]]
+    seed: int
+    done: list[Trial] = field(default_factory=list)
+
+    @classmethod
+    def kept(cls, path: Path, choices: Mapping[str, Sequence[Any]], seed: int) -> Trials:
+        """Return the trials of a run; a torn last line, where the process was killed, is left out."""
+        done = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+            try:
+                done.append(Trial(**json.loads(line)))
+            except (ValueError, TypeError):
+                break
+        if path.is_file():
+            path.write_text("".join(json.dumps(t.to_json()) + "\n" for t in done), encoding="utf-8")
+        return cls(path=path, choices=choices, seed=seed, done=done)
+
+    def add(self, trial: Trial) -> None:
+        """Keep a trial; it is on the disk when this returns."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(trial.to_json()) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.done.append(trial)
+
+    @property
+    def measured(self) -> list[Trial]:
+        """Those with a figure."""
+        return [t for t in self.done if t.state == "measured"]
+
+    @property
+    def built(self) -> int:
+        """How many were compiled, the default not counted."""
+        return sum(t.state in ("measured", "wrong") for t in self.done[1:])
+
+    def best(self) -> Trial:
+        """Return the measured trial with the smallest figure, the earliest of equals."""
+        return min(self.measured, key=lambda t: (t.found or 0.0, t.number))
+
+    def calibrated(self, predicted: float) -> float:
+        """Return what is expected to be measured: the prediction times the median of what others took over theirs."""
+        ratios = sorted((t.found or 0.0) / t.predicted for t in self.measured if t.predicted)
+        return predicted * ratios[len(ratios) // 2] if ratios else predicted
+
+    def propose(self) -> dict[str, Any] | None:
+        """Return values that no trial has had, None when there are none left."""
+        known = {_key(t.values) for t in self.done}
+        if len(known) >= math.prod(len(values) for values in self.choices.values()):
+            return None
+        number = len(self.done)
+        for draw in range(_DRAWS):
+            found = self._sampled(1000 * number + draw)
+            if _key(found) not in known:
+                return found
+        return self._drawn(known, number)
+
+    def _sampled(self, salt: int) -> dict[str, Any]:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        seed = (self.seed * 1_000_003 + salt) % 2**32
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=_STARTUP)
+        study = optuna.create_study(sampler=sampler)
+        kinds = {
+            name: optuna.distributions.CategoricalDistribution(tuple(values))
+            for name, values in self.choices.items()
+        }
+        default = self.done[0].found or 1.0
+        for trial in self.done:
+            figure = trial.found
+            if figure is None and trial.predicted is not None:
+                figure = self.calibrated(trial.predicted)
+            told = _REFUSED * default if figure is None else figure
+            study.add_trial(
+                optuna.trial.create_trial(
+                    params=dict(trial.values), distributions=kinds, value=told
+                )
+            )
+        return dict(study.ask(kinds).params)
+
+    def _drawn(self, known: set[str], number: int) -> dict[str, Any]:
+        rng = random.Random(self.seed * 1_000_003 + number)
+        while True:
+            found = {name: rng.choice(list(values)) for name, values in self.choices.items()}
+            if _key(found) not in known:
+                return found
+
+
+def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Return Spearman's coefficient of pairs, None for fewer than three or where all of one side are equal."""
+    import statistics
+
+    found = list(pairs)
+    if len(found) < 3:
+        return None
+    sides = [_ranks([pair[i] for pair in found]) for i in (0, 1)]
+    if any(len(set(side)) == 1 for side in sides):
+        return None
+    return statistics.correlation(*sides)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [(ordered.index(v) + len(ordered) - ordered[::-1].index(v) - 1) / 2 for v in values]
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)

@@ -1,0 +1,339 @@
+"""`septran tune`: search the values that a mapping leaves open, and keep what is better than the default.
+
+A proposal is mapped first: what does not map or fit is refused there. The model says what it would take, and what is expected to be
+slower than the best so far is not built. What is left is built, verified like every kernel and measured: cycles where a
+simulator counts them, else seconds in slots that alternate with the default's. At the end the best and the default
+are measured again against each other; the default stays unless the whole interval is on the other's side.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from septran import assets
+from septran.atomic import write_atomic
+from septran.errors import EnvironmentProblem, MappingError, SeptranError, exit_code_of
+from septran.mapping.schema import ExplicitMapping
+from septran.mapping.space import choices_of, settled, values_of, with_values
+from septran.mapping.text import mapping_text
+from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
+from septran.plan.predicted import prediction_of
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, resolve
+from septran.plan.tuned import Tuned, added, policy_sha
+from septran.run import store
+from septran.run.trials import Trial, Trials, rank_correlation
+from septran.settings import Settings
+from septran.trial.judge import Judged, judge_kernel
+from septran.trial.place import Place, place_in
+from septran.verify.pairs import Pairs
+from septran.verify.problem import Problem
+from septran.verify.timing import race
+
+Progress = Callable[[str], None]
+_PROPOSALS = 12
+"""Proposals for each kernel that may be built, so that a search ends."""
+_MARGIN = {"cycles": 1.0, "seconds": 1.3}
+"""How much slower than the best a choice may be expected to be before it is not built: clocks of a simulator are known, caches are not."""
+_FINAL_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """kernel: what is tuned. trials: kernels that may be built besides the default. resume: a run. output: file of results."""
+
+    kernel: GenRequest
+    trials: int = 30
+    seed: int = 0
+    resume: str | None = None
+    output: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a search found. ratio: default / best with low and high. better: the best replaces the default."""
+
+    plan: Plan
+    choices: Mapping[str, tuple[object, ...]]
+    unit: str
+    trials: tuple[Trial, ...]
+    best: Trial
+    ratio: float
+    low: float
+    high: float
+    better: bool
+    file: str
+    run: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.tune/1 object."""
+        default = self.trials[0]
+        pairs = [(t.predicted, t.found) for t in self.trials if t.predicted and t.found]
+        states = [t.state for t in self.trials]
+        return {
+            "schema": "septran.tune/1",
+            "op": self.plan.operator.name,
+            "backend": self.plan.backend.name,
+            "arch": self.plan.arch,
+            "dims": dict(self.plan.dims),
+            "dtype": self.plan.dtype,
+            "unit": self.unit,
+            "choices": {name: list(values) for name, values in self.choices.items()},
+            "proposed": len(self.trials) - 1,
+            **{name: states.count(name) for name in ("measured", "pruned", "refused", "wrong")},
+            "default": {"values": dict(default.values), "found": default.found},
+            "best": {"values": dict(self.best.values), "found": self.best.found},
+            "speedup": {"middle": self.ratio, "low": self.low, "high": self.high},
+            "better": self.better,
+            "rank_correlation": rank_correlation(pairs),
+            "trials": [t.to_json() for t in self.trials],
+            "file": self.file,
+            "run": self.run,
+        }
+
+
+def tune(request: TuneRequest, *, settings: Settings, progress: Progress) -> Outcome:
+    """Search, measure the winner against the default, and write the result where `gen` finds it.
+
+    Raises:
+        InputError: the user's mistake; M093, the mapping leaves nothing open; C139, the run to resume tunes something else.
+        EnvironmentProblem: V110, V113, kernels cannot be run here; V117, nothing here says how fast they are;
+            V118, the default itself is not right. KeyboardInterrupt: after saying how to go on.
+    """
+    search = _Search.of(request, settings, progress)
+    try:
+        with search.run.held():
+            return search.whole()
+    except KeyboardInterrupt as e:
+        search.run.finish("interrupted", exit_code=exit_code_of(e), summary={})
+        progress(f"to go on: septran tune --resume {store.reference(search.run)}")
+        raise
+    except SeptranError as e:
+        search.run.finish("failed", exit_code=e.exit_code, summary={"codes": list(e.codes)})
+        raise
+
+
+@dataclass(slots=True)
+class _Search:
+    request: TuneRequest
+    settings: Settings
+    progress: Progress
+    plan: Plan
+    default: Lowered
+    place: Place
+    problem: Problem
+    run: store.Run
+    trials: Trials
+    unit: str
+    first: Judged | None = None
+
+    @classmethod
+    def of(cls, request: TuneRequest, settings: Settings, progress: Progress) -> _Search:
+        plan = resolve(replace(request.kernel, tuned=False))
+        place = place_in(settings, plan.backend, plan.arch, request.kernel.where)
+        place.require()
+        if place.where == "emulated" and plan.backend.figures is None:
+            raise EnvironmentProblem.of(
+                "V117",
+                f"an emulation of {plan.backend.name} has no speed, so nothing can be compared",
+                help="tune where the device is, or for a target whose simulator counts cycles",
+            )
+        if isinstance(plan.mapping, ExplicitMapping):
+            plan = replace(plan, mapping=settled(plan.mapping, first=True))
+        default = lower_plan(plan)
+        choices = choices_of(default.bound.mapping)
+        if not choices:
+            raise MappingError.of(
+                "M093",
+                f"{plan.mapping.file} leaves nothing open for {plan.operator.name}",
+                help="write `!tune {type: choice, values: [..], default: ..}` in place of a value; docs/mapping.md",
+            )
+        if request.resume is not None:
+            run = store.find(request.resume, store.root(settings))
+            run.update(status="running", pid=os.getpid())
+        else:
+            asked = {**_plain(request.kernel), "trials": request.trials, "tune_seed": request.seed}
+            label = ("tune", plan.operator.name, plan.backend.name)
+            run = store.create({**asked, "command": "tune"}, label=label, settings=settings)
+        return cls(
+            request=request,
+            settings=settings,
+            progress=progress,
+            plan=plan,
+            default=default,
+            place=place,
+            problem=problem_of(plan, default.program, plan.dims),
+            run=run,
+            trials=Trials.kept(run.dir / "trials.jsonl", choices, request.seed),
+            unit="cycles" if plan.backend.figures is not None else "seconds",
+        )
+
+    def whole(self) -> Outcome:
+        self.start()
+        proposals = _PROPOSALS * self.request.trials
+        while self.trials.built < self.request.trials and len(self.trials.done) <= proposals:
+            values = self.trials.propose()
+            if values is None:
+                break
+            self.trials.add(self.tried(values))
+        return self.finish()
+
+    def start(self) -> None:
+        """Verify the default and measure it, unless the run has."""
+        self.progress("building and verifying the default")
+        self.first = self.judged(self.default, "default")
+        if not self.first.verdict.passed:
+            raise EnvironmentProblem.of("V118", f"the default kernel is {self.first.verdict.level}")
+        if not self.trials.done:
+            values = values_of(self.default.bound.mapping, self.trials.choices)
+            found = self.figure(self.first)
+            self.trials.add(
+                Trial(
+                    number=0,
+                    values=values,
+                    state="measured",
+                    predicted=prediction_of(self.plan, self.default).ticks,
+                    found=found,
+                )
+            )
+            self.progress(f"default: {self.shown(found)}")
+
+    def tried(self, values: Mapping[str, Any]) -> Trial:
+        number, begun = len(self.trials.done), time.perf_counter()
+        trial = Trial(number=number, values=dict(values), state="refused")
+        try:
+            lowered = self.lowered(values)
+        except MappingError as e:
+            return replace(trial, why=e.diagnostics[0].message)
+        predicted = prediction_of(self.plan, lowered).ticks
+        trial = replace(trial, predicted=predicted)
+        best = self.trials.best()
+        if predicted is not None:
+            expected = self.trials.calibrated(predicted)
+            if expected > _MARGIN[self.unit] * (best.found or 0.0) or (
+                self.unit == "cycles" and expected == best.found
+            ):
+                return replace(trial, state="pruned", why=f"expected: {self.shown(expected)}")
+        judged = self.judged(lowered, "trial")
+        if not judged.verdict.passed:
+            return replace(trial, state="wrong", why=str(judged.verdict.level))
+        found = self.figure(judged)
+        if found is None:
+            return replace(trial, state="wrong", why="wrong or silent while it was timed")
+        told = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
+        self.progress(f"{told}: {self.shown(found)}")
+        seconds = round(time.perf_counter() - begun, 3)
+        return replace(trial, state="measured", found=found, seconds=seconds)
+
+    def lowered(self, values: Mapping[str, Any]) -> Lowered:
+        mapping = with_values(self.default.bound.mapping, values)
+        return lower_plan(replace(self.plan, mapping=mapping))
+
+    def judged(self, lowered: Lowered, name: str) -> Judged:
+        """Build and verify a kernel as `gen` does."""
+        leaves = library_leaves(self.plan.backend, lowered.program, lowered.bound.mapping)
+        kernel = self.plan.backend.emit(lowered.program, leaves)
+        work = self.run.subdir(name)
+        return judge_kernel(
+            self.place, kernel, self.problem, work=work, seed=self.request.kernel.seed
+        )
+
+    def figure(self, judged: Judged, budget_s: float = 0.6) -> float | None:
+        """Return cycles, or seconds as a part of the default's, None where it cannot be timed."""
+        if judged.verdict.cycles:
+            return float(judged.verdict.cycles["total"])
+        assert self.first is not None
+        pairs = self.raced(judged, budget_s)
+        if pairs is None:
+            return None
+        if judged is self.first or not self.trials.done:
+            return pairs.second_s
+        return (self.trials.done[0].found or 0.0) / pairs.ratio().middle
+
+    def raced(self, judged: Judged, budget_s: float) -> Pairs | None:
+        assert self.first is not None
+        return race(
+            (judged.kernel, judged.built),
+            (self.first.kernel, self.first.built),
+            self.problem,
+            sessions=self.place.sessions,
+            budget_s=budget_s,
+        )
+
+    def finish(self) -> Outcome:
+        best, default = self.trials.best(), self.trials.done[0]
+        ratio = low = high = 1.0
+        if best.number and self.unit == "cycles":
+            ratio = low = high = (default.found or 0.0) / (best.found or 1.0)
+        elif best.number:
+            self.progress("measuring the best against the default once more")
+            pairs = self.raced(self.judged(self.lowered(best.values), "best"), _FINAL_S)
+            if pairs is not None:
+                found = pairs.ratio()
+                ratio, low, high = found.middle, found.low, found.high
+        better = bool(best.number) and low > 1.0
+        outcome = Outcome(
+            plan=self.plan,
+            choices=choices_of(self.default.bound.mapping),
+            unit=self.unit,
+            trials=tuple(self.trials.done),
+            best=best,
+            ratio=ratio,
+            low=low,
+            high=high,
+            better=better,
+            file=str(self.written(best, ratio, low, high, better=better)),
+            run=str(self.run.dir),
+        )
+        data = outcome.to_json()
+        self.run.write_json("result.json", data)
+        self.run.finish("finished", exit_code=0, summary={"better": better, "speedup": ratio})
+        return outcome
+
+    def written(self, best: Trial, ratio: float, low: float, high: float, *, better: bool) -> Path:
+        """Write the result into the file that `gen` reads; of an explicit mapping, the mapping with the best values."""
+        plan, default = self.plan, self.trials.done[0]
+        if isinstance(plan.mapping, ExplicitMapping):
+            values = best.values if better else default.values
+            text = mapping_text(with_values(self.default.bound.mapping, values))
+            if self.request.output is not None:
+                return write_atomic(self.request.output, text)
+            return self.run.write("best.mapping.yaml", text)
+        root = assets.find_project() or assets.home()
+        path = self.request.output or root / "configs" / "tuned" / f"{plan.backend.name}.yaml"
+        figure = (default.found or 0.0) / ratio if better else default.found
+        entry = Tuned(
+            op=plan.operator.name,
+            logic=plan.logic.sha,
+            arch=plan.arch,
+            dtype=plan.dtype,
+            dims=dict(plan.dims),
+            machine=machine_of(plan),
+            mapping=policy_sha(plan.mapping),
+            values=dict(best.values) if better else {},
+            unit=self.unit,
+            default=default.found or 0.0,
+            found=figure or 0.0,
+            low=low,
+            high=high,
+            trials=self.trials.built,
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, added(path, entry))
+        return path
+
+    def shown(self, figure: float | None) -> str:
+        if figure is None:
+            return "not timed"
+        return f"{figure:,.0f} cycles" if self.unit == "cycles" else f"{1e6 * figure:,.1f} us"
+
+
+def _plain(request: GenRequest) -> dict[str, Any]:
+    found = asdict(request)
+    return {k: str(v.absolute()) if isinstance(v, Path) else v for k, v in found.items()}

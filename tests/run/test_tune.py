@@ -1,0 +1,254 @@
+"""`septran tune`: a search that ends, resumes, keeps the default unless something is better, and whose result gen takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from septran import spanyaml
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.plan.tuned import read
+from septran.run import tune as tuner
+from septran.run.trials import Trial, Trials, rank_correlation
+from tests.cli.conftest import septran as septran
+
+pytestmark = pytest.mark.usefixtures("fresh_home")  # results must not reach other tests
+CHOICES = {"host.a": (1, 2, 3, 4), "host.b": (10, 20, 30)}
+SMALL = ("--op", "add", "--backend", "dsa_c", "--dim", "N=20000")
+
+
+def trials(path: Path, seed: int = 7) -> Trials:
+    return Trials.kept(path, CHOICES, seed)
+
+
+def cost(values: dict[str, int]) -> float:
+    return 100.0 + 10 * (values["host.a"] - 3) ** 2 + values["host.b"]
+
+
+def searched(path: Path, count: int, seed: int = 7) -> list[Trial]:
+    """Search until there are `count` trials; what is on the disk is gone on with."""
+    found = trials(path, seed)
+    while len(found.done) < count:
+        values = found.propose() if found.done else {"host.a": 1, "host.b": 30}
+        if values is None:
+            break
+        number = len(found.done)
+        found.add(Trial(number=number, values=values, state="measured", found=cost(values)))
+    return found.done
+
+
+def test_a_resumed_search_proposes_what_the_whole_one_would_have(tmp_path):
+    whole = searched(tmp_path / "whole.jsonl", 11)
+    part = tmp_path / "part.jsonl"
+    searched(part, 3)
+    searched(part, 8)
+    with part.open("a") as file:
+        file.write('{"number": 8, "val')  # killed while it wrote
+    assert searched(part, 11) == whole
+    assert searched(tmp_path / "other.jsonl", 11, seed=8) != whole
+
+
+def test_every_choice_is_proposed_once_and_then_the_search_ends(tmp_path):
+    done = searched(tmp_path / "t.jsonl", 100)
+    assert len(done) == 12
+    assert len({json.dumps(t.values, sort_keys=True) for t in done}) == 12
+    best = trials(tmp_path / "t.jsonl").best()
+    assert best.values == {"host.a": 3, "host.b": 10}
+
+
+def test_what_is_expected_follows_from_what_others_took(tmp_path):
+    found = trials(tmp_path / "t.jsonl")
+    assert found.calibrated(50.0) == 50.0
+    for number, figure in enumerate((20.0, 30.0, 300.0)):
+        values = {"host.a": number + 1, "host.b": 10}
+        found.add(
+            Trial(number=number, values=values, state="measured", predicted=10.0, found=figure)
+        )
+    assert found.calibrated(50.0) == 150.0
+
+
+def test_rank_correlation():
+    assert rank_correlation([(1, 10), (2, 20), (3, 30)]) == pytest.approx(1)
+    assert rank_correlation([(1, 30), (2, 20), (3, 10)]) == pytest.approx(-1)
+    assert rank_correlation([(1, 30), (2, 20)]) is None
+    assert rank_correlation([(1, 3), (1, 2), (1, 1)]) is None
+
+
+def test_a_policy_says_what_may_be_tried():
+    lowered = lower_plan(resolve(GenRequest(op="gemm", backend="dsa_c", dims={"M": 40})))
+    choices = tuner.choices_of(lowered.bound.mapping)
+    assert choices["gemm_tile.pipeline"] == (1, 2, 3, 4)
+    # sizes that cut nothing off are one: the least that holds all 40 rows
+    assert choices["host.block_size_M"] == (16, 32, 48)
+
+
+def test_tune_finds_what_gen_then_takes(septran):
+    found = septran("tune", *SMALL, "--trials", "1", "--json").json
+    assert found["schema"] == "septran.tune/1" and found["better"] is True
+    assert found["best"]["found"] < found["default"]["found"]
+    assert found["speedup"]["low"] > 1 and found["unit"] == "cycles"
+    assert found["measured"] == 2
+    (entry,) = read(Path(found["file"]))
+    assert dict(entry.values) == found["best"]["values"] and entry.found == found["best"]["found"]
+    # gen takes the result by itself, says so, and leaves it out when it is told to
+    made = septran("gen", *SMALL, "--json").json
+    assert made["cycles"]["total"] == entry.found
+    assert made["tuned"]["values"] == dict(entry.values) and made["tuned"]["file"] == found["file"]
+    plain = septran("predict", *SMALL, "--no-tuned", "--json").json
+    assert plain["ticks"] == found["default"]["found"]
+    # elsewhere in the class of sizes it is taken where the model agrees, in another class never
+    near = septran("predict", *SMALL[:4], "--dim", "N=18000", "--json").json["ticks"]
+    plainly = ("predict", *SMALL[:4], "--dim", "N=18000", "--no-tuned", "--json")
+    assert near < septran(*plainly).json["ticks"]
+    far = ("predict", *SMALL[:4], "--dim", "N=300000", "--json")
+    assert septran(*far).json["ticks"] == septran(*far, "--no-tuned").json["ticks"]
+
+
+@pytest.mark.slow
+def test_a_page_draws_the_search(tmp_path):
+    from septran.report.tune import page
+
+    trial = {"predicted": 9.0, "why": "", "seconds": 0.0}
+    both = [
+        {**trial, "number": n, "values": {"host.a<b": n}, "state": "measured", "found": 10.0 - n}
+        for n in (0, 1)
+    ]
+    refused = {**trial, "number": 2, "values": {"host.a<b": 2}, "state": "refused", "found": None}
+    text = page(
+        {
+            "op": "add", "backend": "dsa_c", "arch": "", "dims": {"N": 3}, "dtype": "float32",
+            "unit": "cycles", "choices": {"host.a<b": [0, 1, 2]}, "proposed": 2, "measured": 2,
+            "pruned": 0, "refused": 1, "wrong": 0, "default": both[0], "best": both[1],
+            "speedup": {"middle": 10 / 9, "low": 10 / 9, "high": 10 / 9}, "better": True,
+            "rank_correlation": None, "trials": [*both, {**refused, "why": "no room"}],
+        }
+    )  # fmt: skip
+    assert text.count("<svg") == 2 and text.count("<tr>") == 4
+    assert "1.111 times the default" in text and "no room" in text and "host.a&lt;b" in text
+
+
+@pytest.mark.slow
+def test_the_values_of_an_explicit_mapping_are_searched(septran, tmp_path):
+    text = septran("map", *SMALL).out
+    assert "block_size: 1024" in text
+    path, out = tmp_path / "add.mapping.yaml", tmp_path / "best.mapping.yaml"
+    path.write_text(
+        text.replace("block_size: 1024", "block_size: !tune {type: choice, values: [512, 4096]}")
+    )
+    asked = ("--mapping", str(path), "--trials", "2", "-o", str(out), "--json")
+    found = septran("tune", *SMALL, *asked).json
+    assert found["default"]["values"] == {"host.block_size": 512} and found["better"]
+    assert "block_size: 4096" in out.read_text() and "!tune" not in out.read_text()
+    refused = septran("gen", *SMALL, "--mapping", str(path), "--json")
+    assert refused.json["errors"][0]["code"] == "M090"
+
+
+def test_another_policy_or_machine_makes_a_result_void(septran, in_tmp):
+    assert septran("init", ".").code == 0
+    found = septran("tune", *SMALL, "--trials", "1", "--json").json
+    assert found["better"] and found["file"] == str(Path("configs/tuned/dsa_c.yaml").resolve())
+    tuned = septran("predict", *SMALL, "--json").json["ticks"]
+    assert tuned == found["best"]["found"] < found["default"]["found"]
+    assert septran("assets", "eject", "mappings/dsa_c.mapping.yaml").code == 0
+    policy = Path("mappings/dsa_c.mapping.yaml")
+    policy.write_text(policy.read_text() + "# changed\n")
+    assert septran("predict", *SMALL, "--json").json["ticks"] == found["default"]["found"]
+
+
+def test_an_interrupted_search_goes_on(septran, monkeypatch):
+    real = tuner._Search.tried
+    calls = []
+
+    def stopped(self, values):
+        calls.append(values)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, values)
+
+    monkeypatch.setattr(tuner._Search, "tried", stopped)
+    first = septran("tune", *SMALL, "--trials", "3", "--seed", "5", "--json")
+    assert first.code == 130 and "septran tune --resume " in first.err
+    run = first.err.split("septran tune --resume ")[1].split()[0]
+    monkeypatch.setattr(tuner._Search, "tried", real)
+    found = septran("tune", "--resume", run, "--json").json
+    assert found["trials"][1]["values"] == calls[0]
+    assert found["trials"][2]["values"] == calls[1]
+    wrong = septran("gen", "--resume", run, "--json")
+    assert wrong.code == 2 and wrong.json["errors"][0]["code"] == "C139"
+
+
+def test_the_default_stays_where_nothing_is_better(septran, monkeypatch):
+    monkeypatch.setattr(
+        tuner._Search, "figure", lambda self, judged, budget_s=0.6: 7.0 + len(self.trials.done)
+    )
+    found = septran("tune", *SMALL, "--trials", "1", "--json").json
+    assert found["better"] is False
+    (entry,) = read(Path(found["file"]))
+    assert dict(entry.values) == {}
+    assert (
+        septran("predict", *SMALL, "--json").json["ticks"]
+        == septran("predict", *SMALL, "--no-tuned", "--json").json["ticks"]
+    )
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_never_the_best(septran, monkeypatch):
+    from septran.run.tune import _Search
+
+    real = _Search.judged
+
+    def judged(self, lowered, name):
+        found = real(self, lowered, name)
+        if name == "default":
+            return found
+        from dataclasses import replace
+
+        from septran.outcome import Status
+
+        return replace(found, verdict=replace(found.verdict, status=Status.INCORRECT_NUMERICAL))
+
+    monkeypatch.setattr(_Search, "judged", judged)
+    found = septran("tune", *SMALL, "--trials", "1", "--json").json
+    assert found["wrong"] == 1 and found["better"] is False
+
+
+def test_a_mapping_that_leaves_nothing_open_is_told(septran, tmp_path):
+    text = septran("map", "--op", "relu", "--backend", "cpp").out
+    path = tmp_path / "relu.mapping.yaml"
+    path.write_text(text)
+    found = septran("tune", "--op", "relu", "--mapping", str(path), "--json")
+    assert found.code == 2 and found.json["errors"][0]["code"] == "M093"
+
+
+def test_an_emulator_without_cycles_is_told(septran):
+    found = septran("tune", "--op", "relu", "--backend", "cuda_c", "--where", "emulated", "--json")
+    assert found.code == 3 and found.json["errors"][0]["code"] == "V117"
+
+
+def test_an_entry_that_nobody_wrote_is_told_with_its_line(septran, in_tmp):
+    assert septran("init", ".").code == 0
+    Path("configs/tuned").mkdir(parents=True)
+    Path("configs/tuned/dsa_c.yaml").write_text("# mine\n- {op: add}\n")
+    found = septran("predict", *SMALL, "--json")
+    assert found.code == 2
+    (error,) = found.json["errors"]
+    assert error["code"] == "C123" and error["line"] == 2
+    assert septran("predict", *SMALL, "--no-tuned").code == 0
+
+
+def test_a_result_of_the_same_kind_is_replaced(tmp_path):
+    from dataclasses import replace
+
+    from septran.plan.tuned import Tuned, added
+
+    one = Tuned(
+        op="add", logic="1", arch="", dtype="float32", dims={"N": 100}, machine="m", mapping="p",
+        values={"host.a": 1}, unit="cycles", default=10.0, found=9.0, low=1.1, high=1.1, trials=3,
+    )  # fmt: skip
+    path = tmp_path / "t.yaml"
+    for entry in (one, replace(one, dims={"N": 200}), replace(one, dims={"N": 101}, found=8.0)):
+        path.write_text(added(path, entry))
+    assert [e.found for e in read(path)] == [9.0, 8.0]
+    assert spanyaml.loads(path.read_text()).value[0]["dims"] == {"N": 200}
