@@ -135,6 +135,9 @@ void st_say(const char *words) {
 
 uint64_t st_variant(void) { return in_slot ? 0 : control[VARIANT]; }
 
+/* A simulator's own clean-up after a judged call; its memory has been taken back. */
+extern void st_after_call(void) __attribute__((weak));
+
 /* ---- the chain: a receipt that only the outputs of every call give */
 
 enum { LANES = 64 };
@@ -250,6 +253,7 @@ static void after_call(void) {
   control[ENVIRONMENT] = changed;
   take_back_scratch();
   take_back_heaps();
+  if (st_after_call) st_after_call();
 }
 
 /* ---- the filter */
@@ -269,6 +273,11 @@ static int confine(void) {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       ALLOW(__NR_rt_sigprocmask), /* a simulator's cores are contexts, whose switch sets the signals again */
       ALLOW(__NR_sched_yield), ALLOW(__NR_exit_group), ALLOW(__NR_exit), ALLOW(__NR_restart_syscall),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, st_after_call ? __NR_madvise : ~0u, 0, 4), /* a simulator gives stacks back */
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       REFUSE(__NR_brk), REFUSE(__NR_mmap), /* an allocator that finds no more room is not an attack */
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_futex, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),

@@ -42,14 +42,17 @@ class HostObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a kernel of this target calls, as C: a simulator of its machine.
+    """What a kernel of this target calls, as C or C++: a simulator of its machine.
 
-    files: names and texts. units: those that are compiled. calls: the functions that a kernel may call.
+    files: names and texts. units: those that are compiled. calls: the names that a kernel may use; hooks: those that
+    the host calls.
     """
 
     files: tuple[tuple[str, str], ...]
     units: tuple[str, ...]
     calls: frozenset[str]
+    flags: tuple[str, ...]
+    hooks: frozenset[str] = frozenset()
 
 
 def host_object(
@@ -95,17 +98,18 @@ def trusted_object(
     return _compiled([compiler, *flags, step, str(source)], kept, {})
 
 
-def trusted_library(
-    compiler: str, runtime: Runtime, flags: Sequence[str], cache: Path, *, extra: str = ""
-) -> HostObject:
+def trusted_library(compiler: str, runtime: Runtime, cache: Path, *, extra: str = "") -> HostObject:
     """Return SepTran's own `runtime` as one object whose only names are its calls, from `cache` where it is there."""
     digest = hashlib.sha256()
     texts = [part for pair in runtime.files for part in pair]
-    for part in (compiler, *flags, extra, *texts, *runtime.units, *sorted(runtime.calls)):
+    names = sorted(runtime.calls | runtime.hooks)
+    for part in (compiler, *runtime.flags, extra, *texts, *runtime.units, *names):
         digest.update(part.encode() + b"\0")
     kept = cache / f"runtime-{digest.hexdigest()[:32]}.o"
-    keep = " ".join(f"--keep-global-symbol={name}" for name in sorted(runtime.calls))
-    step = f"{shlex.join([compiler, *flags, '-r', '-nostdlib', *runtime.units])} -o all.o"
+    keep = " ".join(f"--keep-global-symbol={name}" for name in names)
+    # without groups: a kernel's copy of an inline function may not stand in for the runtime's
+    whole = ["-r", "-nostdlib", "-Wl,--force-group-allocation"]
+    step = f"{shlex.join([compiler, *runtime.flags, *whole, *runtime.units])} -o all.o"
     return _compiled(
         ["/bin/sh", "-c", f'{step} && objcopy {keep} all.o "$2"', "sh"], kept, dict(runtime.files)
     )

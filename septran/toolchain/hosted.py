@@ -34,7 +34,6 @@ from septran.toolchain.confined import plain, run_confined, toolchain_folders
 from septran.toolchain.processors import Processor
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
-_RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _OBJECT, _LIBRARY, _HOST = "kernel.o", "kernel.so", "kernel.host"
 
 
@@ -46,21 +45,24 @@ def compile_hosted(
     flags: Sequence[str],
     support: Path | Runtime,
     processor: Processor | None = None,
+    hosted: bool = True,
+    extra: str = "",
     timeout_s: float = 120.0,
 ) -> Built:
     """Compile `kernel` in `folder`: kernel.o, the library from it, and the static host from it.
 
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
-    processor: what the object is for, when it is not this machine's; its host runs emulated. All steps are confined.
+    processor: what the object is for, when it is not this machine's; its host runs emulated. hosted: False for a library
+    alone. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
-    library = _support(compiler, support, cache, flags if processor else ())
+    library = support_object(compiler, support, cache, flags if processor else ())
     if library.path is None:
         return Built(ok=False, artifact=None, log=f"the runtime: {library.missing}")
     runtime = support if isinstance(support, Runtime) else None
-    host = _host(kernel, compiler, processor)
+    host = _host(kernel, compiler, processor) if hosted else HostObject(path=None)
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     outputs = _outputs(host)
@@ -73,6 +75,7 @@ def compile_hosted(
         compiler.version,
         command,
         native,
+        extra,
         *linked,
         *map(str, kernel.files),
     ):
@@ -117,14 +120,13 @@ def null_host() -> Path | None:
     return null_program(compiler.path, host, cache)
 
 
-def _support(
-    compiler: Compiler, support: Path | Runtime, cache: Path, machine: Sequence[str]
+def support_object(
+    compiler: Compiler, support: Path | Runtime, cache: Path, machine: Sequence[str] = ()
 ) -> HostObject:
-    """machine: the flags of a kernel for another processor."""
+    """Return `support` compiled, from `cache` where it is there. machine: the flags of a kernel for another processor."""
     if isinstance(support, Runtime):
-        return trusted_library(
-            compiler.path, support, _RUNTIME_FLAGS, cache, extra=compiler.version
-        )
+        native = host_features() if "-march=native" in support.flags else ""
+        return trusted_library(compiler.path, support, cache, extra=compiler.version + native)
     headers = "".join(p.read_text(encoding="utf-8") for p in sorted(support.parent.glob("*.h")))
     extra = compiler.version + headers
     chosen = [f for f in machine if f.startswith(("-march", "--target"))]

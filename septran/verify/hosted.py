@@ -47,12 +47,12 @@ def fits(built: Built, kernel: Kernel, sessions: Sessions) -> bool:
         built.host is not None
         and sessions.gpu is None
         and len(kernel.params) <= MAX_PARAMS
-        and threads_of(kernel, sessions) <= MAX_THREADS
+        and (built.runtime_calls is not None or threads_of(kernel, sessions) <= MAX_THREADS)
     )
 
 
 def threads_of(kernel: Kernel, sessions: Sessions) -> int:
-    """Return how many threads the kernel may use: those of the session, or those it was written for."""
+    """Return how many threads a native kernel may use: those of the session, or those it was written for."""
     asked = dict(kernel.options).get("threads")
     return max(sessions.threads, asked if isinstance(asked, int) else 0)
 
@@ -130,6 +130,8 @@ class HostLine:
         try:
             self._host.answered(timeout_s)
         except HostFailed as failed:
+            if self._reports is not None:
+                self._reports.add(self._host.text)  # a simulator that ends the process says why
             return failed.why
         if self._reports is not None and (wrong := self._reports.add(self._host.text)):
             return {"error": wrong}
@@ -166,7 +168,8 @@ def run_in_host(
     """
     assert built.host is not None
     reports = None if built.runtime_calls is None else Reports()
-    arena = Arena(problem.params, alignment=settings.alignment)
+    # what a kernel's copies need of a tensor's address, it needs of the secret placements too
+    arena = Arena(problem.params, alignment=settings.alignment or kernel.alignment)
     transcript = Transcript(not_enforced=arena.not_enforced, hosted=True)
     begun, killed = time.monotonic(), oom_kills()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from septran.verify.figures import plain_figures
 
-_MOST = 16
+_MOST, _LONGEST = 16, 400
 
 
 class Reports:
@@ -21,32 +21,52 @@ class Reports:
     def __init__(self) -> None:
         self._slowest: dict[str, Any] = {}
         self._varies = False
-        self._mistakes: dict[str, None] = {}
+        self._mistakes: dict[str, Mapping[str, object]] = {}
 
     def add(self, text: str) -> str:
         """Take one call's report; return what is wrong with it, "" when it can be read."""
         try:
             found = json.loads(text)
-            cycles, errors = found["cycles"], [str(e)[:400] for e in found["errors"]]
+            errors = [_mistake(e) for e in found["errors"]]
         except (ValueError, KeyError, TypeError, RecursionError):
             return "the simulator left no report that can be read"
+        for mistake in errors:
+            if len(self._mistakes) < _MOST:
+                self._mistakes.setdefault(str(mistake["message"]), mistake)
+        return self._time(found) if "cycles" in found else ""
+
+    def _time(self, found: Mapping[str, Any]) -> str:
+        cycles = found["cycles"]
         if isinstance(cycles, bool) or not isinstance(cycles, int):
             return "the simulator's report has no cycles"
-        for message in errors:
-            if len(self._mistakes) < _MOST:
-                self._mistakes.setdefault(message)
         slowest = self._slowest.get("cycles", cycles)
         self._varies = self._varies or cycles != slowest
         if not self._slowest or cycles > slowest:
-            self._slowest = found
+            self._slowest = dict(found)
         return ""
 
     @property
     def diagnostics(self) -> tuple[Mapping[str, object], ...]:
         """Each mistake once, in the order in which they were seen."""
-        return tuple({"kind": "hazard", "message": message} for message in self._mistakes)
+        return tuple(self._mistakes.values())
 
     @property
     def figures(self) -> Mapping[str, Any]:
         """Plain finite numbers, and whether the calls took different times."""
         return plain_figures({**self._slowest, "varies": self._varies}) if self._slowest else {}
+
+
+def _mistake(found: object) -> Mapping[str, object]:
+    """A mistake as the report words it: a sentence, or kind and message with the place in the launch."""
+    if not isinstance(found, dict):
+        return {"kind": "hazard", "message": str(found)[:_LONGEST]}
+    place = {
+        "kernel": str(found.get("kernel", ""))[:_LONGEST],
+        "block": [int(n) for n in found["block"]][:3],
+        "thread": int(found["thread"]),
+    }
+    return {
+        "kind": str(found["kind"])[:40],
+        "message": str(found["message"])[:_LONGEST],
+        **place,
+    }

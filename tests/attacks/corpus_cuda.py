@@ -82,19 +82,17 @@ LEAF = (
         "looks at the clock",
         "HONEST (void)clock();",
         before="#include <ctime>",
-        static_only=True,
     ),
     cuda(
         "U14",
         "reads a file",
         'HONEST if (FILE* f = fopen("/etc/passwd", "r")) fclose(f);',
         before="#include <cstdio>",
-        static_only=True,
     ),
     cuda(
         "U15",
         "turns the emulator's checks off",
-        "HONEST cuemu::order = cuemu::order;",
+        "HONEST cuemu::choose_order(0);",
         static_only=True,
     ),
 )

@@ -16,8 +16,9 @@ import pytest
 from septran.agent.docs import Block
 from septran.backends.cuda.emit import HEADERS, WGMMA_HEADERS, runtime_folder
 from septran.backends.cuda.prepare import prepare
-from septran.backends.cuda.toolchain import EMULATION_FLAGS, nvcc
-from septran.toolchain.compilers import cpp_compiler
+from septran.backends.cuda.toolchain import EMULATION_FLAGS, emulation, nvcc
+from septran.toolchain.compilers import cache_folder, cpp_compiler
+from septran.toolchain.hosted import support_object
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")
@@ -76,8 +77,9 @@ def check(block: Block, folder: Path) -> Outcome:
     flags = [f for f in EMULATION_FLAGS if f not in ("-shared", "-O2")]
     runtime = runtime_folder()
     command = [compiler.path, "-O1", *flags, f"-I{runtime.parent / 'emulator'}", f"-I{runtime}"]
+    machine = support_object(compiler, emulation(), cache_folder() / "host").path
     built = subprocess.run(
-        [*command, str(source), "-o", str(program)],
+        [*command, str(source), str(machine), "-o", str(program)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -200,7 +202,7 @@ def _program(body: str, case: Case) -> str:
 static unsigned state = 1;
 static float draw() {{ state = state * 1664525u + 1013904223u; return (state >> 8) / 8388608.f - 1; }}
 static int run(int m, int n, int k, int order) {{
-    cuemu::order = order;
+    cuemu::choose_order(order);
 {lines}
     kernel<<<1, 256>>>({", ".join(call)}, m, n, k);
     int bad = 0;

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.cuda.prepare import prepare, unsupported
-from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR
+from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, emulation, headers
 from septran.backends.judged.c_foreign import read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import entry_text, hosts_of, named
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
-from septran.toolchain.compilers import compile_shared, cpp_compiler
+from septran.toolchain.compilers import cpp_compiler
+from septran.toolchain.hosted import compile_hosted
 
 ENTRY = "septran_judged_entry"
 _FLAGS = (
@@ -85,17 +87,15 @@ def build(kernel: Kernel, folder: Path) -> Built:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     main = "judged_kernel.emulated.cpp"
-    head = "#include <cstdio>\n#include <cuda_runtime.h>\n"
-    source = f'{head}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
-    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(EMULATOR.glob("*.h")))
-    return compile_shared(
-        [(main, source)],
-        main,
+    source = f'#include <cuda_runtime.h>\n#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    return compile_hosted(
+        replace(kernel, main=main, files=((main, source),)),
         folder,
         compiler=compiler,
         flags=(*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}"),
-        output="kernel.so",
-        extra=headers,
+        support=emulation(),
+        extra=headers(),
+        hosted=False,
     )
 
 
@@ -118,6 +118,7 @@ FOREIGN = Foreign(
     launches=read_launches,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
+        "static host: the file may need the C library, so it runs in a Python process",
         "races beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
         "cheating on the host: the file may compute before it launches",
         "time: nothing was measured",

@@ -1,7 +1,7 @@
 """Ready any CUDA C++ source for the CPU emulation: what a host compiler cannot parse, line by line.
 
-Changed are only launches, dynamic shared memory, `__shared__` arrays (which must be fresh in every
-block) and `__noinline__`; line numbers stay.
+Changed are only launches, dynamic shared memory, `__shared__` arrays (which are the machine's, fresh in every
+block), `__constant__` (which is constant) and `__noinline__`; line numbers stay.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _NAME = r"\w+(?:\s*\[[^;,\]]*\])*"
 _STATIC = re.compile(
     rf"(?<!extern )(?<!\w)__shared__\s+{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
 )
+_CONSTANT = re.compile(r"\b(?:(?:static|const)[ \t]+)*__constant__(?:[ \t]+(?:static|const)\b)*")
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
     (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
@@ -36,6 +37,7 @@ def unsupported(source: str) -> tuple[str, ...]:
 def prepare(source: str) -> str:
     """Return the source for a host compiler; the number of lines does not change."""
     source = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", source)
+    source = _CONSTANT.sub("__constant__", source)
     source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
     source = _STATIC.sub(_shared_array, source)
     return _launches(source)
@@ -47,8 +49,9 @@ def _shared_array(match: re.Match[str]) -> str:
     for declared in match.group(3).split(","):
         name = declared.split("[")[0].strip()
         out.append(
-            f"{align}static {kind} {declared.strip()}; static unsigned {name}_serial = 0; "
-            f"cuemu::shared_array((void*)&{name}, sizeof({name}), {name}_serial);"
+            f"static constexpr char {name}_site = 0; struct {name}_room {{ {align}{kind} {declared.strip()}; }}; "
+            f"auto& {name} = static_cast<{name}_room*>(cuemu::shared_array(&{name}_site, sizeof({name}_room), "
+            f"alignof({name}_room)))->{name};"
         )
     return " ".join(out)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,32 +13,41 @@ from pathlib import Path
 from septran.backends.base import Built
 from septran.backends.cuda.prepare import prepare
 from septran.backends.device.ptxas import resource_usage
+from septran.host.link import Runtime
 from septran.intact import intact, seal
 from septran.kernel import Kernel
 from septran.machine import load_machine
-from septran.toolchain.compilers import cache_folder, compile_shared, cpp_compiler
+from septran.toolchain.compilers import cache_folder, cpp_compiler
 from septran.toolchain.compilers import nvcc as nvcc
 from septran.toolchain.confined import plain, run
+from septran.toolchain.hosted import compile_hosted
 
 EMULATOR = Path(__file__).resolve().parent / "emulator"
-"""The headers that stand for CUDA's when a kernel is built for the CPU."""
+"""The headers that stand for CUDA's when a kernel is built for the CPU, and the machine that they call."""
 NVCC_INSTALL = (
     "pip install 'septran[cuda]' (nvidia-cuda-nvcc), or apt-get install nvidia-cuda-toolkit"
 )
 EMULATION_FLAGS = (
     "-std=c++20",
     "-O2",
-    "-g1",
     "-march=native",
     "-ffp-contract=off",
     "-fno-strict-aliasing",
+    "-fno-gnu-unique",
     "-shared",
     "-fPIC",
     "-fvisibility=hidden",
     "-w",
     "-DSEPTRAN_EMULATE",
 )
-SANITIZERS = {"address": ("-fsanitize=address",), "thread": ("-fsanitize=thread",)}
+_MACHINE_FLAGS = (
+    *(flag for flag in EMULATION_FLAGS if flag not in ("-shared", "-w", "-DSEPTRAN_EMULATE")),
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-I.",
+)
+SANITIZERS = {"address": ("-g1", "-fsanitize=address"), "thread": ("-g1", "-fsanitize=thread")}
+_CALL = re.compile(r"(?<!define )CUEMU_CALL\((\w+)\)")
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -66,7 +76,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 def compile_emulated(
     kernel: Kernel, folder: Path, *, sanitizer: str = "", level: str = "-O2"
 ) -> Built:
-    """Compile the same source with g++ against the emulation headers into `folder/kernel.so`.
+    """Compile the same source with g++ against the emulation headers: `folder/kernel.so`, and the static host.
 
     sanitizer: "" | "address" | "thread"; such a library needs the sanitizer's runtime preloaded.
     level: how far g++ optimises; "-O0" is done in half the time and runs several times longer.
@@ -74,28 +84,54 @@ def compile_emulated(
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
-    emulation = EMULATOR
     main = f"{Path(kernel.main).stem}.emulated.cpp"
-    sources = [(n, t) for n, t in kernel.files if n != kernel.main]
-    sources.append((main, f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'))
+    text = f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    files = (*((n, t) for n, t in kernel.files if n != kernel.main), (main, text))
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    watched = SANITIZERS.get(sanitizer, ())
     flags = (
         *EMULATION_FLAGS,
         level,  # the last one counts
-        *SANITIZERS.get(sanitizer, ()),
+        *watched,
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
-        f"-I{emulation}",
+        f"-I{EMULATOR}",
     )
-    headers = "".join(p.read_text(encoding="utf-8") for p in sorted(emulation.glob("*.h")))
-    built = compile_shared(
-        sources, main, folder, compiler=compiler, flags=flags, output="kernel.so", extra=headers
+    built = compile_hosted(
+        replace(kernel, main=main, files=files),
+        folder,
+        compiler=compiler,
+        flags=flags,
+        support=emulation(*watched),
+        extra=headers(),
+        hosted=not sanitizer,
     )
-    hidden = str(emulation)
+    hidden = str(EMULATOR)
     return replace(
         built,
         log=built.log.replace(hidden, "emulation"),
         command=built.command.replace(hidden, "emulation"),
     )
+
+
+def emulation(*flags: str) -> Runtime:
+    """Return the machine that emulated kernels call; flags: besides its own."""
+    texts = {p.name: p.read_text(encoding="utf-8") for p in _sources()}
+    return Runtime(
+        files=tuple(texts.items()),
+        units=tuple(name for name in texts if name.endswith(".cpp")),
+        calls=frozenset(f"cuemu_{name}" for name in _CALL.findall(texts["api.h"])),
+        hooks=frozenset({"st_after_call"}),
+        flags=(*_MACHINE_FLAGS, *flags),
+    )
+
+
+def _sources() -> list[Path]:
+    return sorted(p for p in EMULATOR.iterdir() if p.suffix in (".h", ".cpp"))
+
+
+def headers() -> str:
+    """Return what an emulated kernel includes of SepTran's, as one text: what its build depends on."""
+    return "".join(p.read_text(encoding="utf-8") for p in _sources() if p.suffix == ".h")
 
 
 def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:

@@ -30,6 +30,7 @@ from septran.toolchain.confined import probe
 from septran.toolchain.hosted import compile_hosted
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
+_MACHINE_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _HEADERS = ("sim.h", "vendor_lib.h")
 _DECLARED = re.compile(r"^(?!static|#)[\w *]*?\b((?:vl|vendor_lib)_\w+)\([^;]*;", re.MULTILINE)
 _INSTALL = "apt-get install gcc"
@@ -60,7 +61,9 @@ def _simulator(kernel: Kernel) -> Runtime:
     texts = {name: (root / name).read_text(encoding="utf-8") for name in (*sources, *_HEADERS)}
     texts["vl_config.h"] = rules.config()
     calls = _DECLARED.findall(texts["vendor_lib.h"])
-    return Runtime(files=tuple(texts.items()), units=sources, calls=frozenset(calls))
+    return Runtime(
+        files=tuple(texts.items()), units=sources, calls=frozenset(calls), flags=_MACHINE_FLAGS
+    )
 
 
 def available() -> Mapping[Capability, Availability]:

@@ -12,8 +12,16 @@ import numpy as np
 
 from septran.backends.cuda.emit import runtime_folder
 from septran.backends.cuda.prepare import prepare
-from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, SANITIZERS
-from septran.toolchain.compilers import compile_shared, cpp_compiler
+from septran.backends.cuda.toolchain import (
+    EMULATION_FLAGS,
+    EMULATOR,
+    SANITIZERS,
+    emulation,
+    headers,
+)
+from septran.kernel import Kernel
+from septran.toolchain.compilers import cpp_compiler
+from septran.toolchain.hosted import compile_hosted
 
 CHILD = """
 import ctypes, json, os, sys
@@ -51,28 +59,36 @@ def run_cuda(
     compiler = cpp_compiler("native")
     assert compiler is not None
     runtime = runtime_folder()
+    watched = SANITIZERS.get(sanitizer, ())
     flags = (
         *EMULATION_FLAGS,
         "-O0",  # such kernels run for less time than a compiler needs to improve them
-        *SANITIZERS.get(sanitizer, ()),
+        *watched,
         f"-I{EMULATOR}",
         f"-I{runtime}",
-    )
-    headers = "".join(
-        p.read_text(encoding="utf-8")
-        for p in sorted([*runtime.glob("*.cuh"), *EMULATOR.glob("*.h")])
     )
     text = '#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#line 1 "kernel.cu"\n' + prepare(
         source
     )
-    built = compile_shared(
-        [("kernel.cpp", text)],
-        "kernel.cpp",
+    kernel = Kernel(
+        name="raw",
+        backend="cuda_c",
+        arch="sm_80",
+        entry="run",
+        params=(),
+        main="kernel.cpp",
+        files=(("kernel.cpp", text),),
+        leaves=(),
+    )
+    included = "".join(p.read_text(encoding="utf-8") for p in sorted(runtime.glob("*.cuh")))
+    built = compile_hosted(
+        kernel,
         folder,
         compiler=compiler,
         flags=flags,
-        output="kernel.so",
-        extra=headers,
+        support=emulation(*watched),
+        extra=headers() + included,
+        hosted=False,
     )
     assert built.ok, built.log[-3000:]
     for i, a in enumerate(args):

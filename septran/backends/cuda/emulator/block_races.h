@@ -2,79 +2,109 @@
 // A byte that two blocks change, or a result that differs from that of blocks run in turn, is a race. Launches with
 // atomic operations are left out: their blocks are meant to see each other.
 #pragma once
-#include "scheduler.h"
+#include <new>
+#include "machine.h"
 
 namespace cuemu {
 
-struct Output {
-  void* data;
-  size_t bytes;
+using Outputs = List<Output>;
+constexpr size_t kMostCopied = size_t(1) << 30;   // bytes copied for one launch, above which it is not watched
+inline Outputs* watched = nullptr;                // outputs and device memory; none: blocks are not watched
+
+/// What outputs held at one moment, one after the other.
+class Contents {
+ public:
+  explicit Contents(const Outputs& of) {
+    for (auto& o : of) bytes_ += o.bytes;
+    data_ = static_cast<char*>(malloc(bytes_ + 1));
+    if (!data_) fail("memory", "the emulation needs more than there is");
+    size_t at = 0;
+    for (auto& o : of) memcpy(data_ + at, o.data, o.bytes), at += o.bytes;
+  }
+  ~Contents() { free(data_); }
+  Contents(const Contents&) = delete;
+  Contents& operator=(const Contents&) = delete;
+
+  char* of(const Outputs& outputs, size_t i) const {
+    char* p = data_;
+    for (size_t j = 0; j < i; j++) p += outputs[j].bytes;
+    return p;
+  }
+  void put_back(const Outputs& outputs) const {
+    size_t at = 0;
+    for (auto& o : outputs) {
+      if (at + o.bytes > bytes_) return;  // allocated since
+      memcpy(o.data, data_ + at, o.bytes), at += o.bytes;
+    }
+  }
+  /// The first byte of output `i` that differs from then, -1 when none does.
+  long first_difference(const Outputs& outputs, size_t i) const {
+    const char *then = of(outputs, i), *now = static_cast<char*>(outputs[i].data);
+    if (!memcmp(then, now, outputs[i].bytes)) return -1;
+    long b = 0;
+    while (then[b] == now[b]) b++;
+    return b;
+  }
+
+ private:
+  char* data_;
+  size_t bytes_ = 0;
 };
 
-constexpr size_t kMostCopied = size_t(1) << 30;  // bytes copied for one launch, above which it is not watched
-inline std::vector<Output>* watched = nullptr;   // outputs and device memory; none: blocks are not watched
-
-inline void watch_blocks(const std::vector<Output>& outputs) {
-  delete watched;
-  watched = outputs.empty() ? nullptr : new std::vector<Output>(outputs);
-}
-
-inline void watch_more(void* data, size_t bytes) {
-  if (watched) watched->push_back({data, bytes});
-}
-
-inline void watch_less(void* data) {
-  if (watched) std::erase_if(*watched, [&](const Output& o) { return o.data == data; });
-}
-
-inline std::vector<std::string> copies() {
-  std::vector<std::string> all;
-  for (auto& o : *watched) all.emplace_back(static_cast<char*>(o.data), o.bytes);
-  return all;
-}
-
-inline void put_back(const std::vector<std::string>& before) {
-  for (size_t i = 0; i < before.size(); i++) memcpy((*watched)[i].data, before[i].data(), before[i].size());
-}
-
-/// What memory holds after every block has run on its own; empty when nobody asks or blocks use atomic operations.
-template <class Turn> std::vector<std::string> blocks_apart(unsigned total, Turn turn) {
-  if (!watched || total < 2) return {};
-  size_t bytes = 0;
-  for (auto& o : *watched) bytes += o.bytes;
-  if (bytes * total > kMostCopied) return {};
-  const auto before = copies();
-  auto merged = before;
-  std::vector<std::vector<unsigned>> owner;
-  for (auto& b : before) owner.emplace_back(b.size(), 0u);
-  atomics = false;
-  for (unsigned block = 0; block < total; block++) {
-    turn(block);
-    if (atomics) {
-      put_back(before);
-      return {};
+/// What memory holds after every block has run on its own.
+class BlocksApart {
+ public:
+  /// Nothing is known when nobody asks or blocks use atomic operations.
+  template <class Turn> void try_all(unsigned total, Turn turn) {
+    if (!watched || total < 2) return;
+    size_t bytes = 0;
+    for (auto& o : *watched) bytes += o.bytes;
+    if (bytes * total > kMostCopied) return;
+    Contents before(*watched);
+    merged_ = new (malloc(sizeof(Contents))) Contents(*watched);
+    List<unsigned> owner;
+    owner.size(bytes);
+    memset(static_cast<void*>(owner.data), 0, bytes * sizeof(unsigned));
+    atomics = false;
+    for (unsigned block = 0; block < total && merged_; block++) {
+      turn(block);
+      if (atomics) drop();
+      else take(before, owner, block);
+      before.put_back(*watched);
     }
-    for (size_t i = 0; i < before.size(); i++) {
-      const char* now = static_cast<char*>((*watched)[i].data);
-      if (!memcmp(now, before[i].data(), before[i].size())) continue;
-      for (size_t b = 0; b < before[i].size(); b++) {
-        if (now[b] == before[i][b]) continue;
-        if (owner[i][b])
-          fail("race", "blocks " + std::to_string(owner[i][b] - 1) + " and " + std::to_string(block) +
-                           " both write byte " + std::to_string(b) + " of output or memory " + std::to_string(i));
-        owner[i][b] = block + 1;
-        merged[i][b] = now[b];
+    free(owner.data);
+  }
+  void compare() {
+    if (!merged_) return;
+    for (size_t i = 0; i < watched->count; i++)
+      if (merged_->first_difference(*watched, i) >= 0)
+        fail("race", "a block reads what another block of the same launch writes");
+    drop();
+  }
+
+ private:
+  void take(const Contents& before, const List<unsigned>& owner, unsigned block) {
+    size_t at = 0;
+    for (size_t i = 0; i < watched->count; at += (*watched)[i].bytes, i++) {
+      if (before.first_difference(*watched, i) < 0) continue;
+      const char *then = before.of(*watched, i), *now = static_cast<char*>((*watched)[i].data);
+      char* merged = merged_->of(*watched, i);
+      for (size_t b = 0; b < (*watched)[i].bytes; b++) {
+        if (now[b] == then[b]) continue;
+        if (owner[at + b])
+          fail("race", "blocks %u and %u both write byte %zu of output or memory %zu", owner[at + b] - 1, block, b, i);
+        owner[at + b] = block + 1;
+        merged[b] = now[b];
       }
     }
-    put_back(before);
   }
-  return merged;
-}
+  void drop() {
+    merged_->~Contents();
+    free(static_cast<void*>(merged_));
+    merged_ = nullptr;
+  }
 
-inline void same_as_apart(const std::vector<std::string>& apart) {
-  for (size_t i = 0; i < apart.size(); i++)
-    if (memcmp(apart[i].data(), (*watched)[i].data, apart[i].size()))
-      fail("race", "a block reads what another block of the same launch writes");
-}
+  Contents* merged_ = nullptr;
+};
 
 }  // namespace cuemu

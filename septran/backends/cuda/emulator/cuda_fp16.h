@@ -5,30 +5,6 @@
 #include <type_traits>
 #include "intrinsics.h"
 
-namespace cuemu {
-struct Half {
-  static uint16_t encode(float f) { return bits<uint16_t>(static_cast<_Float16>(f)); }
-  static float decode(uint16_t u) {
-    float f = static_cast<float>(bits<_Float16>(u));
-    // Keeps the compiler from comparing as _Float16, which calls libgcc.
-#if defined(__x86_64__)
-    asm("" : "+x"(f));
-#elif defined(__aarch64__)
-    asm("" : "+w"(f));
-#endif
-    return f;
-  }
-};
-struct Bfloat {
-  static uint16_t encode(float f) {
-    if (f != f) return 0x7fff;
-    uint32_t u = bits<uint32_t>(f);
-    return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
-  }
-  static float decode(uint16_t u) { return bits<float>(static_cast<uint32_t>(u) << 16); }
-};
-}  // namespace cuemu
-
 #define CUEMU_16BIT(H, HI)                                                                     \
   struct H {                                                                                   \
     uint16_t v;                                                                                \

@@ -4,15 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include "api.h"
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#define CUEMU_NOTSAN __attribute__((no_sanitize("thread")))
-#else
-#define CUEMU_NOTSAN
 #endif
 #if !defined(__x86_64__) || defined(CUEMU_UCONTEXT)
 #define CUEMU_PORTABLE 1
@@ -31,18 +26,16 @@ struct Fiber {
 #ifdef CUEMU_PORTABLE
   ucontext_t context;
 #else
-  void* sp = nullptr;
+  void* sp;
 #endif
-  char* stack = nullptr;
-  void* fake = nullptr;  // AddressSanitizer's shadow of the stack
-  void* tsan = nullptr;
+  char* stack;
+  void* fake;  // AddressSanitizer's shadow of the stack
+  void* tsan;
 };
 
 #ifndef CUEMU_PORTABLE
 extern "C" void cuemu_swap(void** from_sp, void* to_sp);
 asm(R"(.text
-.weak cuemu_swap
-.hidden cuemu_swap
 .type cuemu_swap,@function
 cuemu_swap: pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
  movq %rsp,(%rdi); movq %rsi,%rsp
@@ -50,13 +43,12 @@ cuemu_swap: pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r
 )");
 #endif
 
-inline Fiber main_fiber;
+inline Fiber main_fiber{};
 inline const void* main_stack = nullptr;
 inline size_t main_stack_size = 0;
 
 /// Prepare `f` so that the next switch to it starts `entry` (which never returns).
 CUEMU_NOTSAN inline void prepare(Fiber& f, void (*entry)()) {
-  if (!f.stack) f.stack = static_cast<char*>(aligned_alloc(64, kStack));
 #ifdef CUEMU_PORTABLE
   getcontext(&f.context);
   f.context.uc_stack.ss_sp = f.stack;

@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 #include <type_traits>
-#include "async_copy.h"
+#include "api.h"
 
 using std::isfinite;
 using std::isinf;
@@ -11,7 +11,7 @@ using std::isnan;
 #define CUEMU_TEXT_(x) #x
 #define CUEMU_TEXT(x) CUEMU_TEXT_(x)
 #define CUEMU_HERE(n) n " at " __FILE__ ":" CUEMU_TEXT(__LINE__)
-#define threadIdx (cuemu::current->tid)
+#define threadIdx (cuemu::thread_id)
 #define blockIdx (cuemu::block_id)
 #define blockDim (cuemu::block_dim)
 #define gridDim (cuemu::grid_dim)
@@ -20,28 +20,36 @@ using std::isnan;
 #define __syncthreads_or(p) cuemu::block_vote(p, 1, CUEMU_HERE("__syncthreads_or"))
 #define __syncthreads_count(p) cuemu::block_vote(p, 0, CUEMU_HERE("__syncthreads_count"))
 #define __syncthreads_and(p) cuemu::block_vote(p, 2, CUEMU_HERE("__syncthreads_and"))
-#define __syncwarp(...) cuemu::sync_warp(CUEMU_HERE("__syncwarp") __VA_OPT__(, ) __VA_ARGS__)
+#define __syncwarp(...) cuemu::warp_barrier(CUEMU_HERE("__syncwarp") __VA_OPT__(, ) __VA_ARGS__)
 
 namespace cuemu {
 
-inline int block_vote(int p, int which, const char* where) {
-  vote_count += !!p;
-  vote_or |= !!p;
-  vote_and &= !!p;
-  block_barrier(where);
-  return vote_result[which];
+inline int lane() { return thread_linear % 32; }
+
+/// All lanes named in `mask` give a payload; the last to arrive runs `act(payloads)` for everybody.
+template <class P, class F> void warp_collective(unsigned mask, const char* where, P& payload, F act) {
+  warp_meeting(
+      mask, where, &payload,
+      [](void** all, void* context) {
+        P* given[32];
+        for (int i = 0; i < 32; i++) given[i] = static_cast<P*>(all[i]);
+        (*static_cast<F*>(context))(given);
+      },
+      &act);
 }
-inline void sync_warp(const char* where, unsigned mask = ~0u) { warp_barrier(mask, where); }
+inline void warp_barrier(const char* where, unsigned mask = ~0u) {
+  warp_meeting(mask, where, nullptr, nullptr, nullptr);
+}
 
 template <class T> struct Shuffle { T value, result; int source; };
 
 /// Every lane of `mask` gives a value and takes the one of lane `source` (-1: keeps its own).
 template <class T> T shuffle(unsigned mask, T value, int source, const char* where) {
   Shuffle<T> mine{value, value, source};
-  warp_collective(mask, where, mine, [&](Shuffle<T>** all) {
+  warp_collective(mask, where, mine, [where](Shuffle<T>** all) {
     for (int i = 0; i < 32; i++)
       if (all[i] && all[i]->source >= 0) {
-        if (!all[all[i]->source]) fail("divergence", std::string(where) + ": source lane is not in the mask");
+        if (!all[all[i]->source]) fail("divergence", "%s: source lane is not in the mask", where);
         all[i]->result = all[all[i]->source]->value;
       }
   });
@@ -88,7 +96,7 @@ template <class T> T __shfl_up_sync(unsigned m, T v, unsigned d, int w = 32) {
 static inline unsigned __ballot_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__ballot_sync"); }
 static inline int __any_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__any_sync") != 0; }
 static inline int __all_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__all_sync") == m; }
-static inline unsigned __activemask() { return cuemu::warp().alive; }
+static inline unsigned __activemask() { return cuemu::lanes_alive(); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 

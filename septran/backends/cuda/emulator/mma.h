@@ -26,7 +26,7 @@ void load_matrix_sync(fragment<U, M, N, K, T, L>& f, const P* p, unsigned ld) {
     int i = cuemu::lane() * F::num_elements + e, r = i / F::cols, c = i % F::cols;
     f.x[e] = std::is_same_v<L, col_major> ? p[c * ld + r] : p[r * ld + c];
   }
-  cuemu::warp_barrier(~0u, "load_matrix_sync");
+  cuemu::warp_barrier("load_matrix_sync");
 }
 template <int M, int N, int K, class T, class P>
 void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const P* p, unsigned ld, layout_t l) {
@@ -35,7 +35,7 @@ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const P* p, unsigned
     int i = cuemu::lane() * F::num_elements + e, r = i / N, c = i % N;
     f.x[e] = l == mem_col_major ? p[c * ld + r] : p[r * ld + c];
   }
-  cuemu::warp_barrier(~0u, "load_matrix_sync");
+  cuemu::warp_barrier("load_matrix_sync");
 }
 template <int M, int N, int K, class T, class P>
 void store_matrix_sync(P* p, const fragment<accumulator, M, N, K, T>& f, unsigned ld, layout_t l) {
@@ -44,7 +44,7 @@ void store_matrix_sync(P* p, const fragment<accumulator, M, N, K, T>& f, unsigne
     int i = cuemu::lane() * F::num_elements + e, r = i / N, c = i % N;
     p[l == mem_col_major ? c * ld + r : r * ld + c] = f.x[e];
   }
-  cuemu::warp_barrier(~0u, "store_matrix_sync");
+  cuemu::warp_barrier("store_matrix_sync");
 }
 template <class D, class A, class B, class C> struct Operands { D* d; const A* a; const B* b; const C* c; };
 template <int M, int N, int K, class TD, class TA, class LA, class TB, class LB, class TC>
@@ -56,7 +56,7 @@ void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M,
   using P = Operands<FD, FA, FB, fragment<accumulator, M, N, K, TC>>;
   P mine{&d, &a, &b, &c};
   cuemu::warp_collective(~0u, "mma_sync", mine, [](P** all) {
-    static float sum[M][N];
+    float sum[M][N];
     for (int i = 0; i < M; i++)
       for (int j = 0; j < N; j++) {
         int e = i * N + j;

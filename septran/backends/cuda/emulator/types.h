@@ -1,12 +1,13 @@
 // CUDA's builtin types and qualifiers, for a host compiler.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ static
+#define __constant__ static const
 #define __shared__ static
 #define __managed__
 #define __grid_constant__
@@ -30,6 +31,27 @@ template <class D, class S> inline D bits(S s) {
   memcpy(&d, &s, sizeof d);
   return d;
 }
+struct Half {
+  static uint16_t encode(float f) { return bits<uint16_t>(static_cast<_Float16>(f)); }
+  static float decode(uint16_t u) {
+    float f = static_cast<float>(bits<_Float16>(u));
+    // Keeps the compiler from comparing as _Float16, which calls libgcc.
+#if defined(__x86_64__)
+    asm("" : "+x"(f));
+#elif defined(__aarch64__)
+    asm("" : "+w"(f));
+#endif
+    return f;
+  }
+};
+struct Bfloat {
+  static uint16_t encode(float f) {
+    if (f != f) return 0x7fff;
+    uint32_t u = bits<uint32_t>(f);
+    return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  }
+  static float decode(uint16_t u) { return bits<float>(static_cast<uint32_t>(u) << 16); }
+};
 }  // namespace cuemu
 
 #define CUEMU_VECTORS(T, n)                                                       \

@@ -3,11 +3,7 @@
 // shared memory layout", "Tensor copies", "mbarrier"; CUDA driver API, cuTensorMapEncodeTiled.
 #pragma once
 #include "st_copy.cuh"
-#ifdef SEPTRAN_EMULATE
-#include "bulk_copy.h"
-#else
 #include <cuda.h>
-#endif
 
 namespace st {
 

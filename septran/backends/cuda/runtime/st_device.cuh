@@ -4,12 +4,9 @@
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include "tensor_core.h"
-#define ST_SHARED(T, name, n)                                         \
-  alignas(16) static unsigned char name##_bytes[(n) * sizeof(T)];     \
-  static unsigned name##_serial = 0;                                  \
-  cuemu::shared_array(name##_bytes, sizeof name##_bytes, name##_serial); \
-  T* const name = reinterpret_cast<T*>(name##_bytes)
+#define ST_SHARED(T, name, n)               \
+  static constexpr char name##_site = 0;    \
+  T* const name = static_cast<T*>(cuemu::shared_array(&name##_site, (n) * sizeof(T), 16))
 #define ST_LAUNCH(kernel, grid, block, smem, stream, ...) \
   cuemu::launch(#kernel, cuemu::Launch(grid, block, smem, stream), [&](auto... a) { kernel(a...); }, __VA_ARGS__)
 #define ST_DYNAMIC_SHARED(name) unsigned char* const name = reinterpret_cast<unsigned char*>(cuemu::dynamic_shared)
@@ -78,7 +75,7 @@ template <bool TRANS> ST_DEVICE void ldmatrix4(uint (&r)[4], const void* p) {
 template <class T> ST_DEVICE void mma(float* d, const uint (&a)[4], const uint (&b)[2]);
 template <> ST_DEVICE void mma<__half>(float* d, const uint (&a)[4], const uint (&b)[2]) {
 #ifdef SEPTRAN_EMULATE
-  cuemu::mma_16816<cuemu::Half>(d, a, b, "mma.m16n8k16.f16");
+  cuemu::mma_16816(d, a, b, cuemu::product_half, "mma.m16n8k16.f16");
 #else
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -87,7 +84,7 @@ template <> ST_DEVICE void mma<__half>(float* d, const uint (&a)[4], const uint 
 }
 template <> ST_DEVICE void mma<__nv_bfloat16>(float* d, const uint (&a)[4], const uint (&b)[2]) {
 #ifdef SEPTRAN_EMULATE
-  cuemu::mma_16816<cuemu::Bfloat>(d, a, b, "mma.m16n8k16.bf16");
+  cuemu::mma_16816(d, a, b, cuemu::product_bfloat, "mma.m16n8k16.bf16");
 #else
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

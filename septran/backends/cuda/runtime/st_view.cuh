@@ -66,8 +66,8 @@ template <class T, int R> struct View {
     for (int d = 0; d < R; d++) {
 #ifdef SEPTRAN_EMULATE
       if ((i[d] < 0 || i[d] >= n[d]) && !in_shared())
-        cuemu::fail("out of bounds", "index " + std::to_string(i[d]) + " in dimension " + std::to_string(d) +
-                                         " of a view with extent " + std::to_string(n[d]));
+        cuemu::fail("out of bounds", "index %lld in dimension %d of a view with extent %lld", static_cast<long long>(i[d]), d,
+                    static_cast<long long>(n[d]));
 #endif
       o += i[d] * s[d];
     }

@@ -2,9 +2,6 @@
 // float32 fragment on Grid<warps, 1, 8, 2>. Sources: PTX ISA, "Asynchronous warpgroup level matrix instructions".
 #pragma once
 #include "st_bulk.cuh"
-#ifdef SEPTRAN_EMULATE
-#include "warpgroup.h"
-#endif
 
 namespace st {
 
@@ -45,12 +42,9 @@ template <int OPEN> ST_DEVICE void wgmma_wait() {
 /// d[64, N] += a[64, 16] b[16, N]; v: this thread's N / 2 accumulators, rows first. MN_A, MN_B: the operand's rows run along K.
 template <class T, int N> struct Wgmma;
 #ifdef SEPTRAN_EMULATE
-template <class T> struct Decoder;
-template <> struct Decoder<__half> { using type = cuemu::Half; };
-template <> struct Decoder<__nv_bfloat16> { using type = cuemu::Bfloat; };
 template <class T, int N> struct Wgmma {
   template <int MN_A, int MN_B> static void run(float* v, unsigned long long a, unsigned long long b) {
-    cuemu::wgmma<typename Decoder<T>::type, N>(v, a, b, MN_A, MN_B);
+    cuemu::wgmma(v, a, b, N, MN_A, MN_B, Same<T, __half>::value ? cuemu::product_half : cuemu::product_bfloat);
   }
 };
 #else

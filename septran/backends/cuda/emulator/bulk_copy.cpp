@@ -1,57 +1,50 @@
 // mbarriers and tensor copies (sm_90), with the unkindest legal timing: the destination turns to NaN when the copy is
 // issued, and the data lands only when every thread of the block waits for something.
-#pragma once
-#include "scheduler.h"
-
-using cuuint32_t = uint32_t;
-using cuuint64_t = uint64_t;
+#include "asynchronous.h"
 
 namespace cuemu {
 
-/// Byte address of `p` as the device counts it: from the start of the block's shared memory.
-inline uint64_t shared_offset(const void* p) {
+uint64_t shared_offset(const void* p) {
   const char* c = static_cast<const char*>(p);
   if (c < dynamic_shared || c >= dynamic_shared + dynamic_shared_size)
     fail("shared memory", "an asynchronous instruction names an address outside the block's dynamic shared memory");
   return static_cast<uint64_t>(c - dynamic_shared);
 }
 
-/// The 128-byte swizzle: bits 4..6 of an address are xor-ed with bits 7..9.
-inline uint64_t swizzled(uint64_t address) { return address ^ (address >> 7 & 7) << 4; }
-
 // ---- mbarriers
+namespace {
 struct Mbarrier {
   uint64_t magic : 8, phase : 1, expected : 12, pending : 12;
   int64_t bytes : 31;
 };
 static_assert(sizeof(Mbarrier) == 8);
 constexpr unsigned kMagic = 0xB5;
-inline bool init_unfenced = false;
+bool init_unfenced = false;
 
-inline Mbarrier read_barrier(const void* p) {
+Mbarrier read_barrier(const void* p) {
   Mbarrier b;
   memcpy(&b, p, sizeof b);
   if (b.magic != kMagic) fail("async", "an mbarrier is used that this thread does not see initialised");
   return b;
 }
-inline void write_barrier(void* p, Mbarrier b) {
+void write_barrier(void* p, Mbarrier b) {
   if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected;
   memcpy(p, &b, sizeof b);
 }
-inline bool barrier_phase_done(const void* p, unsigned parity) { return read_barrier(p).phase != (parity & 1); }
+}  // namespace
 
-inline void mbarrier_init(void* p, int arrivals) {
+bool phase_done(const void* p, unsigned parity) { return read_barrier(p).phase != (parity & 1); }
+
+void mbarrier_init(void* p, int arrivals) {
   if (shared_offset(p) % 8) fail("alignment", "an mbarrier needs 8-byte alignment");
   if (arrivals < 1) fail("async", "an mbarrier with no arrivals");
   Mbarrier b{};
   b.magic = kMagic, b.expected = b.pending = static_cast<unsigned>(arrivals);
   memcpy(p, &b, sizeof b);
   init_unfenced = true;
-  phase_done = barrier_phase_done;
 }
-inline void mbarrier_fence_init() { init_unfenced = false; }
-/// Arrive once; the phase also waits for `bytes` of copies.
-inline void mbarrier_arrive(void* p, int bytes) {
+void mbarrier_fence_init() { init_unfenced = false; }
+void mbarrier_arrive(void* p, int bytes) {
   Mbarrier b = read_barrier(p);
   if (b.pending == 0) fail("async", "more arrivals at an mbarrier than it was initialised for");
   b.bytes += bytes;
@@ -65,8 +58,8 @@ inline void mbarrier_arrive(void* p, int bytes) {
   current->polled = nullptr;
   yield(State::poll, "mbarrier arrival");
 }
-inline void mbarrier_wait(void* p, unsigned parity) {
-  if (!barrier_phase_done(p, parity)) {
+void mbarrier_wait(void* p, unsigned parity) {
+  if (!phase_done(p, parity)) {
     current->polled = p;
     current->parity = parity;
     yield(State::poll, "mbarrier");
@@ -77,43 +70,38 @@ inline void mbarrier_wait(void* p, unsigned parity) {
 }
 
 // ---- plain and cp.async writes that wgmma will read
-inline std::vector<uint8_t>* unit_unfenced = nullptr;  // one byte per 16 bytes of dynamic shared memory
-inline unsigned unit_serial = 0;
+namespace {
+List<uint8_t> unit_unfenced;  // one byte per 16 bytes of dynamic shared memory
+unsigned unit_serial = 0;
 
-inline void mark_unfenced(uint64_t offset, bool on) { (*unit_unfenced)[offset / 16] = on; }
-/// The 16 bytes at `p` are (or will be) written by a store or cp.async of this thread.
-inline void proxy_write(const void* p) {
-  if (!unit_unfenced) unit_unfenced = new std::vector<uint8_t>;
-  if (unit_serial != block_serial) unit_unfenced->assign(dynamic_shared_size / 16 + 1, 0), unit_serial = block_serial;
+void mark_unfenced(uint64_t offset, bool on) { unit_unfenced[offset / 16] = on; }
+}  // namespace
+
+void proxy_write(const void* p) {
+  if (unit_serial != block_serial) {
+    unit_unfenced.size(dynamic_shared_size / 16 + 1);
+    memset(unit_unfenced.data, 0, unit_unfenced.count);
+    unit_serial = block_serial;
+  }
   const uint64_t offset = shared_offset(p);
-  current->unfenced.push_back(static_cast<uint32_t>(offset));
+  current->unfenced.push(static_cast<uint32_t>(offset));
   mark_unfenced(offset, true);
 }
-inline void proxy_fence() {
-  if (!unit_unfenced || unit_serial != block_serial) return;
+void proxy_fence() {
+  if (unit_serial != block_serial) return;
   for (uint32_t offset : current->unfenced) mark_unfenced(offset, false);
   current->unfenced.clear();
-  auto flying = [](const std::vector<AsyncCopy>& copies) {  // a copy that has not landed is not covered
-    for (auto& c : copies) proxy_write(c.dst);
-  };
-  for (auto& g : current->groups) flying(g);
-  flying(current->open);
+  for (auto& c : current->copies) proxy_write(c.dst);  // a copy that has not landed is not covered
 }
-inline bool seen_by_wgmma(uint64_t offset) {
-  return !unit_unfenced || unit_serial != block_serial || !(*unit_unfenced)[offset / 16];
+bool seen_by_wgmma(uint64_t offset) {
+  return unit_serial != block_serial || !unit_unfenced[offset / 16];
 }
 
 // ---- tensor copies
-struct TensorMap {
-  const char* base = nullptr;
-  int rank = 0;
-  uint64_t size[5] = {}, stride[5] = {};  // innermost first; bytes from one position to the next
-  uint32_t box[5] = {};
-};
+;
 
-/// The checks of the driver's cuTensorMapEncodeTiled for 16-bit elements and the 128-byte swizzle.
-inline const char* encode_tiled(TensorMap& map, int rank, const void* data, const cuuint64_t* size, const cuuint64_t* stride,
-                                const cuuint32_t* box) {
+const char* encode_tiled(TensorMap& map, int rank, const void* data, const uint64_t* size, const uint64_t* stride,
+                         const uint32_t* box) {
   map = TensorMap{};
   map.base = static_cast<const char*>(data);
   map.rank = rank;
@@ -129,6 +117,7 @@ inline const char* encode_tiled(TensorMap& map, int rank, const void* data, cons
   return nullptr;
 }
 
+namespace {
 struct TensorCopy {
   char* panel;
   TensorMap map;
@@ -140,9 +129,9 @@ struct TensorCopy {
     return n;
   }
 };
-inline std::vector<TensorCopy>* in_flight = nullptr;
+List<TensorCopy> in_flight;
 
-CUEMU_NOTSAN inline void land(const TensorCopy& c) {
+CUEMU_NOTSAN void land(const TensorCopy& c) {
   const int rows = c.bytes() / 2 / static_cast<int>(c.map.box[0]);
   const uint64_t start = shared_offset(c.panel);
   for (int r = 0; r < rows; r++) {
@@ -166,21 +155,22 @@ CUEMU_NOTSAN inline void land(const TensorCopy& c) {
   b.bytes -= c.bytes();
   write_barrier(c.barrier, b);
 }
+}  // namespace
 
-inline bool deliver_one() {
-  if (!in_flight || in_flight->empty()) return false;
+bool deliver_copy() {
+  if (!in_flight.count) return false;
   // Copies land in no fixed order either.
-  const size_t n = in_flight->size(), i = order == forward ? 0 : order == reverse ? n - 1 : n / 2;
-  const TensorCopy c = (*in_flight)[i];
-  in_flight->erase(in_flight->begin() + static_cast<long>(i));
+  const size_t n = in_flight.count, i = order == forward ? 0 : order == reverse ? n - 1 : n / 2;
+  const TensorCopy c = in_flight[i];
+  in_flight.drop(i, 1);
   land(c);
   return true;
 }
-inline void nothing_in_flight() {
-  if (in_flight && !in_flight->empty()) fail("async", "the block ends while a tensor copy is in flight");
+void end_copies() {
+  if (in_flight.count) fail("async", "the block ends while a tensor copy is in flight");
 }
 
-inline void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* at, int rank) {
+void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* at, int rank) {
   if (init_unfenced) fail("async", "a tensor copy before the fence that shows it the mbarriers");
   if (rank != map.rank) fail("async", "a tensor copy with the wrong number of coordinates");
   if (shared_offset(panel) % 1024) fail("alignment", "a panel does not start at a multiple of 1024 bytes");
@@ -190,10 +180,13 @@ inline void tensor_copy(void* panel, const TensorMap& map, void* barrier, const 
   if (shared_offset(panel) + static_cast<uint64_t>(c.bytes()) > dynamic_shared_size)
     fail("shared memory", "a tensor copy past the end of the block's dynamic shared memory");
   for (int i = 0; i < c.bytes(); i++) static_cast<volatile char*>(panel)[i] = static_cast<char>(0xFF);
-  if (!in_flight) in_flight = new std::vector<TensorCopy>;
-  in_flight->push_back(c);
-  deliver = deliver_one;
-  copy_block_end = nothing_in_flight;
+  in_flight.push(c);
+}
+
+void forget_copies() {
+  unit_unfenced = {};
+  in_flight = {};
+  init_unfenced = false;
 }
 
 }  // namespace cuemu

@@ -1,0 +1,102 @@
+// What a kernel may call of the emulation's machine, which is compiled once (the .cpp files here) and linked with each
+// kernel. Every name that is offered has its symbol from CUEMU_CALL: septran/backends/cuda/toolchain.py reads them here.
+#pragma once
+#include "types.h"
+
+#define CUEMU_CALL(name) __asm__("cuemu_" #name)
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define CUEMU_NOTSAN __attribute__((no_sanitize("thread")))
+#else
+#define CUEMU_NOTSAN
+#endif
+
+namespace cuemu {
+
+// ---- the thread that runs now
+extern uint3 thread_id CUEMU_CALL(thread_id);
+extern uint3 block_id CUEMU_CALL(block_id);
+extern dim3 block_dim CUEMU_CALL(block_dim);
+extern dim3 grid_dim CUEMU_CALL(grid_dim);
+extern int thread_linear CUEMU_CALL(thread_linear);
+extern char* dynamic_shared CUEMU_CALL(dynamic_shared);
+extern size_t dynamic_shared_size CUEMU_CALL(dynamic_shared_size);
+extern bool atomics CUEMU_CALL(atomics);              // an atomic operation was made in this launch
+extern bool float_atomics CUEMU_CALL(float_atomics);  // one whose result depends on the order
+
+/// Say what is wrong, in printf's words, and end the process.
+[[noreturn]] void fail(const char* kind, const char* format, ...) CUEMU_CALL(fail) __attribute__((format(printf, 2, 3)));
+
+// ---- barriers
+void block_barrier(const char* where) CUEMU_CALL(block_barrier);
+/// Of the block: 0 how many, 1 whether any, 2 whether all threads give p != 0.
+int block_vote(int p, int which, const char* where) CUEMU_CALL(block_vote);
+/// All lanes named in `mask` meet; the last to arrive runs `act(what each gave, its context)` for everybody.
+void warp_meeting(unsigned mask, const char* where, void* mine, void (*act)(void** all, void* context), void* context)
+    CUEMU_CALL(warp_meeting);
+unsigned lanes_alive() CUEMU_CALL(lanes_alive);
+
+// ---- memory and launches
+/// The block's memory of one `__shared__` declaration, told by the address of `site`: NaN in every block.
+void* shared_array(const void* site, size_t bytes, size_t alignment) CUEMU_CALL(shared_array);
+void* device_memory(size_t bytes) CUEMU_CALL(device_memory);
+void free_device_memory(void* p) CUEMU_CALL(free_device_memory);
+void allow_dynamic_shared(size_t bytes, size_t limit) CUEMU_CALL(allow_dynamic_shared);
+void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shared, void (*body)(void*), void* argument)
+    CUEMU_CALL(run_grid);
+
+struct Output {
+  void* data;
+  size_t bytes;
+};
+/// Run `kernel` in the orders of this call; blocks_apart: before its first call also with blocks that see no other.
+void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*kernel)(void*), void* argument)
+    CUEMU_CALL(run_orders);
+/// 0 forward, 1 reverse, 2 shuffled.
+void choose_order(int order) CUEMU_CALL(choose_order);
+
+// ---- cp.async
+void async_copy(void* dst, const void* src, int bytes, int valid) CUEMU_CALL(async_copy);
+void async_commit() CUEMU_CALL(async_commit);
+void async_wait(int allowed) CUEMU_CALL(async_wait);
+
+// ---- tensor cores
+enum Product16 { product_half, product_bfloat };
+/// 1, 2 or 4 matrices of 8 x 8 16-bit elements; lane 8 * q + r names row r of matrix q.
+void load_matrix(uint32_t* out, const void* row, int count, bool transposed, const char* where) CUEMU_CALL(load_matrix);
+/// D[16,8] += A[16,16] B[16,8] of 16-bit elements, two in a register.
+void mma_16816(float* d, const uint32_t* a, const uint32_t* b, Product16 kind, const char* where) CUEMU_CALL(mma_16816);
+/// D[16,8] += A[16,8] B[8,8] in tf32.
+void mma_1688_tf32(float* d, const uint32_t* a, const uint32_t* b, const char* where) CUEMU_CALL(mma_1688_tf32);
+
+// ---- mbarriers and tensor copies (sm_90)
+struct TensorMap {
+  const char* base = nullptr;
+  int rank = 0;
+  uint64_t size[5] = {}, stride[5] = {};  // innermost first; bytes from one position to the next
+  uint32_t box[5] = {};
+};
+/// Byte address of `p` as the device counts it: from the start of the block's shared memory.
+uint64_t shared_offset(const void* p) CUEMU_CALL(shared_offset);
+void mbarrier_init(void* p, int arrivals) CUEMU_CALL(mbarrier_init);
+void mbarrier_fence_init() CUEMU_CALL(mbarrier_fence_init);
+/// Arrive once; the phase also waits for `bytes` of copies.
+void mbarrier_arrive(void* p, int bytes) CUEMU_CALL(mbarrier_arrive);
+void mbarrier_wait(void* p, unsigned parity) CUEMU_CALL(mbarrier_wait);
+/// The 16 bytes at `p` are (or will be) written by a store or cp.async of this thread.
+void proxy_write(const void* p) CUEMU_CALL(proxy_write);
+void proxy_fence() CUEMU_CALL(proxy_fence);
+/// The checks of the driver's cuTensorMapEncodeTiled for 16-bit elements and the 128-byte swizzle.
+const char* encode_tiled(TensorMap& map, int rank, const void* data, const uint64_t* size, const uint64_t* stride,
+                         const uint32_t* box) CUEMU_CALL(encode_tiled);
+void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* at, int rank) CUEMU_CALL(tensor_copy);
+
+// ---- wgmma (sm_90a)
+/// d[64, columns] += a[64, 16] b[16, columns] for the calling warp's 16 rows; v: this lane's accumulators, first row then
+/// second.
+void wgmma(float* v, uint64_t a, uint64_t b, int columns, bool mn_a, bool mn_b, Product16 kind) CUEMU_CALL(wgmma);
+void wgmma_fence() CUEMU_CALL(wgmma_fence);
+void wgmma_commit() CUEMU_CALL(wgmma_commit);
+void wgmma_wait(int open) CUEMU_CALL(wgmma_wait);
+
+}  // namespace cuemu

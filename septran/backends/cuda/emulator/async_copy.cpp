@@ -1,0 +1,40 @@
+// cp.async with the unkindest legal timing: data lands when its thread waits for it, not before.
+// Until then the destination holds NaN, so a missing wait cannot go unnoticed.
+#include "machine.h"
+
+namespace cuemu {
+
+void async_copy(void* dst, const void* src, int bytes, int valid) {
+  if (reinterpret_cast<uintptr_t>(dst) % bytes || (valid && reinterpret_cast<uintptr_t>(src) % bytes))
+    fail("alignment", "cp.async of %d bytes on an address that is not a multiple of it", bytes);
+  if (valid < 0 || valid > bytes) fail("async", "cp.async source size outside 0..%d", bytes);
+  // The read happens now so that an out-of-bounds source faults at the line that issued it.
+  volatile const char* probe = static_cast<const char*>(src);
+  if (valid) (void)probe[0], (void)probe[valid - 1];
+  memset(dst, 0xFF, static_cast<size_t>(bytes));
+  current->copies.push({dst, src, bytes, valid});
+}
+
+void async_commit() {
+  Thread& t = *current;
+  t.groups.push(t.copies.count - t.grouped);
+  t.grouped = t.copies.count;
+}
+
+void async_wait(int allowed) {
+  Thread& t = *current;
+  const size_t groups = t.groups.count, keep = static_cast<size_t>(allowed);
+  const size_t landing = groups > keep ? groups - keep : 0;
+  size_t n = 0;
+  for (size_t i = 0; i < landing; i++) n += t.groups[i];
+  for (size_t i = 0; i < n; i++) {
+    const AsyncCopy& c = t.copies[i];
+    memcpy(c.dst, c.src, static_cast<size_t>(c.valid));
+    memset(static_cast<char*>(c.dst) + c.valid, 0, static_cast<size_t>(c.bytes - c.valid));
+  }
+  t.copies.drop(0, n);
+  t.groups.drop(0, landing);
+  t.grouped -= n;
+}
+
+}  // namespace cuemu

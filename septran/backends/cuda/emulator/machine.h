@@ -1,0 +1,99 @@
+// What the parts of the emulation's machine share with each other and with no kernel. All of it is of one call: the
+// static host takes memory back after each (`forget`), a library keeps it.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include "api.h"
+#include "fiber.h"
+
+namespace cuemu {
+
+/// Plain values one after the other; their room stays when they are cleared.
+template <class T> struct List {
+  T* data = nullptr;
+  size_t count = 0, room = 0;
+  T* begin() const { return data; }
+  T* end() const { return data + count; }
+  T& operator[](size_t i) const { return data[i]; }
+  void clear() { count = 0; }
+  void size(size_t n) {
+    if (n > room) {
+      room = n < 2 * room ? 2 * room : n < 16 ? 16 : n;
+      data = static_cast<T*>(realloc(static_cast<void*>(data), room * sizeof(T)));
+      if (!data) fail("memory", "the emulation needs more than there is");
+    }
+    count = n;
+  }
+  void push(const T& value) {
+    const T copy = value;
+    size(count + 1);
+    data[count - 1] = copy;
+  }
+  void drop(size_t first, size_t n) {
+    memmove(static_cast<void*>(data + first), data + first + n, (count - first - n) * sizeof(T));
+    count -= n;
+  }
+};
+
+enum class State : uint8_t { ready, block_wait, warp_wait, poll, done };
+enum Order : int { forward, reverse, shuffled };
+constexpr unsigned kMostThreads = 1024;
+constexpr size_t kMostShared = 256 * 1024, kGuard = 1024;  // a block's dynamic shared memory; bytes watched behind it
+
+struct AsyncCopy {
+  void* dst;
+  const void* src;
+  int bytes, valid;
+};
+
+struct Thread : Fiber {
+  uint3 tid;
+  int linear;
+  State state;
+  const char* where;
+  unsigned block_generation, warp_generation;
+  List<AsyncCopy> copies;     // issued, oldest first
+  List<size_t> groups;        // of how many of them each committed group is, oldest first
+  size_t grouped;             // of how many all groups are
+  const void* polled;         // the mbarrier a thread in State::poll waits for; none: it has arrived and is held back
+                              // while others can run
+  unsigned parity;
+  List<uint32_t> unfenced;    // 16-byte units it wrote that only a proxy fence shows to wgmma
+};
+
+struct Warp {
+  unsigned arrived, alive;
+  const char* where;
+  void* payload[32];
+};
+
+extern Thread threads[kMostThreads];
+extern Warp warps[kMostThreads / 32];
+extern size_t thread_count;
+extern Thread* current;
+extern int order;
+extern unsigned block_serial;
+extern int report_thread;
+extern const char* report_kernel;
+
+inline Warp& warp() { return warps[thread_linear / 32]; }
+inline int lane() { return thread_linear % 32; }
+void yield(State s, const char* where);
+void run_block(void (*body)(void*), void* argument);
+/// A block begins with no `__shared__` array, and ends with nothing written behind those it had.
+void begin_shared_arrays();
+void end_shared_arrays();
+
+// Defined by the parts that need them; called at the ends of a block and when every thread waits.
+bool phase_done(const void* barrier, unsigned parity);  // has this mbarrier completed the phase?
+bool deliver_copy();                                    // land one tensor copy; false when there is none
+void end_copies();
+void end_products();
+
+/// Drop what lies in memory that is taken back.
+void forget_launches();
+void forget_shared_arrays();
+void forget_copies();
+void forget_products();
+
+}  // namespace cuemu

@@ -1,0 +1,225 @@
+// Runs blocks one after another; inside a block, fibers run to their next barrier in an order that
+// is chosen to be unkind: forward, reverse or shuffled (a missing barrier gives other results).
+#include "machine.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define CUEMU_ACQUIRE(key) __tsan_acquire(key)
+#define CUEMU_RELEASE(key) __tsan_release(key)
+#else
+#define CUEMU_ACQUIRE(key) (void)(key)
+#define CUEMU_RELEASE(key) (void)(key)
+#endif
+
+namespace cuemu {
+
+uint3 thread_id, block_id;
+dim3 block_dim, grid_dim;
+int thread_linear;
+char* dynamic_shared;
+size_t dynamic_shared_size;
+bool atomics, float_atomics;
+
+constinit Thread threads[kMostThreads] = {};
+constinit Warp warps[kMostThreads / 32] = {};
+size_t thread_count;
+Thread* current;
+int order = forward;
+unsigned block_serial;
+
+namespace {
+void (*thread_body)(void*);
+void* thread_argument;
+int vote_count, vote_or, vote_and = 1, vote_result[3];
+char barrier_key[2], warp_key[kMostThreads / 32][2], start_key, end_key;
+
+CUEMU_NOTSAN void thread_main() {
+  entered();
+  CUEMU_ACQUIRE(&start_key);
+  thread_body(thread_argument);
+  CUEMU_RELEASE(&end_key);
+  warp().alive &= ~(1u << lane());
+  yield(State::done, "exit");
+  abort();
+}
+
+CUEMU_NOTSAN void resume(Thread& t) {
+  current = &t;
+  thread_id = t.tid;
+  thread_linear = report_thread = t.linear;
+  switch_to(t);
+}
+
+void release_barrier(size_t done) {
+  const char* where = nullptr;
+  for (size_t i = 0; i < thread_count; i++) {
+    const Thread& t = threads[i];
+    if (t.state != State::block_wait) continue;
+    report_thread = t.linear;
+    if (where && strcmp(where, t.where)) fail("divergence", "threads wait at different barriers: %s and %s", where, t.where);
+    where = t.where;
+  }
+  if (done) fail("divergence", "%s is not reached by %zu threads that returned before it", where, done);
+  vote_result[0] = vote_count, vote_result[1] = vote_or, vote_result[2] = vote_and;
+  vote_count = vote_or = 0;
+  vote_and = 1;
+  for (size_t i = 0; i < thread_count; i++) threads[i].state = State::ready;
+}
+
+/// The order in which threads run, and warps by their first thread.
+void choose_sequence(uint16_t* lanes, uint16_t* warp_sequence) {
+  const size_t n = thread_count;
+  uint16_t sequence[kMostThreads];
+  for (size_t i = 0; i < n; i++) sequence[i] = static_cast<uint16_t>(order == reverse ? n - 1 - i : i);
+  if (order == shuffled) {
+    uint64_t seed = 0x9E3779B97F4A7C15ull + block_serial;
+    for (size_t i = n; i > 1; i--) {
+      seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+      const size_t j = (seed >> 33) % i;
+      const uint16_t kept = sequence[i - 1];
+      sequence[i - 1] = sequence[j], sequence[j] = kept;
+    }
+  }
+  size_t warps_seen = 0;
+  uint16_t filled[kMostThreads / 32] = {};
+  for (size_t i = 0; i < n; i++) {
+    const uint16_t which = sequence[i] / 32;
+    if (!filled[which]) warp_sequence[warps_seen++] = which;
+    lanes[which * 32 + filled[which]++] = sequence[i];
+  }
+}
+
+[[noreturn]] void deadlock() {
+  char text[400] = "";
+  size_t at = 0;
+  int shown = 0;
+  for (size_t i = 0; i < thread_count; i++) {
+    const Thread& t = threads[i];
+    if (t.state == State::ready || t.state == State::done || shown++ >= 3) continue;
+    at += static_cast<size_t>(
+        snprintf(text + at, sizeof text - at, "%sthread %d waits at %.100s", at ? "; " : "", t.linear, t.where));
+  }
+  fail("deadlock", "%s", text);
+}
+}  // namespace
+
+CUEMU_NOTSAN void yield(State s, const char* where) {
+  current->state = s;
+  current->where = where;
+  switch_to_main(*current, s == State::done);
+}
+
+CUEMU_NOTSAN void block_barrier(const char* where) {
+  // Keys alternate by generation: one key would hide a write-after-read race across two barriers.
+  const unsigned g = current->block_generation++ & 1;
+  CUEMU_RELEASE(&barrier_key[g]);
+  yield(State::block_wait, where);
+  CUEMU_ACQUIRE(&barrier_key[g]);
+}
+
+int block_vote(int p, int which, const char* where) {
+  vote_count += !!p;
+  vote_or |= !!p;
+  vote_and &= !!p;
+  block_barrier(where);
+  return vote_result[which];
+}
+
+CUEMU_NOTSAN void warp_meeting(unsigned mask, const char* where, void* mine, void (*act)(void** all, void* context),
+                               void* context) {
+  Warp& w = warp();
+  const int me = lane(), base = thread_linear - me;
+  if (!(mask >> me & 1)) fail("divergence", "thread is not in its own mask at %s", where);
+  const size_t size = thread_count - static_cast<size_t>(base);
+  const unsigned need = size < 32 ? mask & ((1u << size) - 1) : mask;
+  if (w.arrived & need && strcmp(w.where, where))
+    fail("divergence", "lanes of one warp meet at %s and %s", where, w.where);
+  w.where = where;
+  const unsigned g = current->warp_generation++ & 1;
+  CUEMU_RELEASE(&warp_key[thread_linear / 32][g]);
+  w.payload[me] = mine;
+  w.arrived |= 1u << me;
+  if ((w.arrived & need) == need) {
+    void* all[32] = {};
+    for (int i = 0; i < 32; i++)
+      if (need >> i & 1) all[i] = w.payload[i];
+    if (act) act(all, context);
+    w.arrived &= ~need;
+    for (int i = 0; i < 32; i++)
+      if (need >> i & 1) threads[base + i].state = State::ready;
+  } else {
+    yield(State::warp_wait, where);
+  }
+  CUEMU_ACQUIRE(&warp_key[thread_linear / 32][g]);
+}
+
+unsigned lanes_alive() { return warp().alive; }
+void choose_order(int wanted) { order = wanted; }
+
+void run_block(void (*body)(void*), void* argument) {
+  thread_body = body;
+  thread_argument = argument;
+  block_serial++;
+  memset(dynamic_shared, 0xFF, dynamic_shared_size);  // 0xFF.. is a NaN in every float format
+  begin_shared_arrays();
+  vote_count = vote_or = 0;
+  vote_and = 1;
+  const size_t n = thread_count, warp_count = (n + 31) / 32;
+  for (size_t i = 0; i < warp_count; i++) warps[i] = Warp{};
+  for (size_t i = 0; i < n; i++) {
+    Thread& t = threads[i];
+    t.state = State::ready;
+    t.copies.clear();
+    t.groups.clear();
+    t.grouped = 0;
+    t.block_generation = t.warp_generation = 0;
+    t.unfenced.clear();
+    prepare(t, thread_main);
+    warps[t.linear / 32].alive |= 1u << (t.linear % 32);
+  }
+  CUEMU_RELEASE(&start_key);
+  uint16_t lanes[kMostThreads], warp_sequence[kMostThreads / 32];
+  choose_sequence(lanes, warp_sequence);
+  for (;;) {
+    bool progress = false;
+    // One warp runs as far as it can before the next one starts: nothing but barriers holds it back.
+    for (size_t w = 0; w < warp_count; w++) {
+      const size_t first = warp_sequence[w] * 32u, size = n - first < 32 ? n - first : 32;
+      for (bool again = true; again;) {
+        again = false;
+        for (size_t i = first; i < first + size; i++)
+          if (threads[lanes[i]].state == State::ready) {
+            resume(threads[lanes[i]]);
+            progress = again = true;
+          }
+      }
+    }
+    size_t done = 0, waiting = 0;
+    bool woken = false;
+    for (size_t i = 0; i < n; i++) {
+      Thread& t = threads[i];
+      if (t.state == State::poll && t.polled && phase_done(t.polled, t.parity)) t.state = State::ready, woken = true;
+    }
+    for (size_t i = 0; i < n; i++) {
+      Thread& t = threads[i];
+      if (!woken && t.state == State::poll && !t.polled) t.state = State::ready, progress = true;
+      done += t.state == State::done;
+      waiting += t.state == State::block_wait;
+    }
+    progress = progress || woken;
+    if (done == n) break;
+    if (waiting + done == n) {
+      release_barrier(done);
+      continue;
+    }
+    // A tensor copy lands as late as it can: when every thread waits for something.
+    if (!progress && deliver_copy()) continue;
+    if (!progress) deadlock();
+  }
+  CUEMU_ACQUIRE(&end_key);
+  report_thread = -1;
+  end_products();
+  end_copies();
+  end_shared_arrays();
+}
+
+}  // namespace cuemu

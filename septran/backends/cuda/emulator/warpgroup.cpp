@@ -1,0 +1,228 @@
+// wgmma (sm_90a) as the PTX ISA words it: operands named by descriptors, asynchronous until waited for. Operands are
+// read when the instruction is issued and again when it is waited for; a difference is a race. Accumulators in flight are NaN.
+#include "asynchronous.h"
+
+namespace cuemu {
+
+namespace {
+using Decode = float (*)(uint16_t);
+
+/// The accumulators of one warp (16 rows) while instructions on them are in flight.
+struct Accumulators {
+  float* lanes[32];
+  int columns;
+  int open;     // instructions in flight
+  size_t sums;  // where their 16 x columns values begin in WarpProducts::sums
+};
+
+struct Product {
+  uint64_t a, b;
+  int columns;
+  bool mn_a, mn_b;
+  Decode decode;
+  size_t target;
+  size_t read;  // where its operands as they were at issue begin in WarpProducts::read: a[16][16], then b[16][columns]
+  size_t operands() const { return 256 + 16 * static_cast<size_t>(columns); }
+};
+
+struct WarpProducts {
+  unsigned serial;
+  bool fenced;
+  size_t issued, committed;
+  List<Accumulators> targets;
+  List<float> sums;
+  List<Product> products;  // in order; the first `committed` belong to `groups`
+  List<uint16_t> read;
+  List<size_t> groups;     // products per group, oldest first
+
+  void begin() {
+    serial = block_serial;
+    fenced = false;
+    issued = committed = 0;
+    targets.clear(), sums.clear(), products.clear(), read.clear(), groups.clear();
+  }
+};
+
+struct Descriptors {
+  uint64_t a, b;
+};
+
+constexpr size_t kMostWarps = kMostThreads / 32;
+constinit WarpProducts all_products[kMostWarps] = {};
+List<Descriptors> issued_by_group[kMostWarps / 4];
+
+WarpProducts& warp_products() {
+  const size_t w = static_cast<size_t>(thread_linear) / 32;
+  auto& own = all_products[w];
+  if (own.serial != block_serial) {
+    bool first = true;
+    for (size_t i = w / 4 * 4; i < w / 4 * 4 + 4; i++) first = first && all_products[i].serial != block_serial;
+    if (first) issued_by_group[w / 4].clear();
+    own.begin();
+  }
+  return own;
+}
+
+/// 8 elements of an operand that lie together: at (row .., k) when rows run along K, else at (row, k ..).
+const char* operand_unit(uint64_t desc, int row, int k, bool mn) {
+  const uint64_t start = (desc & 0x3FFF) << 4, lead = (desc >> 16 & 0x3FFF) << 4, stride = (desc >> 32 & 0x3FFF) << 4;
+  if (desc >> 62 != 1) fail("wgmma", "only the 128-byte swizzle is emulated");
+  if (desc >> 49 & 7) fail("wgmma", "only base offset 0 is emulated");
+  const uint64_t at = mn ? row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2
+                         : row / 8 * stride + row % 8 * 128 + static_cast<uint64_t>(k) * 2;
+  const uint64_t address = swizzled(start + at);
+  if (address + 16 > dynamic_shared_size) fail("shared memory", "wgmma reads past the end of the block's dynamic shared memory");
+  if (!seen_by_wgmma(address)) fail("async", "wgmma reads shared memory that was written without fence.proxy.async");
+  return dynamic_shared + address;
+}
+
+/// out[k][row - first] of an operand, 16 k by `rows` rows.
+void read_operand(uint16_t* out, uint64_t desc, int first, int rows, bool mn) {
+  uint16_t unit[8];
+  for (int row = 0; row < rows; row += mn ? 8 : 1)
+    for (int k = 0; k < 16; k += mn ? 1 : 8) {
+      memcpy(unit, operand_unit(desc, first + row, k, mn), 16);
+      for (int i = 0; i < 8; i++) out[(k + (mn ? 0 : i)) * rows + row + (mn ? i : 0)] = unit[i];
+    }
+}
+void read_operands(uint16_t* out, const Product& p) {
+  read_operand(out, p.a, thread_linear / 32 % 4 * 16, 16, p.mn_a);
+  read_operand(out + 256, p.b, 0, p.columns, p.mn_b);
+}
+
+float* accumulator(const Accumulators& t, int row, int col) {
+  // Lane row % 8 * 4 + col % 8 / 2 holds two rows of columns / 4 elements.
+  return t.lanes[row % 8 * 4 + col % 8 / 2] + row / 8 * (t.columns / 4) + col / 8 * 2 + col % 2;
+}
+
+void multiply(const Product& p, const uint16_t* read, float* sums) {
+  static float b[16][256];
+  for (int k = 0; k < 16; k++)
+    for (int n = 0; n < p.columns; n++) b[k][n] = p.decode(read[256 + k * p.columns + n]);
+  for (int m = 0; m < 16; m++) {
+    float* sum = sums + m * p.columns;
+    for (int k = 0; k < 16; k++) {
+      const float a = p.decode(read[k * 16 + m]);
+      for (int n = 0; n < p.columns; n++) sum[n] += a * b[k][n];
+    }
+  }
+}
+
+struct Issue {
+  float* v;
+  uint64_t a, b;
+  int columns;
+  bool mn_a, mn_b;
+  Decode decode;
+};
+
+size_t target_of(WarpProducts& own, void** all) {
+  const Issue& first = *static_cast<Issue*>(all[0]);
+  size_t target = 0;
+  while (target < own.targets.count && own.targets[target].lanes[0] != first.v) target++;
+  if (target == own.targets.count) {
+    own.targets.push(Accumulators{{}, 0, 0, own.sums.count});
+    own.sums.size(own.sums.count + 16 * 256);
+  }
+  auto& t = own.targets[target];
+  if (t.open == 0) {
+    t.columns = first.columns;
+    for (int i = 0; i < 32; i++) t.lanes[i] = static_cast<Issue*>(all[i])->v;
+    float* sums = own.sums.data + t.sums;
+    for (int r = 0; r < 16; r++)
+      for (int c = 0; c < t.columns; c++) sums[r * t.columns + c] = *accumulator(t, r, c);
+  }
+  t.open++;
+  for (int i = 0; i < 32; i++) memset(static_cast<void*>(t.lanes[i]), 0xFF, static_cast<size_t>(t.columns) * 2);
+  return target;
+}
+
+void issue(void** all, void*) {
+  auto& own = warp_products();
+  const Issue& first = *static_cast<Issue*>(all[0]);
+  if (thread_count % 128) fail("wgmma", "the block is not a whole number of warpgroups");
+  if (!own.fenced) fail("async", "wgmma without wgmma.fence since its accumulators were last touched");
+  for (int i = 1; i < 32; i++) {
+    const Issue& other = *static_cast<Issue*>(all[i]);
+    if (other.a != first.a || other.b != first.b) fail("divergence", "lanes give wgmma different descriptors");
+  }
+  auto& group = issued_by_group[static_cast<size_t>(thread_linear) / 128];
+  if (own.issued == group.count)
+    group.push({first.a, first.b});
+  else if (own.issued > group.count || group[own.issued].a != first.a || group[own.issued].b != first.b)
+    fail("divergence", "warps of a warpgroup give wgmma different descriptors");
+  own.issued++;
+  const size_t target = target_of(own, all), read = own.read.count;
+  const Product p{first.a, first.b, first.columns, first.mn_a, first.mn_b, first.decode, target, read};
+  own.read.size(read + p.operands());
+  read_operands(own.read.data + read, p);
+  own.products.push(p);
+}
+
+void finish(WarpProducts& own, size_t open) {
+  uint16_t now[256 + 16 * 256];
+  while (own.groups.count > open) {
+    const size_t n = own.groups[0];
+    size_t operands = 0;
+    for (size_t i = 0; i < n; i++) {
+      const Product& p = own.products[i];
+      operands += p.operands();
+      read_operands(now, p);
+      if (memcmp(now, own.read.data + p.read, p.operands() * sizeof *now))
+        fail("race", "shared memory that wgmma reads changed before it was waited for");
+      auto& t = own.targets[p.target];
+      multiply(p, now, own.sums.data + t.sums);
+      if (--t.open == 0)
+        for (int r = 0; r < 16; r++)
+          for (int c = 0; c < t.columns; c++) *accumulator(t, r, c) = own.sums[t.sums + static_cast<size_t>(r * t.columns + c)];
+    }
+    own.products.drop(0, n);
+    own.read.drop(0, operands);
+    for (auto& p : own.products) p.read -= operands;
+    own.committed -= n;
+    own.groups.drop(0, 1);
+  }
+  own.fenced = false;
+}
+}  // namespace
+
+void wgmma_fence() {
+  warp_meeting(~0u, "wgmma.fence", nullptr, [](void**, void*) { warp_products().fenced = true; }, nullptr);
+}
+
+void wgmma(float* v, uint64_t a, uint64_t b, int columns, bool mn_a, bool mn_b, Product16 kind) {
+  Issue mine{v, a, b, columns, mn_a, mn_b, kind == product_half ? Half::decode : Bfloat::decode};
+  warp_meeting(~0u, "wgmma.mma_async", &mine, issue, nullptr);
+}
+
+void wgmma_commit() {
+  const auto act = [](void**, void*) {
+    auto& own = warp_products();
+    own.groups.push(own.products.count - own.committed);
+    own.committed = own.products.count;
+  };
+  warp_meeting(~0u, "wgmma.commit_group", nullptr, act, nullptr);
+}
+
+void wgmma_wait(int open) {
+  size_t left = static_cast<size_t>(open);
+  const auto act = [](void**, void* wanted) { finish(warp_products(), *static_cast<size_t*>(wanted)); };
+  warp_meeting(~0u, "wgmma.wait_group", nullptr, act, &left);
+}
+
+/// The block ends with nothing in flight, and the four warps of a warpgroup have issued the same.
+void end_products() {
+  for (size_t w = 0; w < (thread_count + 31) / 32; w++) {
+    const auto& p = all_products[w];
+    if (p.serial != block_serial) continue;
+    if (p.products.count) fail("async", "the block ends before wgmma has been waited for");
+    if (p.issued != issued_by_group[w / 4].count) fail("divergence", "wgmma is not issued by all warps of a warpgroup");
+  }
+}
+
+void forget_products() {
+  for (auto& p : all_products) p = WarpProducts{};
+  for (auto& g : issued_by_group) g = {};
+}
+
+}  // namespace cuemu
