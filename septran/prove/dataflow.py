@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from septran.ir import nodes as ir
 from septran.prove.certificate import Finding, Tile
-from septran.prove.sets import Model, Statement, affine
+from septran.prove.sets import DirectFlow, Model, Statement, affine
 from septran.prove.witness import describe, drawn, sample
 
 if TYPE_CHECKING:
@@ -111,8 +111,14 @@ def as_read(model: Model) -> Read:
     return Read(origin=by_pair(_through(_join(found), hops).coalesce()), views=views)
 
 
-def _direct(model: Model) -> tuple[isl.UnionMap, isl.UnionMap, list[isl.Map]]:
-    """Return (operand -> who wrote it last, operands that nobody wrote, copies' results -> what they copy)."""
+def _direct(model: Model) -> DirectFlow:
+    """Return (operand -> who wrote it last, operands that nobody wrote, copies' results -> what they copy), computed once."""
+    if model.direct_flow is None:
+        model.direct_flow = _compute(model)
+    return model.direct_flow
+
+
+def _compute(model: Model) -> DirectFlow:
     import islpy as isl
 
     sinks: list[isl.Map] = []

@@ -5,6 +5,9 @@ all threads together order nothing but memory that each of them owns; a copy in 
 is awaited. Everything else that conflicts needs a Sync in between, or a chain of posts and awaits. The
 events' own protocol is part of the rule: every await has one post, and every post one await.
 
+An outermost parallel loop is a launch: what comes later, in the Program or in another iteration around it, starts when
+the launch is over. So only statements of one launch are asked, and that what they leave to later ones is over at its end.
+
 It is asked of a finished Program, whose passes have named the engines and placed what orders them. Storage is
 used again when an allocation repeats, and buffers that lie in the same bytes are one.
 """
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from septran.ir.nodes import ASYNC, BULK, THREAD, THREADS, Await, Buffer, Post, Sync
+from septran.ir.nodes import ASYNC, BULK, THREAD, THREADS, Await, Buffer, For, Post, Sync
 from septran.prove.certificate import Finding
 from septran.prove.sets import Access, Model, Statement, affine, union
 from septran.prove.witness import describe, finding
@@ -39,15 +42,18 @@ def ordering(model: Model) -> Iterator[Finding]:
     work = [s for s in model.statements if s.kind in ("copy", "leaf")]
     for first in work:
         for second in work:
-            if not _in_order(first, second):
+            if not _in_order(first, second) and not _launched_apart(first, second):
                 yield from _pair(model, events, first, second)
     for s in work:
         yield from _at_the_end(model, events, s)
 
 
 def _at_the_end(model: Model, events: _Events, s: Statement) -> Iterator[Finding]:
-    """Yield results that an engine may still be writing when the kernel is over."""
+    """Yield what outlives a launch and an engine may still be writing when it is over."""
+    launch = _launch(s)
     results = {p.buffer.name for p in model.program.params if "w" in p.privilege}
+    if launch is not None:
+        results |= {n for n, around in model.homes.items() if all(f is not launch for f in around)}
     writes = any(a.mode == "w" and a.region.buffer.name in results for a in s.accesses)
     if not writes or s.engine in ("", THREADS):
         return
@@ -57,6 +63,17 @@ def _at_the_end(model: Model, events: _Events, s: Statement) -> Iterator[Finding
     if not left.is_empty():
         text = f"{describe(s)} may not be over when the kernel ends"
         yield finding(model, "P040", text, left, s)
+
+
+def _launch(s: Statement) -> For | None:
+    """Return the loop whose iterations are launched together, with their statement among them."""
+    return s.loops[s.parallel[0]] if s.parallel else None
+
+
+def _launched_apart(first: Statement, second: Statement) -> bool:
+    """Whether two statements lie in different launches."""
+    mine, theirs = _launch(first), _launch(second)
+    return mine is not None and theirs is not None and mine is not theirs
 
 
 def _in_order(first: Statement, second: Statement) -> bool:
@@ -141,10 +158,16 @@ class _Events:
             self._match(event)
 
     def before(self, a: Statement, b: Statement) -> isl.Map:
-        """Return `Model.before`, computed once."""
+        """Return `Model.before` within one launch, computed once."""
         key = (a.name, b.name)
         if key not in self._before:
-            self._before[key] = self.model.before(a, b).coalesce()
+            found = self.model.before(a, b)
+            if _launched_apart(a, b):
+                found = found.subtract(found)
+            elif (launch := _launch(a)) is not None and launch is _launch(b):
+                around = [f"y_{k} = z_{k}" for k in range(a.parallel[0])]
+                found = found.intersect(self.model.pairs(a, b, " and ".join(around) or "true"))
+            self._before[key] = found.coalesce()
         return self._before[key]
 
     def _match(self, event: str) -> None:

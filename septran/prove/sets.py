@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from septran.errors import Span
 from septran.ir import nodes as ir
@@ -21,6 +21,7 @@ from septran.prove.storage import Radix, radixes
 if TYPE_CHECKING:
     import islpy as isl
 
+DirectFlow: TypeAlias = "tuple[isl.UnionMap, isl.UnionMap, list[isl.Map]]"
 Kind = Literal["copy", "leaf", "sync", "post", "await"]
 
 
@@ -109,6 +110,7 @@ class Model:
     """A Program's statements and buffers.
 
     homes: buffer -> the loops inside which it is allocated. shapes: parameter -> extents, where symbolic.
+    direct_flow: what `septran.prove.dataflow` found.
     radixes: array that is seen in another layout -> coordinates of its elements; the others' are their index.
     """
 
@@ -120,6 +122,7 @@ class Model:
     shapes: dict[str, tuple[Expr, ...]]
     depth: int
     radixes: Mapping[str, Radix] = field(default_factory=dict)
+    direct_flow: DirectFlow | None = None
     _accesses: dict[tuple[str, int], isl.Map] = field(default_factory=dict)
 
     def set(self, body: str) -> isl.Set:

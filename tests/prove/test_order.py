@@ -120,3 +120,34 @@ def test_events_that_are_left_out_at_some_sizes_are_proven_at_sizes_only():
     certificate = prove_request(GenRequest(op="gemm", backend="dsa_c"), ("M",)).certificate
     (order,) = (r for r in certificate.rules if r.rule == "order")
     assert order.state == "not asked" and "the value of M" in order.why
+
+
+LAUNCHES = """program launches target=cuda_c arch=sm_90a machine=cuda_c.sm_90a
+options {}
+param w out: GLOBAL float32[4, 8]
+param r x: GLOBAL float32[4, 8]
+  alloc held: GLOBAL float32[4, 8]
+  for t in 2
+    for i0 in 4 on BLOCK parallel
+      copy held[i0:+1, 0:+8] <- x[i0:+1, 0:+8] on THREADS
+    for i1 in 4 on BLOCK parallel
+      copy out[i1:+1, 0:+8] <- held[i1:+1, 0:+8] on THREADS
+"""
+
+
+def test_a_launch_is_over_before_the_next_begins():
+    assert told(parse_program(LAUNCHES)) == []
+
+
+def test_two_copies_of_one_launch_are_not_ordered_by_it():
+    second = "    for i1 in 4 on BLOCK parallel\n"
+    assert LAUNCHES.count(second) == 1
+    one = LAUNCHES.replace(second, "").replace("i1", "i0")
+    (found,) = told(parse_program(one))
+    assert "P040" in found and "writes held" in found
+
+
+def test_what_a_later_launch_reads_has_landed_at_the_end_of_its_own():
+    late = LAUNCHES.replace("<- x[i0:+1, 0:+8] on THREADS", "<- x[i0:+1, 0:+8] on BULK")
+    (found,) = told(parse_program(late))
+    assert "copy held <- x[t, i0] may not be over when the kernel ends" in found
