@@ -338,7 +338,7 @@ def test_a_module_is_proven_by_every_rule(module, name: str, target: str):
         ("level2/conv_relu_bias", "cpp"),
         ("level2/conv_relu_bias", "cuda_c"),
         ("level2/conv_relu_bias", "triton_cuda"),
-        ("level1/matmul_irregular_transposed_both", "cpp"),
+        ("level1/matmul_4d_einsum", "cpp"),
         ("level3/patch_merging", "cpp"),
     ],
 )
