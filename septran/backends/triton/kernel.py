@@ -12,7 +12,7 @@ from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
 from septran.errors import InternalError
 from septran.ir import nodes as ir
-from septran.ir.access import reads, regions, writes
+from septran.ir.access import regions
 from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.launch import Launch, block_index
 from septran.kernel import Leaf
@@ -30,19 +30,19 @@ def loads_and_stores(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Buffer]:
 
 @dataclass(slots=True)
 class KernelText:
-    """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars."""
+    """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars; `fenced`: stores with barriers."""
 
     name: str
     program: ir.Program
     leaves: Mapping[str, Leaf]
     pointers: tuple[str, ...]
     host_vars: tuple[str, ...]
+    fenced: frozenset[str]
     names: Names = field(default_factory=Names)
     lines: list[str] = field(default_factory=list)
     vars: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Expr] = field(default_factory=dict)
     tiles: dict[str, str] = field(default_factory=dict)
-    raced: frozenset[str] = frozenset()
     text: TileText = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,6 @@ class KernelText:
 
     def render(self, launch: Launch) -> tuple[str, int]:
         """Return (source of the kernel, number of programs)."""
-        self.raced = reads(launch.body) & writes(launch.body)
         args = ", ".join([*self.text.pointers.values(), *(self.vars[v] for v in self.host_vars)])
         self._grid(launch)
         self._body(launch.body, 1)
@@ -166,7 +165,7 @@ class KernelText:
 
     def _store(self, region: ir.Region, value: str, indent: int) -> None:
         region = self._region(region)
-        fence = region.buffer.name in self.raced
+        fence = region.buffer.name in self.fenced
         if fence:
             self._emit(indent, "tl.debug_barrier()")
         for line in self.text.store(region, value):

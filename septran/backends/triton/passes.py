@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from septran.backends.triton.arches import ARCHES
 from septran.errors import InternalError, Unsupported
-from septran.ir.access import touches
+from septran.ir.access import reads, regions, touches, writes
 from septran.ir.launch import Launch, map_kernels
 from septran.ir.nodes import Buffer, For, Program, Stmt, walk
 from septran.passes.hoist_copies import hoist_copies
@@ -19,6 +19,9 @@ from septran.passes.run import Pass
 
 WARPS = "num_warps"
 """Option of a Program: warps of a block, a power of two."""
+
+FENCED = "fenced"
+"""Option of a Program: for each kernel in order, the arrays whose stores have a barrier before and after them."""
 
 
 def settle_warps(program: Program) -> Program:
@@ -52,6 +55,29 @@ def load_parts(program: Program) -> Program:
     return map_kernels(program, kernel)
 
 
+def fence_stores(program: Program) -> Program:
+    """Return `program` with, for each kernel, the arrays that it both stores and loads: a barrier is around such stores."""
+    found: list[list[str]] = []
+
+    def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
+        both = reads(launch.body) & writes(launch.body)
+        found.append(
+            sorted(
+                {r.buffer.name for r, _ in regions(*launch.body) if r.buffer.mem == "GLOBAL"} & both
+            )
+        )
+        return launch.body
+
+    map_kernels(program, kernel)
+    return program.with_options({FENCED: found}) if any(found) else program
+
+
+def fenced(program: Program, kernel: int) -> frozenset[str]:
+    """Return what `fence_stores` found for a kernel, by its number."""
+    found = program.option(FENCED)
+    return frozenset(found[kernel]) if isinstance(found, list) else frozenset()
+
+
 def _partial(program: Program, buffer: Buffer, stmt: Stmt, verb: str) -> Unsupported:
     return Unsupported.of(
         "M170",
@@ -70,5 +96,6 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_warps", settle_warps),
     ("load_parts", load_parts),
+    ("fence_stores", fence_stores),
     ("order_blocks", order_blocks),
 )
