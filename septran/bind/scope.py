@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from septran.bind.layout import NO_TAINT, Bound, Taint, laid
 from septran.errors import MappingError, TaskLangError
@@ -269,16 +269,7 @@ class Scope:
             tile.append(b)
             grid.append(0)
             taints.append(taint)
-        region = Region(
-            buffer=r.buffer,
-            offset=tuple(offset),
-            extent=tuple(extent),
-            tile=tuple(tile),
-            step=r.step,
-            grid=tuple(grid),
-            guard=r.guard,
-            fill=r.fill,
-        )
+        region = _cut(r, offset, extent, tile, grid)
         return Bound(region, base.root, tuple(taints))
 
     def _positions(self, p: values.Partition, base: Bound) -> list[Size]:
@@ -332,17 +323,17 @@ class Scope:
             extent.append((count - 1) * p.stride[d] + reach)
             tile.append((b - 1) * p.stride[d] + reach)
             taints.append(taint)
-        region = Region(
-            buffer=r.buffer,
-            offset=tuple(offset),
-            extent=tuple(extent),
-            tile=tuple(tile),
-            step=r.step,
-            grid=(0,) * r.rank,
-            guard=any(p.pad),
-            fill=p.fill,
-        )
+        region = _cut(replace(r, guard=any(p.pad), fill=p.fill), offset, extent, tile, [0] * r.rank)
         return Bound(region, base.root, tuple(taints))
+
+
+def _cut(
+    region: Region, offset: list[Expr], extent: list[Expr], tile: list[int], grid: list[int]
+) -> Region:
+    """Return another part of the buffer of `region`, with its steps."""
+    return replace(
+        region, offset=tuple(offset), extent=tuple(extent), tile=tuple(tile), grid=tuple(grid)
+    )
 
 
 def loop_var(name: str) -> Expr:

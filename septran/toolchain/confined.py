@@ -6,6 +6,7 @@ compile step reads the system's folders, Python, SepTran and the headers its fla
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from septran.errors import EnvironmentProblem
 from septran.sandbox import MIB, Confined, Limits
@@ -111,6 +113,18 @@ def run_confined(
 def plain(path: Path) -> bool:
     """Return whether a confined child left a file, not a link to one that only we may read."""
     return path.is_file() and not path.is_symlink()
+
+
+def child_result(path: Path) -> dict[str, Any] | None:
+    """Return what a lowering child wrote (ok, log, facts that are counts); None when it is no such object."""
+    if not plain(path):
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        facts = {str(name): int(value) for name, value in found["facts"].items()}
+        return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _headers(command: Sequence[str]) -> tuple[Path, ...]:

@@ -35,16 +35,12 @@ def read(kernel: Kernel, program: Program) -> Printed:
         raise Unreadable(f"the outputs {outputs}")
     reading = _Reading(macros(module, kernel.entry))
     reading.mode = mode
-    for arg in function.args.args:
-        reading.tensor(arg)
-    for stmt in py.statements(function.body):
-        reading.launch(stmt)
-    tiles = [name for name in reading.rooms if name not in reading.order]
+    reading.function(function)
     form = reading.form
     return Printed(
         file=kernel.main,
         acts=tuple(reading.acts),
-        names=alloc_names(program, reading.order, tiles),
+        names=alloc_names(program, reading.order, reading.tiles),
         order=tuple(reading.order),
         rooms=reading.rooms,
         places={b.name: place(b, form) for b in buffers(program)},

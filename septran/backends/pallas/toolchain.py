@@ -8,12 +8,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
 from septran.kernel import Kernel
 from septran.toolchain import environment
-from septran.toolchain.confined import plain, run_confined
+from septran.toolchain.confined import child_result, run_confined
 
 NAME = "pallas_tpu"
 PACKAGES = ("jax==0.10.2", "jaxlib==0.10.2")
@@ -45,7 +44,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
     env |= {**dict(ENV), environment.VARIABLE: str(there)}
     done = run_confined((sys.executable, *words), work, _SECONDS, env=env, reads=(folder, there))
-    result = _read(work / "lowered.json")
+    result = child_result(work / "lowered.json")
     shown = f"jax.export({kernel.main}, platforms=tpu)"
     seconds = time.monotonic() - started
     if done.code == 124:
@@ -63,18 +62,6 @@ def build(kernel: Kernel, folder: Path) -> Built:
         facts=tuple(sorted(result["facts"].items())),
         not_checked=(machine_code, *done.not_enforced),
     )
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return what the child wrote; None when it is not the object that lower_child.py writes."""
-    if not plain(path):
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        facts = {str(name): int(value) for name, value in found["facts"].items()}
-        return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 def available() -> Mapping[Capability, Availability]:

@@ -33,6 +33,22 @@ class TileReading:
         self.loops: tuple[Loop, ...] = ()
         self.tests: tuple[Test, ...] = ()
 
+    def function(self, function: ast.FunctionDef) -> None:
+        """Read the kernel's function: its tensors and what it launches."""
+        for arg in function.args.args:
+            self.tensor(arg)
+        for stmt in py.statements(function.body):
+            self.launch(stmt)
+
+    @property
+    def tiles(self) -> list[str]:
+        """The arrays that blocks allocate."""
+        return [name for name in self.rooms if name not in self.order]
+
+    def launch(self, stmt: ast.stmt) -> None:
+        """Read what the kernel's function does; a dialect says how it launches."""
+        raise NotImplementedError
+
     # ---- arrays
     def tensor(self, arg: ast.arg) -> None:
         """Keep a parameter, `X: T.Tensor((2, 3), "float32")`."""

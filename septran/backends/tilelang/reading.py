@@ -28,16 +28,12 @@ def read(kernel: Kernel, program: Program) -> Printed:
     dialect = "tilelang.rocm.language" if program.arch.startswith("gfx") else "tilelang.language"
     function = _entry(module, kernel.entry, dialect)
     reading = _Reading(macros(module, kernel.entry))
-    for arg in function.args.args:
-        reading.tensor(arg)
-    for stmt in py.statements(function.body):
-        reading.launch(stmt)
-    tiles = [name for name in reading.rooms if name not in reading.order]
+    reading.function(function)
     shapes = shapes_of(program)
     return Printed(
         file=kernel.main,
         acts=tuple(reading.acts),
-        names=alloc_names(program, reading.order, tiles),
+        names=alloc_names(program, reading.order, reading.tiles),
         order=tuple(reading.order),
         rooms=reading.rooms,
         places={b.name: place(b, shapes) for b in buffers(program)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import sys
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from septran.backends.base import Availability, Built, Capability
 from septran.backends.device.gpu import device_state, load_file, on_tensors, require
@@ -19,7 +17,7 @@ from septran.backends.triton.arches import ARCHES, arches_of
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.machine import load_machine
-from septran.toolchain.confined import plain, run_confined
+from septran.toolchain.confined import child_result, run_confined
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"
@@ -85,7 +83,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
         return Built(ok=False, artifact=None, log=log, command=shown)
     seconds = time.monotonic() - started
-    result = _read(out)
+    result = child_result(out)
     shutil.rmtree(work, ignore_errors=True)
     if result is None:
         log = scrub(done.output, folder) or f"exit status {done.code}"
@@ -106,18 +104,6 @@ def build(kernel: Kernel, folder: Path) -> Built:
         facts=tuple(sorted(result["facts"].items())),
         not_checked=done.not_enforced,
     )
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return what the child wrote; None when it is not the object that compile_child.py writes."""
-    if not plain(path):
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        facts = {str(name): int(value) for name, value in found["facts"].items()}
-        return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 def scrub(text: str, folder: Path) -> str:

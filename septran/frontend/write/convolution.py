@@ -10,7 +10,7 @@ from septran.frontend.view import View
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
 from septran.frontend.write.frame import ONE, Operand, Tile, make_frame, tunable, tuple_text
 from septran.frontend.write.kernel import Kernel
-from septran.frontend.write.product import zero_leaf
+from septran.frontend.write.product import stepped
 
 
 def write_convolution(group: Group, stored: Mapping[str, View]) -> Kernel:
@@ -254,19 +254,7 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     ]
     params, lines = close_tile(kernel, frame, body, leaf, values, [x.name, w.name])
     head, inner = form.mma()
-    kernel.before = [
-        *zero_leaf(group.name),
-        "@task.define(leaf=True)",
-        f"def {group.name}_mma({head}):",
-        *(f"    {line}" for line in inner),
-        "",
-        "",
-        "@task.define",
-        f"def {group.name}_tile({', '.join(params)}):",
-        *(f"    {line}" for line in lines),
-        "",
-        "",
-    ]
+    kernel.before = stepped(group.name, f"{group.name}_mma({head})", inner, params, lines)
     kernel.leaves.append(leaf)
     given = {
         x.name: f"{x.name}p[{', '.join(form.image_index(index))}]",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from septran.frontend.group import Group
@@ -72,19 +72,8 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     ]
     params, lines = close_tile(kernel, frame, body, leaf, values, [left.name, right.name])
     options = (", trans_a=True" if swap_a else "") + (", trans_b=True" if swap_b else "")
-    kernel.before = [
-        *zero_leaf(group.name),
-        "@task.define(leaf=True)",
-        f"def {mma}(C, A, B):",
-        f'    task.call_primitive("gemm_acc", C, A, B{options})',
-        "",
-        "",
-        "@task.define",
-        f"def {group.name}_tile({', '.join(params)}):",
-        *(f"    {line}" for line in lines),
-        "",
-        "",
-    ]
+    step = [f'task.call_primitive("gemm_acc", C, A, B{options})']
+    kernel.before = stepped(group.name, f"{mma}(C, A, B)", step, params, lines)
     kernel.leaves.append(leaf)
     given = {
         left.name: _piece(left, a_tiles, index, rank - 2, ka),
@@ -115,12 +104,33 @@ def _merged(frame: Frame, a: View, b: View) -> tuple[View, View]:
     return left, right
 
 
-def zero_leaf(name: str, value: str = "0.0") -> list[str]:
-    """Return the lines of the leaf that starts an accumulator."""
+def stepped(
+    name: str,
+    head: str,
+    step: Sequence[str],
+    params: Sequence[str],
+    lines: Sequence[str],
+    *,
+    start: str = "0.0",
+) -> list[str]:
+    """Return the lines of a tile that a leaf accumulates step by step, and of the leaves that start and step it.
+
+    head, step: of the stepping leaf. params, lines: of the tile. start: what the accumulator begins with.
+    """
     return [
         "@task.define(leaf=True)",
         f"def {name}_zero(C):",
-        f'    task.call_primitive("fill", C, value={value})',
+        f'    task.call_primitive("fill", C, value={start})',
+        "",
+        "",
+        "@task.define(leaf=True)",
+        f"def {head}:",
+        *(f"    {line}" for line in step),
+        "",
+        "",
+        "@task.define",
+        f"def {name}_tile({', '.join(params)}):",
+        *(f"    {line}" for line in lines),
         "",
         "",
     ]

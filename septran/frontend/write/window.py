@@ -10,7 +10,7 @@ from septran.frontend.write.convolution import halo_text, tap_text
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
 from septran.frontend.write.frame import ONE, Operand, make_frame, tunable
 from septran.frontend.write.kernel import Kernel
-from septran.frontend.write.product import zero_leaf
+from septran.frontend.write.product import stepped
 
 _COMBINE = {"max": "max(c, x)", "sum": "c + x"}
 _START = {"max": 'float("-inf")', "sum": "0.0"}
@@ -50,19 +50,15 @@ def write_window(group: Group, stored: Mapping[str, View]) -> Kernel:
         f"    task.launch({group.name}_tap, acc, {tap})",
     ]
     params, lines = close_tile(kernel, frame, body, leaf, values, [x.name])
-    kernel.before = [
-        *zero_leaf(group.name, _START[op.attrs["op"]]),
-        "@task.define(leaf=True)",
-        f"def {group.name}_tap(C, X):",
-        f'    task.call_primitive("map", C, expr="{_COMBINE[op.attrs["op"]]}", c=C, x=X)',
-        "",
-        "",
-        "@task.define",
-        f"def {group.name}_tile({', '.join(params)}):",
-        *(f"    {line}" for line in lines),
-        "",
-        "",
-    ]
+    combine = _COMBINE[op.attrs["op"]]
+    kernel.before = stepped(
+        group.name,
+        f"{group.name}_tap(C, X)",
+        [f'task.call_primitive("map", C, expr="{combine}", c=C, x=X)'],
+        params,
+        lines,
+        start=_START[op.attrs["op"]],
+    )
     kernel.leaves.append(leaf)
     at = [index.get(i, "0") for i in range(rank)]
     given = {x.name: f"{x.name}p[{', '.join(at)}]"}
