@@ -26,6 +26,14 @@ class Unread(Unreadable):
     """Kernels of this kind have no reader."""
 
 
+class Broken(Unreadable):
+    """The text means nothing in its language: a name that nothing binds, tiles that do not fit. file: "" until the reader says it."""
+
+    def __init__(self, what: str, line: int, file: str = "") -> None:
+        super().__init__(f"line {line}: {what}")
+        self.what, self.line, self.file = what, line, file
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loop:
     """A loop of the text, told apart by identity.

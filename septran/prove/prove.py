@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from septran.errors import Span
 from septran.ir.expr import Expr, to_text
 from septran.ir.nodes import Copy, LeafCall, Program, walk
 from septran.ir.text import print_program
@@ -16,7 +17,7 @@ from septran.prove.dataflow import same_data
 from septran.prove.indexed import RULES as INDEXED
 from septran.prove.indexed import index_ranges
 from septran.prove.ordering import ordering
-from septran.prove.printed import Printed, Unread, Unreadable
+from septran.prove.printed import Broken, Printed, Unread, Unreadable
 from septran.prove.races import races
 from septran.prove.rows import LEAVES, ROW_ORDER, row_order
 from septran.prove.sets import Dim, Model, NotAffine, model
@@ -102,6 +103,10 @@ def prove(
             found, state, why = (), "not asked", f"{e} is not affine"
         except Unread as e:
             found, state, why = (), "not asked", f"{UNREAD}: {e}"
+        except Broken as e:
+            text = f"the text means nothing in its language: {e.what}"
+            found = (Finding(code="P070", text=text, places=(Span(e.file, e.line),)),)
+            state = "refused"
         except Unreadable as e:
             found, state, why = (), "not asked", f"the text cannot be compared: {e}"
         results.append(

@@ -29,7 +29,7 @@ from septran.plan.symbolic import symbolic
 from septran.plan.unmapped import unmapped
 from septran.prove import RULES, Finished, prove
 from septran.prove.ordering import ordering
-from septran.prove.printed import Unreadable
+from septran.prove.printed import Broken, Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
 from septran.run.prove import finish, prove_lowered
@@ -123,6 +123,9 @@ def _in_text(row: Row, op: str, plan: Plan, lowered: Lowered, kernel: Kernel, mo
         row.faults["text"] += 1
         try:
             found = next(same_text(m, plan.backend.read_back(mutant, core.program)), None)
+        except Broken:
+            row.by["text"] += 1
+            continue
         except Unreadable:
             row.by["unreadable"] += 1
             continue

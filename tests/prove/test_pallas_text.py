@@ -135,10 +135,10 @@ def _findings(kernel: Kernel, program: Program) -> str:
 
 
 def test_a_sample_of_planted_faults_is_refused():
-    """Every loop runs more than once; a line that names an axis which nobody asks for may go."""
+    """Every loop runs more than once; a line that says again which axis a name is may go."""
     plan, lowered, kernel = printed("gemm", TARGET, **GEMM)
     left = [name for name, m in [*text_mutants(kernel)][::5] if not refused(plan, lowered, m)]
-    assert left == []
+    assert [name for name in left if "pl.program_id twice" not in name] == []
 
 
 @pytest.mark.slow
@@ -147,5 +147,7 @@ def test_planted_faults_that_are_not_refused_mean_the_same(op: str):
     """Larger blocks of which nobody reads more, zeros that nobody reads, an array padded twice."""
     plan, lowered, kernel = printed(op, TARGET)
     left = [name for name, m in text_mutants(kernel) if not refused(plan, lowered, m)]
-    harmless = r"line \d+: (\d+ for \d+|X_wide = jnp.pad twice|[ijk]\d = pl.program_id dropped)$"
+    harmless = (
+        r"line \d+: (\d+ for \d+|X_wide = jnp.pad twice|[ijk]\d = pl.program_id (dropped|twice))$"
+    )
     assert [name for name in left if not re.match(harmless, name)] == []

@@ -102,7 +102,11 @@ def test_one_iteration_after_the_other_finds_the_one_that_differs(monkeypatch):
         ("triton_cuda", "pid % 8", "pid % 4", "two blocks"),
         ("triton_cuda", "acc = leaf_zero", "A_s = leaf_zero", "is A_s in the text"),
         ("triton_cuda", "range(0, 16", "range(0, 15", "leaves an iteration out"),
-        ("triton_cuda", "    C_t = leaf", "    C_u = leaf", "is not read"),
+        ("triton_cuda", "range(0, 16", "range(1, 16", "begins at 1"),
+        ("triton_cuda", "A_0[:, None]", "A_0[None, :]", "do not fit"),
+        ("triton_cuda", "arange(0, 64)", "arange(0, 65)", "no power of two"),
+        ("triton_cuda", "A + A_0[:, None]", "A - A_0[:, None]", "lies elsewhere"),
+        ("triton_cuda", "    C_t = leaf", "    C_u = leaf", "nothing is called C_t"),
         ("dsa_c", "VL_Q_LOAD, VL_Q_MMA", "VL_Q_LOAD, VL_Q_VEC", "the text says LOAD>VEC"),
         ("dsa_c", "128, 64, 64, VL_F32", "128, 63, 64, VL_F32", "two sizes"),
         ("dsa_c", "vendor_lib_wait(VL_Q_LOAD", "vendor_lib_set(VL_Q_LOAD", "the text has a post"),
@@ -132,6 +136,17 @@ def test_a_refusal_names_the_line_of_the_text():
     line = wrong.source[: wrong.source.index("A + i1 * ")].count("\n") + 1
     assert found.code == "P070" and str(found.places[0]) == f"gemm.cpp:{line}:1"
     assert dict(found.at).keys() == {"i0", "i1", "k0"}
+
+
+def test_a_text_that_means_nothing_is_refused_with_its_line():
+    plan, lowered, kernel = printed("gemm", "triton_cuda")
+    at = next(x for x in kernel.source.splitlines(True) if x.strip().startswith("C_0 = "))
+    wrong = changed(kernel, at, "")
+    certificate = prove_lowered(plan, lowered, kernel=wrong).certificate
+    (found,) = certificate.findings
+    line = wrong.source[: wrong.source.index("tl.store(C + C_0")].count("\n") + 1
+    assert "nothing is called C_0" in found.text
+    assert (found.code, str(found.places[0])) == ("P070", f"{kernel.main}:{line}:1")
 
 
 def test_a_target_that_nobody_reads_says_so():

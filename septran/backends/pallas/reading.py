@@ -17,7 +17,7 @@ from septran.backends.reading import python_syntax as py
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import Alloc, Buffer, LeafCall, Program, Scalar, walk
 from septran.kernel import Kernel, leaf_specs
-from septran.prove.printed import Act, Loop, Place, Printed, Room, Unreadable, Values
+from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
 
 _IMPORTS = frozenset(
     (
@@ -38,10 +38,14 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
     Raises:
         Unreadable: the text is none that the emitter prints.
+        Broken: it means nothing in Python.
     """
     file = _File.of(py.parse(dict(kernel.files)[kernel.main]), kernel.entry)
     host = _Host(file=file, program=program)
-    order = host.read()
+    try:
+        order = host.read()
+    except Broken as e:
+        raise Broken(e.what, e.line, kernel.main) from e
     local = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     arrays = [*(p.buffer for p in program.params), *local]
     ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}
@@ -246,8 +250,10 @@ class _Host:
                 raise py.wrong(stmt)
 
     def _known(self, node: ast.AST, name: str) -> _Array:
-        if name not in self.arrays or name in self.flat:
-            raise py.wrong(node, f"the array {name}")
+        if name not in self.arrays:
+            raise py.broken(node, f"nothing is called {name} here")
+        if name in self.flat:
+            raise py.broken(node, f"{name} has one dim, and its blocks have two")
         return self.arrays[name]
 
     def _declared(self, node: ast.AST, buffer: Buffer, shape: ast.expr, kind: ast.expr) -> None:

@@ -103,7 +103,8 @@ class KernelReading:
         """Read the kernel, whose tiles the launch makes as `scratch` says."""
         body = self._head(scratch)
         while body and (found := self._number(body[0])) is not None:
-            self._bind(found[0], body[0])
+            if self.numbers.get(found[0]) != self._step(found[1]):
+                self._bind(found[0], body[0])
             self.numbers[found[0]] = self._step(found[1])
             del body[0]
         for axis, (extent, parallel) in enumerate(self.grid):
@@ -237,6 +238,7 @@ class KernelReading:
                 call = py.called(when)
                 given = call.args if call is not None and call.name == "pl.when" else ()
                 if not py.parameters(stmt) and len(given) == 1 and not when.keywords:
+                    self._bound(given[0])
                     return py.tests(given[0], self.numbers)
         raise py.wrong(stmt)
 
@@ -287,7 +289,7 @@ class KernelReading:
         body = list(py.statements(stmt.body))
         if not body or ast.unparse(body.pop()) != "return carry":
             raise py.wrong(stmt, "a step that returns something else")
-        extent = py.index(call.args[1], self.numbers)
+        extent = self._index(call.args[1])
         var = params[0]
         self._bind(var, stmt)
         outer, numbers = self.loops, dict(self.numbers)
@@ -350,6 +352,7 @@ class KernelReading:
             case ast.Call(func=ast.Attribute(value=value, attr="astype"), args=[kind], keywords=[]):
                 node, dtype = value, dtype_of(kind)
         if not isinstance(node, ast.Subscript):
+            self._bound(node)
             raise py.wrong(node)
         return self._part(node), dtype
 
@@ -363,7 +366,7 @@ class KernelReading:
                 views.append(self._part(arg))
             else:
                 found = py.real(arg)
-                numbers.append(py.index(arg, self.numbers) if found is None else found)
+                numbers.append(self._index(arg) if found is None else found)
         return views, tuple(numbers)
 
     def _act(
@@ -388,6 +391,16 @@ class KernelReading:
         )
 
     # ---- operands
+    def _index(self, node: ast.expr) -> Expr:
+        self._bound(node)
+        return py.index(node, self.numbers)
+
+    def _bound(self, node: ast.expr) -> None:
+        """Raise Broken where a name stands for nothing."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id not in self.bound | self.leaves | _KEPT:
+                raise py.broken(inner, f"nothing is called {inner.id}")
+
     def _part(self, node: ast.Subscript) -> View:
         """Return what `ref[:, pl.ds(i, 8)]` is of the array."""
         block = self.refs.get(py.dotted(node.value))
@@ -449,9 +462,9 @@ class KernelReading:
     def _start(self, node: ast.expr) -> Expr:
         call = py.called(node)
         if call is None or call.name != "pl.multiple_of":
-            return py.index(node, self.numbers)
+            return self._index(node)
         unit = py.whole(call.args[1]) if len(call.args) == 2 and not call.named else None
-        start = py.index(call.args[0], self.numbers)
+        start = self._index(call.args[0])
         match start:
             case Bin("*", _, Const(n)) if unit and n % unit == 0:
                 return start
@@ -469,7 +482,7 @@ class KernelReading:
                 case py.Call(name="st_index", args=(shape, axis), named={}):
                     d = py.whole(axis)
                     if py.shape(shape) == part.shape and d is not None and 0 <= d < len(part.shape):
-                        return (Test(op, Var(part.index[d]), py.index(b, self.numbers)),)
+                        return (Test(op, Var(part.index[d]), self._index(b)),)
         raise py.wrong(node, f"the mask {ast.unparse(node)}")
 
 

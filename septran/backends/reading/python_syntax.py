@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from septran.ir.expr import Const, Expr, make
-from septran.prove.printed import Test, Unreadable
+from septran.prove.printed import Broken, Test, Unreadable
 
 _OPERATORS: Mapping[type[ast.operator], str] = {
     ast.Add: "+",
@@ -49,6 +49,11 @@ def wrong(node: ast.AST, what: str = "") -> Unreadable:
     """Return the error that says where, and what, no emitter prints."""
     line = getattr(node, "lineno", 1)
     return Unreadable(f"line {line}: {what or ast.unparse(node)} is not read here")
+
+
+def broken(node: ast.AST, what: str) -> Broken:
+    """Return the error that what stands there means nothing in its language."""
+    return Broken(what, getattr(node, "lineno", 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

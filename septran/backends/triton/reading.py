@@ -20,7 +20,7 @@ from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import Alloc, Buffer, LeafCall, Program, Scalar, walk
 from septran.kernel import Kernel, leaf_specs
-from septran.prove.printed import Act, Loop, Place, Printed, Room, Unreadable, Values
+from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
 
 _ARRAYS = {text: dtype for dtype, text in SIGNATURE_DTYPE.items()}
 _IMPORTS = frozenset(("import torch", "import triton", "import triton.language as tl"))
@@ -31,10 +31,14 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
     Raises:
         Unreadable: the text is none that the emitter prints.
+        Broken: it means nothing in Triton.
     """
     file = _File.of(py.parse(dict(kernel.files)[kernel.main]), kernel.entry)
     host = _Host(file=file, program=program)
-    order = host.read()
+    try:
+        order = host.read()
+    except Broken as e:
+        raise Broken(e.what, e.line, kernel.main) from e
     local = [b for b in _allocated(program) if b.mem != "GLOBAL"]
     arrays = [*(p.buffer for p in program.params), *host.workspaces.values()]
     ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}

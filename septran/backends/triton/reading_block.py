@@ -86,8 +86,10 @@ class Block:
                     at = _of_block(value, alias)
                     if at is None:
                         break
-                    self._bind(name, stmt)
-                    (alias if name == _FIRST else found)[name] = at
+                    told = alias if name == _FIRST else found
+                    if told.get(name) != at:
+                        self._bind(name, stmt)
+                    told[name] = at
                 case ast.Assign(targets=[ast.Tuple(elts=names)], value=value):
                     call = py.called(value)
                     if call is None or call.name != "tl.swizzle2d":
@@ -144,8 +146,11 @@ class Block:
             raise py.wrong(stmt)
         stages = call.named.get("num_stages")
         depth = 0 if stages is None else py.whole(stages)
-        if py.whole(call.args[0]) != 0 or not set(call.named) <= {"num_stages"} or depth is None:
+        begin = py.whole(call.args[0])
+        if begin is None or not set(call.named) <= {"num_stages"} or depth is None:
             raise py.wrong(stmt)
+        if begin:
+            self.wrong.append((stmt.lineno, f"the loop over {var} begins at {begin}"))
         extent = self._tensors().number(call.args[1])
         self._bind(var, stmt)
         outer, numbers = self.loops, dict(self.numbers)
@@ -183,11 +188,13 @@ class Block:
             self.temps[name] = self._loaded(value)
         elif self._tensors().is_number(value):
             number = self._tensors().number(value)
-            self._bind(name, stmt)
+            if self.numbers.get(name) != number:
+                self._bind(name, stmt)
             self.numbers[name] = number
         else:
             tensor = self._tensors().tensor(value)
-            self._bind(name, stmt)
+            if self.tensors.get(name) != tensor:
+                self._bind(name, stmt)
             self.tensors[name] = tensor
 
     def _tile(self, stmt: ast.Assign, name: str, value: ast.expr) -> None:
@@ -286,7 +293,7 @@ class Block:
             return
         source = self._operand(inner)
         if source is None:
-            raise py.wrong(stmt)
+            raise self._tensors().unknown(inner)
         told = replace(target, dtype=dtype or target.dtype)
         self._act("copy", "copy", stmt, (told, source))
 
@@ -324,6 +331,7 @@ class Block:
             numbers=self.numbers,
             tensors=self.tensors,
             arrays=self.names.arrays,
+            bound=self.bound,
             needs=self.needs,
         )
 
@@ -392,6 +400,8 @@ class Block:
 
     def _scalar(self, node: ast.expr) -> Number:
         number = py.real(node)
+        if isinstance(node, ast.Name) and node.id not in self.bound:
+            raise self._tensors().unknown(node)
         return self._tensors().number(node) if number is None else number
 
     def _put(self, at: int, view: View) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
 from septran.backends.reading import python_syntax as py
-from septran.ir.expr import Bin, Const, Expr, Var, free, substitute
-from septran.prove.printed import Test
+from septran.ir.expr import Bin, Const, Expr, Var, free, make, substitute
+from septran.prove.printed import Test, Unreadable
 from septran.prove.text_held import positions
 
 
@@ -43,12 +43,13 @@ class Address:
 class Tensors:
     """Evaluates expressions of numbers and tensors.
 
-    numbers, tensors, arrays: what names stand for. needs: gets what is divided; Triton's division truncates.
+    numbers, tensors, arrays: what names stand for. bound: all names that stand for something. needs: gets what is divided; Triton's division truncates.
     """
 
     numbers: Mapping[str, Expr]
     tensors: Mapping[str, Tensor]
     arrays: Mapping[str, str]
+    bound: Container[str]
     needs: list[Expr]
 
     def number(self, node: ast.expr) -> Expr:
@@ -82,9 +83,19 @@ class Tensors:
         call = py.called(node)
         if call is not None and call.name == "tl.arange" and len(call.args) == 2 and not call.named:
             first, last = (py.whole(a) for a in call.args)
-            if first == 0 and last is not None and last > 0 and last & (last - 1) == 0:
-                return Tensor(shape=(last,), at=Var(positions(1)[0]))
-        raise py.wrong(node)
+            if first is not None and last is not None:
+                size = last - first
+                if size < 1 or size & (size - 1):
+                    raise py.broken(node, f"a tile of {size}, which is no power of two")
+                if first == 0:
+                    return Tensor(shape=(last,), at=Var(positions(1)[0]))
+        raise self.unknown(node)
+
+    def unknown(self, node: ast.expr) -> Unreadable:
+        """Return the error that an expression is not read, or that its name stands for nothing."""
+        if isinstance(node, ast.Name) and node.id not in self.bound:
+            return py.broken(node, f"nothing is called {node.id}")
+        return py.wrong(node)
 
     def mask(self, node: ast.expr) -> Mask:
         """Return a condition. Raises Unreadable: it is something else."""
@@ -121,10 +132,13 @@ class Tensors:
         match node:
             case ast.Name(id=name) if name in self.arrays:
                 return Address(base=self.arrays[name], shape=(), at=Const(0), wide=True)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
                 base, more = self.address(left), self.tensor(right)
                 shape = _broadcast(node, base.shape, more.shape)
-                at = _flat(base.at, base.shape, shape) + _flat(more.at, more.shape, shape)
+                step = _flat(more.at, more.shape, shape)
+                at = make(
+                    "+" if isinstance(op, ast.Add) else "-", _flat(base.at, base.shape, shape), step
+                )
                 wide = base.wide and (more.wide or isinstance(more.at, Const))
                 return Address(base=base.base, shape=shape, at=at, wide=wide)
         raise py.wrong(node, f"the address {ast.unparse(node)}")
@@ -157,7 +171,7 @@ def _broadcast(node: ast.AST, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[i
     if not a or not b:
         return a or b
     if len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
-        raise py.wrong(node, f"tensors of {a} and {b}")
+        raise py.broken(node, f"tiles of {a} and {b} do not fit")
     return tuple(max(m, n) for m, n in zip(a, b, strict=True))
 
 
