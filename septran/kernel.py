@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from septran.ir import scalar
+from septran.ir.expr import evaluate
 from septran.ir.nodes import LeafCall, Prim, Privilege, Program, Region, leaf_calls
 
 UNREAD = "unread"
@@ -210,14 +211,34 @@ def _steps(region: Region) -> tuple[int, ...]:
     return (*region.step[:-1], region.step[-1] * region.buffer.steps[-1])
 
 
-def kernel_params(program: Program) -> tuple[KernelParam, ...]:
-    """Return a program's parameters as a kernel declares them."""
-    return tuple(
+def kernel_params(
+    program: Program, dims: Mapping[str, int] | None = None
+) -> tuple[KernelParam, ...]:
+    """Return a program's parameters as a kernel declares them, at `dims` where its own are open.
+
+    Behind the tensors comes one number for each open dim (`size_name`).
+    """
+    tensors = tuple(
         KernelParam(
-            name=p.buffer.name, shape=p.buffer.shape, dtype=p.buffer.dtype, privilege=p.privilege
+            name=p.buffer.name,
+            shape=tuple(evaluate(e, dims) for e in p.extent)
+            if p.extent and dims is not None
+            else p.buffer.shape,
+            dtype=p.buffer.dtype,
+            privilege=p.privilege,
         )
         for p in program.params
     )
+    sizes = (
+        KernelParam(name=size_name(d.name), shape=(1,), dtype="int64", privilege="r")
+        for d in program.dims
+    )
+    return (*tensors, *sizes)
+
+
+def size_name(dim: str) -> str:
+    """Return the name of the parameter that tells a kernel the size of an open dim."""
+    return f"size_{dim}"
 
 
 def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:

@@ -156,6 +156,8 @@ class Backend:
     finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     subset: str = ""
+    dynamic: bool = False
+    """whether its kernels can read sizes when they run (`Program.dims`)"""
     views: bool = False
     """whether tensors may be read and written in another layout (task.reshape, permute, slice)"""
     fills: bool = False

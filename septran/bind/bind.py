@@ -13,7 +13,7 @@ from septran.bind.regions import check_regions
 from septran.bind.scope import Probe, Size, Value
 from septran.errors import MappingError, TaskLangError
 from septran.ir.expr import Const, Expr
-from septran.ir.nodes import Buffer, Param, Program, Region
+from septran.ir.nodes import Buffer, Dim, Param, Program, Region
 from septran.machine import Machine
 from septran.mapping.schema import OPTION_KEYS, ExplicitMapping, Policy
 from septran.mapping.space import settled
@@ -120,7 +120,14 @@ def bind(
     for name in entry.params:
         value = env[name]
         if isinstance(value, Bound):
-            params.append(Param(buffer=value.region.buffer, privilege=granted.get(name, "r")))
+            given = args[name]
+            params.append(
+                Param(
+                    buffer=value.region.buffer,
+                    privilege=granted.get(name, "r"),
+                    extent=given.extent if isinstance(given, ArgType) else (),
+                )
+            )
     program = Program(
         name=entry.name,
         target=target or explicit.target or machine.name,
@@ -129,6 +136,7 @@ def bind(
         params=tuple(params),
         body=body,
         options=_options(explicit),
+        dims=tuple(Dim(name, 1, bound) for name, bound in (symbolic or {}).items()),
     )
     if not symbolic:
         check_regions(program)

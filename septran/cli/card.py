@@ -86,6 +86,11 @@ def _proof(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("proved", ", ".join(result["proved"])))
     taken = {one: None for each in proof.get("assumes", {}).values() for one in each}
     found.extend(("assumes", one) for one in taken)
+    if dynamic := result.get("dynamic"):
+        domain = ", ".join(f"{n} from {a} to {b}" for n, (a, b) in dynamic["domain"].items())
+        found.append(("for", f"{domain}: sizes are read when the kernel runs"))
+        judged = ", ".join(s["dims"] for s in dynamic["sizes"] if s["status"] == "PASSED")
+        found.append(("same build", f"right at {judged}"))
     if rows := result.get("rows"):
         compared = ", ".join(map(str, rows["compared"])) or "none"
         same = "other bits" if rows["differ"] else "same bits"

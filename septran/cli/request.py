@@ -10,7 +10,7 @@ import click
 
 from septran.cli.files import INPUT
 from septran.cli.options import F, backend_names, complete, op_names
-from septran.cli.values import DTYPES, exactly_one, parse_dims
+from septran.cli.values import DTYPES, exactly_one, parse_dims, parse_open
 
 if TYPE_CHECKING:
     from septran.plan.resolve import GenRequest
@@ -30,7 +30,11 @@ def kernel_options(command: F) -> F:
         ),
         click.option("--dtype", type=click.Choice(DTYPES)),
         click.option(
-            "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Repeat for each dim."
+            "--dim",
+            "dims",
+            multiple=True,
+            metavar="NAME=SIZE",
+            help="Repeat for each dim. NAME=dynamic: the kernel reads the size when it runs.",
         ),
         click.option("--arch", metavar="NAME", help="Architecture of the backend, e.g. sm_90a."),
         click.option(
@@ -63,6 +67,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     """
     exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
     backend = given["backend"] or _target_of(given["mapping"])
+    sized, dynamic = parse_open(given["dims"])
     from septran.plan.resolve import GenRequest
 
     return GenRequest(
@@ -71,7 +76,8 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         logic=given["logic"],
         backend=backend,
         arch=given["arch"],
-        dims=parse_dims(given["dims"]),
+        dims=parse_dims(sized),
+        dynamic=dynamic,
         dtype=given["dtype"],
         mapping=given["mapping"],
         deterministic=given.get("deterministic") or "",

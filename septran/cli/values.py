@@ -54,6 +54,23 @@ def parse_dims(words: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def parse_open(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of --dim with sizes, and the dims that stay open: "M=dynamic", or "M=dynamic:256" for tiles at 256."""
+    sized, names = [], []
+    for word in ",".join(words).split(",") if words else ():
+        name, _, size = (part.strip() for part in word.partition("="))
+        kind, colon, tiles = size.partition(":")
+        if kind != "dynamic":
+            sized.append(word)
+            continue
+        names.append(name)
+        if colon:
+            sized.append(f"{name}={tiles}")
+    if len(set(names)) < len(names):
+        raise ConfigError.of("C007", f"--dim gives {names[-1]} twice")
+    return tuple(sized), tuple(names)
+
+
 def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
     """Return {"n": 4, "eps": 1e-5} for ("n=4", "eps=1e-5").
 

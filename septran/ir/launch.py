@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from septran.errors import InternalError
-from septran.ir.expr import Const, Expr, const, make
+from septran.ir.expr import Const, Expr, const, free, make
 from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, Sync, walk
 
 
@@ -95,11 +95,13 @@ def _steps(body: tuple[Stmt, ...]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def nest(loop: For) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+def nest(
+    loop: For, known: frozenset[str] = frozenset()
+) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
     """Return the perfectly nested loops on the same processor, outermost first, and what is inside.
 
-    Inner loops take part when their extents are constant; a Sync beside one waits for nothing that the
-    end of a block does not wait for.
+    Inner loops take part when their extents are constant, or follow from `known` variables alone; a Sync beside one
+    waits for nothing that the end of a block does not wait for.
     """
     grid, body = [loop], loop.body
     while True:
@@ -108,7 +110,7 @@ def nest(loop: For) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
         if (
             not isinstance(inner, For)
             or (inner.proc, inner.parallel) != (loop.proc, loop.parallel)
-            or not isinstance(inner.extent, Const)
+            or not free(inner.extent) <= known
         ):
             return tuple(grid), body
         grid.append(inner)

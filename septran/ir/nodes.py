@@ -18,7 +18,8 @@ An Await by THREADS is seen by every thread; an Await by THREAD only tells each 
 the copies, which a Sync then makes known to all. Every other engine is an in-order queue.
 
 Shapes are static per Program (a Program is bound for given dims); extents at ragged edges are
-expressions over loop variables, always `1 <= extent <= tile`.
+expressions over loop variables, always `1 <= extent <= tile`. The exception are dims that stay open until
+the kernel runs (`Program.dims`): they are variables of every expression, and parameters have extents over them.
 """
 
 from __future__ import annotations
@@ -297,17 +298,33 @@ class When:
 Stmt = Alloc | Copy | LeafCall | Sync | Post | Await | For | When
 
 
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A size that stays open: every value from `low` to `high` is meant."""
+
+    name: str
+    low: int
+    high: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """A kernel parameter: its buffer and whether the kernel reads and/or writes it."""
+    """A kernel parameter: its buffer and whether the kernel reads and/or writes it.
+
+    extent: its sizes over the Program's open dims, of which the buffer's shape is one case; () = that shape.
+    """
 
     buffer: Buffer
     privilege: Privilege
+    extent: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One bound kernel. `proc` levels outermost first; `options` from the mapping (threads, ...)."""
+    """One bound kernel. `proc` levels outermost first; `options` from the mapping (threads, ...).
+
+    dims: sizes that are known when the kernel runs, not before.
+    """
 
     name: str
     target: str
@@ -316,6 +333,7 @@ class Program:
     params: tuple[Param, ...]
     body: tuple[Stmt, ...]
     options: tuple[tuple[str, object], ...] = ()
+    dims: tuple[Dim, ...] = ()
 
     def option(self, key: str, default: object = None) -> object:
         """Return a mapping option (threads, math, swizzle, smem_limit, ...)."""

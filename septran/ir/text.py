@@ -13,6 +13,7 @@ from septran.ir.nodes import (
     Await,
     Buffer,
     Copy,
+    Dim,
     For,
     LeafArg,
     LeafCall,
@@ -68,7 +69,8 @@ def print_program(p: Program) -> str:
         f"program {p.name} target={p.target} arch={p.arch or '-'} machine={p.machine}",
         f"options {json.dumps(dict(p.options), sort_keys=True)}",
     ]
-    lines += [f"param {q.privilege} {buffer_text(q.buffer)}" for q in p.params]
+    lines += [f"dim {d.name} from {d.low} to {d.high}" for d in p.dims]
+    lines += [f"param {q.privilege} {buffer_text(q.buffer)}{_extent_text(q)}" for q in p.params]
 
     def visit(body: tuple[Stmt, ...], depth: int) -> None:
         pad = "  " * depth
@@ -94,6 +96,10 @@ def print_program(p: Program) -> str:
 
     visit(p.body, 1)
     return "\n".join(lines) + "\n"
+
+
+def _extent_text(q: Param) -> str:
+    return f" of {', '.join(map(to_text, q.extent))}" if q.extent else ""
 
 
 def _copy_text(s: Copy) -> str:
@@ -380,10 +386,21 @@ def parse_program(text: str) -> Program:
         raise ValueError(f"not a program: {parser.lines[0]!r}")
     options = json.loads(parser.lines[1].removeprefix("options "))
     parser.at = 2
-    params = []
+    dims, params = [], []
+    while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("dim "):
+        _, name, _, low, _, high = parser.lines[parser.at].split(" ")
+        dims.append(Dim(name, int(low), int(high)))
+        parser.at += 1
     while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("param "):
         _, privilege, rest = parser.lines[parser.at].split(" ", 2)
-        params.append(Param(buffer=parser.buffer(rest), privilege=privilege))  # type: ignore[arg-type]
+        rest, _, extent = rest.partition(" of ")
+        params.append(
+            Param(
+                buffer=parser.buffer(rest),
+                privilege=privilege,  # type: ignore[arg-type]
+                extent=tuple(parse_expr(e) for e in _split_dims(extent)),
+            )
+        )
         parser.at += 1
     return Program(
         name=head[1],
@@ -393,4 +410,5 @@ def parse_program(text: str) -> Program:
         params=tuple(params),
         body=parser.body(1),
         options=tuple(sorted(options.items())),
+        dims=tuple(dims),
     )

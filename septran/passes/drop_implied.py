@@ -30,7 +30,12 @@ Ranges = dict[str, tuple[int, int]]
 
 
 def drop_implied(program: Program) -> Program:
-    """Return `program` without the implied ones of its events with a number of their own (no rings)."""
+    """Return `program` without the implied ones of its events with a number of their own (no rings).
+
+    With open dims there are no sizes to ask for: all events stay.
+    """
+    if program.dims:
+        return program
     ends = [s for s in walk(program.body) if isinstance(s, Post | Await)]
     single = dict.fromkeys((s.event, s.slot) for s in ends if isinstance(s.slot, Const))
     if len(single) == len({(s.event, s.slot) for s in ends}):

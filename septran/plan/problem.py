@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from septran.ir.nodes import Program
-from septran.kernel import kernel_params
+from septran.kernel import kernel_params, size_name
 from septran.plan.resolve import Plan
 from septran.verify.problem import Problem
 
@@ -14,11 +14,12 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
     """Return what the verifier checks a kernel of this plan against."""
     return Problem(
         name=plan.operator.name,
-        params=kernel_params(program),
+        params=kernel_params(program, dims),
         reference=plan.operator.reference.settled(),
         dims=dict(dims),
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
         samples=dict(plan.operator.samples),
+        sizes={size_name(d.name): dims[d.name] for d in program.dims},
         flushes=plan.backend.flushes_denormals,
     )

@@ -54,12 +54,18 @@ class GenRequest:
     deterministic: str = ""
     tuned: bool = True
     """whether results of `septran tune` are taken"""
+    dynamic: tuple[str, ...] = ()
+    """dims whose size the kernel reads when it runs; `dims` may say for which size its tiles are chosen"""
     output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A request with everything looked up. dims: all of the operator's dims. tuned: results that fit, of all sizes."""
+    """A request with everything looked up.
+
+    dims: all of the operator's dims. tuned: results that fit, of all sizes. dynamic: dims that stay open; their tiles are
+    for the size in `dims`.
+    """
 
     operator: Operator
     logic: Logic
@@ -70,6 +76,7 @@ class Plan:
     dims: Mapping[str, int]
     dtype: str
     tuned: tuple[Tuned, ...] = ()
+    dynamic: tuple[str, ...] = ()
 
 
 def resolve(request: GenRequest) -> Plan:
@@ -100,8 +107,10 @@ def resolve(request: GenRequest) -> Plan:
         arch=arch,
         machine=machine,
         mapping=mapping,
-        dims=operator.bind_dims(request.dims),
+        dims=operator.bind_dims({**dict.fromkeys(request.dynamic, 1), **request.dims})
+        | {n: operator.dims[n] for n in request.dynamic if n not in request.dims},
         dtype=dtype,
+        dynamic=tuple(request.dynamic),
     )
     if request.tuned and request.mapping is None and not request.deterministic:
         return replace(plan, tuned=results_for(plan))
@@ -239,6 +248,10 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
     Raises:
         TaskLangError, MappingError: the user's mistakes.
     """
+    if plan.dynamic:
+        from septran.plan.dynamic import lower_dynamic
+
+        return lower_dynamic(plan)
     sizes = plan.dims if dims is None else dims
 
     def lower(

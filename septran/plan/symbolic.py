@@ -10,7 +10,7 @@ from septran.bind import ArgType, bind
 from septran.errors import InputError, InternalError, MappingError, SeptranError, closest
 from septran.ir.access import regions
 from septran.ir.expr import Const, Expr, evaluate, free, substitute
-from septran.ir.nodes import Alloc, Program, walk
+from septran.ir.nodes import Alloc, Dim, Program, walk
 from septran.ir.text import parse_expr
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.run import PassRun, lower
@@ -117,6 +117,23 @@ def _tiles(program: Program) -> list[tuple[int, ...]]:
     """Return the shapes of all that is held and the tiles of all that is touched."""
     held = [s.buffer.shape for s in walk(program.body) if isinstance(s, Alloc)]
     return held + [r.tile for r, _ in regions(*program.body)]
+
+
+def domain(what: Symbolic, program: Program) -> tuple[Dim, ...]:
+    """Return the widest sizes for which regions fit their tiles.
+
+    A dim that one tile holds whole (the rows of a softmax) ends at the size its tile was made for.
+    """
+    from septran.prove.bounds import bounds
+    from septran.prove.sets import model
+
+    dims = [Dim(name, what.least(name), size) for name, size in what.sizes.items()]
+    for at in range(len(dims)):
+        wider = [*dims]
+        wider[at] = replace(dims[at], high=LARGEST)
+        if next(bounds(model(program, wider, what.shapes)), None) is None:
+            dims = wider
+    return tuple(dims)
 
 
 def lower_symbolic(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> tuple[PassRun, ...]:

@@ -7,9 +7,10 @@ leaf bodies, floating point or the hardware; docs/verification.md lists what is 
 trusted and tested.
 """
 
+from septran.ir.nodes import Dim
 from septran.prove.certificate import Certificate, Finding, RuleResult
 from septran.prove.prove import ASSUMPTIONS, RULES, Finished, prove
-from septran.prove.sets import Dim, NotAffine
+from septran.prove.sets import NotAffine
 
 __all__ = [
     "ASSUMPTIONS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from septran.errors import Span
 from septran.ir.expr import Expr, to_text
-from septran.ir.nodes import Copy, LeafCall, Program, walk
+from septran.ir.nodes import Copy, Dim, LeafCall, Program, walk
 from septran.ir.text import print_program
 from septran.prove.bounds import bounds
 from septran.prove.certificate import Certificate, Finding, RuleResult, State
@@ -20,7 +20,7 @@ from septran.prove.ordering import ordering
 from septran.prove.printed import Broken, Printed, Unread, Unreadable
 from septran.prove.races import races
 from septran.prove.rows import LEAVES, ROW_ORDER, row_order
-from septran.prove.sets import Dim, Model, NotAffine, model
+from septran.prove.sets import Model, NotAffine, model
 from septran.prove.sums import found_sums, sums
 from septran.prove.text import same_text
 
@@ -100,7 +100,7 @@ def prove(
             found = _first(checks[rule]())
             state: State = "refused" if found else "proved"
         except NotAffine as e:
-            found, state, why = (), "not asked", f"{e} is not affine"
+            found, state, why = (), "not asked", str(e)
         except Unread as e:
             found, state, why = (), "not asked", f"{UNREAD}: {e}"
         except Broken as e:

@@ -157,5 +157,5 @@ def _summed(call: ir.LeafCall) -> Iterator[tuple[ir.LeafArg, int]]:
             arg = call.arg(prim.ins[0])
             axis = prim.attr("axis")
             if not isinstance(axis, int):
-                raise NotAffine(f"the axis of {prim.name}")
+                raise NotAffine(f"the axis of {prim.name} is not affine")
             yield arg, axis % arg.region.rank

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from septran.errors import Span
 from septran.ir import nodes as ir
-from septran.ir.expr import Bin, Const, Expr, Var, free
+from septran.ir.expr import Bin, Const, Expr, Var, free, to_text
+from septran.ir.nodes import Dim
 from septran.prove.storage import Radix, radixes
 
 if TYPE_CHECKING:
@@ -26,16 +27,10 @@ Kind = Literal["copy", "leaf", "sync", "post", "await"]
 
 
 class NotAffine(Exception):
-    """An expression multiplies or divides by something that is not a constant."""
+    """An expression multiplies or divides by something that is not a constant; the text says which law would help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """A size that stays symbolic: every value from `low` to `high` is meant."""
-
-    name: str
-    low: int
-    high: int
+FLATTENED = "the law that numbering the blocks of a grid is a bijection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ def affine(e: Expr) -> str:
             return f"({affine(a)} mod {v})"
         case Bin("min" | "max" as op, a, b):
             return f"{op}({affine(a)}, {affine(b)})"
-    raise NotAffine(str(e))
+    raise NotAffine(f"{to_text(e)} multiplies or divides open numbers: {FLATTENED} is missing")
 
 
 @dataclass(slots=True)
@@ -297,7 +292,7 @@ def model(
     seen = radixes(program, *others)
     for name in seen:
         if any(free(e) for e in (shapes or {}).get(name, ())):
-            raise NotAffine(f"another layout of {name}, whose sizes are symbolic,")
+            raise NotAffine(f"another layout of {name}, whose sizes are symbolic, is not affine")
     build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
     build.body(program.body, (), (), ())
     return Model(

@@ -20,6 +20,7 @@ from septran.kernel import Kernel, content_hash
 from septran.mapping.schema import Policy
 from septran.outcome import Status
 from septran.passes.run import PassRun
+from septran.plan.dynamic import judged_sizes
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
@@ -32,7 +33,7 @@ from septran.run.result import Result
 from septran.run.roofline import share_of
 from septran.settings import Settings
 from septran.trial.culprit import find_culprit
-from septran.trial.judge import Judged, build_only, judge_kernel
+from septran.trial.judge import Judged, build_only, judge_at, judge_kernel
 from septran.trial.place import Place, place_in
 from septran.trial.row_bits import DIFFER, compare_rows
 from septran.verify.problem import Problem
@@ -114,7 +115,15 @@ def _open(request: GenRequest, plan: Plan, settings: Settings, into: Path | None
         return run
     asked = _plain(request)
     key = content_hash(
-        [plan.logic.sha, plan.backend.name, plan.arch, dict(plan.dims), plan.dtype, request.writer]
+        [
+            plan.logic.sha,
+            plan.backend.name,
+            plan.arch,
+            dict(plan.dims),
+            plan.dtype,
+            request.writer,
+            *plan.dynamic,
+        ]
     )
     return store.create(
         asked,
@@ -167,6 +176,7 @@ def _gen(job: _Job) -> Result:
         found = find_culprit(plan, lowered, chosen.leaves, problem, verdict, place, work=folder)
         result = result.with_culprit(found)
     timing = _timed(job, place, judged, problem)
+    judged, result = _at_other_sizes(job, place, judged, result)
     if judged.verdict.passed:
         seconds = None if timing is None else timing.kernel_s
         where, program = judged.verdict.where, lowered.bound.program
@@ -179,6 +189,37 @@ def _gen(job: _Job) -> Result:
     if job.rows is not None and judged.verdict.passed:
         result = _row_bits(job, place, chosen, result, job.rows)
     return _finish(job, result)
+
+
+def _at_other_sizes(
+    job: _Job, place: Place, judged: Judged, result: Result
+) -> tuple[Judged, Result]:
+    """Return a kernel with open dims judged at edges and primes, too: as wrong as at the first size where it is."""
+    plan, program = job.plan, job.lowered.program
+    if not program.dims or not judged.verdict.passed:
+        return judged, result
+    start, sizes = time.perf_counter(), []
+    for dims in judged_sizes(plan, program):
+        shown = " ".join(f"{d.name}={dims[d.name]}" for d in program.dims)
+        job.progress(f"verifying the same build at {shown}")
+        folder = job.run.dir / "sizes" / shown.replace(" ", "_")
+        problem = problem_of(plan, program, dims)
+        verdict = judge_at(place, judged, problem, work=folder, seed=job.request.seed)
+        sizes.append(
+            {
+                "dims": shown,
+                "status": str(verdict.status),
+                "ratio": verdict.to_json()["budget_ratio"],
+            }
+        )
+        if not verdict.passed:
+            judged = replace(
+                judged, verdict=replace(verdict, message=f"{verdict.message} (at {shown})")
+            )
+            break
+    job.lap("sizes", start)
+    domain = {d.name: [d.low, d.high] for d in program.dims}
+    return judged, replace(result, dynamic={"domain": domain, "sizes": sizes})
 
 
 def _row_bits(

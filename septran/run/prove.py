@@ -23,7 +23,7 @@ from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.rows import row_dims
-from septran.plan.symbolic import LARGEST, Symbolic, lower_symbolic, symbolic, widened
+from septran.plan.symbolic import Symbolic, domain, lower_symbolic, symbolic, widened
 from septran.plan.unmapped import Reference, unmapped
 from septran.prove import ASSUMPTIONS, Certificate, Dim, Finding, Finished, prove
 from septran.prove.prove import UNREAD
@@ -87,28 +87,45 @@ def prove_lowered(
 ) -> Proof:
     """Return the proof of a lowered plan.
 
-    names: dims that stay symbolic. kernel: what was printed of it, None = as the library's leaves give it. within_s: see
+    names: dims that stay symbolic, besides those that the plan leaves open. kernel: what was printed of it, None = as the library's leaves give it. within_s: see
     `septran.prove.prove`.
     """
     mapping = lowered.bound.mapping
+    if plan.dynamic and set(names) <= set(plan.dynamic):
+        return _prove_dynamic(plan, lowered, kernel, within_s)
     what = widened(plan, mapping, symbolic(plan, names))
     passes = lower_symbolic(plan, mapping, what) if names else lowered.passes
     reference = unmapped(plan, mapping, passes[0].program, what)
     question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
-    domain = _domain(question, passes[-1].program)
+    sizes = domain(what, passes[-1].program)
     last = passes[-1].program
     if names and not plan.backend.copies_ordered_by:
-        finished, unordered = _finished_family(plan, last, domain)
-        certificate = question.ask(last, domain, finished=finished, unordered=unordered)
+        finished, unordered = _finished_family(plan, last, sizes)
+        certificate = question.ask(last, sizes, finished=finished, unordered=unordered)
     else:
         printed = None if names else _print(plan, lowered, kernel)
-        certificate = question.ask(last, domain, printed)
+        certificate = question.ask(last, sizes, printed)
     guilty = ""
     if not certificate.holds:
         guilty = next(
-            (p.name for p in passes if _refuses(question.ask(p.program, domain), certificate)), ""
+            (p.name for p in passes if _refuses(question.ask(p.program, sizes), certificate)), ""
         )
     return Proof(plan=plan, certificate=certificate, guilty=guilty)
+
+
+def _prove_dynamic(
+    plan: Plan, lowered: Lowered, kernel: Kernel | None, within_s: float | None
+) -> Proof:
+    """Return the proof of a kernel with open dims: of the Program that is printed, for every size it is for."""
+    what = symbolic(plan, plan.dynamic)
+    passes = lowered.passes
+    what = replace(what, sizes={d.name: d.high for d in lowered.program.dims})
+    reference = unmapped(plan, lowered.bound.mapping, passes[0].program, what)
+    question = _Question(plan=plan, reference=reference, what=what, within_s=within_s)
+    printed = _print(plan, lowered, kernel)
+    dims = lowered.program.dims
+    printed = replace(printed, finished=replace(printed.finished, dims=dims))
+    return Proof(plan=plan, certificate=question.ask(lowered.program, dims, printed))
 
 
 def _refuses(early: Certificate, last: Certificate) -> bool:
@@ -375,7 +392,7 @@ class _Question:
         unordered: str = "",
     ) -> Certificate:
         read, unprinted = None, UNREAD
-        if self.what.sizes:
+        if self.what.sizes and printed is None:
             unprinted = "a printed kernel has sizes"
         elif printed is not None and self.plan.backend.read_back is not None:
             read = partial(self.plan.backend.read_back, printed.kernel, printed.finished.program)
@@ -393,21 +410,3 @@ class _Question:
             within_s=self.within_s,
             rows=tuple(n for n in row_dims(self.plan.operator) if n in self.what.sizes),
         )
-
-
-def _domain(question: _Question, program: Program) -> tuple[Dim, ...]:
-    """Return the widest sizes for which regions fit their tiles.
-
-    A dim that one tile holds whole (the rows of a softmax) ends at the size its tile was made for.
-    """
-    from septran.prove.bounds import bounds
-    from septran.prove.sets import model
-
-    sizes = question.what.sizes
-    dims = [Dim(name, question.what.least(name), size) for name, size in sizes.items()]
-    for at in range(len(dims)):
-        wider = [*dims]
-        wider[at] = replace(dims[at], high=LARGEST)
-        if next(bounds(model(program, wider, question.what.shapes)), None) is None:
-            dims = wider
-    return tuple(dims)

@@ -37,7 +37,8 @@ class Result:
     """The fields of the septran.gen/1 object, in its order (docs/cli.md).
 
     dims: name -> size. tuned: the result of `septran tune` that was taken. proved, proof: rules that hold, and the rest with reasons. rows: under
-    `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared. leaves: task, writer, name, spec and
+    `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared.
+    dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
     sha of each. model: calls, tokens and cost. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
     seconds: step -> seconds. timing: see `Timing`. bundle: file, key, level of what was verified again.
@@ -55,6 +56,7 @@ class Result:
     proved: Sequence[str] | Absent = ABSENT
     proof: Mapping[str, Any] | Absent = ABSENT
     rows: Mapping[str, Any] | Absent = ABSENT
+    dynamic: Mapping[str, Any] | Absent = ABSENT
     leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
     model: Mapping[str, Any] | Absent = ABSENT
     kernel: str | Absent = ABSENT

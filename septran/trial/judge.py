@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from septran.backends.base import Built
@@ -58,14 +58,7 @@ def judge_kernel(
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
     built = place.build(kernel, folder)
-    request = Request(
-        where=place.where,
-        language=backend.language,
-        seed=seed,
-        sessions=place.sessions,
-        admission=admission,
-        figures=backend.figures,
-    )
+    request = _request(place, seed, admission=admission)
     verdict = verify(kernel, built, problem, run_dir=work, request=request)
     if verdict.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR):
         trouble = control_trouble(backend, kernel.arch, request)
@@ -75,6 +68,26 @@ def judge_kernel(
             )
             write_evidence(verdict, work, files={})
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+
+
+def judge_at(
+    place: Place, judged: Judged, problem: Problem, *, work: Path, seed: int | None = None
+) -> Verdict:
+    """Return the verdict on a kernel with open dims at the sizes of `problem`; what was built once is run again."""
+    work.mkdir(parents=True, exist_ok=True)
+    kernel = replace(judged.kernel, params=problem.params)
+    return verify(kernel, judged.built, problem, run_dir=work, request=_request(place, seed))
+
+
+def _request(place: Place, seed: int | None, *, admission: bool = False) -> Request:
+    return Request(
+        where=place.where,
+        language=place.backend.language,
+        seed=seed,
+        sessions=place.sessions,
+        admission=admission,
+        figures=place.backend.figures,
+    )
 
 
 def build_only(place: Place, kernel: Kernel, *, folder: Path) -> Built:

@@ -113,7 +113,7 @@ def _mutants(problem: Problem) -> Iterator[tuple[str, Mutant]]:
     yield "zeros", lambda p, c, a, right: tuple(t.clone().zero_() for t in right)
     yield "constant", _constant
     yield "other input's output", _other
-    for param in problem.inputs:
+    for param in problem.meant:
         if any(param.shape == out.shape for out in problem.outputs):
             yield f"identity of {param.name}", _identity(param.name)
         yield f"{param.name} ignored", _ignored(param.name)

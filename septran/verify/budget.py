@@ -122,6 +122,7 @@ def _call(
     given = {
         name: t.to(dtype) if dtype is not None and t.is_floating_point() else t.clone()
         for name, t in inputs.items()
+        if name not in problem.sizes
     }
     with threads(_all_threads() if _is_large(given) else 1):
         if isinstance(fn, Remote):

@@ -116,7 +116,7 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
         case = Case(name=family.name, family=family.name, seed=rng.getrandbits(63), target=target)
         found.append(case)
         if family.name == "normal" and problem.inputs:
-            given = [p.name for p in problem.inputs]
+            given = [p.name for p in problem.meant]
             for number, who in enumerate(rng.sample(given, min(len(given), _NEAR)), start=1):
                 name = "near_duplicate" if number == 1 else f"near_duplicate_{number}"
                 touched = (who, rng.uniform(0.05, 0.95))
@@ -124,9 +124,7 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
         if not names and len(found) >= 4:
             break
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
-    own = (
-        [_OWN] if problem.inputs and all(p.name in problem.samples for p in problem.inputs) else []
-    )
+    own = [_OWN] if problem.meant and all(p.name in problem.samples for p in problem.meant) else []
     return (found[0], *own, *found[1:], second)
 
 
@@ -135,9 +133,12 @@ def draw(problem: Problem, case: Case) -> dict[str, Array]:
     import numpy as np
 
     arrays: dict[str, Array] = {}
+    for param in problem.inputs:
+        if param.name in problem.sizes:
+            arrays[param.name] = np.full(param.shape, problem.sizes[param.name], dtype="int64")
     if case.family == _OWN.family:
-        return {p.name: _given(p, problem.samples[p.name]) for p in problem.inputs}
-    for index, param in enumerate(problem.inputs):
+        return arrays | {p.name: _given(p, problem.samples[p.name]) for p in problem.meant}
+    for index, param in enumerate(problem.meant):
         rng = np.random.default_rng([case.seed, index])
         arrays[param.name] = _draw_one(problem, param, case, rng)
     if case.touched is not None:

@@ -19,6 +19,8 @@ class Problem:
     scalars: passed to `reference.fn` by name. domains: input -> allowed values (default: any real).
     samples: input -> the bytes of given values; when every input has some, they are one more case.
     unused: outputs that nobody reads afterwards (a leaf's temporaries): they may hold anything.
+    sizes: inputs that tell the kernel a size (`septran.kernel.size_name`) -> the value; the reference takes them
+        from its tensors.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -31,12 +33,18 @@ class Problem:
     device: str = "cpu"
     samples: Mapping[str, bytes] = field(default_factory=dict)
     unused: frozenset[str] = frozenset()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     flushes: bool = False
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:
         """Parameters the kernel may read."""
         return tuple(p for p in self.params if p.privilege != "w")
+
+    @property
+    def meant(self) -> tuple[KernelParam, ...]:
+        """Inputs that the reference reads, too."""
+        return tuple(p for p in self.inputs if p.name not in self.sizes)
 
     @property
     def outputs(self) -> tuple[KernelParam, ...]:

@@ -381,7 +381,7 @@ def _cpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     given = {}
-    for param in problem.inputs:
+    for param in problem.meant:
         array: np.ndarray[Any, Any] = inputs[param.name]
         if array.dtype.name == "bfloat16":
             given[param.name] = torch.from_numpy(array.view("int16")).view(torch.bfloat16)
@@ -409,7 +409,7 @@ def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     given = {}
-    for param in problem.inputs:
+    for param in problem.meant:
         array: np.ndarray[Any, Any] = inputs[param.name]
         if array.dtype.name == "bfloat16":
             found = torch.from_numpy(array.view("int16")).view(torch.bfloat16)

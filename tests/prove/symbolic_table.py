@@ -18,6 +18,7 @@ from septran.errors import SeptranError
 from septran.plan.resolve import GenRequest
 from septran.plan.rows import row_dims
 from septran.prove import RULES
+from septran.prove.sets import FLATTENED
 from septran.run.prove import prove_request
 from tests.backends.operators import all_operators
 from tests.packaging.sources import ROOT
@@ -55,14 +56,16 @@ def _told(request: GenRequest, names: tuple[str, ...]) -> dict[str, str]:
 def _general(why: str) -> str:
     """Return a reason without the names of one operator."""
     why = re.sub(r"needs the value of \w+", "needs a size", why)
-    return "a product of two sizes" if why.endswith("is not affine") else why
+    return FLATTENED + " is missing" if FLATTENED in why else why
 
 
 def page(found: dict[str, Counted]) -> str:
     """Return the whole page."""
     lines = [
         "# Proofs with symbolic sizes\n\nMade by `python -m tests.prove.symbolic_table`: of how many operators each rule holds for every number of rows (the dim that counts an output's rows; tiles as "
-        "at the sample sizes), and for every size of all dims (a window keeps the number of channels it was bound with, so a convolution may be refused there). A dim that one tile holds whole is proven up to that tile. `text` is of printed kernels, which have sizes.\n\n",
+        "at the sample sizes), and for every size of all dims. A window's dims begin where the window fits. A dim that one tile holds whole (the rows of a softmax) is proven up to that tile, all others up to 2^24. "
+        "`order` is of what the target's passes make of open sizes: every barrier and event they place is decided, but an event that only given sizes show to be implied stays. `text` is of printed kernels; where "
+        "they read sizes when they run (`--dim M=dynamic`), `septran gen` asks it.\n\n",
         f"| target | symbolic | {' | '.join(ASKED)} | missing |\n|---|---|{'---|' * len(ASKED)}---|\n",
     ]
     for target, spans in found.items():

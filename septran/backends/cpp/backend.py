@@ -113,6 +113,7 @@ CPP = Backend(
     available=available,
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),
+    dynamic=True,
     views=True,
     fills=True,
     movement=True,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import mul
 from pathlib import Path
 
-from septran.backends.cpp.passes import HOST, peak_of, schedule_of
+from septran.backends.cpp.passes import HOST, open_dims, peak_of, schedule_of
 from septran.backends.cpp.spelling import literal
 from septran.backends.text.cstyle import (
     C_TYPES,
@@ -17,11 +19,12 @@ from septran.backends.text.cstyle import (
 )
 from septran.errors import InternalError
 from septran.ir.dtypes import compute_dtype
-from septran.ir.expr import Expr
+from septran.ir.expr import Const, Expr, bounds
 from septran.ir.launch import nest
 from septran.ir.nodes import (
     Alloc,
     Await,
+    Buffer,
     Copy,
     For,
     LeafCall,
@@ -30,7 +33,7 @@ from septran.ir.nodes import (
     Region,
     Sync,
 )
-from septran.kernel import Kernel, Leaf
+from septran.kernel import Kernel, Leaf, kernel_params, size_name
 from septran.passes.name_leaves import RUNTIME
 from septran.passes.place_workspaces import workspace_rows
 
@@ -48,7 +51,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     parts = [banner(program), _prelude(program)]
     parts.append("// ---- leaves\n\n" + sources)
     parts.append("// ---- hierarchy\n\n" + hierarchy)
-    parts.append(_python_module([p.buffer.name for p in program.params], entry))
+    parts.append(_python_module([p.name for p in kernel_params(program)], entry))
     main = f"{identifier(program.name)}.cpp"
     return Kernel.of(
         program,
@@ -118,6 +121,7 @@ class CppWriter(CStyle):
         self.workspaces = {row.buffer.name for row in workspace_rows(program)}
         self.region = "host"
         """which scratch block allocations come from: "host", or "core" inside a parallel loop."""
+        self.extents = {p.buffer.name: p.extent for p in program.params if p.extent}
 
     def text(self) -> str:
         """Return the C++ text of the entry function."""
@@ -130,6 +134,10 @@ class CppWriter(CStyle):
             const = "const " if param.privilege == "r" else ""
             name = identifier(param.buffer.name)
             self.line(f"{const}{kind}* const {name} = static_cast<{const}{kind}*>(args[{at}]);")
+        for at, dim in enumerate(self.program.dims, len(self.program.params)):
+            name = self.words[dim.name] = identifier(size_name(dim.name))
+            self.ranges[dim.name] = (dim.low, dim.high)
+            self.line(f"const long {name} = st::size(args[{at}]);")
         self._scratch(0, HOST)
         self.body(self.program.body)
         self.close()
@@ -163,9 +171,12 @@ class CppWriter(CStyle):
         if not schedule:
             super().loop(stmt)
             return
-        grid, _ = nest(stmt)
+        grid, _ = nest(stmt, open_dims(self.program))
         threads = self.program.option("threads")
         clause = f" num_threads({threads})" if isinstance(threads, int) else ""
+        blocks = reduce(mul, (level.extent for level in grid))
+        if not isinstance(blocks, Const):  # a single block stays on its thread
+            clause += f" if({self.expr(blocks)} > 1)"
         self.line(f"#pragma omp parallel{clause}")
         self.open("")
         self.region = "core"
@@ -174,7 +185,7 @@ class CppWriter(CStyle):
         self.line(f"#pragma omp for{collapse} schedule({schedule})")
         for level in grid:
             var = identifier(level.var)
-            self.ranges[level.var] = (0, int(self.expr(level.extent)) - 1)
+            self.ranges[level.var] = (0, bounds(level.extent, self.ranges)[1] - 1)
             head = f"for (long {var} = 0; {var} < {self.expr(level.extent)}; ++{var})"
             if level is grid[-1]:
                 self.open(head)
@@ -191,7 +202,7 @@ class CppWriter(CStyle):
         return f"st::View<{kind}, {region.rank}>{self._view_body(region)}"
 
     def _view_body(self, region: Region) -> str:
-        steps = "{" + ", ".join(map(str, self.view_strides(region))) + "}"
+        steps = self.braces(self.view_strides(region))
         return f"{{{self.pointer(region)}, {self.braces(region.extent)}, {steps}}}"
 
     def copy(self, stmt: Copy) -> None:
@@ -210,14 +221,25 @@ class CppWriter(CStyle):
         stride = layout.stride(stmt.dst.buffer.shape)
         self.line(f"st::{name}<{layout.width}>({self.pointer(stmt.dst)}, {stride}, {source});")
 
+    def buffer_steps(self, buffer: Buffer) -> tuple[Expr | int, ...]:
+        """Return the strides of a buffer: those of a parameter with open sizes follow from its extents."""
+        extent = self.extents.get(buffer.name)
+        if extent is None:
+            return buffer.steps
+        found: list[Expr | int] = [1]
+        for size in reversed(extent[1:]):
+            found.append(size * found[-1])
+        return tuple(reversed(found))
+
     def _padded(self, region: Region) -> str:
         buffer = region.buffer
-        steps = "{" + ", ".join(map(str, buffer.steps)) + "}"
+        steps = self.braces(self.buffer_steps(buffer))
         first = identifier(buffer.name) + (f" + {buffer.start}" if buffer.start else "")
         fill = f", {literal(region.fill, compute_dtype((buffer.dtype,)))}" if region.fill else ""
         return (
             f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({first}, "
-            f"{self.braces(region.extent)}, {steps}, {self.braces(buffer.shape)}, "
+            f"{self.braces(region.extent)}, {steps}, "
+            f"{self.braces(self.extents.get(buffer.name, buffer.shape))}, "
             f"{self.braces(region.offset)}, {self.braces(region.step)}{fill})"
         )
 

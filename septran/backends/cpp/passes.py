@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from septran.backends.text.cstyle import elements
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Const
+from septran.ir.expr import Const, free
 from septran.ir.launch import Launch, nest
 from septran.ir.nodes import Alloc, Buffer, For, LeafCall, Program, Stmt, children, walk
 from septran.ir.scalar import RARE
@@ -32,8 +32,8 @@ def settle_schedules(program: Program) -> Program:
     """
     asked = program.option("schedule")
     found = {
-        launch.grid[0].var: asked if isinstance(asked, str) else _schedule(launch)
-        for launch in _regions(program.body)
+        launch.grid[0].var: asked if isinstance(asked, str) else _schedule(launch, blocks)
+        for launch, blocks in _regions(program.body, open_dims(program))
     }
     return program.with_options({SCHEDULES: found})
 
@@ -64,7 +64,7 @@ def place_scratch(program: Program) -> Program:
                     top += stored_bytes(b)
                     peaks[block] = max(peaks.get(block, 0), top)
                 case For() if block == HOST and schedule_of(program, stmt):
-                    place(nest(stmt)[0][-1].body, stmt.var, 0)
+                    place(nest(stmt, open_dims(program))[0][-1].body, stmt.var, 0)
                 case _:
                     place(children(stmt), block, top)
 
@@ -86,6 +86,8 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
     parts = ["view", "vec", "vmath", "arena", "copy"]
     if arena.workspace_rows(program):
         parts.append("fresh")
+    if program.dims:
+        parts.append("sizes")
     if "gemm<" in text:
         buffers = [p.buffer for p in program.params]
         buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
@@ -100,27 +102,34 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _regions(body: tuple[Stmt, ...]) -> Iterator[Launch]:
-    """Yield the parallel nests that are in no other one."""
+def open_dims(program: Program) -> frozenset[str]:
+    """Return the names of the sizes that are known when the kernel runs."""
+    return frozenset(d.name for d in program.dims)
+
+
+def _regions(body: tuple[Stmt, ...], known: frozenset[str]) -> Iterator[tuple[Launch, int | None]]:
+    """Yield the parallel nests that are in no other one, with their blocks, None where a size is open."""
     for stmt in body:
         core = isinstance(stmt, For) and stmt.parallel and stmt.proc == "CORE"
-        if isinstance(stmt, For) and core and isinstance(stmt.extent, Const):
-            grid, inner = nest(stmt)
+        if isinstance(stmt, For) and core and free(stmt.extent) <= known:
+            grid, inner = nest(stmt, known)
             launch = Launch(grid=grid, body=inner)
-            if launch.blocks > 1:
-                yield launch
+            fixed = all(isinstance(loop.extent, Const) for loop in grid)
+            blocks = launch.blocks if fixed else None
+            if blocks is None or blocks > 1:
+                yield launch, blocks
                 continue
-        yield from _regions(children(stmt))
+        yield from _regions(children(stmt), known)
 
 
-def _schedule(launch: Launch) -> str:
+def _schedule(launch: Launch, blocks: int | None) -> str:
     heavy = any(
         prim.name in ("gemm", "gemm_acc")
         for s in walk(launch.body)
         if isinstance(s, LeafCall)
         for prim in s.prims
     )
-    return "dynamic" if heavy and launch.blocks <= _FEW else "static"
+    return "dynamic" if heavy and (blocks is None or blocks <= _FEW) else "static"
 
 
 def stored_bytes(buffer: Buffer) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
 from septran.backends.reading.c_syntax import (
@@ -14,10 +15,10 @@ from septran.backends.reading.c_syntax import (
     Node,
     read_body,
 )
-from septran.backends.text.cstyle import C_TYPES, Layout, elements
+from septran.backends.text.cstyle import C_TYPES, Layout, elements, identifier
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import Buffer, Program
-from septran.kernel import Kernel
+from septran.kernel import Kernel, size_name
 from septran.prove.printed import Place, Printed, Room, Unreadable, View
 
 
@@ -35,7 +36,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     )
     if head is None:
         raise Unreadable(f"no function {kernel.entry}")
-    reading = _Reading()
+    reading = _Reading({identifier(size_name(d.name)): d.name for d in program.dims})
     reading.read(read_body(head.group(1), text.count("\n", 0, head.start(1)) + 1))
     return Printed(
         file=kernel.main,
@@ -79,9 +80,12 @@ _DTYPES = {text: dtype for dtype, text in C_TYPES.items()}
 class _Reading(CReading):
     functions = FUNCTIONS
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        """sizes: the text's name of each open dim, in the order of its parameters behind the tensors."""
         super().__init__()
+        self.sizes = sizes
         self.order: list[str] = []
+        self.told = 0
         self.memories: dict[str, int] = {}
         self.reserved: dict[str, str] = {}
         """the text's name -> the block it stands for now; each parallel part reserves its own"""
@@ -89,7 +93,9 @@ class _Reading(CReading):
 
     def block(self, line: Block) -> None:
         for pragma in line.pragmas:
-            if not re.fullmatch(r"#pragma omp parallel( num_threads\(\d+\) ?)?", pragma):
+            if not re.fullmatch(
+                r"#pragma omp parallel( num_threads\(\d+\) ?)?( if\(.*\) ?)?", pragma
+            ):
                 raise Unreadable(f"line {line.line}: {pragma}")
         super().block(line)
 
@@ -109,6 +115,14 @@ class _Reading(CReading):
                 if int(number) != len(self.order):
                     raise Unreadable(f"line {line.line}: parameters out of order")
                 self.order.append(line.name)
+                return
+            case Call(Name("st::size"), (Call(Name("[]"), (Name("args"), Name(number))),)):
+                if int(number) != len(self.order) + self.told or line.name not in self.sizes:
+                    raise Unreadable(f"line {line.line}: sizes out of order")
+                if list(self.sizes).index(line.name) != self.told:
+                    raise Unreadable(f"line {line.line}: sizes out of order")
+                self.lets[line.name] = Var(self.sizes[line.name])
+                self.told += 1
                 return
             case Call(Name("st::scratch", block), (Name(size),)):
                 if _SCRATCH.get(line.name) != block:

@@ -176,7 +176,10 @@ class CReading:
         """Return the numbers of `{1, 2}`."""
         found = self.indices(node)
         if not all(isinstance(e, Const) for e in found):
-            raise Unreadable(f"{node} where numbers are meant")
+            raise Unreadable(
+                "a stride is no number: an address is then a product of two open numbers, "
+                "for which there is no law"
+            )
         return tuple(e.value for e in found if isinstance(e, Const))
 
     def number(self, node: Node) -> Number:

@@ -186,7 +186,7 @@ class CStyle:
         buffer, layout = region.buffer, Layout.of(region.buffer)
         offset: Expr = Const(buffer.start)
         if layout is None:
-            for o, s in zip(region.offset, buffer.steps, strict=True):
+            for o, s in zip(region.offset, self.buffer_steps(buffer), strict=True):
                 offset = offset + o * s
         elif any(o != Const(0) for o in region.offset):
             offset = self._panel_offset(region, layout)
@@ -194,6 +194,10 @@ class CStyle:
             offset = region.version * elements(buffer) + offset
         name = identifier(buffer.name)
         return name if offset == Const(0) else f"{name} + {self.expr(offset)}"
+
+    def buffer_steps(self, buffer: Buffer) -> tuple[Expr | int, ...]:
+        """Return the strides of a buffer in elements."""
+        return buffer.steps
 
     def _panel_offset(self, region: Region, layout: Layout) -> Expr:
         *leading, rows, last = region.offset
@@ -203,11 +207,13 @@ class CStyle:
         stride = layout.stride(region.buffer.shape)
         return split // layout.width * stride + along * layout.width
 
-    def view_strides(self, region: Region) -> tuple[int, ...]:
+    def view_strides(self, region: Region) -> tuple[Expr | int, ...]:
         """Return a region's strides in elements; a packed one says (panel stride, width, 0, ..)."""
         layout = Layout.of(region.buffer)
         if layout is None:
-            return tuple(s * t for s, t in zip(region.buffer.steps, region.step, strict=True))
+            return tuple(
+                s * t for s, t in zip(self.buffer_steps(region.buffer), region.step, strict=True)
+            )
         packed = (layout.stride(region.buffer.shape), layout.width)
         return (packed + (0,) * region.rank)[: region.rank]
 

@@ -21,7 +21,7 @@ from septran.backends.cuda.passes.plan_rings import BARRIER, is_async
 from septran.errors import InternalError
 from septran.ir import nodes as ir
 from septran.ir.access import regions, touches, writes
-from septran.ir.expr import Const, evaluate, free
+from septran.ir.expr import Const, evaluate, free, substitute
 from septran.ir.iterate import iterations, needed
 from septran.ir.launch import Launch, map_kernels
 
@@ -43,7 +43,8 @@ def place_barriers(program: ir.Program) -> ir.Program:
 
     def kernel(launch: Launch, around: tuple[ir.For, ...]) -> tuple[ir.Stmt, ...]:
         body = _shared_out(launch.body)
-        blocks = [*_blocks(body, (*around, *launch.grid))]
+        loops = (*around, *launch.grid)
+        blocks = [block for sizes in _sizes(program) for block in _blocks(body, loops, sizes)]
         return _with(body, _placed(body, blocks), ())
 
     return map_kernels(program, kernel)
@@ -99,11 +100,29 @@ def _period(body: tuple[ir.Stmt, ...]) -> int:
     return math.lcm(*(r.buffer.versions for r, _ in regions(*body)))
 
 
-def _blocks(body: tuple[ir.Stmt, ...], loops: tuple[ir.For, ...]) -> Iterator[dict[str, int]]:
-    """Yield the blocks that differ in how often their loops run."""
+_TRIED = (1, 130, 1000)
+"""Values of open dims that are traced: one short turn, a few, many. Whether the barriers that these need are enough
+for all values is decided by the rule `order` of `septran.prove`."""
+
+
+def _sizes(program: ir.Program) -> Iterator[dict[str, int]]:
+    """Yield values of the open dims, {} when there are none."""
+    if not program.dims:
+        yield {}
+        return
+    for size in _TRIED:
+        yield {d.name: min(max(d.low, size), d.high) for d in program.dims}
+
+
+def _blocks(
+    body: tuple[ir.Stmt, ...], loops: tuple[ir.For, ...], sizes: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """Yield the blocks that differ in how often their loops run, with the values of open dims."""
     used = frozenset[str]().union(*(free(s.extent) for s in ir.walk(body) if isinstance(s, ir.For)))
-    outer = tuple((s.var, s.extent) for s in loops)
-    yield from iterations(needed(outer, used & {s.var for s in loops}))
+    known = {name: Const(n) for name, n in sizes.items()}
+    outer = tuple((s.var, substitute(s.extent, known)) for s in loops)
+    for block in iterations(needed(outer, used & {s.var for s in loops})):
+        yield {**sizes, **block}
 
 
 Turns = tuple[tuple[Path, int], ...]

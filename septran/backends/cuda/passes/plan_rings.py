@@ -97,8 +97,12 @@ def _body(
 
 
 def _longest(loop: For, around: Mapping[str, For]) -> int:
-    """Return the most turns that a loop takes in any block."""
+    """Return the most turns that a loop takes in any block, all that the mapping asks for where an open dim decides."""
     loops = needed(tuple((s.var, s.extent) for s in around.values()), free(loop.extent))
+    seen = frozenset(name for name, _ in loops)
+    used = free(loop.extent).union(*(free(extent) for _, extent in loops))
+    if not used <= seen:
+        return loop.pipeline
     return max(evaluate(loop.extent, env) for env in iterations(loops))
 
 
