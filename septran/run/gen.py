@@ -170,7 +170,7 @@ def _gen(job: _Job) -> Result:
             job.seconds["compile"] = round(built.seconds, 3)
             return _stop(job, result.with_build(built), "compiled")
     judged = _judged(job, place, kernel, problem)
-    if judged.verdict.status in _BLAME:
+    if judged.verdict.status in _BLAME and not plan.dynamic:
         job.progress("finding out what is wrong: logic, leaf or compiler")
         folder, verdict = run.dir / "culprit", judged.verdict
         found = find_culprit(plan, lowered, chosen.leaves, problem, verdict, place, work=folder)

@@ -13,10 +13,10 @@ from septran.ir import nodes as ir
 from septran.ir.expr import Const, Var, make, substitute
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.plan.rows import row_dims
-from septran.plan.symbolic import lower_symbolic, symbolic
+from septran.plan.symbolic import LARGEST, lower_symbolic, symbolic
 from septran.prove.rows import row_order
 from septran.prove.sets import Dim, model
-from septran.run.prove import LARGEST, decide_again, prove_request
+from septran.run.prove import decide_again, prove_request
 from tests.backends.operators import all_operators
 from tests.cli.conftest import septran as septran
 
