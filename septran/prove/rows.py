@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from septran.ir import nodes as ir
 from septran.ir.expr import free
 from septran.prove.certificate import Finding
-from septran.prove.dataflow import by_pair, flow, tag_of
+from septran.prove.dataflow import BORDER, by_pair, flow, tag_of
 from septran.prove.sets import Model, NotAffine, Statement, affine
 from septran.prove.witness import At, describe, drawn, sample
 
@@ -119,6 +119,8 @@ class _Rows:
         """Yield the coordinates of a source that name no row."""
         import islpy as isl
 
+        if source == f"IN__{BORDER}":
+            return  # one number for every row
         if source.startswith("IN__"):
             shape = self.model.shapes[source.removeprefix("IN__")]
             rows = [bool(free(e) & self.names) for e in shape]
