@@ -34,6 +34,38 @@ class Token:
     at: int
 
 
+class Cursor:
+    """A place in tokens of which the last is of kind "end"; who reads them says how it refuses."""
+
+    def __init__(self, found: list[Token]) -> None:
+        self.tokens = found
+        self.at = 0
+
+    @property
+    def now(self) -> Token:
+        """The token here."""
+        return self.tokens[self.at]
+
+    def wrong(self, what: str = "") -> Exception:
+        """Return the error that what stands here is not read."""
+        raise NotImplementedError
+
+    def take(self, text: str = "") -> Token:
+        """Take a token, `text` if given."""
+        token = self.now
+        if token.kind == "end" or (text and token.text != text):
+            raise self.wrong()
+        self.at += 1
+        return token
+
+    def take_if(self, text: str) -> bool:
+        """Take a token if it is `text`."""
+        if self.now.text != text:
+            return False
+        self.at += 1
+        return True
+
+
 def tokens(text: str) -> list[Token]:
     """Return the tokens of `text`, the last one of kind "end". Raises Refusal."""
     clean = _uncommented(text)

@@ -18,23 +18,17 @@ from septran.backends.judged.c_words import (
     number,
     split,
 )
-from septran.leafgate.tokens import Token
+from septran.leafgate.tokens import Cursor, Token
 from septran.prove.foreign.launch import NotRead
 
 
-class Expressions:
+class Expressions(Cursor):
     """Tokens of one function; `c_source` adds its statements."""
 
     def __init__(self, found: Sequence[Token]) -> None:
         line = found[-1].line if found else 0
-        self.tokens = [*found, Token("end", "the end", line, -1), Token("end", "the end", line, -1)]
-        self.at = 0
+        super().__init__([*found, *[Token("end", "the end", line, -1)] * 2])
         self.scopes: list[dict[str, str]] = [{}]
-
-    @property
-    def now(self) -> Token:
-        """The token here."""
-        return self.tokens[self.at]
 
     def peek(self, k: int = 1) -> Token:
         """Return the token `k` further on."""
@@ -43,21 +37,6 @@ class Expressions:
     def wrong(self, what: str = "") -> NotRead:
         """Return the error that what stands here is not read."""
         return NotRead(self.now.line, what or f"{self.now.text!r} is not read here")
-
-    def take(self, text: str = "") -> Token:
-        """Take a token, `text` if given."""
-        token = self.now
-        if token.kind == "end" or (text and token.text != text):
-            raise self.wrong()
-        self.at += 1
-        return token
-
-    def take_if(self, text: str) -> bool:
-        """Take a token if it is `text`."""
-        if self.now.text != text:
-            return False
-        self.at += 1
-        return True
 
     # ---- names
     def declare(self, name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from septran.leafgate.refusal import Refusal
-from septran.leafgate.tokens import Token, tokens
+from septran.leafgate.tokens import Cursor, Token, tokens
 from septran.prove.printed import Unreadable
 
 
@@ -112,34 +112,18 @@ def read_body(text: str, first_line: int) -> tuple[Line, ...]:
     return body
 
 
-class _Parser:
+class _Parser(Cursor):
     def __init__(self, found: list[Token], above: int) -> None:
-        self.tokens = found
-        self.at = 0
+        super().__init__(found)
         self.above = above
-
-    @property
-    def now(self) -> Token:
-        return self.tokens[self.at]
 
     def line(self) -> int:
         return self.now.line + self.above
 
-    def wrong(self) -> Unreadable:
-        return Unreadable(f"line {self.line()}: {self.now.text!r} is not read here")
-
-    def take(self, text: str = "") -> Token:
-        token = self.now
-        if (text and token.text != text) or token.kind == "end":
-            raise self.wrong()
-        self.at += 1
-        return token
-
-    def take_if(self, text: str) -> bool:
-        if self.now.text != text:
-            return False
-        self.at += 1
-        return True
+    def wrong(self, what: str = "") -> Unreadable:
+        return Unreadable(
+            f"line {self.line()}: {what or repr(self.now.text) + ' is not read here'}"
+        )
 
     def expect_end(self) -> None:
         if self.now.kind != "end":
