@@ -37,8 +37,8 @@ _LEVEL = ("name", "bytes", "read", "write")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """What one queue of a processor does in a tick; 0 or nothing: it does not do this.
+class Rates:
+    """What one engine of a processor does in a tick; 0 or nothing: it does not do this.
 
     row: bytes that a copy moves in a tick; a row of a tile starts a new one. vector: bytes of elements that one element-wise
     operation takes at once, each `operations[name]` ticks. fill: bytes set to one value. tile, products: rows and columns
@@ -74,7 +74,7 @@ class Speed:
     units: int
     launch: float
     issue: float
-    engines: Mapping[str, Engine]
+    engines: Mapping[str, Rates]
     levels: tuple[Level, ...] = ()
 
     def level(self, size: int) -> Level:
@@ -131,7 +131,7 @@ class _Reader:
             raise self.wrong(f"{value!r} is neither a number nor a limit of this file", *path)
         return float(named)
 
-    def engine(self, name: str, data: Any) -> Engine:
+    def engine(self, name: str, data: Any) -> Rates:
         facts = self.mapping(data, _ENGINE, "engines", name)
         at = ("engines", name)
         tables = {
@@ -148,7 +148,7 @@ class _Reader:
         single = {k: self.number(facts.get(k, 0), *at, k) for k in ("row", "vector", "fill", "latency")}  # fmt: skip
         deep = tile[2] if len(tile) > 2 else 1
         products = {dtype: n * deep for dtype, n in tables["products"].items()}
-        return Engine(
+        return Rates(
             tile=(tile[0], tile[1]), products=products, operations=tables["operations"], **single
         )
 

@@ -1,15 +1,17 @@
-"""The predicted time of a lowered plan with library leaves."""
+"""The predicted time of a lowered program with library leaves."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from septran.backends.base import Backend
 from septran.bind import ArgType
 from septran.ir.dtypes import nbytes
+from septran.machine import Machine
 from septran.plan.cores import cores
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
-from septran.plan.resolve import Plan, arguments
 from septran.predict.predict import predict
 from septran.predict.prediction import Prediction
 
@@ -17,19 +19,24 @@ _WINDOW = 1 << 20
 """Bytes by which the tensors of two timed calls lie apart (septran/verify/slots.py)."""
 
 
-def threads_of(plan: Plan) -> int:
+def threads_of(machine: Machine) -> int:
     """Return how many processors work at once: those the machine has, where its file says so, else this process's."""
-    speed = plan.machine.speed
+    speed = machine.speed
     return speed.units if speed is not None and speed.units > 1 else cores()
 
 
-def prediction_of(plan: Plan, lowered: Lowered) -> Prediction:
-    """Return the prediction of a plan that has been lowered, called as `septran bench` calls kernels."""
-    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
-    finished = plan.backend.finished(lowered.program, leaves, check=False)
+def prediction_of(
+    lowered: Lowered,
+    backend: Backend,
+    machine: Machine,
+    given: Mapping[str, ArgType | int | float],
+) -> Prediction:
+    """Return the prediction for a call with arguments `given`, made as `septran bench` calls kernels."""
+    leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
+    finished = backend.finished(lowered.program, leaves, check=False)
     between = sum(
         math.prod(value.shape) * nbytes(value.dtype) + _WINDOW
-        for value in arguments(plan, plan.dims).values()
+        for value in given.values()
         if isinstance(value, ArgType)
     )
-    return predict(finished, plan.machine, threads=threads_of(plan), between=between)
+    return predict(finished, machine, threads=threads_of(machine), between=between)

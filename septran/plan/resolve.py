@@ -19,6 +19,7 @@ from septran.plan import catalog
 from septran.plan.batch_invariant import lower_rows
 from septran.plan.cores import cores
 from septran.plan.fit import Lowered, lower_to_fit
+from septran.plan.predicted import prediction_of
 from septran.plan.tuned import Tuned, entries, policy_sha, size_class
 from septran.tasklang.load import Logic, load_logic
 from septran.tasklang.operator import Operator
@@ -283,13 +284,16 @@ def lower_plan(plan: Plan, dims: Mapping[str, int] | None = None) -> Lowered:
         found = replace(lower(mapping, arguments(plan, sizes)), tuned=result)
     except (KeyError, MappingError):  # found at other sizes of the class, where it fits
         return default
-    same = dict(result.dims) == dict(sizes)
-    return found if same or _no_slower(replace(plan, dims=sizes), found, default) else default
+    if dict(result.dims) == dict(sizes):
+        return found
+    # sizes that nobody measured: only where it is predicted to take no longer than the default
+    mine, other = (predicted_ticks(plan, one, sizes) for one in (found, default))
+    return found if mine and other and mine <= other else default
 
 
-def _no_slower(plan: Plan, found: Lowered, default: Lowered) -> bool:
-    """Return whether a result at sizes that nobody measured is predicted to take no longer than the default."""
-    from septran.plan.predicted import prediction_of  # needs plans itself
-
-    mine, other = (prediction_of(plan, one).ticks for one in (found, default))
-    return mine is not None and other is not None and mine <= other
+def predicted_ticks(
+    plan: Plan, lowered: Lowered, dims: Mapping[str, int] | None = None
+) -> float | None:
+    """Return the ticks that a lowered plan is predicted to take, None where the machine's file lacks a figure."""
+    given = arguments(plan, plan.dims if dims is None else dims)
+    return prediction_of(lowered, plan.backend, plan.machine, given).ticks

@@ -11,7 +11,7 @@ from functools import lru_cache
 from septran.ir.dtypes import HALVES, nbytes
 from septran.ir.expr import evaluate
 from septran.ir.nodes import Copy, LeafCall, Prim, Region
-from septran.speed import OTHER, Engine
+from septran.speed import OTHER, Rates
 
 Env = Mapping[str, int]
 PRODUCTS = ("gemm", "gemm_acc")
@@ -31,7 +31,7 @@ def moved(region: Region, env: Env) -> int:
     return math.prod(sizes(region, env)) * nbytes(region.buffer.dtype)
 
 
-def ticks(stmt: Copy | LeafCall, env: Env, name: str, engine: Engine) -> float:
+def ticks(stmt: Copy | LeafCall, env: Env, name: str, engine: Rates) -> float:
     """Return the ticks of a copy or a leaf on `engine`, which is called `name`.
 
     Raises:
@@ -42,7 +42,7 @@ def ticks(stmt: Copy | LeafCall, env: Env, name: str, engine: Engine) -> float:
     return sum(_prim(stmt, prim, env, name, engine) for prim in stmt.prims)
 
 
-def _copy(stmt: Copy, env: Env, name: str, engine: Engine) -> float:
+def _copy(stmt: Copy, env: Env, name: str, engine: Rates) -> float:
     far = stmt.dst if stmt.dst.buffer.mem == "GLOBAL" else stmt.src
     if engine.row:
         rows, columns = _rows(sizes(far, env))
@@ -51,7 +51,7 @@ def _copy(stmt: Copy, env: Env, name: str, engine: Engine) -> float:
     return _vectors(stmt.dst, env, name, engine) * _operation(kind, name, engine)
 
 
-def _prim(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) -> float:
+def _prim(call: LeafCall, prim: Prim, env: Env, name: str, engine: Rates) -> float:
     out = call.arg(prim.out).region
     if prim.name in PRODUCTS:
         return _product(call, prim, env, name, engine)
@@ -90,7 +90,7 @@ def kind_of(prim: Prim) -> str:
     return prim.name
 
 
-def _product(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) -> float:
+def _product(call: LeafCall, prim: Prim, env: Env, name: str, engine: Rates) -> float:
     dtype = call.arg(prim.ins[0]).region.buffer.dtype
     deep = engine.products.get(dtype)
     if not deep:
@@ -105,7 +105,7 @@ def _product(call: LeafCall, prim: Prim, env: Env, name: str, engine: Engine) ->
     return tiles * math.ceil(k / deep)
 
 
-def _vectors(region: Region, env: Env, name: str, engine: Engine) -> float:
+def _vectors(region: Region, env: Env, name: str, engine: Rates) -> float:
     """Return the vectors that the rows of a region fill; 16-bit elements are computed in 32."""
     if not engine.vector:
         raise Unknown(f"{name} has no figure for element-wise operations")
@@ -117,7 +117,7 @@ def _rows(extents: tuple[int, ...]) -> tuple[int, int]:
     return (math.prod(extents[:-1]), extents[-1]) if extents else (1, 1)
 
 
-def _operation(word: str, name: str, engine: Engine) -> float:
+def _operation(word: str, name: str, engine: Rates) -> float:
     found = engine.operations.get(word, engine.operations.get(OTHER))
     if found is None:
         raise Unknown(f"{name} has no figure for {word!r}")

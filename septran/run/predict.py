@@ -12,7 +12,7 @@ from septran.ir.nodes import Program
 from septran.ir.visits import visits
 from septran.plan.fit import Lowered
 from septran.plan.predicted import prediction_of, threads_of
-from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.plan.resolve import GenRequest, Plan, arguments, lower_plan, resolve
 from septran.predict.cost import moved
 from septran.predict.prediction import Prediction
 from septran.run.work import work_of
@@ -62,8 +62,8 @@ def predicted_of(plan: Plan, lowered: Lowered) -> Predicted:
     """Return the prediction of a plan that has been lowered."""
     return Predicted(
         plan=plan,
-        threads=threads_of(plan),
-        prediction=prediction_of(plan, lowered),
+        threads=threads_of(plan.machine),
+        prediction=prediction_of(lowered, plan.backend, plan.machine, arguments(plan, plan.dims)),
         flops=work_of(lowered.bound.program),
         traffic=_traffic(lowered.program),
     )

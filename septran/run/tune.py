@@ -23,9 +23,8 @@ from septran.mapping.space import choices_of, settled, values_of, with_values
 from septran.mapping.text import mapping_text
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
-from septran.plan.predicted import prediction_of
 from septran.plan.problem import problem_of
-from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, resolve
+from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, predicted_ticks, resolve
 from septran.plan.tuned import Tuned, added, policy_sha
 from septran.run import store
 from septran.run.trials import Trial, Trials, rank_correlation
@@ -198,7 +197,7 @@ class _Search:
                     number=0,
                     values=values,
                     state="measured",
-                    predicted=prediction_of(self.plan, self.default).ticks,
+                    predicted=predicted_ticks(self.plan, self.default),
                     found=found,
                 )
             )
@@ -211,7 +210,7 @@ class _Search:
             lowered = self.lowered(values)
         except MappingError as e:
             return replace(trial, why=e.diagnostics[0].message)
-        predicted = prediction_of(self.plan, lowered).ticks
+        predicted = predicted_ticks(self.plan, lowered)
         trial = replace(trial, predicted=predicted)
         best = self.trials.best()
         if predicted is not None:
