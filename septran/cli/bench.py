@@ -55,7 +55,7 @@ def command(
     r"""Measure a kernel against torch, after verifying it; or all rows of a suite.
 
     \b
-    septran bench --op gemm --backend cpp --size M=256,N=256,K=256 --size M=1024,N=1024,K=1024
+    septran bench --op gemm --backend cpp --size M=256,N=256,K=256 --size M=1024,N=1024,K=1024 --threads 1 --json
     septran bench --op softmax --backend cpp --threads 1 --json
     septran bench --suite cpu --threads 1 -o cpu.md
     """

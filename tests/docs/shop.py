@@ -1,0 +1,221 @@
+"""A project with what the commands of the pages name: files, finished runs, a model, an index of packages."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tomllib
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from septran import settings
+from septran.cli.main import main
+from septran.run import store
+from tests.cli.test_eval import library_bodies
+from tests.docs.test_blocks import blocks
+from tests.packaging.sources import ROOT
+from tests.support.openai_double import Answer, ChatDouble
+
+BATCH = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: false\n"
+SOFTMAX = BATCH.replace("relu", "softmax").replace("{N: 65}", "{M: 3, N: 65}")
+RELU = ("--op", "relu", "--backend", "cpp", "--dim", "N=9")
+MODEL = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, {given}):
+        return {result}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+ADD = MODEL.format(given="x, y", result="x + y", inputs="torch.randn(5000), torch.randn(5000)")
+SQUARES = MODEL.format(given="a, b", result="a @ b", inputs=", ".join(["torch.randn(64, 64)"] * 2))
+GEMM = """\
+__global__ void product(const float* a, const float* b, float* c, int M) {
+    const int row = blockIdx.x, col = threadIdx.x;
+    float sum = 0.0f;
+    for (int p = 0; p < M; p++) sum += a[row * M + p] * b[p * M + col];
+    c[row * M + col] = sum;
+}
+
+void gemm(const float* a, const float* b, float* c, int M) { product<<<M, M>>>(a, b, c, M); }
+"""
+TWO_STEPS = """\
+import septran.tasklang as task
+from septran.reference import Reference
+
+
+@task.define(leaf=True)
+def double(Y, X):
+    task.call_primitive("map", Y, expr="x + x", x=X)
+
+
+@task.define
+def two_steps(Z, T, X):
+    n = task.tunable("block_size")
+    Zp = task.partition(Z, by="blocks", shape=(n,))
+    Tp = task.partition(T, by="blocks", shape=(n,))
+    Xp = task.partition(X, by="blocks", shape=(n,))
+    for i in task.parallel_range(Tp.shape):
+        task.launch(double, Tp[i], Xp[i])
+    for i in task.parallel_range(Zp.shape):
+        task.launch(double, Zp[i], Tp[i])
+
+
+OPERATORS = (
+    task.Operator(
+        name="two_steps",
+        about="Z = 4 X by T = 2 X",
+        entry=two_steps,
+        tensors={"Z": "N", "T": "N", "X": "N"},
+        outputs=("Z", "T"),
+        dims={"N": 999},
+        odd_dims=({"N": 7},),
+        reference=Reference(fn=lambda X: (4 * X, 2 * X), kind="elementwise"),
+    ),
+)
+"""
+ASK = "#!/bin/sh\ncat > /dev/null\ncat reply.md\n"
+# as the shipped files of these names, with fewer rows
+LEAVES = "version: 1\nleaves:\n  - {op: softmax, leaf: softmax_leaf}\n"
+SUITE = "backend: cpp\nrows:\n  - {op: relu, dims: {N: 4096}, gate: 0.001}\n"
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The folder of the project; verified, first and second: names of runs."""
+
+    folder: Path
+    verified: str
+    first: str
+    second: str
+    model: str
+    """The address of a model that answers with the library's leaves."""
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def newest(self, name: str) -> None:
+        """Make a run the latest one."""
+        link = self.home / "runs" / "latest"
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+
+
+def files() -> dict[str, str]:
+    """Return name -> text of what the pages write, and of what their commands name besides."""
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{n}.md" for n in ("import", "judge", "new_dsa")),
+    ]
+    found = {
+        word.removeprefix("file="): block.text
+        for page in pages
+        for block in blocks(page)
+        for word in block.words
+        if word.startswith("file=")
+    }
+    kernels = ROOT / "tests" / "judge" / "kernels"
+    return {
+        **found,
+        "kernel.py": (kernels / "tutorial_add.py").read_text(),
+        "model.py": ADD,
+        "softmax.py": (kernels / "tutorial_softmax.py").read_text(),
+        "softmax_reference.py": MODEL.format(
+            given="x", result="torch.softmax(x, dim=-1)", inputs="torch.randn(5, 70)"
+        ),
+        "gemm.cu": GEMM,
+        "gemm_reference.py": SQUARES,
+        "axpy.py": found["axpy.py"].replace("100_000", "999"),
+        "my_op.py": found["axpy.py"].replace("100_000", "999"),
+        "two_steps.py": TWO_STEPS,
+        "smoke.yaml": BATCH,
+        "configs/batches/smoke.yaml": BATCH,
+        "configs/batches/all-ops-all-backends.yaml": SOFTMAX,
+        "nightly.yaml": SOFTMAX,
+        "configs/eval/leaves.yaml": LEAVES,
+        "configs/suites/cpu.yaml": SUITE,
+        "notes.txt": "notes",
+        "ask.sh": ASK,
+    }
+
+
+def _made(*words: str) -> str:
+    assert main(words) == 0, words
+    (folder,) = (Path(os.environ["SEPTRAN_HOME"]) / "runs").glob("latest")
+    return folder.resolve().name
+
+
+@contextmanager
+def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Make the shop in `folder`, which becomes the working directory."""
+    patched.setenv("SEPTRAN_HOME", str(folder / "home"))
+    patched.chdir(folder)
+    assert main(("init", ".")) == 0
+    for name, text in files().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "ask.sh").chmod(0o755)
+    first, second = _made("batch", "smoke.yaml"), _made("batch", "smoke.yaml", "--fresh")
+    assert main(("prove", *RELU, "--certificate", "certificate.json")) == 0
+    for _ in range(2):  # killed early
+        store.create({}, label=("gemm", "cpp"), settings=settings.load())
+    verified = _made("gen", *RELU)
+    bodies = library_bodies("softmax")
+    reply = f"```cpp\n{''.join(bodies.values())}```\n"
+    (folder / "reply.md").write_text(reply)
+    assert main(("map", "--op", "gemm", "--backend", "cpp", "-o", "gemm.mapping.yaml")) == 0
+    with ChatDouble(lambda body: Answer(reply)) as double:
+        patched.setenv("SEPTRAN_BASE_URL", double.base_url)
+        yield Shop(folder, verified, first, second, double.base_url)
+
+
+def index(folder: Path, requirements: Sequence[str]) -> dict[str, str]:
+    """Write empty wheels that satisfy `requirements` and SepTran's own; return pip's variables for this index."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    own = [f'{r}; extra == "{extra}"' for extra in extras for r in extras[extra]]
+    wheel(folder, "septran", "9.9", own, tuple(extras))
+    for one in [*requirements, *(r for each in extras.values() for r in each)]:
+        name = one.split(";")[0]
+        for sign in "<>=!":
+            name = name.split(sign)[0]
+        exact = one.partition("==")[2]
+        lowest = one.partition(">=")[2].split(",")[0]
+        wheel(folder, name, exact or lowest or "1.0")
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_NO_CACHE_DIR": "1"}
+
+
+def wheel(
+    folder: Path, name: str, version: str, needs: Sequence[str] = (), extras: Sequence[str] = ()
+) -> None:
+    """Write a wheel without modules."""
+    flat = name.replace("-", "_")
+    info = f"{flat}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {one}" for one in needs]
+    lines += [f"Provides-Extra: {one}" for one in extras]
+    with zipfile.ZipFile(folder / f"{flat}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+
+
+def words_of(command: str) -> list[str]:
+    """Return a command's words; a comment after it and where its output goes are left out."""
+    return shlex.split(command.split(" > ")[0], comments=True)

@@ -1,0 +1,147 @@
+"""Every command of README and docs is run, also one inside a sentence, in a block that no page runs, or in a help text.
+
+Words in capitals stand for what the reader has; what a sentence leaves out, because it is not about it, is added.
+Exit 0 is expected, or what EXPECTED says. What is not run stands in NOT_RUN with its reason, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from septran.cli.main import main
+from tests.docs.shop import RELU, Shop, words_of
+from tests.docs.test_blocks import blocks, session
+from tests.docs.test_hints import filled, parsed
+from tests.packaging.sources import ROOT
+
+PAGES = (ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md")))
+ERRORS = sorted((ROOT / "docs" / "errors").glob("*.md"))
+_OTHER = re.compile(r"(?:make|pip|python|pytest|curl|git|npm|bash|sh) .*")
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+STANDS_FOR = {
+    "COUNT SEED [FAMILY ...]": "1 1 cpp",
+    "COMMAND [OPTIONS]": "ls",
+    "CODE": "E134",
+    "FOLDER": "lessons",
+    "FILES": "axpy.py",
+    "PASS": "insert_copies",
+    "NAME": "fake-coder",
+    "06-29-46": "FIRST",
+    "07-10-02": "SECOND",
+    "MONDAY": "FIRST",
+    "TUESDAY": "SECOND",
+}
+
+
+def _plain(command: str) -> str:
+    """Return a command without its comment."""
+    return re.split(r"\s{2,}#|\s+# ", command)[0].strip()
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """Yield (where, command): in sentences, in norun blocks and in the help texts of docs/cli.md."""
+    for path in (*PAGES, *ERRORS):
+        text = path.read_text(encoding="utf-8")
+        prose = re.findall(r"`([^`\n]+)`", _FENCED.sub("", text))
+        if path in PAGES:
+            yield from ((path.name, one) for one in prose if one.startswith("septran "))
+        yield from ((path.name, one) for one in prose if _OTHER.fullmatch(one))
+        for block in blocks(path, text) if path in PAGES else ():
+            lines = block.text.replace("\\\n", " ").splitlines()
+            if "norun" in block.words and block.language in ("console", "bash", "sh", "shell"):
+                yield from ((block.name, line.removeprefix("$ ")) for line in lines)
+            if path.name == "cli.md":
+                yield from ((block.name, x.strip()) for x in lines if x.startswith("  septran "))
+
+
+# what tests/docs/test_blocks.py runs already, in the same words
+PLAYED = {
+    command
+    for page in PAGES
+    for block in blocks(page)
+    if "run" in block.words and block.language == "console"
+    for command, _ in session(block.text)
+}
+COMMANDS = sorted({_plain(command): where for where, command in documented()}.items())
+# what a bare name, or one with the flag that a sentence is about, needs besides
+BARE = {
+    "batch": ("smoke.yaml",),
+    "check": ("axpy.py",),
+    "eval": ("--backend", "cpp"),
+    "export": ("latest", "-o", "bundle.json"),
+    "import": ("mlp.py",),
+    "init": ("another",),
+    "judge": ("kernel.py", "--reference", "model.py"),
+    "tasks export": ("--op", "transpose", "--backend", "cpp", "-o", "transpose.jsonl"),
+    "verify": ("latest",),
+}
+FILE = {"batch": "smoke.yaml", "gen": "axpy.py", "prove": "certificate.json"}
+SUBJECTS = {"--op", "--logic", "--task", "--check", "--suite"}
+KERNEL = ("gen", "show", "prove", "map", "bench")
+# the passes of these targets alone
+ADDED = {
+    "septran show --after check_tiles": ("--backend", "tilelang_npuir"),
+    "septran show --after drop_implied": ("--backend", "dsa_c"),
+    "septran show --after place_barriers": ("--backend", "cuda_c"),
+}
+
+
+def completed(command: str, shop: Shop) -> list[str]:
+    """Return the words of a `septran` command with what stands for something, or is left out, put in."""
+    added = ADDED.get(command, ())
+    for name, value in STANDS_FOR.items():
+        command = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w=])", value, command)
+    runs = {"RUN": shop.verified, "FIRST": shop.first, "SECOND": shop.second, "N": "5"}
+    words = [runs.get(w, w) for w in (*words_of(command), *added)]
+    verb = " ".join(words[1:3]) if words[1] == "tasks" else words[1]
+    words = [FILE[verb] if w == "FILE" else w for w in words]
+    words = [shop.model if re.match(r"http://\S+:8000/v1", w) else w for w in words]
+    if words[-1] == "--leaf":
+        words.append("relu_leaf")
+    given = {w for w in words if w.startswith("-")}
+    if verb in KERNEL and "--mapping" not in given:
+        own = dict(zip(RELU[::2], RELU[1::2], strict=True))
+        left = {"--backend"} if given & SUBJECTS else set(own)
+        wanted = {"--check", "--suite"}.isdisjoint(given) and verb != "show"
+        left = left if wanted or not given & SUBJECTS else set()
+        words += [w for flag in own if flag in left - given for w in (flag, own[flag])]
+    elif verb in BARE and set(words[2:]) <= {"export", "--memory", "lessons", "--mode", "as-is"}:
+        words += BARE[verb]
+    return words
+
+
+OWN = [
+    c
+    for c, _ in COMMANDS
+    if c.startswith("septran ") and not re.match(r"septran (serve|mcp|doctor --install)\b", c)
+]
+
+
+def test_there_are_commands():
+    assert len(OWN) > 80
+    assert any("--help" in c for c in OWN)
+
+
+@pytest.mark.parametrize("command", [c for c in OWN if c != "septran --help"])
+def test_a_command_and_its_flags_exist(command):
+    # a sentence leaves out what it is not about
+    with contextlib.suppress(click.MissingParameter, click.BadOptionUsage):
+        parsed(filled(command.split(" > ")[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [c for c in OWN if c not in PLAYED])
+def test_a_command_runs(shop, capfd, command):
+    words = completed(command, shop)
+    assert main(words[1:]) == 0, (words, capfd.readouterr().err[-900:])
+
+
+@pytest.mark.slow
+def test_a_command_that_does_not_do_it_is_found(shop):
+    assert main(completed("septran check notes.txt", shop)[1:]) == 2
