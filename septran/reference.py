@@ -108,7 +108,9 @@ class Reference:
         round once (attention's probabilities in bfloat16), relative to `magnitude` when it is given.
     integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
         bit-exact case applies. None = yes for exact, gemm and reduction.
-    choices: decisions that outputs show. chosen: outputs by name -> `fn` with these decisions made as they say.
+    rounded: size, seed -> `fn` with each intermediate result changed by so much of itself, up or down by the seed: what
+        rounding it does to the result. Without it only changes of inputs are measured.
+    choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
     """
 
     fn: Callable[..., Any]
@@ -120,8 +122,9 @@ class Reference:
     lipschitz: float = 1.0
     storage_roundings: int = 0
     integer_exact: bool | None = None
+    rounded: Callable[[float, int], Callable[..., Any]] | None = None
     choices: tuple[Choice, ...] = ()
-    chosen: Callable[[Mapping[str, Any]], Callable[..., Any]] | None = None
+    chosen: Callable[[Mapping[str, Any]], Reference] | None = None
 
     def settled(self) -> Reference:
         """Return this reference with the modules in place of their stand-ins, as timing wants it.

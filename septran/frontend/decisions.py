@@ -104,14 +104,17 @@ def allows(
 
 
 def settled(
-    graph: Graph, fixed: Mapping[Decision, torch.Tensor]
+    graph: Graph,
+    fixed: Mapping[Decision, torch.Tensor],
+    *,
+    rounded: tuple[float, int] | None = None,
 ) -> Callable[[Tensors], tuple[torch.Tensor, ...]]:
-    """Return the graph with decisions made as results say."""
+    """Return the graph with decisions made as results say. rounded: as `run_graph` has it."""
     forced = {d.node.name: _forcing(d.node, got) for d, got in fixed.items() if d.kind == "order"}
     counts = {d.output: got for d, got in fixed.items() if d.kind == "count"}
 
     def run(values: Tensors) -> tuple[torch.Tensor, ...]:
-        found = run_graph(graph, values, forced=forced)
+        found = run_graph(graph, values, forced=forced, rounded=rounded)
         return tuple(
             counts[at].reshape(t.shape) if at in counts else t for at, t in enumerate(found)
         )

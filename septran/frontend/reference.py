@@ -49,6 +49,23 @@ ALLOWED = frozenset(
 """Names of ATen operators (without overload) that may run in the judging process."""
 
 
+EXACT = frozenset(
+    """
+    abs alias all amax amin any arange argmax argmin broadcast_tensors cat ceil chunk clamp clamp_max clamp_min clone
+    constant_pad_nd contiguous copy cummax detach diag diag_embed diagonal dropout embedding empty eq expand expand_as
+    fill flatten flip floor full full_like gather ge getitem gt hardtanh im2col index index_copy index_select isinf isnan
+    le lift_fresh_copy lt masked_fill masked_select max max_pool1d max_pool2d max_pool3d max_pool2d_with_indices
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d maximum min minimum movedim nan_to_num narrow ne neg
+    new_full new_ones new_zeros one_hot ones ones_like pad permute pixel_shuffle pixel_unshuffle relu relu6 relu_ repeat
+    repeat_interleave reshape roll round scalar_tensor scatter select select_scatter sgn sign slice slice_scatter sort
+    argsort kthvalue msort split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
+    transpose tril triu trunc type_as unbind unflatten unfold unsafe_view unsqueeze upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d view view_as where zeros zeros_like _to_copy _unsafe_view
+    """.split()
+)
+"""Names of operators whose results are elements of what they read, or whole numbers: they round nothing."""
+
+
 def base_name(op: str) -> str:
     """Return the operator's name without namespace and overload."""
     parts = op.split(".")
@@ -67,11 +84,13 @@ def run_graph(
     dtype: torch.dtype | None = None,
     look: Callable[[str, Any], None] | None = None,
     forced: Mapping[str, Callable[[Mapping[str, Any]], Any]] | None = None,
+    rounded: tuple[float, int] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Return the graph's outputs from its inputs by name.
 
     dtype: that of all floats (default: the first float input's). look: called with each node's result.
-    forced: node -> what makes its result of its arguments instead.
+    forced: node -> what makes its result of its arguments instead. rounded: (size, seed): each result that an operator
+    rounds is changed by so much of itself, up or down at random.
 
     Raises:
         ValueError: an operator that is not allowed.
@@ -83,11 +102,15 @@ def run_graph(
     kept = {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
     nodes = _needed(graph, kept)
     last: dict[str, int] = {}
+    size, seed = rounded or (0.0, 0)
+    generator = torch.Generator().manual_seed(seed)
     for at, node in enumerate(nodes):
         last.update(dict.fromkeys(node.refs(), at))
     with torch.no_grad():
         for at, node in enumerate(nodes):
             env[node.name] = _run(node, env, wide, (forced or {}).get(node.name))
+            if size and base_name(node.op) not in EXACT:
+                env[node.name] = _moved(env[node.name], size, generator)
             if look is not None:
                 look(node.name, env[node.name])
             for name in set(node.refs()):
@@ -95,6 +118,17 @@ def run_graph(
                     env.pop(name, None)
     found = (env[o.value.name] for o in graph.outputs if isinstance(o.value, Ref))
     return tuple(t for t in found)
+
+
+def _moved(value: Any, size: float, generator: torch.Generator) -> Any:
+    import torch
+
+    if isinstance(value, tuple | list):
+        return type(value)(_moved(v, size, generator) for v in value)
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    signs = torch.randint(0, 2, value.shape, generator=generator) * 2.0 - 1.0
+    return value * (1 + size * signs.to(value.dtype))
 
 
 def _needed(graph: Graph, kept: set[str]) -> list[Node]:

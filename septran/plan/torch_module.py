@@ -115,12 +115,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
         outputs=written.outputs,
         dims={},
         odd_dims=(),
-        reference=Reference(
-            fn=_reference(graph, {n: names[n] for n in inputs}, written, partial(run_graph, graph)),
-            kind=kind,
-            reduction=lambda dims: terms,
-            **_choices(graph, {n: names[n] for n in inputs}, written),
-        ),
+        reference=_reference(graph, {n: names[n] for n in inputs}, written, kind, terms),
         domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
         dtypes=(floats[0] if floats else dtypes[0],),
         samples={n: graph.values[names[n]] for n in inputs if names[n] in graph.values},
@@ -140,36 +135,22 @@ def _names(found: Imported) -> dict[str, Any]:
 
 
 def _reference(
-    graph: Graph,
-    names: Mapping[str, str],
-    written: Written,
-    run: Callable[[Mapping[str, torch.Tensor]], tuple[torch.Tensor, ...]],
-) -> Callable[..., Any]:
-    """Return what takes the logic's parameters and gives its outputs. run: the graph."""
+    graph: Graph, names: Mapping[str, str], written: Written, kind: ReferenceKind, terms: int
+) -> Reference:
+    """Return the graph's meaning in the logic's parameters. names: parameter -> the graph's input."""
     shapes = {n: s for n, s, _ in written.params}
+    shown = {written.outputs[d.output]: d for d in decisions(graph)}
 
-    def reference(**values: torch.Tensor) -> Any:
-        found = run(_graphs(graph, names, values))
-        shaped = tuple(
-            t.reshape(shapes[n]).contiguous() for t, n in zip(found, written.outputs, strict=True)
-        )
-        return shaped[0] if len(shaped) == 1 else shaped
+    def called(run: Callable[[Mapping[str, torch.Tensor]], Any]) -> Callable[..., Any]:
+        def fn(**values: torch.Tensor) -> Any:
+            found = run(_graphs(graph, names, values))
+            shaped = tuple(
+                t.reshape(shapes[n]).contiguous()
+                for t, n in zip(found, written.outputs, strict=True)
+            )
+            return shaped[0] if len(shaped) == 1 else shaped
 
-    return reference
-
-
-def _graphs(
-    graph: Graph, names: Mapping[str, str], values: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """Return the graph's inputs from the logic's parameters."""
-    metas = {i.name: i.meta for i in graph.inputs}
-    given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items() if n in names}
-    return given | _unread(metas, given)
-
-
-def _choices(graph: Graph, names: Mapping[str, str], written: Written) -> dict[str, Any]:
-    """Return the decisions that the logic's outputs show, as fields of a Reference."""
-    found = {written.outputs[d.output]: d for d in decisions(graph)}
+        return fn
 
     def choice(output: str, decision: Decision) -> Choice:
         return Choice(
@@ -181,13 +162,32 @@ def _choices(graph: Graph, names: Mapping[str, str], written: Written) -> dict[s
             ),
         )
 
-    def chosen(made: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
-        fixed = {found[output]: got for output, got in made.items()}
-        return _reference(graph, names, written, settled(graph, fixed))
+    def decided(made: Mapping[str, torch.Tensor]) -> Reference:
+        fixed = {shown[output]: got for output, got in made.items()}
+        return Reference(
+            fn=called(settled(graph, fixed)),
+            rounded=lambda size, seed: called(settled(graph, fixed, rounded=(size, seed))),
+            kind=kind,
+            reduction=lambda dims: terms,
+        )
 
-    if not found:
-        return {}
-    return {"choices": tuple(choice(n, d) for n, d in found.items()), "chosen": chosen}
+    return Reference(
+        fn=called(partial(run_graph, graph)),
+        rounded=lambda size, seed: called(partial(run_graph, graph, rounded=(size, seed))),
+        kind=kind,
+        reduction=lambda dims: terms,
+        choices=tuple(choice(n, d) for n, d in shown.items()),
+        chosen=decided,
+    )
+
+
+def _graphs(
+    graph: Graph, names: Mapping[str, str], values: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Return the graph's inputs from the logic's parameters."""
+    metas = {i.name: i.meta for i in graph.inputs}
+    given = {names[n]: v.reshape(metas[names[n]].shape) for n, v in values.items() if n in names}
+    return given | _unread(metas, given)
 
 
 def _unread(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
 from septran.kernel import KernelParam
+from septran.reference import Reference
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
 from septran.verify.problem import Problem
@@ -61,8 +62,7 @@ def settle(
         told.append(choice.about)
     if not made:
         return known, ()
-    decided = replace(reference, fn=reference.chosen(made), choices=(), chosen=None)
-    again = replace(problem, reference=decided)
+    again = replace(problem, reference=reference.chosen(made))
     return (
         budget.expected(again, arrays, zero_mean=zero_mean, policy=policy, seed=seed),
         tuple(told),
@@ -73,9 +73,7 @@ def _values(
     problem: Problem, fn: Callable[..., Any], inputs: Mapping[str, torch.Tensor]
 ) -> Problem:
     """Return the problem of computing what is decided between."""
-    reference = replace(
-        problem.reference, fn=fn, kind="choice", choices=(), chosen=None, magnitude=None
-    )
+    reference = Reference(fn=fn, kind="choice", reduction=problem.reference.reduction)
     with_values = replace(problem, reference=reference)
     (found,) = budget.evaluate(with_values, inputs)
     param = KernelParam(

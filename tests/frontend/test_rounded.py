@@ -1,0 +1,109 @@
+"""What rounding intermediates does to a module's results is in its budget; wider arithmetic than that is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from septran.accuracy import load_policy
+from septran.plan.problem import problem_of
+from septran.plan.torch_module import load_imported
+from septran.verify import budget, judge
+from septran.verify.problem import Problem
+from tests.frontend.importing import imported
+from tests.frontend.planning import planned
+
+MODULE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.ones(1))
+        self.norm = nn.LayerNorm(16)
+        self.pool = nn.AvgPool1d(2)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.pool(self.norm(x + self.shift)))
+
+def get_inputs():
+    return [torch.randn(8, 4, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    path = tmp_path_factory.mktemp("rounded") / "shifted.py"
+    path.write_text(MODULE)
+    plan, lowered = planned(load_imported(imported(path)), "cpp")
+    return problem_of(plan, lowered.program, {})
+
+
+def inputs(seed: int, *, shift: float) -> dict[str, np.ndarray]:
+    """Return inputs whose shift is common to a row and whose norm has one large weight."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal(16).astype(np.float32)
+    weight[5] = shift
+    return {
+        "x": rng.standard_normal((8, 4, 16)).astype(np.float32),
+        "shift": np.array([shift], np.float32),
+        "norm_weight": weight,
+        "norm_bias": rng.standard_normal(16).astype(np.float32),
+    }
+
+
+def evaluated(arrays: dict[str, np.ndarray], *, bits: int = 24) -> bytes:
+    """Return an honest evaluation in float32, sums from the last element; bits: of what is stored in between."""
+
+    def kept(t: torch.Tensor) -> torch.Tensor:
+        found, exponent = torch.frexp(t.double())
+        return torch.ldexp((found * 2.0**bits).round(), exponent - bits).float()
+
+    x, shift, weight, bias = (
+        torch.from_numpy(arrays[n]) for n in ("x", "shift", "norm_weight", "norm_bias")
+    )
+    y = kept(kept(x) + shift)
+    mean = sum(y[..., k] for k in reversed(range(16))) / 16
+    gap = kept(y - mean[..., None])
+    variance = sum(gap[..., k] ** 2 for k in reversed(range(16))) / 16
+    z = kept(gap * (variance[..., None] + 1e-5).rsqrt() * weight + bias)
+    pooled = (z[..., 0::2] + z[..., 1::2]) / 2
+    return torch.nn.functional.gelu(pooled).numpy().tobytes()
+
+
+def ratios(problem: Problem, *, shift: float, bits: int = 24) -> list[float]:
+    """Return error / budget of an evaluation for some inputs."""
+    (param,) = problem.outputs
+    found = []
+    for seed in range(12):
+        arrays = inputs(seed, shift=shift)
+        (known,) = budget.expected(
+            problem, arrays, zero_mean=False, policy=load_policy(), seed=seed
+        )
+        raw = evaluated(arrays, bits=bits)
+        found.append(judge.compare(param, known, raw).ratio)
+    return found
+
+
+def test_a_common_term_that_a_norm_takes_out_leaves_its_rounding(problem: Problem) -> None:
+    assert set(inputs(0, shift=1.0)) == {p.name for p in problem.inputs}
+    assert max(ratios(problem, shift=1e6)) < 1
+    inputs_only = replace(problem, reference=replace(problem.reference, rounded=None))
+    assert max(ratios(inputs_only, shift=1e6)) > 1
+
+
+def test_on_ordinary_inputs_it_bites_as_before(problem: Problem) -> None:
+    """Eleven bits in between (tf32) are refused on each input, and honest float32 is far inside."""
+    assert max(ratios(problem, shift=1.0)) < 0.5
+    assert min(ratios(problem, shift=1.0, bits=11)) > 4
+    inputs_only = replace(problem, reference=replace(problem.reference, rounded=None))
+    with_rounding, without = ratios(problem, shift=1.0), ratios(inputs_only, shift=1.0)
+    growth = [b / a for a, b in zip(with_rounding, without, strict=True)]
+    assert max(growth) < 4
