@@ -96,7 +96,10 @@ class LoadedModule:
                     continue
                 kind, name = one.parameters[param.name]
                 tensor = users[name] if kind == "user_input" else held[name]
-                values[param.name] = tensor.detach().reshape(param.shape).contiguous()
+                whole = (
+                    tensor.detach().resolve_neg()
+                )  # else its memory has the opposite of its values
+                values[param.name] = whole.reshape(param.shape).contiguous()
             run(*(values[p.name] for p in kernel.params))
             made = [values[p.name] for p in kernel.params if p.name not in one.parameters]
             return self._returned(one, made, held)

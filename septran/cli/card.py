@@ -62,6 +62,9 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         if limit.get("share") is not None:
             speed += f"; {100 * limit['share']:.0f} % of the machine's limit ({limit['by']})"
         found.append(("speed", speed))
+    if room := result.get("workspace"):
+        each = f"{room['tensors']} tensors of {room['separate']} bytes"
+        found.append(("workspace", f"{room['bytes']} bytes for {each} between kernels"))
     found.extend(cycle_rows(result.get("cycles") or {}))
     found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())
     model = result.get("model") or {}

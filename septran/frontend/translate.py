@@ -137,7 +137,8 @@ def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
         message=f"{base_name(node.op)}{where} ({node.name}): {why}",
         span=Span(graph.file, node.line or 1, column, width),
         notes=(f"this node reads {', '.join(reads)}",) if reads else (),
-        help="write this part in Task Lang and pass the whole with --logic, or change the module",
+        help="write this part in Task Lang and pass the whole with --logic, or change the module; a kernel that you have "
+        "for all of it is judged by `septran judge KERNEL --reference MODULE`",
     )
 
 

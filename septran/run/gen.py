@@ -24,6 +24,7 @@ from septran.plan.dynamic import judged_sizes
 from septran.plan.fit import Lowered
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
+from septran.plan.workspace import Workspace, workspace_of
 from septran.prove import Certificate
 from septran.run import store
 from septran.run.leaves import ChosenLeaves, choose
@@ -153,12 +154,12 @@ def _gen(job: _Job) -> Result:
         return _stop(job, result, request.stop_after)
     place = place_in(job.settings, plan.backend, plan.arch, request.where)
     problem = problem_of(plan, lowered.program, plan.dims)
-    chosen, kernel = _written(job, place, problem)
+    chosen, kernel, room = _written(job, place, problem)
     start = time.perf_counter()
     result = replace(result, **prove_and_keep(plan, lowered, kernel, run))
     job.lap("prove", start)
     result = replace(
-        result.with_leaves(chosen.leaves, chosen.written, chosen.usage),
+        result.with_leaves(chosen.leaves, chosen.written, chosen.usage).with_workspace(room),
         kernel=str(run.dir / kernel.main),
     )
     if request.stop_after == "emit":
@@ -250,8 +251,8 @@ def _invariant(plan: Plan) -> bool:
     return isinstance(plan.mapping, Policy) and bool(plan.mapping.deterministic)
 
 
-def _written(job: _Job, place: Place, problem: Problem) -> tuple[ChosenLeaves, Kernel]:
-    """Return the leaves that the request's writer delivers, and the kernel that is printed with them."""
+def _written(job: _Job, place: Place, problem: Problem) -> tuple[ChosenLeaves, Kernel, Workspace]:
+    """Return the leaves that the request's writer delivers, the kernel that is printed with them, and its workspaces."""
     start = time.perf_counter()
     program = job.lowered.program
     chosen = choose(
@@ -269,7 +270,7 @@ def _written(job: _Job, place: Place, problem: Problem) -> tuple[ChosenLeaves, K
     kernel = place.backend.emit(program, chosen.leaves, after=finish.append)
     _dump(job.run, finish, len(job.lowered.passes))
     _write_kernel(job.run, kernel)
-    return chosen, kernel
+    return chosen, kernel, workspace_of(finish[-1].program if finish else program)
 
 
 def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged:

@@ -15,6 +15,7 @@ from septran.backends.base import Built
 from septran.kernel import Leaf
 from septran.mapping.schema import Policy
 from septran.plan.resolve import Plan
+from septran.plan.workspace import Workspace
 from septran.run.roofline import Share
 from septran.trial.culprit import Culprit
 from septran.verify.timing import Timing
@@ -39,7 +40,8 @@ class Result:
     dims: name -> size. tuned: the result of `septran tune` that was taken. proved, proof: rules that hold, and the rest with reasons. rows: under
     `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared.
     dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
-    sha of each. model: calls, tokens and cost. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
+    sha of each. model: calls, tokens and cost. workspace: bytes between kernels at the peak, separate (each tensor with its own) and
+    tensors. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
     seconds: step -> seconds. timing: see `Timing`. bundle: file, key, level of what was verified again.
     errors, traceback: of a batch cell that failed. cell, key: of a batch.
@@ -59,6 +61,7 @@ class Result:
     dynamic: Mapping[str, Any] | Absent = ABSENT
     leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
     model: Mapping[str, Any] | Absent = ABSENT
+    workspace: Mapping[str, int] | Absent = ABSENT
     kernel: str | Absent = ABSENT
     culprit: Mapping[str, str] | Absent = ABSENT
     limit_share: float | Absent | None = ABSENT
@@ -166,6 +169,13 @@ class Result:
                 "estimated": usage.estimated,
             },
         )
+
+    def with_workspace(self, room: Workspace) -> Result:
+        """Return the result with the bytes between kernels, where there are several kernels."""
+        if not room.rows:
+            return self
+        found = {"bytes": room.bytes, "separate": room.separate, "tensors": len(room.rows)}
+        return replace(self, workspace=found)
 
     def with_culprit(self, culprit: Culprit) -> Result:
         """Return the result with who is to blame."""

@@ -96,6 +96,14 @@ def test_weights_are_saved_or_the_modules_own(copied: Path, net: Net, tmp_path: 
         septran.load(tmp_path / "bare", nn.Linear(8, 12))
 
 
+def test_strided_and_negative_views_are_read_right(kept: Path, net: Net) -> None:
+    loaded = septran.load(kept)
+    opposite = torch.complex(X, X).conj().imag
+    assert opposite.is_neg()
+    for x in (X.T.contiguous().T, opposite, torch.cat((X, X), 1)[:, ::2]):
+        torch.testing.assert_close(loaded(x)["y"], net(x)["y"].detach())
+
+
 def test_other_shapes_are_told(kept: Path) -> None:
     with pytest.raises(ArgumentError, match=r"not saved for \[5, 8\]") as caught:
         septran.load(kept)(torch.zeros(5, 8))
