@@ -21,7 +21,6 @@ from septran.toolchain.hosted import compile_hosted
 ENTRY = "septran_judged_entry"
 _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
-    "-ftrivial-auto-var-init=pattern",
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
     "-fsanitize-undefined-trap-on-error",
 )

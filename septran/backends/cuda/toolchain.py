@@ -34,14 +34,16 @@ EMULATION_FLAGS = (
     "-ffp-contract=off",
     "-fno-strict-aliasing",
     "-fno-gnu-unique",
+    "-ftrivial-auto-var-init=pattern",
     "-shared",
     "-fPIC",
     "-fvisibility=hidden",
     "-w",
     "-DSEPTRAN_EMULATE",
 )
+_OF_KERNELS = ("-shared", "-w", "-DSEPTRAN_EMULATE", "-ftrivial-auto-var-init=pattern")
 _MACHINE_FLAGS = (
-    *(flag for flag in EMULATION_FLAGS if flag not in ("-shared", "-w", "-DSEPTRAN_EMULATE")),
+    *(flag for flag in EMULATION_FLAGS if flag not in _OF_KERNELS),
     "-fno-exceptions",
     "-fno-rtti",
     "-I.",

@@ -91,6 +91,13 @@ def test_stacks_keep_nothing_from_call_to_call(
     assert verdict.passed == passes, verdict.message
 
 
+def test_a_local_that_nobody_set_is_no_zero(made: Made, tmp_path: Path) -> None:
+    """Without a pattern it begins as what the stack holds, which is 0 on pages that were given back."""
+    body = "  (void)s;\n  if (t == 0) {\n    float w[2];\n    for (int j = 0; j < 67; j++) w[r % 2] += X[r * 67 + j];\n    Y[r] = w[r % 2];\n  }"
+    _, verdict = _judged(_written(made[0], row(body)), made[1], tmp_path)
+    assert verdict.code == "V202"
+
+
 @pytest.mark.parametrize(
     ("before", "finding"),
     [
