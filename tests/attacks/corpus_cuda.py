@@ -6,6 +6,8 @@ Those of `ROW` replace the whole kernel by a block-wide sum of a row; the others
 from __future__ import annotations
 
 from tests.attacks.attack import Attack
+from tests.attacks.corpus_host import FIND, LOADER
+from tests.verify.kernels import GEMM
 
 EACH = "HONEST st::each(acc, [&](st::At e, st::idx, st::idx) { "
 ROW = """#define SEPTRAN_THREADS 64
@@ -186,6 +188,20 @@ BLOCK = (
     ),
 )
 
+# host code of a right kernel that reaches for the process it runs in
+HOST = tuple(
+    cuda(
+        f"U{number}",
+        attack.what,
+        source=row(TREE, before=FIND).replace(
+            "  cuemu::in_every_order",
+            f"  {{ {attack.body.removeprefix(GEMM)} }}\n  cuemu::in_every_order",
+        ),
+        through="6726313",
+    )
+    for number, attack in enumerate(LOADER[:12], 41)
+)
+
 CONTROLS = (
     cuda("V01", "the emitted kernel", honest=True),
     cuda("V02", "a sum in shared memory", source=row(TREE), honest=True),
@@ -197,6 +213,26 @@ CONTROLS = (
         ),
         honest=True,
     ),
+    cuda(
+        "V04",
+        "a table of constants and two shared arrays",
+        source=row(
+            "  __shared__ alignas(16) float half[2][32];\n  half[t / 32][t % 32] = v * one[t % 3];\n  __syncthreads();\n"
+            "  s[t] = half[t / 32][t % 32];\n" + TREE.partition("s[t] = v;\n")[2],
+            before="__constant__ const float one[3] = {1.f, 1.f, 1.f};",
+        ),
+        honest=True,
+    ),
+    cuda(
+        "V05",
+        "device memory that it gives back",
+        source=row(TREE).replace(
+            "  auto launch = [&] {\n",
+            "  auto launch = [&] {\n    float* room = nullptr;\n    if (cudaMalloc(&room, 4000)) return;\n"
+            "    cudaMemset(room, 0, 4000);\n    cudaFree(room);\n",
+        ),
+        honest=True,
+    ),
 )
 
-ALL = (*LEAF, *BLOCK, *CONTROLS)
+ALL = (*LEAF, *BLOCK, *HOST, *CONTROLS)
