@@ -1,8 +1,8 @@
 """python -m tests.leafgate.consistency [BACKEND ...]: the library's leaves, sent back as replies, are accepted.
 
 Every library leaf of every operator, as `septran show --leaf` prints it, goes the way of a model's reply: taken out of
-a fenced block, through the gate, judged alone at its full and its edge tiles. Writes docs/self-consistency.md from all
-backends that were asked for; exit status 1 when a leaf is not accepted.
+a fenced block, through the gate, judged alone at its full and its edge tiles. Writes the rows of the backends that were
+asked for into docs/self-consistency.md; exit status 1 when a leaf is not accepted.
 """
 
 from __future__ import annotations
@@ -114,14 +114,27 @@ def page(found: Sequence[Row], date: str) -> str:
     return "\n".join(parts) + "\n"
 
 
+def kept(text: str, asked: tuple[str, ...]) -> list[Row]:
+    """Return the rows of the page `text` that are about other targets than those `asked` for."""
+    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines()]
+    return [
+        Row(*cell[:4], "" if cell[4] == "accepted" else cell[4].removeprefix("**refused**: "))
+        for cell in cells
+        if len(cell) == 5 and cell[0] in BACKENDS and cell[0] not in asked
+    ]
+
+
 def main() -> int:
-    found = []
-    for row in rows(tuple(sys.argv[1:]) or BACKENDS, ("float32",)):
-        found.append(row)
+    asked = tuple(sys.argv[1:]) or BACKENDS
+    tried = []
+    for row in rows(asked, ("float32",)):
+        tried.append(row)
         print(page([row], "").splitlines()[-1], flush=True)
+    all_rows = [*tried, *kept(PAGE.read_text(encoding="utf-8"), asked)]
+    all_rows.sort(key=lambda row: BACKENDS.index(row.backend))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    PAGE.write_text(page(found, today), encoding="utf-8")
-    return 1 if any(row.told for row in found) else 0
+    PAGE.write_text(page(all_rows, today), encoding="utf-8")
+    return 1 if any(row.told for row in tried) else 0
 
 
 if __name__ == "__main__":
