@@ -116,6 +116,19 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Emulation:
+    """How kernels for another processor than this machine's run here.
+
+    command: what runs its static programs; (): the loader does. loader: in place of the backend's, "" for that.
+    session: further fields of `Sessions`.
+    """
+
+    command: tuple[str, ...] = ()
+    loader: str = ""
+    session: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """Everything SepTran knows about one target.
 
@@ -151,8 +164,9 @@ class Backend:
     where: Literal["native", "emulated"]
     available: Callable[[], Mapping[Capability, Availability]]
     docs: str
-    emulator: Callable[[str], tuple[str, ...] | Availability] = lambda arch: ()
-    """arch -> the command that runs its programs, () for this machine's own, or what is missing; never raises"""
+    emulator: Callable[[str], Emulation | Availability | None] = lambda arch: None
+    """arch -> how its kernels run on a processor of another kind, None for this machine's own, or what is missing;
+    never raises"""
     finish: tuple[tuple[str, Pass], ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     subset: str = ""

@@ -120,7 +120,8 @@ def _emulated(backend: Backend) -> dict[str, dict[str, Any]]:
         if isinstance(state, Availability):
             found[arch] = {"ok": False, "detail": state.detail, "install": state.install}
         elif state:
-            found[arch] = {"ok": True, "detail": " ".join(state), "install": ""}
+            detail = " ".join(state.command) or state.loader
+            found[arch] = {"ok": True, "detail": detail, "install": ""}
     return found
 
 

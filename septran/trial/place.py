@@ -72,10 +72,11 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
             sessions=_device_sessions(backend, found, threads),
         )
     trouble = _not_runnable(backend)
-    emulator = backend.emulator(arch)
-    if isinstance(emulator, Availability):
-        trouble, emulator = _problem("V110", _cannot_run(backend, emulator), emulator.install), ()
-    where: Where = "emulated" if emulator else backend.where
+    emulation = backend.emulator(arch)
+    if isinstance(emulation, Availability):
+        trouble = _problem("V110", _cannot_run(backend, emulation), emulation.install)
+        emulation = None
+    where: Where = "emulated" if emulation else backend.where
     if wanted == "device" and where != "native":
         assert isinstance(found, gpu.Missing)
         trouble = _problem(
@@ -84,11 +85,13 @@ def place_of(backend: Backend, arch: str, wanted: str, threads: int) -> Place:
             found.install,
         )
     settings = dict(backend.session)
-    if emulator:
-        settings["emulator"] = emulator
+    loader = backend.loader
+    if emulation:
+        settings |= {"emulator": emulation.command, **dict(emulation.session)}
+        loader = emulation.loader or loader
     if backend.packages:
         settings = environment.session(backend.name, settings)
-    sessions = Sessions(loader=backend.loader, threads=threads, **settings)  # type: ignore[arg-type]
+    sessions = Sessions(loader=loader, threads=threads, **settings)  # type: ignore[arg-type]
     return Place(
         backend=backend,
         arch=arch,

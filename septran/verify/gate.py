@@ -15,6 +15,7 @@ from septran.leafgate import Refusal, printed
 from septran.verify.gate_binary import scan_shared_object
 from septran.verify.gate_python import scan_python
 from septran.verify.gate_types import Finding, GateReport
+from septran.verify.gate_wasm import scan_module
 
 __all__ = ["Finding", "GateReport", "gate"]
 
@@ -49,6 +50,8 @@ def gate(
         skipped.append(
             "compiled symbols: the GPU's runtime is linked in; leaves' sources were checked"
         )
+    elif artifact.suffix == ".wasm":
+        findings += scan_module(artifact).findings
     elif language and not python:
         report = scan_shared_object(artifact, emulator=language if emulated else "")
         findings += report.findings

@@ -312,6 +312,9 @@ def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[st
         return held, ["guard pages: reads beside a tensor in device memory do not fault"]
     if "watched" in known:
         return ["bounds of each access of a launch", "read-only inputs"], []
+    if "fenced" in known:
+        held = ["a pattern beside each tensor", "inputs unchanged after each call"]
+        return held, ["guard pages: reads beside a tensor in a module's memory do not fault"]
     if "in_place" not in known:
         why = "this loader copies"
         return [], [f"guard pages: {why}", f"read-only inputs: {why}"]

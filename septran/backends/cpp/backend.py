@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.base import Availability, Backend, Capability, Emulation
+from septran.backends.cpp import wasm
 from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
@@ -16,17 +17,20 @@ from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
+from septran.toolchain.built import Built
 from septran.toolchain.compilers import cpp_compiler, flags_for
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.launcher import launchable
 from septran.toolchain.processors import PROCESSORS, foreign
 
-ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", *PROCESSORS)
+ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", *PROCESSORS, wasm.ARCH)
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
     """Compile the kernel into `folder`: kernel.o, kernel.so and, where it can be, the static host kernel.host."""
     arch = kernel.arch or ARCHES[0]
+    if arch == wasm.ARCH:
+        return wasm.build(kernel, folder)
     compiler = cpp_compiler(arch)
     if compiler is None:
         return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_install(arch)}")
@@ -45,15 +49,17 @@ def _install(arch: str) -> str:
     return f"apt-get install {processor.packages if processor else 'g++'}"
 
 
-def emulator(arch: str) -> tuple[str, ...] | Availability:
-    """Return the command that runs programs for `arch` here, () for the machine itself, or what is missing."""
+def emulator(arch: str) -> Emulation | Availability | None:
+    """Return how programs for `arch` run here, None when the machine itself does, or what is missing."""
+    if arch == wasm.ARCH:
+        return wasm.emulator()
     processor = foreign(arch)
     if processor is None:
-        return ()
+        return None
     missing = [] if cpp_compiler(arch) else [processor.compilers[0]]
     missing += [] if processor.emulator else [f"qemu-{processor.machine}"]
     if not missing:
-        return processor.emulator
+        return Emulation(command=processor.emulator)
     detail = f"no {' and no '.join(missing)} on PATH"
     return Availability(ok=False, detail=detail, install=_install(arch))
 
@@ -94,7 +100,7 @@ CPP = Backend(
     subset="cpp",
     suffix=".cpp",
     arches=ARCHES,
-    machine=lambda arch: f"cpp.{arch}" if arch in PROCESSORS else "cpp.x86_64",
+    machine=lambda arch: f"cpp.{arch}" if arch in (*PROCESSORS, wasm.ARCH) else "cpp.x86_64",
     passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
     finish=(
         ("settle_schedules", settle_schedules),

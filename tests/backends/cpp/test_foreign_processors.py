@@ -19,6 +19,11 @@ __all__ = ["septran"]
 
 GEMM = kernels.GEMM
 ARCHES = [pytest.param(a, marks=pytest.mark.qemu(a)) for a in processors.PROCESSORS]
+# one processor by default
+JUDGED = [
+    pytest.param(a, marks=[pytest.mark.qemu(a), *([pytest.mark.slow] if n else [])])
+    for n, a in enumerate(processors.PROCESSORS)
+]
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -54,13 +59,13 @@ def _judged(tmp_path: Path, arch: str, body: str, before: str = ""):
     return hosting.judge(GEMM + body, tmp_path, arch=arch, before=before)
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", JUDGED)
 def test_honest_code_passes_and_wrong_code_does_not(tmp_path: Path, arch: str) -> None:
     assert _judged(tmp_path / "right", arch, "").passed
     assert _judged(tmp_path / "wrong", arch, "((float*)args[0])[7] += 1;").code == "V202"
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", JUDGED)
 def test_an_access_outside_faults(tmp_path: Path, arch: str) -> None:
     verdict = _judged(tmp_path, arch, "((volatile float*)args[0])[37*29] = 1;")
     assert verdict.code in ("V205", "V207"), verdict.message
@@ -68,7 +73,7 @@ def test_an_access_outside_faults(tmp_path: Path, arch: str) -> None:
     assert verdict.code == "V205"
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", JUDGED)
 def test_nothing_is_remembered_and_modes_stay(tmp_path: Path, arch: str) -> None:
     verdict = _judged(tmp_path / "kept", arch, "n++;", before="static int n;\n")
     assert verdict.code == "V210"
@@ -81,7 +86,7 @@ def test_nothing_is_remembered_and_modes_stay(tmp_path: Path, arch: str) -> None
     assert "rounding" in verdict.message
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", JUDGED)
 def test_an_endless_kernel_is_ended(tmp_path: Path, arch: str) -> None:
     short = Sessions(call_timeout_s=0.4)
     body = f"{GEMM} for (volatile int i = 1; i;) {{}}"
@@ -89,7 +94,7 @@ def test_an_endless_kernel_is_ended(tmp_path: Path, arch: str) -> None:
     assert verdict.code == "V206", verdict.message
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", JUDGED)
 def test_the_emulator_can_reach_nothing(tmp_path: Path, arch: str) -> None:
     """A system call gets through to the emulator, whose own sandbox refuses it; the outputs tell."""
     ask = {

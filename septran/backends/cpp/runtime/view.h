@@ -27,8 +27,8 @@ struct bf16 {
         return x;
     }
 };
-#if defined(__aarch64__)
-using f16 = __fp16;  // g++ 12 has no _Float16 there
+#if defined(__aarch64__) || defined(__wasm__)
+using f16 = __fp16;  // g++ 12 has no _Float16 there, clang none for WebAssembly
 #else
 using f16 = _Float16;
 #endif
