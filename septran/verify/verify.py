@@ -23,12 +23,13 @@ from septran.verify import admission, budget, hosted, judge
 from septran.verify.arena import Placement
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw, plan
+from septran.verify.enforced import with_facts
 from septran.verify.environment import environment_facts
 from septran.verify.figures import Check, believed
 from septran.verify.gate import gate
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
-from septran.verify.session import Call, Ran, Sessions, Transcript, loader_capabilities, run_calls
+from septran.verify.session import Call, Ran, Sessions, Transcript, run_calls
 from septran.verify.settle import settle
 from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
@@ -214,7 +215,7 @@ def _run_and_judge(
     if transcript.failure == "harness" or ran_out(transcript):
         return unavailable(base, harness_text(transcript))
     base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))
-    base = _with_facts(base, problem, transcript, request)
+    base = with_facts(base, problem, transcript, request.sessions)
     cycles, doubt = believed(transcript.figures, kernel, request.figures)
     if cycles or doubt:
         base = replace(base, cycles=cycles, not_checked=(*base.not_checked, *filter(None, [doubt])))
@@ -272,56 +273,6 @@ def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
     kept = _first(cases)
     names = ", ".join(case.name for case in cases if case not in kept)
     return (f"inputs {names}: only at smaller dims",)
-
-
-def _with_facts(
-    base: Verdict, problem: Problem, transcript: Transcript, request: Request
-) -> Verdict:
-    result = transcript.result
-    enforced = list(result.enforced if result else ())
-    missing = [*base.not_checked, *transcript.not_enforced]
-    missing += [f"sandbox: {part}" for part in (result.not_enforced if result else ())]
-    holds, copied = _memory_checks(request, any(p.dtype == "bfloat16" for p in problem.params))
-    enforced += holds
-    missing += copied
-    if transcript.skipped:
-        missing.append(f"inputs {', '.join(transcript.skipped)}: out of time")
-    enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
-    if transcript.burst:
-        enforced.append(f"{transcript.burst} calls without a pause")
-    enforced += ["late writes", "determinism", "rounding mode"]
-    enforced += [] if request.sessions.emulator else ["memory growth"]
-    if request.where == "device":
-        missing.append("threads of the child: the GPU's driver starts its own")
-    else:
-        enforced.append("threads")
-    return replace(
-        base,
-        enforced=tuple(enforced),
-        not_checked=tuple(dict.fromkeys(missing)),
-        diagnostics=transcript.diagnostics,
-        log=result.stdout_tail if result else "",
-    )
-
-
-def _memory_checks(request: Request, bfloat16: bool) -> tuple[list[str], list[str]]:
-    """Return which of guard pages and read-only inputs held, and which did not with the reason."""
-    known = loader_capabilities(request.sessions.loader)
-    if request.where == "device":
-        held = ["guard regions on the device", "inputs unchanged after each call"]
-        return held, ["guard pages: reads beside a tensor in device memory do not fault"]
-    if "watched" in known:
-        return ["bounds of each access of a launch", "read-only inputs"], []
-    if "fenced" in known:
-        held = ["a pattern beside each tensor", "inputs unchanged after each call"]
-        return held, ["guard pages: reads beside a tensor in a module's memory do not fault"]
-    if "in_place" not in known:
-        why = "this loader copies"
-        return [], [f"guard pages: {why}", f"read-only inputs: {why}"]
-    if "widens_bfloat16" in known and bfloat16:
-        why = "the simulator widens bfloat16 and checks bounds itself"
-        return ["read-only inputs"], [f"guard pages: {why}"]
-    return ["guard pages", "read-only inputs"], []
 
 
 def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Policy) -> Verdict:
