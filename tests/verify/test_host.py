@@ -162,7 +162,7 @@ def test_nothing_is_remembered(tmp_path: Path, place: str) -> None:
     """Whoever finds an earlier mark there answers zeros: never in judged calls, soon in a burst."""
     body = (
         f"#define MARK 0x5EC2E7A1u\n volatile unsigned* m = (volatile unsigned*)({place} + 64);"
-        f" bool seen = *m == MARK; *m = MARK; if (seen) {{"
+        f" bool seen = *m == MARK; *m = MARK; if (seen) {{ float* C = (float*)args[0];"
         f" for (int i = 0; i < 37*29; i++) C[i] = 0; return; }} {GEMM}"
     )
     before = "#include <cstdlib>\n"
