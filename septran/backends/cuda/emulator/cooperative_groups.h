@@ -6,7 +6,7 @@ namespace cooperative_groups {
 
 struct thread_block {
   static void sync() { cuemu::block_barrier("a group's sync"); }
-  static unsigned thread_rank() { return static_cast<unsigned>(cuemu::current->linear); }
+  static unsigned thread_rank() { return static_cast<unsigned>(cuemu::thread_linear); }
   static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
   static unsigned num_threads() { return size(); }
   static dim3 group_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
@@ -19,11 +19,11 @@ inline thread_block this_thread_block() { return {}; }
 template <unsigned N, class Parent = void> struct thread_block_tile {
   static_assert(N <= 32 && (N & (N - 1)) == 0, "the emulation has tiles of up to 32 threads");
   static unsigned mask() { return (N == 32 ? ~0u : (1u << N) - 1) << cuemu::lane() / N * N; }
-  static void sync() { cuemu::warp_barrier(mask(), "a tile's sync"); }
-  static unsigned thread_rank() { return cuemu::current->linear % N; }
+  static void sync() { cuemu::warp_barrier("a tile's sync", mask()); }
+  static unsigned thread_rank() { return unsigned(cuemu::thread_linear) % N; }
   static constexpr unsigned size() { return N; }
   static constexpr unsigned num_threads() { return N; }
-  static unsigned meta_group_rank() { return cuemu::current->linear / N; }
+  static unsigned meta_group_rank() { return unsigned(cuemu::thread_linear) / N; }
   static unsigned meta_group_size() { return (thread_block::size() + N - 1) / N; }
   template <class T> static T shfl(T v, int s) { return __shfl_sync(mask(), v, s, N); }
   template <class T> static T shfl_xor(T v, unsigned x) { return __shfl_xor_sync(mask(), v, x, N); }

@@ -8,7 +8,7 @@
 
 namespace cuemu {
 inline void pipeline_copy(void* dst, const void* src, size_t bytes, size_t zeros = 0) {
-  if (bytes != 4 && bytes != 8 && bytes != 16) fail("async", "cp.async of " + std::to_string(bytes) + " bytes; it copies 4, 8 or 16");
+  if (bytes != 4 && bytes != 8 && bytes != 16) fail("async", "cp.async of %zu bytes; it copies 4, 8 or 16", bytes);
   async_copy(dst, src, static_cast<int>(bytes), static_cast<int>(bytes - zeros));
 }
 }  // namespace cuemu
