@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,8 +53,14 @@ def command(run: str, format_: str, output: Path | None, diff: tuple[str, str] |
     found = store.find(run, folder)
     if term.json:
         format_ = "json"
-    before = earlier(found) if format_ == "html" else ()
-    text = write_report(read_report(found), format_, earlier=before)
+    searched = _search(found)
+    if searched is not None and format_ == "html":
+        from septran.report.tune import page
+
+        text = page(searched)
+    else:
+        before = earlier(found) if format_ == "html" else ()
+        text = write_report(read_report(found), format_, earlier=before)
     if output is None and format_ != "html":
         term.result(text)
         return 0
@@ -78,3 +85,12 @@ def _diff(before: Run, after: Run) -> int:
     count = sum(change.kind == "regression" for change in found.changes)
     term.result(f"{count} regressions, {found.same} cells as before")
     return found.exit_code
+
+
+def _search(run: Run) -> dict[str, Any] | None:
+    """Return what a finished search of `septran tune` found, None for a run of another command."""
+    try:
+        found = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("schema") == "septran.tune/1" else None

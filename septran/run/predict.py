@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from septran.errors import ConfigError
 from septran.ir.access import touches
 from septran.ir.nodes import Program
 from septran.ir.visits import visits
@@ -52,10 +53,22 @@ def predicted(request: GenRequest) -> Predicted:
     """Return the prediction of a request's kernel with library leaves.
 
     Raises:
-        InputError: the user's mistakes.
+        InputError: the user's mistakes; C162, a dim stays open.
     """
-    plan = resolve(request)
+    plan = of_known_sizes(resolve(request))
     return predicted_of(plan, lower_plan(plan))
+
+
+def of_known_sizes(plan: Plan) -> Plan:
+    """Return `plan`; raises ConfigError C162 when a dim stays open, because a time is one of given sizes."""
+    if plan.dynamic:
+        names = ", ".join(plan.dynamic)
+        raise ConfigError.of(
+            "C162",
+            f"{plan.operator.name}: a time needs all sizes, and {names} stays open",
+            help=f"give it a size, for example --dim {plan.dynamic[0]}={plan.dims[plan.dynamic[0]]}",
+        )
+    return plan
 
 
 def predicted_of(plan: Plan, lowered: Lowered) -> Predicted:

@@ -27,6 +27,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, predicted_ticks, resolve
 from septran.plan.tuned import Tuned, added, policy_sha
 from septran.run import store
+from septran.run.predict import of_known_sizes
 from septran.run.trials import Trial, Trials, rank_correlation
 from septran.settings import Settings
 from septran.trial.judge import Judged, judge_kernel
@@ -101,7 +102,7 @@ def tune(request: TuneRequest, *, settings: Settings, progress: Progress) -> Out
     """Search, measure the winner against the default, and write the result where `gen` finds it.
 
     Raises:
-        InputError: the user's mistake; M093, the mapping leaves nothing open; C139, the run to resume tunes something else.
+        InputError: the user's mistake; M093, the mapping leaves nothing open; C162, a dim stays open.
         EnvironmentProblem: V110, V113, kernels cannot be run here; V117, nothing here says how fast they are;
             V118, the default itself is not right. KeyboardInterrupt: after saying how to go on.
     """
@@ -134,7 +135,7 @@ class _Search:
 
     @classmethod
     def of(cls, request: TuneRequest, settings: Settings, progress: Progress) -> _Search:
-        plan = resolve(replace(request.kernel, tuned=False))
+        plan = of_known_sizes(resolve(replace(request.kernel, tuned=False)))
         place = place_in(settings, plan.backend, plan.arch, request.kernel.where)
         place.require()
         if place.where == "emulated" and plan.backend.figures is None:

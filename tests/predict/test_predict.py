@@ -66,6 +66,13 @@ def test_a_machine_without_figures_has_an_unknown_bound(septran):
     assert "unknown bound: configs/machines/tilelang_npuir.910b.yaml has no `speed:`" in found.out
 
 
+@pytest.mark.parametrize("command", ["predict", "tune"])
+def test_a_dim_that_stays_open_has_no_time(septran, command):
+    found = septran(command, "--op", "add", "--backend", "cpp", "--dim", "N=dynamic", "--json")
+    assert found.code == 2 and found.json["errors"][0]["code"] == "C162"
+    assert "a time needs all sizes, and N stays open" in found.out
+
+
 def test_a_figure_that_is_missing_is_named_and_not_guessed(septran):
     found = septran("predict", "--op", "gemm", "--backend", "cpp", "--dtype", "bfloat16", "--json")
     assert found.code == 3 and found.json["ticks"] is None and found.json["bound"] == "unknown"

@@ -187,6 +187,8 @@ def test_the_default_stays_where_nothing_is_better(septran, monkeypatch):
     assert found["better"] is False
     (entry,) = read(Path(found["file"]))
     assert dict(entry.values) == {}
+    page = Path(septran("report", "latest").out.strip())
+    assert "Nothing better than the default was found" in page.read_text()
     assert (
         septran("predict", *SMALL, "--json").json["ticks"]
         == septran("predict", *SMALL, "--no-tuned", "--json").json["ticks"]
