@@ -183,11 +183,13 @@ class Page:
     unproven: dict[str, list[str]] = field(default_factory=dict)
     planted: dict[str, str] = field(default_factory=dict)
     same: dict[str, list[str]] = field(default_factory=dict)
+    modules: str = ""
+    """the section that `tests.prove.module_table` makes"""
 
     @classmethod
     def of(cls, text: str) -> Page:
         """Return what a page says."""
-        found = cls()
+        found = cls(modules=modules_of(text))
         faults = False
         for line in text.splitlines(keepends=True):
             faults = faults or line.startswith("## Planted")
@@ -229,6 +231,7 @@ class Page:
             lines.append(f"\nNot measured yet: {', '.join(late)}.\n")
         if other := [s for found in _of_all(self.unproven) for s in found]:
             lines += ["\n## Not proven\n\n", *other]
+        lines.append(f"\n{self.modules}" if self.modules else "")
         rows = [row.strip("|\n ").split(" | ") for row in self.planted.values()]
         total = sum(int(n) for row in rows for n in row[1:4])
         same = sum(int(row[-1]) for row in rows)
@@ -239,6 +242,16 @@ class Page:
         if same:
             lines += [SAME, *(s for found in _of_all(self.same) for s in found)]
         return "".join(lines)
+
+
+MODULES, MODULES_END = "<!-- imported modules -->\n", "<!-- end of imported modules -->\n"
+
+
+def modules_of(page: str) -> str:
+    """Return a page's section about imported modules, "" where it has none."""
+    if MODULES not in page:
+        return ""
+    return page[page.index(MODULES) : page.index(MODULES_END) + len(MODULES_END)]
 
 
 BLANKS = (
@@ -285,7 +298,8 @@ def main() -> None:
     )
     asked = parser.parse_args()
     found = rows(asked.faults, asked.rows, asked.only)
-    new = Page.of(asked.page.read_text(encoding="utf-8")) if asked.only else Page()
+    known = Page.of(asked.page.read_text(encoding="utf-8"))
+    new = known if asked.only else Page(modules=known.modules)
     for label, row in found.items():
         if asked.only in (None, label.split()[0], label):
             new.put(label, row)

@@ -8,7 +8,7 @@ from septran import backends
 from septran.prove import RULES
 from tests.backends.operators import all_operators
 from tests.prove import symbolic_table
-from tests.prove.table import PAGE
+from tests.prove.table import PAGE, Page, modules_of
 
 
 def _tables() -> list[list[list[str]]]:
@@ -74,3 +74,17 @@ def test_planted_faults_add_up():
     assert total == refused + same
     assert {r[0].split()[0] for r in rows} <= set(dict(backends.BUILTIN))
     assert len(re.findall(r"^- [\w ]+, [\w]+: ", page, re.M)) >= same
+
+
+def test_the_modules_table_stays_when_the_page_is_made_again():
+    text = PAGE.read_text(encoding="utf-8")
+    section = modules_of(text)
+    assert section and Page.of(text).text().count(section) == 1
+    head, *rows = next(t for t in _tables() if t[0][1] == "modules")
+    assert head[2:-1] == list(RULES)
+    for _, modules, *counts, _ in rows:
+        most = int(modules.split()[0])
+        told = [c for c in counts if c != "-"]
+        assert all(int(c.split(",")[0].split()[0]) <= most for c in told)
+        short = any(int(c.split(",")[0].split()[0]) < most for c in told)
+        assert not short or "Not proven:" in section
