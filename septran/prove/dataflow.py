@@ -218,10 +218,9 @@ def _bits(value: float) -> int:
 def _join(maps: Iterable[isl.Map]) -> isl.UnionMap:
     import islpy as isl
 
-    found = [isl.UnionMap.from_map(m) for m in maps]
-    joined = found[0]
-    for m in found[1:]:
-        joined = joined.union(m)
+    joined = isl.UnionMap("{ }")
+    for m in maps:
+        joined = joined.union(isl.UnionMap.from_map(m))
     return joined
 
 

@@ -200,6 +200,7 @@ SMALL = (("M", 200), ("N", 150), ("K", 100))
         ("gemm", "cuda_c", SMALL, "run twice: mma", "P050"),
         ("gemm", "cuda_c", SMALL, "dim 1 clipped: copy A_s", "P050"),
         ("gemm", "dsa_c", SMALL, "wrong slot: mma", "P050"),
+        ("conv2d_1x1", "triton_cuda", (), "one iteration less: loop i0", "P020"),  # nothing runs
     ],
 )
 def test_a_planted_fault_is_refused_by_its_rule(op, target, dims, fault, code):
