@@ -44,6 +44,8 @@ def budget_plot(rows: Sequence[Row]) -> str:
 
 def speed_plot(rows: Sequence[Row]) -> str:
     """Return each timed kernel's speed against torch with its interval; "" without figures."""
+    from matplotlib.ticker import MaxNLocator
+
     known = [row for row in rows if row.speedup]
     if not known:
         return ""
@@ -61,6 +63,9 @@ def speed_plot(rows: Sequence[Row]) -> str:
     axes.axvline(1.0, color=_INK, lw=1, ls=(0, (4, 3)))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    low, high = axes.get_xlim()
+    if high < 4 * low:  # hardly a power of two lies between
+        axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_yticks(range(len(ops)), ops)
     axes.set_ylim(-0.7, len(ops) - 0.3)
     axes.set_xlabel("times as fast as torch (right of the line: faster)")

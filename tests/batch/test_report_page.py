@@ -68,6 +68,13 @@ def test_source_difference_and_trend_are_on_the_page(tmp_path):
     assert "<svg" in trend and trend.count("1 of 1") == 2
 
 
+def test_speeds_close_to_each_other_have_more_than_one_mark(tmp_path):
+    near = {"low": 0.7, "high": 0.73, "kernel_s": 1e-6, "reliable": True}
+    text = page(run_dir(tmp_path, 1, "", speedup={"torch_eager": 0.72}, timing=near))
+    marks = re.findall(r">\s*([\d.]+)\s*</text>", text[text.index("Speed") :])
+    assert {"0.8", "0.9", "1"} <= set(marks), marks
+
+
 def test_a_first_run_has_no_trend(tmp_path):
     text = page(run_dir(tmp_path, 1, "int a;\n"))
     assert "<h2>Trend" not in text and "int a;" in text
