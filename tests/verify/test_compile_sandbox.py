@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from septran.backends.base import Built
-from septran.backends.triton.toolchain import _read
 from septran.sandbox import SandboxResult
 from septran.sandbox import run as sandboxed
 from septran.toolchain import compilers as toolchains
 from septran.toolchain import confined as process
 from septran.toolchain.compilers import compile_shared, cpp_compiler
-from septran.toolchain.confined import Finished, plain, run, run_confined
+from septran.toolchain.confined import Finished, child_result, plain, run, run_confined
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +138,12 @@ def test_a_home_is_never_opened_for_a_compiler(
 def test_a_childs_answer_is_not_trusted(text: str, tmp_path: Path) -> None:
     path = tmp_path / "compiled.json"
     path.write_text(text)
-    assert _read(path) is None
+    assert child_result(path) is None
     link = tmp_path / "link.json"
     path.write_text(json.dumps({"ok": True, "log": "", "facts": {}}))
     link.symlink_to(path)
-    assert _read(link) is None
-    assert _read(path) == {"ok": True, "log": "", "facts": {}}
+    assert child_result(link) is None
+    assert child_result(path) == {"ok": True, "log": "", "facts": {}}
 
 
 def test_version_probes_do_not_need_a_folder() -> None:
