@@ -122,7 +122,8 @@ class _Rows:
         if source == f"IN__{BORDER}":
             return  # one number for every row
         if source.startswith("IN__"):
-            shape = self.model.shapes[source.removeprefix("IN__")]
+            name = source.removeprefix("IN__")
+            shape = () if name == BORDER else self.model.shapes[name]
             rows = [bool(free(e) & self.names) for e in shape]
         else:
             named, _ = self._apart(calls[source.partition("__")[0]])

@@ -138,3 +138,8 @@ def test_a_block_that_only_the_first_rows_add_is_refused():
         return _loop(program, "k0", edit)
 
     assert any("runs depends on the row" in f for f in told("gemm", "cpp", ("M",), guard, **SIZES))
+
+
+def test_what_a_window_reads_outside_its_image_is_the_same_for_every_row():
+    certificate = prove_request(GenRequest(op="conv2d", backend="cpp"), ("B",)).certificate
+    assert "row-order" in certificate.proved
