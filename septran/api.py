@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def compile(
     backward: Callable[..., Any] | None = None,
     mode: str = "eval",
     fallback: str = "error",
+    dynamic: Sequence[str] | Mapping[str, int] = (),
 ) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
@@ -45,11 +46,14 @@ def compile(
     when the file leaves a choice. verify: check each specialisation against torch before it is used.
     backward: called with the gradient of each output and the inputs, in order; returns the inputs'
     gradients (or None). Without it, inputs that require gradients are refused.
+    dynamic: dims of the operator that stay open: one kernel, built and verified once, serves all their sizes. A mapping
+    says for which size tiles are chosen ({"M": 256}), else it is the operator's sample size.
 
     Raises:
         TaskLangError, MappingError: mistakes in the files. InputError: C141 neither mapping nor target.
         ArgumentError: C140 not exactly one of logic_file and op; a value of another type.
-        ConfigError: C044 unknown operator, C130, C131 unknown target or arch.
+        ConfigError: C044 unknown operator, C130, C131 unknown target or arch. InputError: C110 no such dim in
+        `dynamic`, C162 a dim cannot stay open.
     """
     _check_types(op=op, target=target, arch=arch, entry=entry)
     if not isinstance(verify, bool):
@@ -61,6 +65,10 @@ def compile(
     if hasattr(logic_file, "named_parameters"):
         if op is not None:
             raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")
+        if dynamic:
+            raise InputError.of(
+                "C162", "the sizes of a module cannot stay open; those of an operator can"
+            )
         from septran.call.module import CompiledModule  # and with it the frontend
 
         return CompiledModule(
@@ -109,6 +117,7 @@ def compile(
         "entry": entry,
         "verify": verify,
         "backward": backward,
+        "dynamic": dynamic,
     }
     return CompiledKernel(
         logic,
@@ -117,6 +126,7 @@ def compile(
         backend,
         chosen,
         verify=verify,
+        dynamic=dynamic if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic),
         again=(_again, (asked,)),
         backward=backward,
     )

@@ -194,6 +194,8 @@ class Backend:
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """verified kernel + empty folder -> callable on torch tensors in `Kernel.params` order, results in
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
+    launch: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
+    """kernel + what was built of it -> callable as `load`'s, without a build of its own; None: it only loads."""
     flushes_denormals: bool = False
     """whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from septran.call.dispatch import has_tangent, is_transformed, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
 from septran.call.memory import repeats, shares_memory
+from septran.call.open_dims import OpenDims
 from septran.call.operators import call_signature, read_parameters
 from septran.call.plain import PlainCall
 from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
@@ -64,6 +65,7 @@ class CompiledKernel:
         arch: str,
         *,
         verify: bool,
+        dynamic: Mapping[str, int | None] | None = None,
         again: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
         backward: Callable[..., Any] | None = None,
     ) -> None:
@@ -78,6 +80,11 @@ class CompiledKernel:
         self._verify = verify
         self._again = again
         self._machine = load_machine(backend.machine(arch))
+        self._open: OpenDims | None = None
+        if dynamic:
+            self._open = OpenDims(
+                self.operator, logic, mapping, backend, arch, self._machine, dynamic
+            )
         self._ready: dict[object, PlainCall] = {}
         self._special: dict[object, Specialized] = {}
         self._lock = threading.RLock()
@@ -333,6 +340,8 @@ class CompiledKernel:
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)
+        if self._open is not None:
+            return self._open.made(special, bound, self.accept)
         self.accept(special)
         names = tuple(p.name for p in special.kernel.params)
         return self._loaded(special), names
@@ -349,6 +358,8 @@ class CompiledKernel:
 
     def _specialized(self, bound: Bound) -> Specialized:
         assert self.operator is not None
+        if self._open is not None:
+            return self._open.specialized(bound)
         given: dict[str, ArgType | int | float] = {}
         types = self.operator.types()
         for param in types:
@@ -387,17 +398,18 @@ class CompiledKernel:
         return self._judged(self.specialized(*values, **named), work)
 
     def _judged(self, found: Specialized, work: Path | None = None) -> Verdict:
-        from septran.trial.judge import judge_kernel  # a kernel found in the cache needs no judge
+        from septran.trial.judge import judge_at, judge_kernel  # a kernel in the cache needs none
 
+        place = place_of(self.backend, self.arch, "auto", cores())
         with tempfile.TemporaryDirectory(prefix="septran-") as folder:
-            judged = judge_kernel(
-                place_of(self.backend, self.arch, "auto", cores()),
-                found.kernel,
-                found.problem,
-                work=work or Path(folder),
-            )
-        self.verdicts[found.kernel.sha] = judged.verdict
-        return judged.verdict
+            at = work or Path(folder)
+            judged = judge_kernel(place, found.kernel, found.problem, work=at)
+            verdict = judged.verdict
+            for number, other in enumerate(found.others):
+                if verdict.passed:
+                    verdict = judge_at(place, judged, other, work=at / f"size_{number}")
+        self.verdicts[found.kernel.sha] = verdict
+        return verdict
 
     def accept(self, found: Specialized, *, always: bool = False) -> None:
         """Raise unless the target is here and the kernel is right, now or in an earlier process.

@@ -7,14 +7,17 @@ decides the Program for every size it is for, and a kernel of it is judged at se
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from septran.errors import InputError
 from septran.ir.access import regions
 from septran.ir.nodes import Dim, Program
 from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
 from septran.plan.resolve import Plan, lower_plan
+from septran.plan.specialize import Specialized
 from septran.plan.symbolic import bind_symbolic, domain, lower_symbolic, symbolic, widened
 
 CODE = "C162"
@@ -81,11 +84,29 @@ def judged_sizes(plan: Plan, program: Program) -> tuple[dict[str, int], ...]:
     return tuple(f for at, f in enumerate(found) if f not in found[:at] and f != dict(plan.dims))
 
 
+def specialize_open(plan: Plan) -> Specialized:
+    """Return the kernel of a plan with open dims, with library leaves.
+
+    Raises:
+        TaskLangError, MappingError, InputError: as `lower_dynamic`.
+    """
+    lowered = lower_dynamic(plan)
+    program = lowered.program
+    leaves = library_leaves(plan.backend, program, lowered.bound.mapping)
+    return Specialized(
+        bound=lowered.bound,
+        program=program,
+        kernel=plan.backend.emit(program, leaves),
+        problem=problem_of(plan, program, plan.dims),
+        others=tuple(problem_of(plan, program, dims) for dims in judged_sizes(plan, program)),
+    )
+
+
 def _within(dim: Dim, size: int) -> int:
     return max(dim.low, min(dim.high, size))
 
 
-def beyond(dims: Sequence[Dim], sizes: dict[str, int]) -> str:
+def beyond(dims: Sequence[Dim], sizes: Mapping[str, int]) -> str:
     """Return which of `sizes` a kernel with open `dims` is not for, "" when it is for all."""
     for d in dims:
         if not d.low <= sizes[d.name] <= d.high:

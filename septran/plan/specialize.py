@@ -116,12 +116,16 @@ def _promoted(tensors: Sequence[torch.Tensor]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specialized:
-    """A kernel for one set of shapes and dtypes, not built yet."""
+    """A kernel for one set of shapes and dtypes, not built yet.
+
+    others: of a kernel with open dims, the same problem at other sizes, at which the same build is judged, too.
+    """
 
     bound: BoundKernel
     program: Program
     kernel: Kernel
     problem: Problem
+    others: tuple[Problem, ...] = ()
 
 
 def specialize(

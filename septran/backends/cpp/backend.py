@@ -126,5 +126,6 @@ CPP = Backend(
     functions=RARE,
     layouts=layouts,
     load=load,
+    launch=launchable,
     foreign=FOREIGN,
 )
