@@ -32,6 +32,7 @@ HEAD = """# The library, judged as a model is
 
 Library leaves as `septran show --leaf` prints them, sent back as a reply: taken out of its fence, printed by the gate ([leaf-language](leaf-language.md)), judged alone on secret inputs at
 the full and at the edge tiles. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once. dsa_c's library leaves are lists of operations and have no text.
+A run replaces the rows of the targets that it was asked for; cpp and cuda_c were tried with all operators, the others until the run was stopped (`pytest --slow tests/leafgate` tries all).
 """
 BACKENDS = ("cpp", "cuda_c", "triton_cuda", "tilelang_cuda", "tilelang_npuir")
 

@@ -53,6 +53,7 @@ def test_the_command_writer_accepts_the_library(tmp_path: Path) -> None:
     ("backend", "op"),
     [
         ("cpp", "row_sum"),
+        ("cpp", "softmax"),
         ("cuda_c", "gemm"),
         ("triton_cuda", "softmax"),
         ("tilelang_cuda", "relu"),
