@@ -269,7 +269,7 @@ FAULTS = (
 SAME = (
     "\nNo rule refuses these, and the rules are exact: in the Program the same elements reach the same leaves, and a changed text has the same "
     "addresses in every iteration (a factor or remainder of a variable that is always 0, the pitch of a tile of one row, a larger reserved block, an extent set twice, "
-    "a condition that holds anyway, another order of blocks, a second barrier, a tile that nobody reads before it is written, zeros around "
+    "a condition that holds anyway, another order of blocks, a second barrier, an index said twice, a tile that nobody reads before it is written, zeros around "
     "an array that nobody reads, a name for an axis that nobody uses).\n\n"
 )
 

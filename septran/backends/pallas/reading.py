@@ -7,6 +7,7 @@ name, and a block of an output stays while its index does; that stores outside a
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -230,7 +231,13 @@ class _Host:
         buffer = self.named.get(name)
         match call:
             case py.Call(name=method, args=(shape,), named={}) if method == f"{name}.reshape":
-                if buffer is None or name not in self.flat or py.shape(shape) != held(buffer.shape):
+                if buffer is None or name not in self.flat:
+                    raise py.wrong(stmt)
+                if math.prod(py.shape(shape)) != math.prod(buffer.shape):
+                    raise py.broken(
+                        stmt, f"{py.shape(shape)} of the {math.prod(buffer.shape)} of {name}"
+                    )
+                if py.shape(shape) != held(buffer.shape):
                     raise py.wrong(stmt)
                 self.flat.remove(name)
             case py.Call(name="jnp.full", args=(shape, _, kind), named={}) if buffer is not None:

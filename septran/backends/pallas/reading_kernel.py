@@ -132,8 +132,9 @@ class KernelReading:
                 call = py.called(value)
                 if call is not None and call.name == "pl.program_id" and len(call.args) == 1:
                     axis = py.whole(call.args[0])
-                    if axis is not None and 0 <= axis < len(self.grid):
-                        return name, axis
+                    if axis is not None and not 0 <= axis < len(self.grid):
+                        raise py.broken(stmt, f"axis {axis} of a grid of {len(self.grid)}")
+                    return None if axis is None else (name, axis)
         return None
 
     def _step(self, axis: int) -> Expr:
