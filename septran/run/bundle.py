@@ -52,6 +52,8 @@ def export_run(
     (found,) = set(run.dir.glob("verify*/verdict.json")) - before
     verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
     asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
+    if request.dynamic:
+        asked["dynamic"] = list(request.dynamic)
     plan = resolve(request)
     proof = prove_lowered(plan, lower_plan(plan), kernel=kernel).certificate
     return export_bundle(kernel, verdict, path, request=asked, certificate=proof.to_json())
@@ -125,6 +127,7 @@ def _request(bundle: Bundle, recheck: Recheck) -> GenRequest:
         arch=str(bundle.kernel["arch"]) or None,
         dims={str(name): int(size) for name, size in bundle.verdict.dims.items()},
         dtype=asked.get("dtype"),
+        dynamic=tuple(map(str, asked.get("dynamic", ()))),
     )
 
 

@@ -25,7 +25,7 @@ def test_one_build_is_judged_at_edges_and_primes_and_proven_for_all_sizes(septra
     assert "dim M from 1 to 16777216" in found["program"]
 
 
-def test_the_verdict_names_every_size(septran):
+def test_the_verdict_names_every_size_and_a_bundle_keeps_them_open(septran, tmp_path: Path):
     done = septran(
         "gen", "--op", "row_sum", "--backend", "cpp", "--dim", "M=dynamic:40,N=33", "--json"
     )
@@ -34,6 +34,12 @@ def test_the_verdict_names_every_size(septran):
     judged = done.json["dynamic"]["sizes"]
     assert {s["dims"] for s in judged} == {f"M={n}" for n in EDGES}
     assert {s["status"] for s in judged} == {"PASSED"}
+
+    bundle = tmp_path / "row_sum.json"
+    done = septran("export", Path(done.json["run"]).name, "-o", str(bundle))
+    assert done.code == 0, done.err
+    again = septran("verify", "--bundle", str(bundle))
+    assert again.code == 0 and "accurate" in again.out, again.err
 
 
 @pytest.mark.slow
