@@ -14,7 +14,7 @@ Array arrays[64];
 size_t known, used;
 }  // namespace
 
-void* shared_array(const void* site, size_t bytes, size_t alignment) {
+CUEMU_NOTSAN void* shared_array(const void* site, size_t bytes, size_t alignment) {
   for (size_t i = 0; i < known; i++)
     if (arrays[i].site == site) return room + arrays[i].at;
   const size_t at = (used + alignment - 1) / alignment * alignment;
