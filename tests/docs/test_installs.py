@@ -188,8 +188,10 @@ SCRIPTS = {
 _MINUTES = "minutes to hours of measuring; it writes a page, which a test compares with the code"
 _TESTS = "these are tests, which CI runs as such"
 NOT_RUN = {
+    "python -m benchmarks.open_dims": _MINUTES,
     "python -m tests.attacks.table": "15 minutes; CI runs it as a step of its own",
     "python -m tests.leafgate.consistency": _MINUTES,
+    "python -m tests.prove.module_table": _MINUTES,
     "python -m tests.prove.symbolic_table": _MINUTES,
     "python -m tests.prove.table": _MINUTES,
     "python -m tests.verify.honest SEEDS": _MINUTES,
