@@ -15,8 +15,8 @@ from septran.ir.access import regions
 from septran.ir.nodes import Dim, Program
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
+from septran.plan.planned import Plan, lower_sized
 from septran.plan.problem import problem_of
-from septran.plan.resolve import Plan, lower_plan
 from septran.plan.specialize import Specialized
 from septran.plan.symbolic import bind_symbolic, domain, lower_symbolic, symbolic, widened
 
@@ -34,7 +34,7 @@ def lower_dynamic(plan: Plan) -> Lowered:
         TaskLangError, MappingError: as `lower_plan`. InputError: C162, a dim cannot stay open there.
     """
     _check(plan)
-    fixed = lower_plan(replace(plan, dynamic=()))
+    fixed = lower_sized(replace(plan, dynamic=()))
     mapping = fixed.bound.mapping
     what = widened(plan, mapping, symbolic(plan, plan.dynamic))
     bound = bind_symbolic(plan, mapping, what)

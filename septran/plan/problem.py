@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from septran.ir.nodes import Program
 from septran.kernel import kernel_params, size_name
-from septran.plan.resolve import Plan
+from septran.plan.planned import Plan
 from septran.verify.problem import Problem
 
 

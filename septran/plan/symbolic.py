@@ -15,7 +15,7 @@ from septran.ir.text import parse_expr
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.run import PassRun, lower
 from septran.plan.cores import cores
-from septran.plan.resolve import Plan, arguments
+from septran.plan.planned import Plan, arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from septran.ir.nodes import For, LeafCall, Program, Stmt, When, leaf_calls
 from septran.mapping.schema import ExplicitMapping
-from septran.plan.resolve import Plan
+from septran.plan.planned import Plan
 from septran.plan.symbolic import Symbolic, bind_symbolic
 
 STREAMED = (
