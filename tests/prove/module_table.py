@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.errors import SeptranError
+from septran.errors import InternalError, SeptranError
 from septran.plan import torch_module
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.prove import RULES
@@ -36,12 +36,14 @@ def proven(path: Path, target: str) -> dict[str, Any]:
     try:
         plan = resolve(GenRequest(op=None, task_file=path, backend=target))
         lowered = lower_plan(plan)
+        start = time.process_time()
+        certificate = prove_lowered(plan, lowered).certificate
+    except InternalError:
+        return {"unavailable": "internal error"}
     except SeptranError as e:
         if e.exit_code != 2:
             raise
         return {"unavailable": e.codes[0]}
-    start = time.process_time()
-    certificate = prove_lowered(plan, lowered).certificate
     return {
         "seconds": time.process_time() - start,
         "rules": {r.rule: "assumed" if r.assumes else r.state for r in certificate.rules},
