@@ -41,7 +41,7 @@ def proven(path: Path, target: str) -> dict[str, Any]:
     except InternalError:
         return {"unavailable": "internal error"}
     except SeptranError as e:
-        if e.exit_code != 2:
+        if e.exit_code not in (2, 3):  # refused, or nothing here can run it
             raise
         return {"unavailable": e.codes[0]}
     return {
@@ -126,7 +126,7 @@ def _count(states: Counter[str]) -> str:
 HEAD = """## Imported modules
 
 Made by `python -m tests.prove.module_table`: the task files of the tests (permuted, reshaped, sliced and broadcast arrays, windows, lookups), imported as they
-stand. Counted are modules, of those that the target has kernels for; "with an assumption": the rule rests on the range of an index that is read from memory, and the
+stand. Counted are modules, of those that were tried and that the target has kernels for; "with an assumption": the rule rests on the range of an index that is read from memory, and the
 certificate names it. Seconds are the processor's, of all rules of one module.
 
 """
