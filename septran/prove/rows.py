@@ -122,8 +122,7 @@ class _Rows:
         if source == f"IN__{BORDER}":
             return  # one number for every row
         if source.startswith("IN__"):
-            name = source.removeprefix("IN__")
-            shape = () if name == BORDER else self.model.shapes[name]
+            shape = self.model.shapes[source.removeprefix("IN__")]
             rows = [bool(free(e) & self.names) for e in shape]
         else:
             named, _ = self._apart(calls[source.partition("__")[0]])

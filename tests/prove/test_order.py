@@ -116,10 +116,9 @@ def test_order_is_proven_for_every_number_of_rows(op: str, target: str):
     assert "order" not in found.proved
 
 
-def test_events_that_are_left_out_at_some_sizes_are_proven_at_sizes_only():
+def test_events_that_are_left_out_at_some_sizes_stay_where_sizes_are_open():
     certificate = prove_request(GenRequest(op="gemm", backend="dsa_c"), ("M",)).certificate
-    (order,) = (r for r in certificate.rules if r.rule == "order")
-    assert order.state == "not asked" and "the value of M" in order.why
+    assert "order" in certificate.proved
 
 
 LAUNCHES = """program launches target=cuda_c arch=sm_90a machine=cuda_c.sm_90a
