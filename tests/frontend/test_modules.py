@@ -61,7 +61,11 @@ VIEWED = ("conv_grouped", "pool_max", "attention_self", "layout_same_twice", "ro
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "name"),
-    [*(("cpp", n) for n in SAMPLE), *(("triton_cuda", n) for n in VIEWED)],
+    [
+        *(("cpp", n) for n in SAMPLE),
+        *(("triton_cuda", n) for n in VIEWED),
+        ("dsa_c", "window_avg_3d"),
+    ],
 )
 def test_the_judge_accepts_the_kernels(tmp_path: Path, target: str, name: str) -> None:
     module = next(m for m in (*MODULES, *FAMILIES) if m.name == name)

@@ -82,8 +82,8 @@ def frames(
         if all(tiles[i] == 1 for i in range(first_row, row + 1)):
             turned = True
         else:
-            if first_row != row:
-                raise InternalError("a strided column cannot be folded")
+            if first_row != row:  # columns become rows only where rows are one dimension
+                return frames(extent, regions, strides, fresh, collapse=False)
             loops.append((Var(fresh()), full[row]))
             turned = True
     operands = []
