@@ -245,7 +245,7 @@ class Confined:
         try:
             report = json.loads(first)
             broken = str(json.loads(second)) if second else ""
-        except ValueError:
+        except (ValueError, RecursionError):
             last = bytes(self._watch.tail[-300:]).decode("utf-8", errors="replace").strip()
             why = "the launcher did not report"
             return (), (f"sandbox: {why}",), f"{why}: {last}" if last else why

@@ -65,7 +65,7 @@ def passed_before(key: str) -> bool:
     """Return whether this kernel passed in an earlier process."""
     try:
         found = json.loads(_path(key).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("passed") == key
 

@@ -91,6 +91,6 @@ def _search(run: Run) -> dict[str, Any] | None:
     """Return what a finished search of `septran tune` found, None for a run of another command."""
     try:
         found = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("schema") == "septran.tune/1" else None

@@ -80,7 +80,7 @@ class Ledger:
             return None
         try:
             data = json.loads((self.folder / part / f"{name}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
 
@@ -97,6 +97,6 @@ class Ledger:
         for line in text.splitlines():
             try:
                 found.add(str(json.loads(line)["id"]))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
         return found

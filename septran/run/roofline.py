@@ -159,7 +159,7 @@ def _read(path: Path) -> Limits | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return _limits(data["gflops"], data["copies"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

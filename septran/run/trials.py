@@ -60,7 +60,7 @@ class Trials:
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
                 done.append(Trial(**json.loads(line)))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 break
         if path.is_file():
             path.write_text("".join(json.dumps(t.to_json()) + "\n" for t in done), encoding="utf-8")

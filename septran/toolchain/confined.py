@@ -123,7 +123,7 @@ def child_result(path: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         facts = {str(name): int(value) for name, value in found["facts"].items()}
         return {"ok": bool(found["ok"]), "log": str(found["log"]), "facts": facts}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

@@ -320,7 +320,7 @@ class Pipe:
         line, _, self._rest = self._rest.partition(b"\n")
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return "protocol"
         return message if isinstance(message, dict) else "protocol"
 
@@ -485,6 +485,6 @@ def _diagnostics(work: Path) -> tuple[Mapping[str, object], ...]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ({"kind": "protocol", "message": "diagnostics.json is not JSON"},)
     return tuple(d for d in data if isinstance(d, dict)) if isinstance(data, list) else ()

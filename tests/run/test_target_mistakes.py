@@ -106,7 +106,7 @@ def test_a_part_of_a_tile_without_an_address(tmp_path):
     assert found.code == "M170" and "keep h in GLOBAL if it is a parameter" in found.help
     assert found.span is not None and found.span.file == str(logic)
     line = logic.read_text().splitlines()[found.span.line - 1]
-    assert "task.launch(copy, h, A)" in line
+    assert "task.launch(copy, Cp[0, j], hp[0, j])" in line
 
 
 @pytest.mark.parametrize("backend", ["triton_cuda", "cuda_c"])

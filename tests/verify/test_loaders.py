@@ -16,7 +16,7 @@ from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel, KernelParam
 from septran.reference import Reference
 from septran.verify.problem import Problem
-from septran.verify.session import Sessions
+from septran.verify.session import Pipe, Sessions
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 from tests.verify.kernels import kernel_of
@@ -112,6 +112,7 @@ def test_cuda_emulation(tmp_path: Path) -> None:
     ):
         kernel = kernel_of(problem(), CUDA.format(also=also), main="kernel.cu", backend="cuda_c")
         built = cuda_build.compile_emulated(replace(kernel, arch="sm_90a"), tmp_path / name)
+        built = replace(built, host=None)  # files that others wrote run in the child
         verdict = judged(kernel, built, problem(), tmp_path / name, "cuda_emu.py.j2")
         assert verdict.passed == right, (name, verdict.message)
         if not right:
@@ -131,3 +132,19 @@ def test_triton_interpreter(tmp_path: Path) -> None:
         assert verdict.passed == right, verdict.message
         if not right:
             assert verdict.code == "V205", verdict.message
+
+
+def test_what_a_child_says_may_nest_as_deep_as_it_likes() -> None:
+    import os
+
+    class Child:
+        def cpu_seconds(self) -> float:
+            return 0.0
+
+    read, write = os.pipe()
+    try:
+        os.write(write, b"[" * 15_000 + b"]" * 900 + b"\n")
+        assert Pipe(-1, read, Child()).receive(5.0) == "protocol"
+    finally:
+        os.close(read)
+        os.close(write)

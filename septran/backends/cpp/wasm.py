@@ -22,7 +22,7 @@ _HEADERS = Path("/usr/include/wasm32-wasi/stdlib.h")
 _INSTALL = (
     'apt-get install clang-19 lld-19 wasi-libc libc++-19-dev-wasm32 && pip install "septran[wasm]"'
 )
-_FLAGS = (
+FLAGS = (
     "--target=wasm32-wasi",
     "-msimd128",
     "-std=c++20",
@@ -95,7 +95,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         (folder / name).write_text(text, encoding="utf-8")
     tool = shlex.quote(clang)
     steps = (
-        f"{tool} {shlex.join(_FLAGS)} -c ./{shlex.quote(kernel.main)} -o kernel.o",
+        f"{tool} {shlex.join(FLAGS)} -c ./{shlex.quote(kernel.main)} -o kernel.o",
         f"{tool} -x c --target=wasm32-wasi -O2 -w -c scratch.c -o scratch.o",
         f"{tool} --target=wasm32-wasi -nostartfiles -Wl,--no-entry -Wl,--export=st_begin "
         f"-Wl,--export={shlex.quote(kernel.entry)} "
@@ -109,7 +109,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         ok=ok,
         artifact=made if ok else None,
         log=done.output.replace(f"{folder}/", ""),
-        command=" ".join([Path(clang).name, *_FLAGS, kernel.main, "-o", made.name]),
+        command=" ".join([Path(clang).name, *FLAGS, kernel.main, "-o", made.name]),
         seconds=time.monotonic() - begun,
         not_checked=done.not_enforced,
     )

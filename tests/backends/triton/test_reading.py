@@ -42,7 +42,7 @@ def refused(program: Program, text: str | None = None) -> str:
     try:
         printed = TRITON_CUDA.finished(program, {})
         told = read(kernel, printed)
-        return str(next(same_text(model(printed, layouts=True), told), None) or "")
+        return str(next(same_text(model(printed), told), None) or "")
     except Unreadable as e:
         return f"unreadable: {e}"
 
