@@ -16,6 +16,8 @@ _SYSTEM = frozenset(
     ).split()
 )
 
+STDOUT = "stdout"
+"""The file name of an error when the result could not be written."""
 _FULL = "free some space; `septran runs prune` removes old runs"
 _HELP = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
 
@@ -24,6 +26,12 @@ def as_problem(e: BaseException) -> SeptranError | None:
     """Return `e` as an error of SepTran: itself, or V001 or V002; None when it is a bug."""
     if isinstance(e, SeptranError):
         return e
+    if isinstance(e, OSError) and e.filename == STDOUT:
+        return EnvironmentProblem.of(
+            "V002",
+            f"stdout is full or closed: {e.strerror}",
+            help="what was made is kept: `septran runs ls`",
+        )
     if isinstance(e, OSError) and _below_home(e.filename):
         return EnvironmentProblem.of(
             "V002", f"{e.strerror} ({e.filename})", help="set SEPTRAN_HOME to a folder of yours"

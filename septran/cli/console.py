@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
+from septran.surroundings import STDOUT
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,6 +42,9 @@ class Terminal:
             sys.stdout.flush()
         except BrokenPipeError as e:
             raise ReaderLeft from e
+        except OSError as e:
+            e.filename = STDOUT
+            raise
 
     def emit(self, value: Mapping[str, Any]) -> None:
         """Write one JSON object on one line to stdout; not-a-number becomes null."""

@@ -21,6 +21,7 @@ from septran import __version__
 from septran.cli.console import ReaderLeft, Terminal
 from septran.cli.options import common
 from septran.cli.signals import signals_interrupt
+from septran.surroundings import STDOUT
 
 _COMMANDS = {
     "gen": ("gen", "Generate one verified kernel."),
@@ -111,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_stdout()
         return 0
     except OSError as e:
-        if e.errno == errno.ENOSPC and e.filename is None:
+        if e.errno == errno.ENOSPC and e.filename in (None, STDOUT):
             _forget_stdout()  # the same bytes would fail again when Python ends
         return _report(e, term)
     except BaseException as e:

@@ -28,14 +28,15 @@ def asked_before(given: Mapping[str, Any], command: str = "") -> dict[str, Any]:
     from septran.run import store
 
     run = store.find(str(given["resume"]), store.root(settings_.load()))
-    surround(run)
     with _readable(run):
-        other = run.info()["request"].get("command", "")
+        request = run.info()["request"]
+        other = "batch" if "batch" in request else request.get("command", "")
     if other != command:
         from septran.errors import ConfigError
 
         told = f"run {run.id} is of septran {other or 'gen'}"
         raise ConfigError.of("C139", told, help=f"septran {other or 'gen'} --resume {run.id}")
+    surround(run)
     with _readable(run):
         found = {**_flags(run.info()), "resume": str(run.dir)}
     if any(given[n] for n in _WHAT):

@@ -329,3 +329,14 @@ def test_resume_needs_no_flags_repeated(septran, monkeypatch, tmp_path):
     again = septran("gen", "--resume", "latest", "--json")
     assert again.code == 0, again.err
     assert (again.json["op"], again.json["dims"]) == ("relu", {"N": 9})
+
+
+def test_resuming_a_batch_as_a_kernel_names_the_command(septran, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
+    path = tmp_path / "b.yaml"
+    path.write_text("ops: [relu]\nbackends: [cpp]\ndims: [{N: 9}]\ndtypes: [float32]\n")
+    assert septran("batch", str(path), "--workers", "1").code == 0
+    refused = septran("gen", "--resume", "latest")
+    assert refused.code == 2
+    assert "C139" in refused.err
+    assert "septran batch --resume" in refused.err

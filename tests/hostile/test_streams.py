@@ -57,3 +57,19 @@ def test_streams(tmp_path, case):
     assert done.returncode in codes, (done.returncode, done.stdout[-300:], done.stderr[-800:])
     assert "Traceback" not in done.stderr and "internal error" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("way", ["> /dev/full", ">&-"])
+def test_a_result_that_nobody_gets_is_not_blamed_on_the_disk(tmp_path, way):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m septran ls ops {way}"],
+        cwd=tmp_path,
+        env={**os.environ, "SEPTRAN_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "[V002]: stdout is full or closed" in done.stderr
+    assert "runs prune" not in done.stderr
