@@ -34,6 +34,9 @@ STANDS_FOR = {
     "{again}": "latest",
     "{store.reference(run)}": "latest",
     "{store.reference(plan.run)}": "latest",
+    "{store.reference(search.run)}": "latest",
+    "KERNEL": "kernel.py",
+    "MODULE": "model.py",
     "OP": "relu",
     "TARGET": "cpp",
     "{target}": "cpp",
@@ -147,6 +150,11 @@ def test_a_hint_does_what_it_says(shop, capfd, monkeypatch, command):
         assert main(("batch", "smoke.yaml", "--fresh")) == 0
     elif words[1] == "batch" and "smoke.yaml" not in words:
         words.append("smoke.yaml")
+    elif words[1] == "tune" and "--resume" in words:
+        assert (
+            main(("tune", "--op", "relu", "--backend", "dsa_c", "--dim", "N=64", "--trials", "2"))
+            == 0
+        )
     elif words[1] == "gen" and "--resume" in words:
         assert main(("gen", *RELU)) == 0
     elif words[1] in ("gen", "show", "prove") and not {"--resume", "--logic", "--check"} & {*words}:
@@ -179,7 +187,8 @@ def circumstances(code: str, shop: Shop, patched: pytest.MonkeyPatch) -> Iterato
     if code != "C067":
         yield
         return
-    with (shop.home / "runs" / shop.second / "lock").open("a") as held:
+    runs = (run.id for run in store.listing(shop.home / "runs") if "--batch--" in run.id)
+    with (shop.home / "runs" / max(runs) / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
