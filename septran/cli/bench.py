@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from septran.cli.files import OUTPUT
-from septran.cli.options import common, set_threads, terminal
+from septran.cli.options import THREADS, common, terminal
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import parse_dims
 
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=OUTPUT, help="Write the suite's page (.md) or figures (.json)."
 )
 @click.option("--torch-compile", is_flag=True, help="Also against torch.compile.")
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=set_threads,
-    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
-)
+@THREADS
 @common
 def command(
     *,

@@ -9,7 +9,7 @@ import click
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import INPUT, OUTPUT
-from septran.cli.options import common, set_threads, terminal
+from septran.cli.options import THREADS, WHERE, common, terminal
 from septran.cli.recall import asked_before
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.steps import steps
@@ -39,13 +39,7 @@ from septran.cli.values import Finite
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")
 @click.option("--base-url", help="OpenAI-compatible endpoint.  [env: SEPTRAN_BASE_URL]")
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=set_threads,
-    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
-)
+@THREADS
 @click.option("--stop-after", type=click.Choice(["parse", "bind", "lower", "emit", "compile"]))
 @click.option(
     "--require",
@@ -53,13 +47,7 @@ from septran.cli.values import Finite
     type=click.Choice(["compile", "device", "proved"]),
     help="What must have happened; otherwise exit 3.",
 )
-@click.option(
-    "--where",
-    type=click.Choice(["auto", "device", "emulated"]),
-    default="auto",
-    show_default=True,
-    help="Run on a GPU (auto: when one here fits) or emulate.",
-)
+@WHERE
 @click.option(
     "--resume", metavar="RUN", help="Go on with an interrupted run; flags may be left out."
 )

@@ -38,6 +38,22 @@ def set_threads(ctx: click.Context, param: click.Parameter, value: int | None) -
         os.environ["SEPTRAN_THREADS"] = str(value)
 
 
+THREADS = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    expose_value=False,
+    callback=set_threads,
+    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
+)
+WHERE = click.option(
+    "--where",
+    type=click.Choice(["auto", "device", "emulated"]),
+    default="auto",
+    show_default=True,
+    help="Run on a GPU (auto: when one here fits) or emulate.",
+)
+
+
 def common(command: F) -> F:
     """Add --json, -q, -v, --color and --project to a command; in its help, lines after a backslash and b stay lines."""
     command.__doc__ = (command.__doc__ or "").replace("\\b\n", "\b\n")

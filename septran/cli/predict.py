@@ -7,20 +7,14 @@ from typing import Any
 
 import click
 
-from septran.cli.options import common, set_threads, terminal
+from septran.cli.options import THREADS, common, terminal
 from septran.cli.request import NO_TUNED, build, kernel_options
 
 
 @click.command("predict")
 @kernel_options
 @NO_TUNED
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=set_threads,
-    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
-)
+@THREADS
 @common
 def command(**given: Any) -> int:
     r"""Predict how long a kernel takes and what limits it, from its Program and the machine's file.

@@ -10,7 +10,7 @@ import click
 
 from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import OUTPUT
-from septran.cli.options import common, set_threads, terminal
+from septran.cli.options import THREADS, WHERE, common, terminal
 from septran.cli.recall import asked_before
 from septran.cli.request import build, kernel_options
 from septran.cli.steps import steps
@@ -32,20 +32,8 @@ _TRIALS = 30
     "--resume", metavar="RUN", help="Go on with an interrupted search; flags may be left out."
 )
 @click.option("--report", type=OUTPUT, help="Write a page that draws the search.")
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=set_threads,
-    help="Threads of the kernel.  [env: SEPTRAN_THREADS]",
-)
-@click.option(
-    "--where",
-    type=click.Choice(["auto", "device", "emulated"]),
-    default="auto",
-    show_default=True,
-    help="Run on a GPU (auto: when one here fits) or emulate.",
-)
+@THREADS
+@WHERE
 @TIMEOUT
 @click.option(
     "-o",

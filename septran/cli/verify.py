@@ -10,7 +10,7 @@ import click
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import INPUT
-from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.options import WHERE, common, complete, run_names, terminal
 from septran.cli.steps import steps
 
 
@@ -23,13 +23,7 @@ from septran.cli.steps import steps
     type=click.Choice(["compile", "device"]),
     help="What must have happened; otherwise exit 3.",
 )
-@click.option(
-    "--where",
-    type=click.Choice(["auto", "device", "emulated"]),
-    default="auto",
-    show_default=True,
-    help="Run on a GPU (auto: when one here fits) or emulate.",
-)
+@WHERE
 @click.option("--bundle", type=INPUT, help="Verify a bundle of `septran export` instead of a run.")
 @click.option(
     "--logic", type=INPUT, help="With --bundle: the logic file, if it is no known operator."

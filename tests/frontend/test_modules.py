@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from septran import backends
-from septran.machine import load_machine
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
-from septran.plan.resolve import Plan, load_target_mapping, lower_plan
 from septran.plan.torch_module import load_imported
 from septran.trial.judge import judge_kernel
 from septran.trial.place import place_of
@@ -18,6 +15,7 @@ from septran.verify.cases import plan as plan_cases
 from tests.frontend.families import FAMILIES
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import MODULES, Module
+from tests.frontend.planning import planned
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.name)
@@ -70,20 +68,8 @@ VIEWED = ("conv_grouped", "pool_max", "attention_self", "layout_same_twice", "ro
 def test_the_judge_accepts_the_kernels(tmp_path: Path, target: str, name: str) -> None:
     module = next(m for m in (*MODULES, *FAMILIES) if m.name == name)
     found = imported(module.write(tmp_path))
-    operator, logic = load_imported(found)
-    backend = backends.get(target)
-    arch = backends.resolve_arch(backend, None)
-    plan = Plan(
-        operator=operator,
-        logic=logic,
-        backend=backend,
-        arch=arch,
-        machine=load_machine(backend.machine(arch)),
-        mapping=load_target_mapping(backend, arch, None),
-        dims={},
-        dtype=operator.dtypes[0],
-    )
-    lowered = lower_plan(plan)
+    plan, lowered = planned(load_imported(found), target)
+    backend, arch = plan.backend, plan.arch
     leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
     kernel = backend.emit(lowered.program, leaves)
     place = place_of(backend, arch, "auto", 1)

@@ -15,9 +15,10 @@ from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading_kernel import BlockOf, KernelReading, dtype_of, is_for
 from septran.backends.pallas.shapes import held, lead
 from septran.backends.reading import python_syntax as py
+from septran.backends.text.ragged import ragged_scalars
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Alloc, Buffer, LeafCall, Program, Scalar, walk
-from septran.kernel import Kernel, leaf_specs
+from septran.ir.nodes import Alloc, Buffer, Program, walk
+from septran.kernel import Kernel
 from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
 
 _IMPORTS = frozenset(
@@ -49,14 +50,6 @@ def read(kernel: Kernel, program: Program) -> Printed:
         raise Broken(e.what, e.line, kernel.main) from e
     local = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     arrays = [*(p.buffer for p in program.params), *local]
-    ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}
-
-    def scalars(call: LeafCall) -> list[Scalar]:
-        extents: list[Scalar] = [
-            call.arg(name).region.extent[axis] for name, axis in ragged[call.symbol]
-        ]
-        return [*extents, *(value for _, value in call.scalars)]
-
     return Printed(
         file=kernel.main,
         acts=tuple(host.acts),
@@ -65,7 +58,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         rooms=host.rooms,
         places={b.name: _place(b) for b in arrays},
         silent=frozenset(("sync", "post", "await")),
-        scalars=scalars,
+        scalars=ragged_scalars(program),
         wrong=tuple(host.wrong),
         values=Values(tiles=frozenset(host.rooms), padded=None, clean=frozenset(), undefined={}),
     )

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from septran.backends.reading import python_syntax as py
 from septran.backends.text import names as fresh
+from septran.backends.text.ragged import ragged_scalars
 from septran.backends.triton import reading_block as block
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, padded, padded_shape
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Alloc, Buffer, LeafCall, Program, Scalar, walk
-from septran.kernel import Kernel, leaf_specs
+from septran.ir.nodes import Alloc, Buffer, Program, walk
+from septran.kernel import Kernel
 from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
 
 _ARRAYS = {text: dtype for dtype, text in SIGNATURE_DTYPE.items()}
@@ -41,14 +42,6 @@ def read(kernel: Kernel, program: Program) -> Printed:
         raise Broken(e.what, e.line, kernel.main) from e
     local = [b for b in _allocated(program) if b.mem != "GLOBAL"]
     arrays = [*(p.buffer for p in program.params), *host.workspaces.values()]
-    ragged = {call.symbol: spec.ragged for call, spec in leaf_specs(program)}
-
-    def scalars(call: LeafCall) -> list[Scalar]:
-        extents: list[Scalar] = [
-            call.arg(name).region.extent[axis] for name, axis in ragged[call.symbol]
-        ]
-        return [*extents, *(value for _, value in call.scalars)]
-
     return Printed(
         file=kernel.main,
         acts=tuple(host.acts),
@@ -58,7 +51,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         memories=host.memories,
         places={b.name: place(b) for b in arrays},
         silent=frozenset(("sync", "post", "await")),
-        scalars=scalars,
+        scalars=ragged_scalars(program),
         wrong=tuple(host.wrong),
         values=Values(
             tiles=frozenset(b.name for b in local if b.name in host.tiles),
