@@ -133,8 +133,8 @@ class LoadedModule:
 
     def _again(self, one: SavedKernel, saved: Saved, folder: Path) -> Kernel:
         """Make the kernel again from its graph, and judge it."""
+        from septran.aten.graph import parse_graph
         from septran.call.translated import translated  # and with it the frontend
-        from septran.frontend.graph import parse_graph
 
         graph = parse_graph(one.graph, Path(one.file).name, {})
         made = translated(graph, self.backend, saved.arch, verify=True)

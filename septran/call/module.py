@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
+from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
 from septran.call.saved import Result, Saved, SavedKernel, structure_of, write_saved
 from septran.call.translated import Translated, translated
 from septran.errors import ArgumentError, ConfigError, InputError
 from septran.frontend.draw import draw
-from septran.frontend.graph import Graph, Output, Ref, parse_graph
 from septran.plan.workspace import Workspace, workspace_of
 from septran.verify.verdict import Verdict
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from septran.aten.graph import Graph
 from septran.backends.base import Backend
 from septran.call.kernel import CompiledKernel
 from septran.errors import ArgumentError
-from septran.frontend.graph import Graph
 from septran.frontend.translate import translate
 from septran.frontend.write import write
 from septran.plan.resolve import load_target_mapping

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran import sandbox
+from septran.aten.graph import Graph, parse_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
-from septran.frontend.graph import Graph, parse_graph
 
 Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0

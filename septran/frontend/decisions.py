@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from septran.frontend.graph import Graph, Node, Ref
-from septran.frontend.reference import base_name, run_graph
+from septran.aten.evaluate import base_name, run_graph
+from septran.aten.graph import Graph, Node, Ref
 
 if TYPE_CHECKING:
     import torch

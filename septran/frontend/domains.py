@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from septran.aten.evaluate import base_name, run_graph
+from septran.aten.graph import Graph, Input
 from septran.domain import Domain
 from septran.frontend.canon import Canon
-from septran.frontend.graph import Graph, Input
-from septran.frontend.reference import base_name, run_graph
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:

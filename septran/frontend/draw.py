@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from septran.aten.graph import Graph, Node
 from septran.frontend.canon import Op
-from septran.frontend.graph import Graph, Node
 from septran.frontend.group import Group
 from septran.frontend.write import Written
 from septran.ir.dtypes import DTYPES, HALVES

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from septran.aten.evaluate import base_name
+from septran.aten.graph import Graph, Node, Ref, storable
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
-from septran.frontend.graph import Graph, Node, Ref, storable
-from septran.frontend.reference import base_name
 from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
 from septran.frontend.view import View
 

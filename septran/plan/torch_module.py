@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.assets import home
+from septran.aten.evaluate import run_graph
+from septran.aten.graph import Graph, Meta
 from septran.atomic import write_atomic
 from septran.domain import Domain
 from septran.frontend.canon import Canon
 from septran.frontend.capture import Mode, capture
 from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
-from septran.frontend.graph import Graph, Meta
-from septran.frontend.reference import run_graph
 from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
 from septran.frontend.write import Written, write

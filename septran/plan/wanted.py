@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.aten.evaluate import run_graph
+from septran.aten.graph import Graph, Input, Plain, Ref
 from septran.domain import Domain
 from septran.errors import ConfigError, Span
 from septran.frontend.canon import Canon
 from septran.frontend.capture import capture
 from septran.frontend.domains import domains_of
-from septran.frontend.graph import Graph, Input, Plain, Ref
-from septran.frontend.reference import run_graph
 from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
 from septran.ir.dtypes import DTYPES

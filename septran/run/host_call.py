@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from septran.aten.graph import Plain
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.errors import ConfigError, Span
-from septran.frontend.graph import Plain
 from septran.plan.wanted import Wanted
 
 Numbers = Mapping[str, float | int]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from septran.aten.graph import Graph, parse_graph
 from septran.frontend.child import capture as child
-from septran.frontend.graph import Graph, parse_graph
 from septran.frontend.translate import translate
 from septran.frontend.write import write
 from septran.plan.torch_module import Imported, operator_of

@@ -25,6 +25,7 @@ LAYERS = (
     ("passes", "prove", "predict"),
     ("bind",),
     ("tasklang", "mapping", "frontend", "leafgate"),
+    ("aten",),
     ("toolchain",),
     ("kernel", "machine"),
     ("speed",),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from septran.aten.graph import Node
 from septran.frontend.canon import Kind, Op
-from septran.frontend.graph import Node
 from septran.frontend.view import View
 
 Value = Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.frontend.graph import Node
+from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.pointwise import log1p
 from septran.frontend.table.rows import mean, shaped, softmax

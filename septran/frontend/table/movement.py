@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from septran.frontend.graph import Node
+from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
 from septran.frontend.table.layout import cut, join, padded, wrapped
 from septran.frontend.table.rows import extreme

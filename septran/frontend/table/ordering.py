@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from septran.frontend.graph import Node
+from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut
 from septran.frontend.table.movement import put

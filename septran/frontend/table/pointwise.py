@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.frontend.graph import Dtype, Node
+from septran.aten.graph import Dtype, Node
 from septran.frontend.table.bits import bits
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.view import View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from septran.frontend.graph import Node
+from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
 from septran.frontend.table.layout import cut, join
 from septran.frontend.table.rows import softmax

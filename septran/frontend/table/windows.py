@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from septran.frontend.graph import Node
+from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import MAX_PARTS, cut, join, padded
 from septran.frontend.table.products import spread

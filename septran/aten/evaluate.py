@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from septran.frontend.graph import Dtype, Graph, Node, Ref
+from septran.aten.graph import Dtype, Graph, Node, Ref
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from septran.aten.aliases import plain
 from septran.errors import ConfigError
-from septran.frontend.aliases import plain
 from septran.ir.dtypes import DTYPES
 
 MAX_NODES = 20_000
