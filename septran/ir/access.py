@@ -91,7 +91,8 @@ def substituted(stmt: ir.Stmt, env: Mapping[str, Expr]) -> ir.Stmt:
 
     match stmt:
         case ir.Copy():
-            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
+            inside = tuple(replace(x, first=e(x.first), end=e(x.end)) for x in stmt.inside)
+            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src), inside=inside)
         case ir.LeafCall():
             return replace(
                 stmt,

@@ -202,13 +202,30 @@ class Alloc:
     span: Span | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Positions of one dim of a copy that lie in its source: `first` <= p < `end`.
+
+    singly: they are loaded one by one, so there may be none, and they may be steps apart.
+    """
+
+    first: Expr
+    end: Expr
+    singly: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """Copy src into dst (same extents; casts; applies dst.buffer.layout). engine: who runs it."""
+    """Copy src into dst (same extents; casts; applies dst.buffer.layout). engine: who runs it.
+
+    inside: of a target that cannot load a padded or strided window: dst gets the window's fill, then only these
+        positions of each dim are loaded; () = the copy does all of it.
+    """
 
     dst: Region
     src: Region
     engine: str = ""
+    inside: tuple[Inside, ...] = ()
     span: Span | None = field(default=None, compare=False)
 
 

@@ -15,6 +15,7 @@ from septran.ir.nodes import (
     Copy,
     Dim,
     For,
+    Inside,
     LeafArg,
     LeafCall,
     Param,
@@ -104,7 +105,11 @@ def _extent_text(q: Param) -> str:
 
 def _copy_text(s: Copy) -> str:
     where = f" on {s.engine}" if s.engine else ""
-    return f"copy {region_text(s.dst)} <- {region_text(s.src)}{where}"
+    parts = [
+        f"{to_text(x.first)} to {to_text(x.end)}{' singly' if x.singly else ''}" for x in s.inside
+    ]
+    inside = f" inside {'; '.join(parts)}" if parts else ""
+    return f"copy {region_text(s.dst)} <- {region_text(s.src)}{inside}{where}"
 
 
 def _sync_text(s: Sync) -> str:
@@ -230,6 +235,11 @@ def _split_dims(text: str) -> list[str]:
     return [p for p in [*parts, text[start:]] if p.strip()]
 
 
+def _parse_inside(text: str) -> Inside:
+    first, _, end = text.removesuffix(" singly").partition(" to ")
+    return Inside(parse_expr(first), parse_expr(end), singly=text.endswith(" singly"))
+
+
 class _Parser:
     """Reads lines; buffers are found by name."""
 
@@ -290,7 +300,13 @@ class _Parser:
             case "copy":
                 dst, _, src = rest.partition(" <- ")
                 src, _, engine = src.partition(" on ")
-                return Copy(dst=self.region(dst), src=self.region(src), engine=engine)
+                src, _, parts = src.partition(" inside ")
+                return Copy(
+                    dst=self.region(dst),
+                    src=self.region(src),
+                    engine=engine,
+                    inside=tuple(map(_parse_inside, parts.split("; "))) if parts else (),
+                )
             case "sync":
                 scope, limited, engines = rest.partition(" of ")
                 named = () if engines == "-" else tuple(engines.split(","))

@@ -246,7 +246,12 @@ class _Run:
                 self.overwritten(r.buffer, places[r.buffer.name].owner)
         if isinstance(stmt, ir.Copy):
             dst = self.view(stmt.dst, env, places)
-            dst.copy_(self.padded(stmt.src, env, places).reshape(dst.shape))
+            read = (
+                self.pieces(stmt, env, places)
+                if stmt.inside
+                else self.padded(stmt.src, env, places)
+            )
+            dst.copy_(read.reshape(dst.shape))
         else:
             self.leaf(stmt, env, places)
 
@@ -277,6 +282,26 @@ class _Run:
             index.append(at.clamp(0, t.shape[d] - 1).reshape(shape))
             inside = inside & ((at >= 0) & (at < t.shape[d])).reshape(shape)
         return torch.where(inside, t[tuple(index)], torch.full((), r.fill, dtype=t.dtype))
+
+    def pieces(self, copy: ir.Copy, env: Env, places: Places) -> Any:
+        """Return the copied values where the copy says that they are inside, which has to be so, and its fill elsewhere."""
+        import torch
+
+        src, into = [], []
+        values = _array(places[copy.src.buffer.name].values, copy.src.buffer)
+        extent = [evaluate(e, env) for e in copy.src.extent]
+        read = torch.full(extent, copy.src.fill, dtype=values.dtype)
+        for d, (o, s, x) in enumerate(
+            zip(copy.src.offset, copy.src.step, copy.inside, strict=True)
+        ):
+            first, end, at = evaluate(x.first, env), evaluate(x.end, env), evaluate(o, env)
+            inside = not x.singly or first < end
+            if inside and not 0 <= at + first * s <= at + (end - 1) * s < values.shape[d]:
+                raise Hazard(f"{_name(copy)} loads what lies outside {copy.src.buffer.name}")
+            src.append(slice(at + first * s, at + (end - 1) * s + 1, s) if inside else slice(0, 0))
+            into.append(slice(first, end) if inside else slice(0, 0))
+        read[tuple(into)] = values[tuple(src)]
+        return read
 
     def leaf(self, call: ir.LeafCall, env: Env, places: Places) -> None:
         from septran.tasklang.oracle import apply_primitive

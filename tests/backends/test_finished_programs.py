@@ -32,8 +32,11 @@ SIZES = {
     **{f"row_{f}": {"M": 4096, "N": 256} for f in ("sum", "mean", "max")},
     **{f"col_{f}": {"M": 256, "N": 4096} for f in ("sum", "mean", "max")},
 }
-SMALLER = {("conv2d_1x1", "tilelang_hip"): {"Ci": 64}}
-"""its operands' stages are more than this target's shared memory"""
+SMALLER = {
+    ("conv2d_1x1", "tilelang_hip", "gfx942"): {"Ci": 64},
+    ("conv2d_1x1", "cuda_c", "sm_120a"): {"Ci": 64},
+}
+"""its operands' stages are more than these machines' shared memory"""
 
 
 @functools.cache
@@ -42,7 +45,7 @@ def finished(name: str, target: str, arch: str) -> Program:
     op, path = OPERATORS[name]
     backend = backends.get(target)
     dtype = next(d for d in op.dtypes if d in backend.dtypes)
-    dims = {**op.dims, **SIZES.get(name, {}), **SMALLER.get((name, target), {})}
+    dims = {**op.dims, **SIZES.get(name, {}), **SMALLER.get((name, target, arch), {})}
     found = bound(op, path, backend, arch, dtype, dims)
     return backend.finished(lower(found.program, backend.passes), {})
 

@@ -15,6 +15,7 @@ from septran.backends.npuir.emit import emit
 from septran.backends.npuir.hoist import scratch
 from septran.backends.npuir.leaves import library, signature
 from septran.backends.npuir.passes.cast_copies import cast_copies, check_tiles
+from septran.backends.npuir.passes.cut_windows import cut_windows
 from septran.backends.npuir.passes.place_tiles import place_tiles
 from septran.backends.npuir.passes.start_products import start_products
 from septran.backends.npuir.reading import read
@@ -154,6 +155,7 @@ TILELANG_NPUIR = Backend(
         ("place_tiles", place_tiles),
         ("start_products", start_products),
         ("cast_copies", cast_copies),
+        ("cut_windows", cut_windows),
         ("check_tiles", check_tiles),
     ),
     scratch=scratch,

@@ -20,7 +20,7 @@ from septran.backends.text.names import Names
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.errors import EnvironmentProblem, InternalError
 from septran.ir import nodes as ir
-from septran.ir.expr import Const, Expr, Var, bounds, substitute
+from septran.ir.expr import Const, Expr, Var, substitute
 from septran.ir.launch import Launch, block_index, launches, on_processors, workspaces
 from septran.kernel import Kernel, Leaf
 
@@ -51,8 +51,6 @@ class _Kernel:
     top: list[str] = field(default_factory=list)
     buffers: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Expr] = field(default_factory=dict)
-    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Inclusive bounds of the loop variables in scope."""
 
     def index(self, e: Expr) -> str:
         return index_text(substitute(e, self.constants))
@@ -120,7 +118,6 @@ class _Kernel:
                     raise InternalError(f"{type(stmt).__name__} has no NPUIR form")
 
     def loop(self, loop: ir.For) -> None:
-        self.ranges[loop.var] = (0, bounds(loop.extent, self.ranges)[1] - 1)
         if loop.extent == Const(1):
             self.constants[loop.var] = Const(0)
             self.body(loop.body)
@@ -149,7 +146,7 @@ class _Kernel:
 
     def load(self, copy: ir.Copy) -> None:
         src, dst = copy.src, copy.dst
-        if is_window(src):
+        if copy.inside:
             self.gather(copy)
             return
         window = self.window(src, copy)
@@ -162,7 +159,7 @@ class _Kernel:
         src, dst = copy.src, copy.dst
         whole = self.tile(dst, copy, part=False)
         self.lines.add(f"T.clear({whole})")
-        found = gather(src, self.ranges, lambda: self.names.fresh("at"))
+        found = gather(copy, lambda: self.names.fresh("at"))
         with ExitStack() as stack:
             for var, low, high in found.loops:
                 head = f"for {var} in T.serial({self.index(low)}, {self.index(high)}):"
@@ -275,9 +272,8 @@ def _assemble(kernel: _Kernel, params: list[str], launch: Launch, sources: list[
     program, out = kernel.program, Lines()
     cid, decode = kernel.names.fresh("cid"), []
     index = block_index(launch.grid, Var(cid))
-    for loop, n in reversed([*zip(launch.grid, launch.sizes, strict=True)]):
+    for loop in reversed(launch.grid):
         var, at = loop.var, index[loop.var]
-        kernel.ranges[var] = (0, n - 1)
         if isinstance(at, Const):
             kernel.constants[var] = at
             continue

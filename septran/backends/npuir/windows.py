@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from septran.ir.expr import Const, Expr, Var, bounds, cdiv, maximum, minimum
-from septran.ir.nodes import Region
+from septran.ir.nodes import Copy, Inside, Region
 
 Slice = tuple[Expr, Expr]
 """Start and end along one dim."""
@@ -34,13 +34,9 @@ def is_window(region: Region) -> bool:
     return region.guard or max(region.step) > 1
 
 
-def gather(
-    region: Region, ranges: Mapping[str, tuple[int, int]], fresh: Callable[[], str]
-) -> Gather:
-    """Return the copies that load `region`; `ranges` are inclusive bounds of the loop variables."""
-    loops: list[tuple[str, Expr, Expr]] = []
-    src: list[Slice] = []
-    dst: list[Slice] = []
+def inside(region: Region, ranges: Mapping[str, tuple[int, int]]) -> tuple[Inside, ...]:
+    """Return which positions of `region` lie in its tensor; `ranges` are inclusive bounds of the loop variables."""
+    found: list[Inside] = []
     for d, (offset, extent, step) in enumerate(
         zip(region.offset, region.extent, region.step, strict=True)
     ):
@@ -50,17 +46,25 @@ def gather(
         first: Expr = Const(0) if low >= 0 else maximum(0, cdiv(0 - offset, step))
         end = extent if high < n else minimum(extent, cdiv(Const(n) - offset, step))
         empty = bounds(offset, ranges)[1] >= n or bounds(last, ranges)[0] < 0
-        if step == 1 and not empty:
-            src.append((offset + first, offset + end))
-            dst.append((first, end))
-            continue
-        if step > 1 and extent == Const(1) and (first, end) == (Const(0), extent):
-            src.append((offset, offset + 1))
-            dst.append((Const(0), Const(1)))
+        one = (first, end) == (Const(0), Const(1))
+        found.append(Inside(first, end, singly=not one if step > 1 else empty))
+    return tuple(found)
+
+
+def gather(copy: Copy, fresh: Callable[[], str]) -> Gather:
+    """Return the plain copies of what is inside the window that `copy` loads."""
+    region = copy.src
+    loops: list[tuple[str, Expr, Expr]] = []
+    src: list[Slice] = []
+    dst: list[Slice] = []
+    for offset, step, x in zip(region.offset, region.step, copy.inside, strict=True):
+        if not x.singly:
+            src.append((offset + x.first, offset + x.end))
+            dst.append((x.first, x.end))
             continue
         name = fresh()
         at = Var(name)
-        loops.append((name, first, end))
+        loops.append((name, x.first, x.end))
         src.append((offset + at * step, offset + at * step + 1))
         dst.append((at, at + 1))
     return Gather(tuple(loops), tuple(src), tuple(dst))

@@ -7,10 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from septran.backends.npuir.windows import Gather, gather
+from septran.backends.npuir.passes.cut_windows import cut_windows
+from septran.backends.npuir.windows import Gather, gather, inside
 from septran.errors import EnvironmentProblem
 from septran.ir.expr import Const, Expr, Var, evaluate
 from septran.ir.nodes import Buffer, Copy, Region, walk
+from septran.ir.text import parse_program, print_program
+from septran.passes.interpret import Hazard
 from septran.passes.load_parts import load_parts
 from tests.backends.npuir import running as R
 from tests.passes.writing import program, run, same
@@ -39,6 +42,14 @@ def window(offset: tuple[Expr, ...], extent: tuple[int, ...], step: tuple[int, .
     )
 
 
+def pieces(region: Region, ranges: dict[str, tuple[int, int]]) -> Gather:
+    """Return the plain copies that load `region` into a tile."""
+    tile = Buffer(name="t", shape=region.tile, dtype="float32", mem="UB")
+    copy = Copy(dst=Region.whole(tile), src=region, inside=inside(region, ranges))
+    names = iter(("at", "by"))
+    return gather(copy, lambda: next(names))
+
+
 def perform(found: Gather, x: np.ndarray, tile: tuple[int, ...], env: dict[str, int]) -> np.ndarray:
     """Run the copies on zeros; assert that none leaves the tensor or the tile or is empty."""
     out = np.zeros(tile)
@@ -58,7 +69,7 @@ def perform(found: Gather, x: np.ndarray, tile: tuple[int, ...], env: dict[str, 
 def test_every_window_of_a_vector(step: int, extent: int) -> None:
     x = np.arange(1.0, 8.0)
     for low, high in itertools.combinations_with_replacement(range(-9, 10), 2):
-        found = gather(window((Var("k"),), (extent,), (step,)), {"k": (low, high)}, lambda: "at")
+        found = pieces(window((Var("k"),), (extent,), (step,)), {"k": (low, high)})
         for k in range(low, high + 1):
             want = [x[p] if 0 <= (p := k + i * step) < 7 else 0.0 for i in range(extent)]
             assert perform(found, x, (extent,), {"k": k}).tolist() == want, (k, low, high)
@@ -66,9 +77,8 @@ def test_every_window_of_a_vector(step: int, extent: int) -> None:
 
 def test_two_dims_are_independent() -> None:
     x = np.arange(35.0).reshape(7, 5) + 1
-    names = iter(("a", "b"))
     offsets = (Var("k") * 2 - 1, Var("k") - 2)
-    found = gather(window(offsets, (3, 4), (2, 1)), {"k": (0, 4)}, lambda: next(names))
+    found = pieces(window(offsets, (3, 4), (2, 1)), {"k": (0, 4)})
     padded = np.pad(x, 8)
     for k in range(5):
         want = padded[8 + 2 * k - 1 :: 2][:3, 8 + k - 2 :][:, :4]
@@ -76,9 +86,9 @@ def test_two_dims_are_independent() -> None:
 
 
 def test_what_is_inside_needs_no_loop() -> None:
-    found = gather(window((Var("k"),), (4,), (1,)), {"k": (0, 3)}, lambda: "at")
+    found = pieces(window((Var("k"),), (4,), (1,)), {"k": (0, 3)})
     assert found.loops == () and found.src == ((Var("k"), Var("k") + 4),)
-    clipped = gather(window((Var("k"),), (4,), (1,)), {"k": (-3, 6)}, lambda: "at")
+    clipped = pieces(window((Var("k"),), (4,), (1,)), {"k": (-3, 6)})
     assert clipped.loops == ()  # never empty, so one copy with limits
 
 
@@ -146,3 +156,28 @@ def test_more_than_one_launch_is_unavailable() -> None:
             """
         )
     assert caught.value.codes == ("V170",) and "more than one launch" in str(caught.value)
+
+
+CONVOLUTION = """
+for i in 4 on BLOCK parallel
+  alloc A_s: UB float32[5]
+  copy A_s[0:+5] <- A[((i * 3) - 1):+5] guard inside max(0, (0 - ((i * 3) - 1))) to min(5, (12 - ((i * 3) - 1)))
+  leaf f <auto>
+  | w Y = C[(i * 3):+3]
+  | r X = A_s[2:+3]
+  | means copy
+"""
+
+
+def test_a_window_is_loaded_where_the_program_says_it_is_inside() -> None:
+    cut = program(CONVOLUTION)
+    whole = program(
+        CONVOLUTION.partition(" inside")[0] + CONVOLUTION[CONVOLUTION.index("\n  leaf") :]
+    )
+    assert print_program(cut) == print_program(parse_program(print_program(cut)))
+    assert cut_windows(whole) == cut and cut_windows(cut) == cut
+    assert same(run(cut), run(whole))
+    short = program(CONVOLUTION.replace("min(5, (12", "min(5, (11"))
+    assert not same(run(short), run(whole))
+    with pytest.raises(Hazard, match="outside A"):
+        run(program(CONVOLUTION.replace("max(0, (0", "max(0, (-1")))
