@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from septran import backends
-from septran.ir.access import regions
-from septran.ir.nodes import Alloc, Copy, Program, walk
+from septran.ir.access import map_bodies, regions, substituted
+from septran.ir.expr import Const
+from septran.ir.nodes import Alloc, Copy, Inside, Program, walk
 from septran.plan.floor import library_leaves
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 
@@ -59,3 +62,34 @@ def test_triton_loads_the_parts_of_a_tile_on_their_own():
 def test_pallas_reads_windows_where_they_are():
     program, _ = finished("conv2d", "pallas_tpu")
     assert not any(isinstance(s, Copy) for s in walk(program.body))
+
+
+def test_pallas_prints_the_blocks_that_the_program_has():
+    program, leaves = finished("gemm", "pallas_tpu")
+    (said,) = program.option("blocks")
+    block = said["operands"]["A"]["block"]
+    for held in (block, [8, 128]):
+        said["operands"]["A"]["block"] = held
+        kernel = backends.get("pallas_tpu").print_kernel(
+            program.with_options({"blocks": [said]}), leaves
+        )
+        assert f"pl.BlockSpec(({held[0]}, {held[1]}), lambda" in dict(kernel.files)[kernel.main]
+
+
+def test_windows_of_an_npu_are_loaded_as_the_program_says():
+    program, leaves = finished("conv2d", "tilelang_npuir")
+    kernel = backends.get("tilelang_npuir").print_kernel(program, leaves)
+    assert "T.serial(T.max(0, 0 - (i1 - 1 + k0))" in dict(kernel.files)[kernel.main]
+    body = tuple(substituted(s, {}) for s in program.body)
+    assert body == program.body
+    whole = map_bodies(
+        program.body,
+        lambda b: tuple(
+            replace(s, inside=tuple(Inside(Const(0), Const(n)) for n in s.src.tile))
+            if isinstance(s, Copy) and s.inside
+            else s
+            for s in b
+        ),
+    )
+    kernel = backends.get("tilelang_npuir").print_kernel(replace(program, body=whole), leaves)
+    assert "T.max" not in dict(kernel.files)[kernel.main]

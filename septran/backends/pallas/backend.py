@@ -5,13 +5,14 @@ from __future__ import annotations
 from septran.backends.base import Backend
 from septran.backends.pallas.emit import emit
 from septran.backends.pallas.leaves import library, signature
-from septran.backends.pallas.passes import PASSES
+from septran.backends.pallas.passes.plan_blocks import plan_blocks
+from septran.backends.pallas.passes.read_windows import read_windows
 from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading import read
 from septran.backends.pallas.shapes import LANGUAGE
 from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
-from septran.backends.pallas.windows import read_windows
 from septran.backends.text.prelude import calls_of
+from septran.passes.staging import staging_passes
 
 PALLAS_TPU = Backend(
     name=NAME,
@@ -22,8 +23,8 @@ PALLAS_TPU = Backend(
     arches=("v5e", "v4", "v5p", "v6e", "tpu7x"),
     machine=lambda arch: f"{NAME}.{arch}",
     copies_ordered_by="Pallas orders copies itself",
-    passes=PASSES,
-    finish=(("read_windows", read_windows),),
+    passes=staging_passes(),
+    finish=(("read_windows", read_windows), ("plan_blocks", plan_blocks)),
     library=library,
     signature=signature,
     print_kernel=emit,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from septran.backends.pallas.blocks import Operand, Plan, Ranges, plan
+from septran.backends.pallas.blocks import Operand, plan_of
 from septran.backends.pallas.kernel import KernelText
 from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.shapes import (
-    COLUMNS,
     JNP_DTYPE,
-    ROWS,
     free_names,
     held,
     index_text,
@@ -20,14 +17,11 @@ from septran.backends.pallas.shapes import (
 )
 from septran.backends.text.names import Names
 from septran.backends.text.prelude import helpers
-from septran.errors import MappingError
 from septran.ir.access import regions
-from septran.ir.dtypes import is_float, nbytes
-from septran.ir.expr import bounds
+from septran.ir.dtypes import is_float
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Buffer, Param, Program
 from septran.kernel import Kernel, Leaf
-from septran.machine import load_machine
 
 MAIN = "kernel.py"
 _HEAD = '''\
@@ -49,16 +43,13 @@ class _File:
 
     program: Program
     leaves: Mapping[str, Leaf]
-    limit: int
     names: Names = field(default_factory=free_names)
     arrays: dict[str, str] = field(default_factory=dict)
     filled: set[str] = field(default_factory=set)
     kernels: list[str] = field(default_factory=list)
     host: list[str] = field(default_factory=list)
 
-    def steps(
-        self, steps: tuple[Step, ...], indent: int, loops: Ranges, text: dict[str, str]
-    ) -> None:
+    def steps(self, steps: tuple[Step, ...], indent: int, text: dict[str, str]) -> None:
         """Emit what the host does: launches, and sequential loops that are unrolled while it is traced."""
         for step in steps:
             match step:
@@ -67,7 +58,7 @@ class _File:
                     if indent > 1:
                         self._nothing(buffer, 1)
                 case Launch():
-                    self._launch(step, indent, loops, text)
+                    self._launch(step, indent, text)
                 case HostLoop(loop=loop):
                     parts = {r.buffer.name: r.buffer for r, how in regions(loop) if "w" in how}
                     for name, buffer in parts.items():
@@ -77,8 +68,7 @@ class _File:
                     self.host.append(
                         f"{'    ' * indent}for {var} in range({index_text(loop.extent, text)}):"
                     )
-                    inside = {**loops, loop.var: (0, bounds(loop.extent, loops)[1] - 1)}
-                    self.steps(step.steps, indent + 1, inside, {**text, loop.var: var})
+                    self.steps(step.steps, indent + 1, {**text, loop.var: var})
 
     def _nothing(self, buffer: Buffer, indent: int) -> None:
         """An array that later steps fill part by part."""
@@ -87,17 +77,16 @@ class _File:
         self.host.append(f"{'    ' * indent}{self.arrays[buffer.name]} = {full}")
         self.filled.add(buffer.name)
 
-    def _launch(self, launch: Launch, indent: int, loops: Ranges, text: dict[str, str]) -> None:
-        found = plan(launch, loops)
-        self._fits(found)
+    def _launch(self, launch: Launch, indent: int, text: dict[str, str]) -> None:
         number = len(self.kernels)
+        found = plan_of(self.program, number, launch)
         name = self.names.fresh(
             f"{self.program.name}_kernel" + (f"_{number + 1}" if number else "")
         )
         outs = [o for o in found.operands if o.written]
         kept = frozenset(o.buffer.name for o in outs if o.buffer.name in self.filled)
         kernel = KernelText(
-            name=name, plan=found, leaves=self.leaves, host_vars=tuple(loops), kept=kept
+            name=name, plan=found, leaves=self.leaves, host_vars=tuple(text), kept=kept
         )
         self.kernels.append(kernel.render())
         ins = [o for o in found.operands if not o.written or o.buffer.name in kept]
@@ -108,8 +97,8 @@ class _File:
         args = [self._padded(o, pad) for o in ins]
         aliases = {i: outs.index(o) for i, o in enumerate(ins) if o.written}
         called = name
-        if loops:
-            given = ", ".join(f"{kernel.vars[v]}={text[v]}" for v in loops)
+        if text:
+            given = ", ".join(f"{kernel.vars[v]}={text[v]}" for v in text)
             called = f"functools.partial({name}, {given})"
         order = [v for v, _ in found.grid]
         words = ["parallel" if v in found.parallel else "arbitrary" for v in order]
@@ -143,29 +132,6 @@ class _File:
         self.host.append(f"{pad}{wide} = jnp.pad({name}, {around})")
         return wide
 
-    def _fits(self, found: Plan) -> None:
-        """Raise M011 when blocks, of which Pallas keeps two each, and scratch do not fit vector memory."""
-        blocks = sum(2 * _vector_bytes(o.block, o.buffer.dtype) for o in found.operands)
-        scratch = sum(_vector_bytes(b.shape, b.dtype) for b in found.scratch)
-        if blocks + scratch > self.limit:
-            raise MappingError.of(
-                "M011",
-                f"{self.program.target} {self.program.arch}: two blocks of every operand ({blocks} bytes) and "
-                f"scratch ({scratch} bytes) do not fit {self.limit} bytes of vector memory",
-                help="make tiles smaller",
-            )
-
-
-def _vector_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of a tile in vector memory, whose rows and columns come in whole registers."""
-    *outer, rows, columns = held(shape)
-    return (
-        math.prod(outer)
-        * (-(-rows // ROWS) * ROWS)
-        * (-(-columns // COLUMNS) * COLUMNS)
-        * nbytes(dtype)
-    )
-
 
 def _spec(operand: Operand, order: list[str]) -> str:
     names = ", ".join(order) or "_"
@@ -182,18 +148,13 @@ def _scratch(buffer: Buffer) -> str:
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
-    """Return the Pallas kernel of a finished `program`; leaves: by symbol, in the order they are printed in.
-
-    Raises:
-        MappingError: M011, the blocks of a kernel do not fit vector memory.
-    """
-    limit = load_machine(program.machine).capacity("SHARED")
-    file = _File(program=program, leaves=leaves, limit=limit)
+    """Return the Pallas kernel of a finished `program`; leaves: by symbol, in the order they are printed in."""
+    file = _File(program=program, leaves=leaves)
     for param in program.params:
         file.arrays[param.buffer.name] = file.names.fresh(param.buffer.name)
         if param.privilege != "w":
             file.filled.add(param.buffer.name)
-    file.steps(launches(program), 1, {}, {})
+    file.steps(launches(program), 1, {})
     functions = [leaf.source.strip() + "\n" for leaf in leaves.values()]
     code = "\n\n".join([*functions, *file.kernels])
     takes = [p for p in program.params if p.privilege != "w"]

@@ -20,8 +20,6 @@ JNP_DTYPE: Mapping[str, str] = {
     "bool": "jnp.bool_",
 }
 """What a kernel may hold. float16, float64 and int64 have no vector loads on any generation."""
-ROWS, COLUMNS = 8, 128
-"""A block's last two extents are multiples of these, or the whole of the tensor's."""
 
 
 def held(shape: Iterable[int]) -> tuple[int, ...]:
