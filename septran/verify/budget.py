@@ -341,7 +341,8 @@ def _moves(
         return
     for _ in range(policy.probes):
         yield {
-            name: torch.randint(0, 2, t.shape, generator=generator) * 2.0 - 1.0
+            # in float64: in float32 the step that float64 asks for would be lost, 1 + u is 1
+            name: torch.randint(0, 2, t.shape, generator=generator).double() * 2.0 - 1.0
             for name, t in floats.items()
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from septran.accuracy import load_policy
 from septran.reference import Reference
 from septran.verify.budget import Expected, expected
+from septran.verify.cases import Case
+from septran.verify.cases import draw as draw_case
 from septran.verify.problem import Problem
 from tests.verify import kernels
 
@@ -78,6 +81,31 @@ def test_arithmetic_in_float32_is_caught_in_float64():
     low = {n: t.astype(np.float32) for n, t in data.items()}
     share = used(one, fused(low, False), "float64")
     assert (share > 1).mean() > 0.5
+
+
+def norm(data: dict[str, np.ndarray], dtype: type) -> np.ndarray:
+    """Return the layer norm as a loop over columns with two passes computes it."""
+    x, gain, shift = (data[name].astype(dtype) for name in ("X", "G", "B"))
+    n = dtype(x.shape[1])
+    mean = x.cumsum(axis=1, dtype=dtype)[:, -1:] / n
+    variance = ((x - mean) ** 2).cumsum(axis=1, dtype=dtype)[:, -1:] / n
+    return (x - mean) / np.sqrt(variance + dtype(1e-5)) * gain + shift
+
+
+@pytest.mark.parametrize("family", ["wide", "mixed", "heavy"])
+def test_a_norm_in_float64_fits_where_its_mean_cancels(family):
+    base = kernels.layernorm(7, 65)
+    problem = replace(base, params=tuple(replace(p, dtype="float64") for p in base.params))
+    wrong = 0
+    for seed in range(60):
+        data = draw_case(problem, Case(name=family, family=family, seed=seed))
+        (one,) = expected(problem, data, zero_mean=False, policy=load_policy(), seed=seed)
+        share = np.abs(norm(data, np.float64) - one.values.numpy()) / one.budget.numpy()
+        assert share.max() < 0.75, seed
+        with np.errstate(all="ignore"):
+            low = norm({n: t.astype(np.float32) for n, t in data.items()}, np.float32)
+        wrong += bool((~(np.abs(low - one.values.numpy()) <= one.budget.numpy())).any())
+    assert wrong == 60  # arithmetic in float32 is caught in each of them
 
 
 def test_a_result_that_vanishes_everywhere_gets_no_allowance():
