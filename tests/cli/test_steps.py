@@ -15,7 +15,9 @@ import pytest
 
 from septran.cli import steps as steps_
 from septran.cli.console import Terminal
-from septran.errors import OutOfTime
+from septran.cli.deadline import within
+from septran.cli.signals import signals_interrupt
+from septran.errors import Interrupted, OutOfTime
 from septran.run import gen as gen_
 from tests.packaging.sources import ROOT
 from tests.tasklang.test_reader import written
@@ -133,6 +135,8 @@ def test_a_run_in_a_project_elsewhere_is_named_by_its_path(stopped, tmp_path, mo
     assert again.code == 0, again.err
 
 
+# the signal may come between open() and `with`; the file is closed by its destructor
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("command", [RELU, ("verify", "latest")])
 def test_a_timeout_stops_for_good(septran, monkeypatch, tmp_path, command):
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
@@ -141,6 +145,34 @@ def test_a_timeout_stops_for_good(septran, monkeypatch, tmp_path, command):
     late = septran(*command, "--timeout", "0.001", "--json")
     assert (late.code, late.json["errors"][0]["code"]) == (3, "V003")
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+class Slow:
+    """Its destructor is where the signal finds the command; Python drops what is raised there."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        if self.number is not None:
+            os.kill(os.getpid(), self.number)
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
+def test_what_ends_a_command_is_not_lost_in_a_destructor(number):
+    ending = {None: OutOfTime, signal.SIGTERM: Interrupted, signal.SIGINT: KeyboardInterrupt}
+    hook = sys.unraisablehook
+    with (
+        pytest.raises(ending[number]),
+        signals_interrupt(),
+        within(0.05 if number is None else None),
+    ):
+        Slow(number)
+        for _ in range(1000):
+            time.sleep(0.01)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert (sys.unraisablehook, signal.getsignal(signal.SIGALRM)) == (hook, signal.SIG_DFL)
 
 
 def test_a_timeout_of_nothing_is_refused(septran):
