@@ -221,8 +221,8 @@ def kernel_params(
     tensors = tuple(
         KernelParam(
             name=p.buffer.name,
-            shape=tuple(evaluate(e, dims) for e in p.extent)
-            if p.extent and dims is not None
+            shape=tuple(evaluate(e, dims) for e in p.buffer.extent)
+            if p.buffer.extent and dims is not None
             else p.buffer.shape,
             dtype=p.buffer.dtype,
             privilege=p.privilege,

@@ -110,6 +110,7 @@ def bind(
         missing=_no_value,
         accumulate=_accumulate(args),
         probe=Probe(),
+        symbolic=frozenset(symbolic or ()),
     )
     for name in (*env, *(symbolic or {})):
         walk.fresh(name)
@@ -120,12 +121,10 @@ def bind(
     for name in entry.params:
         value = env[name]
         if isinstance(value, Bound):
-            given = args[name]
             params.append(
                 Param(
                     buffer=value.region.buffer,
                     privilege=granted.get(name, "r"),
-                    extent=given.extent if isinstance(given, ArgType) else (),
                 )
             )
     program = Program(
@@ -162,7 +161,9 @@ def _environment(traced: Traced, args: Arguments) -> dict[str, Value]:
     for name in traced.task.params:
         value = args[name]
         if isinstance(value, ArgType):
-            buffer = Buffer(name=name, shape=value.shape, dtype=value.dtype, mem="GLOBAL")
+            buffer = Buffer(
+                name=name, shape=value.shape, dtype=value.dtype, mem="GLOBAL", extent=value.extent
+            )
             whole = Region.whole(buffer)
             if value.extent:
                 whole = replace(whole, extent=value.extent)

@@ -24,6 +24,8 @@ def check_complete(slices: Sequence[tuple[View, Span | None]], scope: Scope) -> 
         whole = scope.env.get(name)
         if not isinstance(whole, Bound) or not is_whole(whole.region):
             continue
+        if whole.region.buffer.extent:  # asked of the given sizes, when they are bound
+            continue
         left = _left(whole, [scope.view(_layout(v)) for v, _ in written])
         if left:
             raise TaskLangError.of(

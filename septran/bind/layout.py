@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from septran.errors import Span, TaskLangError, Unsupported
+from septran.bind.open_layout import NoView, open_view
+from septran.errors import TaskLangError, Unsupported
 from septran.ir import scalar
 from septran.ir.access import touches
-from septran.ir.expr import Const
+from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
 from septran.ir.strides import reshaped
-from septran.tasklang.values import Laid, view_text
+from septran.tasklang.values import Laid, lift, sym_text, view_text
 
 T = TypeVar("T")
 Taint = frozenset[str]
@@ -30,37 +31,55 @@ class Bound:
     taints: tuple[Taint, ...]
 
 
-def laid(view: Laid, base: Bound) -> Bound:
-    """Return the region of a layout of `base`.
+def laid(view: Laid, base: Bound, sizes: Sequence[tuple[int, Expr]]) -> Bound:
+    """Return the region of a layout of `base`. sizes: bound and expression of each of the view's values.
 
     Raises:
-        TaskLangError: E137, a piece is laid out anew, or no view has that shape.
+        TaskLangError: E137, a piece is laid out anew, or no view has that shape. InputError: C162, a stride of
+            the view is an open size.
     """
     region = base.region
+    if region.buffer.extent or any(not isinstance(e, Const) for _, e in sizes):
+        return _open(view, base, sizes)
+    view = replace(view, values=tuple(n for n, _ in sizes))
     if view.kind == "permute":
         return _permuted(view, base)
     if not is_whole(region):
-        raise TaskLangError.of(
-            "E137",
-            f"{view_text(view)}: only a whole tensor can be {view.kind}d, not a piece of one",
-            view.span,
-            help=f"task.{view.kind} the tensor first, and cut it then",
-        )
+        raise _piece(view)
     if view.kind == "slice":
         return _sliced(view, base)
     return _reshaped(view, base)
 
 
-def is_whole(region: Region) -> bool:
-    """Return whether a region is all of its buffer."""
-    rows = zip(region.offset, region.extent, region.step, region.buffer.shape, strict=True)
-    return not region.guard and all(
-        o == Const(0) and e == Const(n) and s == 1 for o, e, s, n in rows
+def _open(view: Laid, base: Bound, sizes: Sequence[tuple[int, Expr]]) -> Bound:
+    """Return a layout of a tensor with open sizes."""
+    if not is_whole(base.region):
+        raise _piece(view)
+    try:
+        region = open_view(view, base.region, sizes)
+    except NoView:
+        raise no_view(view, base.region.buffer.shape) from None
+    return Bound(region, base.root, (NO_TAINT,) * region.rank)
+
+
+def _piece(view: Laid) -> TaskLangError:
+    return TaskLangError.of(
+        "E137",
+        f"{view_text(view)}: only a whole tensor can be {view.kind}d, not a piece of one",
+        view.span,
+        help=f"task.{view.kind} the tensor first, and cut it then",
     )
 
 
+def is_whole(region: Region) -> bool:
+    """Return whether a region is all of its buffer."""
+    extent = region.buffer.extent or tuple(map(Const, region.buffer.shape))
+    rows = zip(region.offset, region.extent, region.step, extent, strict=True)
+    return not region.guard and all(o == Const(0) and e == n and s == 1 for o, e, s, n in rows)
+
+
 def _permuted(view: Laid, base: Bound) -> Bound:
-    r, perm = base.region, view.values
+    r, perm = base.region, _numbers(view)
 
     def moved(values: Sequence[T]) -> tuple[T, ...]:
         return tuple(values[d] for d in perm)
@@ -79,7 +98,8 @@ def _permuted(view: Laid, base: Bound) -> Bound:
 
 def _sliced(view: Laid, base: Bound) -> Bound:
     buffer, n = base.region.buffer, view.rank
-    offset, shape, step = view.values[:n], view.values[n : 2 * n], view.values[2 * n :]
+    values = _numbers(view)
+    offset, shape, step = values[:n], values[n : 2 * n], values[2 * n :]
     for d, (o, e, s, size) in enumerate(zip(offset, shape, step, buffer.shape, strict=True)):
         if o + (e - 1) * s >= size:
             raise TaskLangError.of(
@@ -94,22 +114,28 @@ def _sliced(view: Laid, base: Bound) -> Bound:
 
 
 def _reshaped(view: Laid, base: Bound) -> Bound:
-    buffer, shape = base.region.buffer, view.values
+    buffer, shape = base.region.buffer, _numbers(view)
     if math.prod(shape) != math.prod(buffer.shape):
-        raise _no_view(view, buffer.shape, view.span)
+        raise no_view(view, buffer.shape)
     strides = reshaped(buffer.shape, buffer.steps, shape)
     if strides is None:
-        raise _no_view(view, buffer.shape, view.span)
+        raise no_view(view, buffer.shape)
     return _of(base, shape, strides, buffer.start)
 
 
-def _no_view(view: Laid, shape: tuple[int, ...], span: Span | None) -> TaskLangError:
+def no_view(view: Laid, shape: tuple[int, ...]) -> TaskLangError:
+    """Return E137, a tensor of `shape` cannot be seen in the shape that is asked."""
+    wanted = ", ".join(sym_text(lift(v)) for v in view.values)
     return TaskLangError.of(
         "E137",
-        f"{view_text(view)}: no view of shape {list(shape)} has the shape {list(view.values)}",
-        span,
+        f"{view_text(view)}: no view of shape {list(shape)} has the shape [{wanted}]",
+        view.span,
         help="copy it into a tensor of its own first",
     )
+
+
+def _numbers(view: Laid) -> tuple[int, ...]:
+    return tuple(v for v in view.values if isinstance(v, int))
 
 
 def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Bound:

@@ -18,7 +18,7 @@ from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
 from septran.errors import MappingError, TaskLangError, closest
 from septran.ir import nodes as ir
-from septran.ir.expr import Const
+from septran.ir.expr import Const, Expr, free
 from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
 from septran.tasklang.check import Traces, leaf_privileges
@@ -54,6 +54,8 @@ class Lowering:
     locals_seen: dict[str, set[str]] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     """inclusive range of every loop variable made so far"""
+    symbolic: frozenset[str] = frozenset()
+    """dims that stay open"""
 
     def fresh(self, name: str) -> str:
         """Return `name`, or `name_2`, `name_3`, ... when it is taken."""
@@ -237,15 +239,22 @@ class Lowering:
                 help="map it to a memory of that processor, or make it in the caller",
             )
         self.locals_seen.setdefault(inst.name, set()).add(node.tensor.name)
+        extent = tuple(s.expr for s in sizes)
         buffer = ir.Buffer(
             name=self.fresh(node.tensor.name),
             shape=tuple(s.bound for s in sizes),
             dtype=self._dtype(node.dtype, scope),
             mem=mem,
+            extent=extent if self._stays_open(inst, extent) else (),
         )
-        region = ir.Region.whole(buffer, tuple(s.expr for s in sizes))
+        region = ir.Region.whole(buffer, extent)
         scope.env[node.tensor.name] = Bound(region, node.tensor.name, tuple(s.taint for s in sizes))
         return ir.Alloc(buffer=buffer, span=node.span)
+
+    def _stays_open(self, inst: Instance, extent: tuple[Expr, ...]) -> bool:
+        """Return whether a tensor between kernels has sizes that are told when the kernel runs."""
+        asked = frozenset[str]().union(*map(free, extent))
+        return inst.proc == "HOST" and bool(asked) and asked <= self.symbolic
 
     def _dtype(self, dtype: str, scope: Scope) -> str:
         """Return a local's dtype; "like:X" takes that of tensor X."""

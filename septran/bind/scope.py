@@ -149,7 +149,8 @@ class Scope:
             case values.Shift():
                 return self._shift(view)
             case values.Laid():
-                return laid(view, self.view(view.base))
+                sizes = [self.size(values.lift(v)) for v in view.values]
+                return laid(view, self.view(view.base), [(s.bound, s.expr) for s in sizes])
             case values.Piece() if view.partition.by == "halo":
                 return self._halo(view)
             case values.Piece():

@@ -59,6 +59,7 @@ class Buffer:
         `place_buffers` has run.
     strides, start: of another view of the array `name` (`task.reshape`, `permute`, `slice`): the strides
         of `shape` and the first element, in elements of the array. () = row-major from the start.
+    extent: of memory with open sizes, its sizes over the Program's open dims, of which `shape` bounds one case; () = `shape`.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Buffer:
     size: int | None = None
     strides: tuple[int, ...] = ()
     start: int = 0
+    extent: tuple[Expr, ...] = ()
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -326,14 +328,10 @@ class Dim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """A kernel parameter: its buffer and whether the kernel reads and/or writes it.
-
-    extent: its sizes over the Program's open dims, of which the buffer's shape is one case; () = that shape.
-    """
+    """A kernel parameter: its buffer and whether the kernel reads and/or writes it."""
 
     buffer: Buffer
     privilege: Privilege
-    extent: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

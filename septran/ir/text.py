@@ -49,7 +49,8 @@ def _view_text(b: Buffer) -> str:
     if not b.strides and not b.start:
         return ""
     shape = "x".join(map(str, b.shape))
-    return f" seen {shape} by {','.join(map(str, b.strides))} from {b.start}"
+    extent = f" of {', '.join(map(to_text, b.extent))}" if b.extent else ""
+    return f" seen {shape} by {','.join(map(str, b.strides))} from {b.start}{extent}"
 
 
 def buffer_text(b: Buffer) -> str:
@@ -61,6 +62,8 @@ def buffer_text(b: Buffer) -> str:
         text += f" x{b.versions}"
     if b.offset is not None:
         text += f" @{b.offset}" + (f"+{b.size}" if b.size is not None else "")
+    if b.extent:
+        text += f" of {', '.join(map(to_text, b.extent))}"
     return text
 
 
@@ -71,7 +74,7 @@ def print_program(p: Program) -> str:
         f"options {json.dumps(dict(p.options), sort_keys=True)}",
     ]
     lines += [f"dim {d.name} from {d.low} to {d.high}" for d in p.dims]
-    lines += [f"param {q.privilege} {buffer_text(q.buffer)}{_extent_text(q)}" for q in p.params]
+    lines += [f"param {q.privilege} {buffer_text(q.buffer)}" for q in p.params]
 
     def visit(body: tuple[Stmt, ...], depth: int) -> None:
         pad = "  " * depth
@@ -97,10 +100,6 @@ def print_program(p: Program) -> str:
 
     visit(p.body, 1)
     return "\n".join(lines) + "\n"
-
-
-def _extent_text(q: Param) -> str:
-    return f" of {', '.join(map(to_text, q.extent))}" if q.extent else ""
 
 
 def _copy_text(s: Copy) -> str:
@@ -197,6 +196,7 @@ _BUFFER = re.compile(
 
 
 def _parse_buffer(text: str) -> Buffer:
+    text, _, extent = text.partition(" of ")
     m = _BUFFER.match(text)
     if m is None:
         raise ValueError(f"not a buffer: {text!r}")
@@ -210,18 +210,25 @@ def _parse_buffer(text: str) -> Buffer:
         versions=int(versions or 1),
         offset=None if offset is None else int(offset),
         size=None if size is None else int(size),
+        extent=_extent(extent),
     )
+
+
+def _extent(text: str) -> tuple[Expr, ...]:
+    return tuple(parse_expr(e) for e in _split_dims(text))
 
 
 def _seen(buffer: Buffer, text: str) -> Buffer:
     if not text:
         return buffer
+    text, _, extent = text.partition(" of ")
     shape, strides, start = re.match(r"(\S*) by (\S*) from (\d+)$", text).groups()  # type: ignore[union-attr]
     return replace(
         buffer,
         shape=tuple(int(n) for n in shape.split("x") if n),
         strides=tuple(int(n) for n in strides.split(",") if n),
         start=int(start),
+        extent=_extent(extent),
     )
 
 
@@ -409,13 +416,8 @@ def parse_program(text: str) -> Program:
         parser.at += 1
     while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("param "):
         _, privilege, rest = parser.lines[parser.at].split(" ", 2)
-        rest, _, extent = rest.partition(" of ")
         params.append(
-            Param(
-                buffer=parser.buffer(rest),
-                privilege=privilege,  # type: ignore[arg-type]
-                extent=tuple(parse_expr(e) for e in _split_dims(extent)),
-            )
+            Param(buffer=parser.buffer(rest), privilege=privilege)  # type: ignore[arg-type]
         )
         parser.at += 1
     return Program(

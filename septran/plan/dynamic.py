@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from septran.errors import InputError
-from septran.ir.access import regions
 from septran.ir.nodes import Dim, Program
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
 from septran.plan.planned import Plan, lower_sized
 from septran.plan.problem import problem_of
 from septran.plan.specialize import Specialized
-from septran.plan.symbolic import bind_symbolic, domain, lower_symbolic, symbolic, widened
+from septran.plan.symbolic import domain, lower_symbolic, symbolic, widened
 
 CODE = "C162"
 EDGES = (1, 2, 37, 64, 127)
@@ -37,9 +36,6 @@ def lower_dynamic(plan: Plan) -> Lowered:
     fixed = lower_sized(replace(plan, dynamic=()))
     mapping = fixed.bound.mapping
     what = widened(plan, mapping, symbolic(plan, plan.dynamic))
-    bound = bind_symbolic(plan, mapping, what)
-    if any(r.buffer.strides for r, _ in regions(*bound.body)):
-        raise refused(plan, "the logic reads a tensor in another layout")
     runs = lower_symbolic(plan, mapping, what)
     dims = domain(what, runs[-1].program)
     passes = tuple(replace(r, program=replace(r.program, dims=dims)) for r in runs)

@@ -114,8 +114,9 @@ def _fits(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> bool:
 
 
 def _tiles(program: Program) -> list[tuple[int, ...]]:
-    """Return the shapes of all that is held and the tiles of all that is touched."""
-    held = [s.buffer.shape for s in walk(program.body) if isinstance(s, Alloc)]
+    """Return the shapes of all that is held and the tiles of all that is touched; tensors between kernels are neither."""
+    made = (s.buffer for s in walk(program.body) if isinstance(s, Alloc))
+    held = [b.shape for b in made if not b.extent]
     return held + [r.tile for r, _ in regions(*program.body)]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from septran.ir.nodes import Program
-from septran.passes.place_workspaces import Row, arena_bytes, workspace_rows
+from septran.ir.expr import evaluate
+from septran.ir.nodes import Buffer, Program
+from septran.passes.place_workspaces import Row, arena_bytes, open_place, workspace_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +44,17 @@ class Workspace:
         return "\n".join([head, *lines])
 
 
-def workspace_of(program: Program) -> Workspace:
-    """Return the plan of the workspaces of a finished Program, in order of their first use."""
-    rows = workspace_rows(program)
+def workspace_of(program: Program, dims: Mapping[str, int] | None = None) -> Workspace:
+    """Return the plan of the workspaces of a finished Program, in order of their first use.
+
+    dims: the sizes of its open dims that the figures are for.
+    """
+    at = dims or {}
+    rows = tuple(replace(r, buffer=_sized(r.buffer, at)) for r in workspace_rows(program))
     separate = sum(map(_bytes, rows))
+    total = open_place(program, "")
     return Workspace(
-        bytes=arena_bytes(program) or separate,
+        bytes=evaluate(total, at) if total is not None else arena_bytes(program) or separate,
         separate=separate,
         rows=tuple(
             WorkspaceRow(
@@ -55,13 +62,23 @@ def workspace_of(program: Program) -> Workspace:
                 dtype=r.buffer.dtype,
                 shape=r.buffer.shape,
                 bytes=_bytes(r),
-                offset=r.buffer.offset,
+                offset=r.buffer.offset if total is None else _place(program, r, at),
                 first=r.first,
                 last=r.last,
             )
             for r in rows
         ),
     )
+
+
+def _sized(buffer: Buffer, dims: Mapping[str, int]) -> Buffer:
+    """Return a workspace as it is at given sizes."""
+    return replace(buffer, shape=tuple(evaluate(e, dims) for e in buffer.extent) or buffer.shape)
+
+
+def _place(program: Program, row: Row, dims: Mapping[str, int]) -> int | None:
+    place = open_place(program, row.buffer.name)
+    return None if place is None else evaluate(place, dims)
 
 
 def _bytes(row: Row) -> int:

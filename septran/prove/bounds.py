@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from septran.ir.nodes import Buffer
 from septran.prove.certificate import Finding
-from septran.prove.sets import Access, Model, Statement, affine, slot
-from septran.prove.storage import reach
+from septran.prove.sets import Access, Model, NotAffine, Statement, affine, factors, slot
+from septran.prove.storage import at_most, reach
 from septran.prove.witness import describe, finding
 
 
@@ -33,10 +34,12 @@ def _region(model: Model, s: Statement, access: Access) -> Iterator[Finding]:
         )
     wrong: list[tuple[str, str]] = []
     if region.buffer.name in model.radixes:
-        low, high = reach(region.buffer)
+        highs = dict(model.radixes[region.buffer.name].highs)
+        low, high = reach(at_most(region.buffer, highs))
         elements = model.radixes[region.buffer.name].size
-        if low < 0 or high >= elements:
-            wrong.append((f"is seen from element {low} to {high} of {elements}", "true"))
+        outside = "true" if low < 0 or high >= elements else _beyond(model, region.buffer)
+        if outside:
+            wrong.append((f"is seen from element {low} to {high} of {elements}", outside))
     for d, (offset, extent, tile, step, size) in enumerate(
         zip(
             region.offset,
@@ -62,6 +65,21 @@ def _region(model: Model, s: Statement, access: Access) -> Iterator[Finding]:
         broken = model.instances(s, condition)
         if not broken.is_empty():
             yield finding(model, "P010", f"{who} {what}", broken, s, of=(access,))
+
+
+def _beyond(model: Model, view: Buffer) -> str:
+    """Return the condition on open sizes under which a view ends outside its array, "" where none is open."""
+    if not (model.dims and view.extent):
+        return ""
+    array = model.buffers[view.name]
+    factor, opened = factors(array.extent)
+    if len(opened) > 1:
+        raise NotAffine(f"another layout of {view.name}, whose sizes are open, is not affine")
+    ends = (
+        f"{max(s, 0)} * ({affine(e)} - 1)" for e, s in zip(view.extent, view.steps, strict=True)
+    )
+    last = " + ".join([str(view.start), *ends])
+    return f"{last} >= {' * '.join([str(factor), *map(affine, opened)])}"
 
 
 def _extents(model: Model, s: Statement) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from septran.errors import Span
 from septran.ir import nodes as ir
-from septran.ir.expr import Bin, Const, Expr, Var, free, to_text
+from septran.ir.expr import Bin, Const, Expr, Var, to_text
 from septran.ir.nodes import Dim
 from septran.prove.storage import Radix, radixes
 
@@ -150,7 +150,9 @@ class Model:
         return self.set(f"{s.name}[{', '.join(s.vars)}] : {self.when(s)}{more}")
 
     def extents(self, buffer: ir.Buffer) -> tuple[str, ...]:
-        """Return the extents of a buffer, or of a view, as isl text; a parameter's may be symbolic."""
+        """Return the extents of a buffer, or of a view, as isl text; they may be symbolic."""
+        if self.dims and buffer.extent:
+            return tuple(affine(e) for e in buffer.extent)
         if buffer.name in self.shapes and not buffer.strides:
             return tuple(affine(e) for e in self.shapes[buffer.name])
         return tuple(str(n) for n in buffer.shape)
@@ -163,11 +165,25 @@ class Model:
     def elements(self, name: str, prefix: str) -> tuple[list[str], str]:
         """Return variables for the coordinates of a parameter's elements, and the condition that one is inside."""
         seen = self.radixes.get(name)
-        size = self.extents(self.buffers[name]) if seen is None else tuple(map(str, seen.extents))
+        buffer = self.buffers[name]
+        size = self.extents(buffer) if seen is None else self._digits(buffer, seen)
         at = [f"{prefix}_{d}" for d in range(len(size))]
         conds = [f"0 <= {x} < {n}" for x, n in zip(at, size, strict=True)]
         conds += [self.sizes] if self.dims else []
         return at, " and ".join(conds) or "true"
+
+    def _digits(self, buffer: ir.Buffer, seen: Radix) -> tuple[str, ...]:
+        """Return how many values each digit of an array has; of the heaviest one, an open size may decide."""
+        found = tuple(map(str, seen.extents))
+        if not (self.dims and buffer.extent):
+            return found
+        factor, opened = factors(buffer.extent)
+        if not opened:
+            return found
+        heaviest = seen.weights[0]
+        if len(opened) > 1 or factor % heaviest:
+            raise NotAffine(f"another layout of {buffer.name}, whose sizes are open, is not affine")
+        return (f"{factor // heaviest} * {affine(opened[0])}", *found[1:])
 
     def cells(self, region: ir.Region, index: Sequence[str]) -> str:
         """Return the element at `index` (isl texts) of a region's buffer as isl text: slot and coordinates."""
@@ -269,6 +285,21 @@ def element(region: ir.Region, coordinates: Sequence[str]) -> str:
     return f"{region.buffer.name}_[{', '.join([slot(region), *coordinates])}]"
 
 
+def factors(extent: Sequence[Expr]) -> tuple[int, tuple[Expr, ...]]:
+    """Return the number and the open sizes that extents multiply to."""
+    factor, opened = 1, []
+    todo = list(extent)
+    while todo:
+        match todo.pop():
+            case Const(n):
+                factor *= n
+            case Bin("*", a, b):
+                todo += [a, b]
+            case size:
+                opened.append(size)
+    return factor, tuple(opened)
+
+
 def union(maps: Iterable[isl.Map]) -> isl.Map | None:
     """Return the union, None of nothing."""
     found = list(maps)
@@ -287,12 +318,9 @@ def model(
     with which elements are compared.
 
     Raises:
-        NotAffine: an array whose sizes are symbolic is seen in another layout.
+        NotAffine: an array of which more than one size is symbolic is seen in another layout.
     """
-    seen = radixes(program, *others)
-    for name in seen:
-        if any(free(e) for e in (shapes or {}).get(name, ())):
-            raise NotAffine(f"another layout of {name}, whose sizes are symbolic, is not affine")
+    seen = radixes(program, *others, highs={d.name: d.high for d in dims})
     build = _Builder(buffers={p.buffer.name: p.buffer for p in program.params})
     build.body(program.body, (), (), ())
     return Model(

@@ -10,10 +10,11 @@ An array that is only seen as it is stored keeps its own index.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from septran.ir.access import regions
+from septran.ir.expr import evaluate
 from septran.ir.nodes import Alloc, Buffer, Program, walk
 from septran.ir.strides import row_major
 
@@ -22,11 +23,13 @@ from septran.ir.strides import row_major
 class Radix:
     """Coordinates of an array's elements: digits of their number, the heaviest first.
 
-    shape: the array's own extents. weights: of the digits, each a multiple of the next, the last 1.
+    shape: the array's own extents, the highest ones where sizes are open. weights: of the digits, each a multiple of
+    the next, the last 1. highs: the highest value of each open dim.
     """
 
     shape: tuple[int, ...]
     weights: tuple[int, ...]
+    highs: tuple[tuple[str, int], ...] = ()
 
     @property
     def size(self) -> int:
@@ -57,6 +60,7 @@ class Radix:
 
     def _digits(self, view: Buffer, index: Sequence[str]) -> Iterable[tuple[str, bool]]:
         """Yield (text, whether it had to be divided) of each digit, the lightest first."""
+        view = at_most(view, dict(self.highs))
         first = self._of(view.start)
         steps = [self._of(s if n > 1 else 0) for n, s in zip(view.shape, view.steps, strict=True)]
         carry, low, high = "", 0, 0
@@ -86,24 +90,40 @@ class Radix:
         return tuple(found)
 
 
-def radixes(program: Program, *others: Program) -> dict[str, Radix]:
+def radixes(
+    program: Program, *others: Program, highs: Mapping[str, int] | None = None
+) -> dict[str, Radix]:
     """Return array -> coordinates of those arrays of `program` that are seen in another layout.
 
-    others: Programs with the same parameters, whose elements are to be compared.
+    others: Programs with the same parameters, whose elements are to be compared. highs: the highest value of each open dim.
     """
+    most = dict(highs or {})
     arrays = {p.buffer.name: p.buffer for p in program.params}
     seen: dict[str, dict[Buffer, None]] = {}
     for each in (program, *others):
         for region, _ in regions(*each.body):
             buffer = region.buffer
             if each is program or buffer.name in arrays:
-                seen.setdefault(buffer.name, {})[buffer] = None
+                seen.setdefault(buffer.name, {})[at_most(buffer, most)] = None
     own = {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)} | arrays
     return {
-        name: _radix(own[name], sorted(views, key=lambda v: (v.shape, v.steps, v.start)))
+        name: replace(
+            _radix(
+                at_most(own[name], most),
+                sorted(views, key=lambda v: (v.shape, v.steps, v.start)),
+            ),
+            highs=tuple(most.items()),
+        )
         for name, views in seen.items()
         if any(v.strides for v in views)
     }
+
+
+def at_most(buffer: Buffer, highs: Mapping[str, int]) -> Buffer:
+    """Return an array or a view as it is where all open dims are highest."""
+    if not highs or not buffer.extent:
+        return buffer
+    return replace(buffer, shape=tuple(evaluate(e, highs) for e in buffer.extent), extent=())
 
 
 def reach(view: Buffer) -> tuple[int, int]:

@@ -270,7 +270,7 @@ def _written(job: _Job, place: Place, problem: Problem) -> tuple[ChosenLeaves, K
     kernel = place.backend.emit(program, chosen.leaves, after=finish.append)
     _dump(job.run, finish, len(job.lowered.passes))
     _write_kernel(job.run, kernel)
-    return chosen, kernel, workspace_of(finish[-1].program if finish else program)
+    return chosen, kernel, workspace_of(finish[-1].program if finish else program, job.plan.dims)
 
 
 def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged:

@@ -20,7 +20,10 @@ def same_view(a: values.View, b: values.View) -> bool:
     if isinstance(a, values.Piece) and isinstance(b, values.Piece):
         return same_partition(a.partition, b.partition) and _same_ints(a.index, b.index)
     if isinstance(a, values.Laid) and isinstance(b, values.Laid):
-        return (a.kind, a.values) == (b.kind, b.values) and same_view(a.base, b.base)
+        alike = a.kind == b.kind and _same_ints(
+            *([values.lift(v) for v in one.values] for one in (a, b))
+        )
+        return alike and same_view(a.base, b.base)
     return False
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from septran.errors import TaskLangError, closest
 from septran.tasklang.primitives import DTYPE_ALIASES
 from septran.tasklang.tree import Task
-from septran.tasklang.values import Arith, SymInt, caller_span, lift
+from septran.tasklang.values import Arith, SymInt, caller_span, is_size, lift
 
 PARTITION_KINDS = ("blocks", "grid", "rows", "halo")
 
@@ -195,13 +195,15 @@ def shift(
     return _reading("shift").shift(t, tuple(offset), tuple(shape), stride)
 
 
-def reshape(t: Any, shape: Sequence[int]) -> Any:
+def reshape(t: Any, shape: Sequence[Any]) -> Any:
     """Return a whole tensor with another shape of as many elements; nothing moves, and it may be written.
+
+    The shape is numbers, and sizes of tensors: `task.reshape(x, (x.shape[0] * 12, 64))`.
 
     Raises:
         TaskLangError: E137 at bind, when no view has that shape.
     """
-    return _reading("reshape").laid(t, "reshape", _whole_numbers("reshape", shape))
+    return _reading("reshape").laid(t, "reshape", _whole_numbers("reshape", shape, sizes=True))
 
 
 def permute(t: Any, perm: Sequence[int]) -> Any:
@@ -210,15 +212,15 @@ def permute(t: Any, perm: Sequence[int]) -> Any:
 
 
 def slice(  # noqa: A001
-    t: Any, offset: Sequence[int], shape: Sequence[int], step: Sequence[int] | None = None
+    t: Any, offset: Sequence[int], shape: Sequence[Any], step: Sequence[int] | None = None
 ) -> Any:
     """Return the part `t[offset + step * i]`, `0 <= i < shape`, of a whole tensor; it may be written.
 
     A tensor that is written in slices must be written completely (E147).
     """
     steps = (1,) * len(tuple(shape)) if step is None else step
-    parts = (_whole_numbers("slice", p) for p in (offset, shape, steps))
-    first, second, third = parts
+    first, third = (_whole_numbers("slice", p) for p in (offset, steps))
+    second = _whole_numbers("slice", shape, sizes=True)
     if not len(first) == len(second) == len(third):
         raise TaskLangError.of(
             "E116", "offset, shape and step of task.slice have one entry per dim", caller_span()
@@ -226,13 +228,15 @@ def slice(  # noqa: A001
     return _reading("slice").laid(t, "slice", (*first, *second, *third))
 
 
-def _whole_numbers(word: str, values: Sequence[int]) -> tuple[int, ...]:
+def _whole_numbers(word: str, values: Sequence[Any], *, sizes: bool = False) -> tuple[Any, ...]:
     found = tuple(values)
     for value in found:
+        if sizes and isinstance(value, SymInt) and is_size(value):
+            continue
         if isinstance(value, bool) or not isinstance(value, int):
             raise TaskLangError.of(
                 "E115",
-                f"task.{word} takes Python ints, found {type(value).__name__}",
+                f"task.{word} takes Python ints{' and sizes of tensors' if sizes else ''}, found {type(value).__name__}",
                 caller_span(),
                 help="a layout is fixed; cut pieces with task.partition and task.shift",
             )

@@ -103,21 +103,22 @@ def _several(value: Any) -> bool:
     return isinstance(value, tuple | list)
 
 
-def check_layout(name: str, rank: int, kind: str, values: tuple[int, ...]) -> None:
+def check_layout(name: str, rank: int, kind: str, values: tuple[int | SymInt, ...]) -> None:
     """Raise TaskLangError E116 or E137 when a layout cannot be one of a tensor of `rank` dims."""
     given = len(values) // 3 if kind == "slice" else len(values)
     if kind != "reshape" and given != rank:
         raise TaskLangError.of(
             "E116", f"task.{kind} of {name} (rank {rank}) has {given} entries", caller_span()
         )
-    if kind == "permute" and sorted(values) != list(range(rank)):
+    numbers = [1 if isinstance(n, SymInt) else n for n in values]
+    if kind == "permute" and sorted(numbers) != list(range(rank)):
         raise TaskLangError.of(
             "E137",
             f"task.permute of {name}: {list(values)} is no order of {rank} dims",
             caller_span(),
         )
-    low = values[given:] if kind == "slice" else values if kind == "reshape" else ()
-    if any(n < 1 for n in low) or (kind == "slice" and any(n < 0 for n in values[:given])):
+    low = numbers[given:] if kind == "slice" else numbers if kind == "reshape" else ()
+    if any(n < 1 for n in low) or (kind == "slice" and any(n < 0 for n in numbers[:given])):
         raise TaskLangError.of(
             "E137",
             f"task.{kind} of {name}: extents and steps are at least 1, offsets at least 0",
@@ -214,7 +215,7 @@ class _Trace:
             caller_span(),
         )
 
-    def laid(self, t: Any, kind: str, values: tuple[int, ...]) -> Laid:
+    def laid(self, t: Any, kind: str, values: tuple[int | SymInt, ...]) -> Laid:
         base = self._view(t, f"task.{kind}")
         check_layout(root_name(base), base.rank, kind, values)
         return Laid(base, kind, values, caller_span())

@@ -281,12 +281,13 @@ class Shift:
 class Laid:
     """A tensor in another layout: nothing moves, and it may be written.
 
-    kind and values: reshape (shape), permute (perm), or slice (offset, shape and step, one after another).
+    kind and values: reshape (shape), permute (perm), or slice (offset, shape and step, one after another). Shapes
+    may be sizes of tensors and arithmetic on them; all else is numbers.
     """
 
     base: View
     kind: str
-    values: tuple[int, ...]
+    values: tuple[int | SymInt, ...]
     span: Span | None
 
     @property
@@ -335,8 +336,19 @@ def loop_vars(value: View | Partition | SymInt | float | None) -> frozenset[str]
         case Shift():
             return loop_vars(value.base).union(*map(loop_vars, (*value.offset, *value.dims)))
         case Laid():
-            return loop_vars(value.base)
+            sizes = (v for v in value.values if isinstance(v, SymInt))
+            return loop_vars(value.base).union(*map(loop_vars, sizes))
     return frozenset()
+
+
+def is_size(value: SymInt) -> bool:
+    """Return whether an integer is made of sizes of tensors and numbers alone: no loop variable, no tunable."""
+    match value:
+        case Arith():
+            return is_size(value.a) and is_size(value.b)
+        case DimOf():
+            return isinstance(value.view, SymTensor)
+    return isinstance(value, Lit | SymScalar)
 
 
 def sym_text(value: SymInt | None) -> str:
@@ -373,5 +385,5 @@ def view_text(view: View) -> str:
             offset = ", ".join(sym_text(i) for i in view.offset)
             return f"shift({view_text(view.base)}, ({offset}))"
         case Laid():
-            values = ", ".join(map(str, view.values[: view.rank]))
+            values = ", ".join(sym_text(lift(v)) for v in view.values[: view.rank])
             return f"{view.kind}({view_text(view.base)}, ({values}))"

@@ -136,7 +136,9 @@ def test_layouts_that_cannot_be_are_refused_at_bind(tmp_path, line, code, words)
         ("task.permute(X, (0, 1, 2))", "E116"),
         ("task.slice(X, (0,), (1, 1))", "E116"),
         ("task.slice(X, (0, 0), (0, 1))", "E137"),
-        ("task.reshape(X, (X.shape[0], 6))", "E115"),
+        ('task.reshape(X, (task.tunable("n"), 6))', "E115"),
+        ("task.permute(X, (X.shape[0], 1))", "E115"),
+        ("task.slice(X, (X.shape[0], 0), (1, 1))", "E115"),
     ],
 )
 def test_layouts_that_are_wrong_for_every_size(tmp_path: Path, line: str, code: str) -> None:
@@ -144,6 +146,21 @@ def test_layouts_that_are_wrong_for_every_size(tmp_path: Path, line: str, code: 
     with pytest.raises(TaskLangError) as caught:
         check(path, Y=2, X=2)
     assert caught.value.codes == (code,)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "task.reshape(X, (X.shape[0] * 2, X.shape[1] // 2))",
+        "task.slice(X, (0, 1), (X.shape[0], 3), (1, 2))",
+    ],
+)
+def test_a_layout_may_have_sizes_of_tensors(tmp_path: Path, view: str) -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    wanted = 2 * (x.reshape(8, 3) if "reshape" in view else x[:, 1:6:2])
+    text = f"\n@task.define\ndef entry(Y, X):\n    task.launch(kernel, Y, {view})\n"
+    for found in _both(tmp_path, text, tuple(wanted.shape), x):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 def test_what_is_outside_a_window_can_be_any_number(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from septran.ir.nodes import (
 )
 from septran.kernel import Kernel, Leaf, kernel_params, size_name
 from septran.passes.name_leaves import RUNTIME
-from septran.passes.place_workspaces import workspace_rows
+from septran.passes.place_workspaces import open_bytes, open_place, workspace_rows
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
@@ -121,7 +121,6 @@ class CppWriter(CStyle):
         self.workspaces = {row.buffer.name for row in workspace_rows(program)}
         self.region = "host"
         """which scratch block allocations come from: "host", or "core" inside a parallel loop."""
-        self.extents = {p.buffer.name: p.extent for p in program.params if p.extent}
 
     def text(self) -> str:
         """Return the C++ text of the entry function."""
@@ -146,9 +145,12 @@ class CppWriter(CStyle):
     # ---- memory
     def _scratch(self, number: int, block: str) -> None:
         """Print the block of scratch memory that `place_scratch` found to be needed, if any."""
-        size = peak_of(self.program, block)
-        if size:
-            self.line(f"char* const {self.region} = st::scratch<{number}>({size});")
+        size: Expr = Const(peak_of(self.program, block))
+        arena = open_place(self.program, "") if block == HOST else None
+        if arena is not None:  # behind all that has a place already
+            size = arena + size
+        if size != Const(0):
+            self.line(f"char* const {self.region} = st::scratch<{number}>({self.expr(size)});")
 
     def alloc(self, stmt: Alloc) -> None:
         """Print a buffer as a slice of the scratch block; workspaces share their bytes with others."""
@@ -156,9 +158,14 @@ class CppWriter(CStyle):
         kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)
         layout = "" if buffer.layout == "row" else f" as {buffer.layout}"
         versions = f" x{buffer.versions}" if buffer.versions > 1 else ""
-        room = f"{self.region} + {buffer.offset}"
+        place, size = open_place(self.program, buffer.name), str(buffer.size)
+        if place is None:
+            room = f"{self.region} + {buffer.offset}"
+        else:
+            room = f"{self.region} + {self.expr(place + peak_of(self.program, HOST))}"
+            size = self.expr(open_bytes(buffer))
         if buffer.name in self.workspaces:
-            room = f"st::fresh({room}, {buffer.size})"
+            room = f"st::fresh({room}, {size})"
         self.line(
             f"{kind}* const {name} = reinterpret_cast<{kind}*>({room});"
             f"  // {buffer.mem} {buffer.dtype}{list(buffer.shape)}{layout}{versions}"
@@ -222,12 +229,11 @@ class CppWriter(CStyle):
         self.line(f"st::{name}<{layout.width}>({self.pointer(stmt.dst)}, {stride}, {source});")
 
     def buffer_steps(self, buffer: Buffer) -> tuple[Expr | int, ...]:
-        """Return the strides of a buffer: those of a parameter with open sizes follow from its extents."""
-        extent = self.extents.get(buffer.name)
-        if extent is None:
+        """Return the strides of a buffer: those of one with open sizes follow from its extents."""
+        if buffer.strides or not buffer.extent:
             return buffer.steps
         found: list[Expr | int] = [1]
-        for size in reversed(extent[1:]):
+        for size in reversed(buffer.extent[1:]):
             found.append(size * found[-1])
         return tuple(reversed(found))
 
@@ -239,7 +245,7 @@ class CppWriter(CStyle):
         return (
             f"st::padded<const {C_TYPES[buffer.dtype]}, {region.rank}>({first}, "
             f"{self.braces(region.extent)}, {steps}, "
-            f"{self.braces(self.extents.get(buffer.name, buffer.shape))}, "
+            f"{self.braces(buffer.extent or buffer.shape)}, "
             f"{self.braces(region.offset)}, {self.braces(region.step)}{fill})"
         )
 

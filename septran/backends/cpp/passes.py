@@ -58,6 +58,8 @@ def place_scratch(program: Program) -> Program:
     def place(body: tuple[Stmt, ...], block: str, top: int) -> None:
         for stmt in body:
             match stmt:
+                case Alloc(buffer=b) if arena.open_place(program, b.name) is not None:
+                    continue
                 case Alloc(buffer=b) if b.offset is None:
                     offsets[b.name] = top
                     sizes[b.name] = elements(b) * nbytes(b.dtype)
