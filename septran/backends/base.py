@@ -95,6 +95,7 @@ class Foreign:
         entry; SyntaxError where the text is none. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
+    watched: as `Backend.watched`.
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
@@ -113,6 +114,7 @@ class Foreign:
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None
+    watched: Callable[[Kernel, Path], Built] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +198,8 @@ class Backend:
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
     launch: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """kernel + what was built of it -> callable as `load`'s, without a build of its own; None: it only loads."""
+    watched: Callable[[Kernel, Path], Built] | None = field(default=None)
+    """kernel + empty folder -> a program that calls it in bursts and sees races of its threads; None: it has none of its own."""
     flushes_denormals: bool = False
     """whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()

@@ -85,4 +85,5 @@ _BY_CODE = {
     "V212": "state",
     "V213": "race",
     "V215": "bounds",
+    "V219": "race",
 }

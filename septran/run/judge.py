@@ -25,6 +25,7 @@ from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
 from septran.trial.place import place_in
+from septran.verify.races import watch
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
@@ -147,7 +148,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     )
     proof = Proof()
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
-        folder = work or Path(name)
+        folder = (work or Path(name)).absolute()  # children run in folders of their own
         objections = foreign.objections(text, host.name) if foreign.objections else ()
         if objections:
             verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
@@ -158,6 +159,9 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
                 where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
             )
             verdict = verify(kernel, built, wanted.problem, run_dir=folder, request=asked)
+            if foreign.watched is not None:
+                at = folder / "watched"
+                verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
             if verdict.passed or verdict.code in UNEXPLAINED:
                 params = wanted.problem.params
                 proof = prove(foreign, text, str(request.file), call, params, folder)

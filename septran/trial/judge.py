@@ -12,6 +12,7 @@ from septran.outcome import Status
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
 from septran.verify.problem import Problem
+from septran.verify.races import watch
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict, write_evidence
@@ -44,10 +45,12 @@ def judge_kernel(
     work: Path,
     seed: int | None = None,
     admission: bool = False,
+    races: bool = False,
 ) -> Judged:
     """Build `kernel` in `work`/build, verify it at `place`, leave the evidence in `work`.
 
     admission: also try trivial answers on the task (docs/verification.md, Admission).
+    races: also watch its threads (docs/verification.md, Races of threads): for what somebody else may have written.
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
@@ -67,6 +70,9 @@ def judge_kernel(
                 verdict, f"a kernel that is known to be good fails, too: {trouble}"
             )
             write_evidence(verdict, work, files={})
+    if races and verdict.passed and backend.watched is not None:
+        verdict = watch(verdict, kernel, built, problem, backend.watched, work / "watched")
+        write_evidence(verdict, work, files={"child.log": verdict.log})
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
 

@@ -121,7 +121,10 @@ class LeafJudge:
         ).verdict
 
     def _judged(self, kernel: Kernel, folder: Path) -> Judged:
-        return judge_kernel(self._place, kernel, self._problem, work=folder, seed=self._seed)
+        races = any(leaf.writer != "library" for leaf in kernel.leaves)
+        return judge_kernel(
+            self._place, kernel, self._problem, work=folder, seed=self._seed, races=races
+        )
 
     def _kernel(self, leaf: Leaf | None) -> Kernel:
         leaves = dict(self._leaves)

@@ -22,6 +22,7 @@ from septran.toolchain.compilers import cpp_compiler, flags_for
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.launcher import launchable
 from septran.toolchain.processors import PROCESSORS, foreign
+from septran.toolchain.watched import compile_watched
 
 ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", *PROCESSORS, wasm.ARCH)
 
@@ -41,6 +42,18 @@ def build(kernel: Kernel, folder: Path) -> Built:
         flags=flags_for(arch),
         support=runtime_folder() / "scratch.cpp",
         processor=foreign(arch),
+    )
+
+
+def watched(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel into a program in which ThreadSanitizer sees its threads."""
+    compiler = cpp_compiler("native")
+    arch = kernel.arch or ARCHES[0]
+    if compiler is None or foreign(arch) or arch == wasm.ARCH:
+        return Built(ok=False, artifact=None, log=f"kernels for {arch} cannot be watched here")
+    support = runtime_folder() / "scratch.cpp"
+    return compile_watched(
+        kernel, folder, compiler=compiler, flags=flags_for(arch), support=support
     )
 
 
@@ -113,6 +126,7 @@ CPP = Backend(
     print_kernel=emit,
     read_back=read,
     build=build,
+    watched=watched,
     loader="c_abi.py.j2",
     where="native",
     emulator=emulator,

@@ -10,6 +10,7 @@ from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import entry_text, hosts_of, named
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import compile_shared, cpp_compiler
+from septran.toolchain.watched import compile_watched
 
 ENTRY = "septran_judged_entry"
 FLAGS = (
@@ -74,6 +75,14 @@ def build(kernel: Kernel, folder: Path) -> Built:
     )
 
 
+def watched(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file into a program in which ThreadSanitizer sees its threads."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH")
+    return compile_watched(kernel, folder, compiler=compiler, flags=FLAGS)
+
+
 FOREIGN = Foreign(
     suffixes=(".cpp", ".cc", ".cxx", ".c"),
     marks=(),
@@ -81,6 +90,7 @@ FOREIGN = Foreign(
     host=host,
     kernel=kernel,
     build=build,
+    watched=watched,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
     unsupported=lambda text: (
@@ -88,7 +98,6 @@ FOREIGN = Foreign(
     ),
     launches=read_launches,
     unchecked=(
-        "races of threads beyond what is proved: seen only when the same inputs give different bits",
         "static host: the file may need the C library, so it runs in a Python process",
         "cheating through libraries: the file may link what g++ finds",
         "time: nothing was measured",

@@ -1,0 +1,74 @@
+"""Build a threaded C++ kernel into a program that ThreadSanitizer watches (septran/host/watched.c)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from septran import host
+from septran.host import object_gate
+from septran.host.link import NAME
+from septran.kernel import Kernel
+from septran.toolchain.built import Built
+from septran.toolchain.compilers import Compiler
+from septran.toolchain.confined import plain, run_confined, toolchain_folders
+
+_RUNNER = Path(host.__file__).resolve().parent / "watched.c"
+_PROGRAM = "watched"
+# last, so that they count: what is watched is compiled in a third of the time, and cannot ask whether it is watched
+_WATCHED = ("-O1", "-g1", "-fsanitize=thread", "-U__SANITIZE_THREAD__")
+_THREADS = ("GOMP_", "omp_", "pthread_create", "thrd_create", "_ZNSt6thread")
+
+
+def has_threads(built: Built) -> bool:
+    """Return whether a built kernel asks for threads, by the names that it needs."""
+    path, shared = (built.kernel_object, False) if built.kernel_object else (built.artifact, True)
+    if path is None:
+        return False
+    try:
+        _, symbols = object_gate.read(path.read_bytes(), shared=shared)
+    except (OSError, ValueError, IndexError):
+        return True
+    return any(s.name.startswith(_THREADS) for s in symbols if not s.defined)
+
+
+def compile_watched(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    compiler: Compiler,
+    flags: Sequence[str],
+    support: Path | None = None,
+    timeout_s: float = 120.0,
+) -> Built:
+    """Compile `kernel` in `folder` into a program that calls it in bursts; confined, as every compile step.
+
+    flags: of its library. support: our source with what the kernel calls besides.
+    """
+    if not NAME.fullmatch(kernel.entry):
+        return Built(ok=False, artifact=None, log=f"{kernel.entry!r} is no name of C")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / _RUNNER.name).write_text(_RUNNER.read_text(encoding="utf-8"), encoding="utf-8")
+    tool = shlex.quote(compiler.path)
+    compiles = [f for f in flags if f != "-shared"]
+    units = [f"./{shlex.quote(kernel.main)}", *([shlex.quote(str(support))] if support else [])]
+    runner = f"{tool} -x c -std=gnu11 -fPIC {shlex.join(_WATCHED)} -DENTRY={kernel.entry} -c {_RUNNER.name}"
+    # libgomp is linked by -fopenmp alone: what the runner has not is then missing
+    linked = f"{tool} {shlex.join([*compiles, *_WATCHED])} -c"
+    steps = [f"{runner} -o runner.o"]
+    steps += [f"{linked} {unit} -o unit{n}.o" for n, unit in enumerate(units)]
+    objects = " ".join(f"unit{n}.o" for n in range(len(units)))
+    steps.append(f"{tool} -fsanitize=thread runner.o {objects} -o {_PROGRAM} -lm -pthread")
+    reads = toolchain_folders(compiler.path, {})
+    if support:
+        reads = (*reads, support.parent)
+    done = run_confined(["/bin/sh", "-c", " && ".join(steps)], folder, timeout_s, reads=reads)
+    program = folder / _PROGRAM
+    ok = done.code == 0 and plain(program)
+    return Built(
+        ok=ok, artifact=program if ok else None, log=done.output, seconds=done.seconds,
+        not_checked=done.not_enforced,
+    )  # fmt: skip
