@@ -12,6 +12,7 @@ import ctypes
 import functools
 import importlib.machinery
 import importlib.util
+import os
 import re
 import sys
 import sysconfig
@@ -42,6 +43,7 @@ def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
     Raises:
         InputError: K001 when a tensor's number, dtype, shape, device or layout is not the kernel's.
     """
+    _threads_end_at_forks()
     kind = extension()
     params = tuple(map(_spec, kernel.params))
     if kind is not None:
@@ -51,6 +53,18 @@ def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
             )
             return made
     return checked(_by_ctypes(library, kernel.entry), kernel)
+
+
+@functools.cache
+def _threads_end_at_forks() -> None:
+    """Let a forked child go on with one thread: OpenMP's others are not there, and a kernel would wait for them.
+
+    torch's own loops run on the same OpenMP, which is why its number is the one to set; a DataLoader's workers do.
+    """
+    import torch
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))
 
 
 def stand_in(kernel: Kernel) -> Callable[..., None]:

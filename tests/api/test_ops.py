@@ -157,3 +157,22 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
         found = septran.compile(op="softmax", verify=False)(x)
     torch.testing.assert_close(found, x.softmax(-1))
     assert Path(home).is_file()
+
+
+def test_a_forked_process_goes_on_after_threads_were_used():
+    text = """
+import os, signal, sys
+import torch, septran
+torch.set_num_threads(2)
+x = torch.randn(4096, 256)
+want = septran.ops.softmax(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # a kernel that waits for threads that are not there
+    os._exit(0 if torch.equal(septran.ops.softmax(x), want) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert found.returncode == 0, (found.returncode, found.stderr)
