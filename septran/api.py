@@ -32,7 +32,8 @@ def compile(
     backward: Callable[..., Any] | None = None,
     mode: str = "eval",
     fallback: str = "error",
-    dynamic: Sequence[str] | Mapping[str, int] = (),
+    dynamic: Sequence[str] | Mapping[str, Any] = (),
+    dynamic_shapes: Any = None,
 ) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
@@ -47,7 +48,9 @@ def compile(
     backward: called with the gradient of each output and the inputs, in order; returns the inputs'
     gradients (or None). Without it, inputs that require gradients are refused.
     dynamic: dims of the operator that stay open: one kernel, built and verified once, serves all their sizes. A mapping
-    says for which size tiles are chosen ({"M": 256}), else it is the operator's sample size.
+    says for which size tiles are chosen ({"M": 256}), else it is the operator's sample size. Of a module: argument -> axis ->
+    name, `{"x": {0: "B"}}`; `dynamic_shapes` is torch's way to say it (`torch.export.Dim`, with ends). Tiles are chosen for the
+    example's sizes. An exported program has its own.
 
     Raises:
         TaskLangError, MappingError: mistakes in the files. InputError: C141 neither mapping nor target.
@@ -65,20 +68,22 @@ def compile(
     if hasattr(logic_file, "named_parameters"):
         if op is not None:
             raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")
-        if dynamic:
-            raise InputError.of(
-                "C162", "the sizes of a module cannot stay open; those of an operator can"
-            )
         from septran.call.module import CompiledModule  # and with it the frontend
 
+        module, example, shapes = _module(logic_file, mapping_file, dynamic, dynamic_shapes)
         return CompiledModule(
-            logic_file,
-            tuple(mapping_file or ()),
+            module,
+            example,
             target=target or backends.HOST,
             arch=arch,
             mode=mode,
             verify=verify,
             fallback=fallback,
+            dynamic_shapes=shapes,
+        )
+    if dynamic_shapes is not None:
+        raise ArgumentError.of(
+            "C140", "dynamic_shapes is for modules", help='of an operator: dynamic=("M",)'
         )
     if (logic_file is None) == (op is None):
         raise ArgumentError.of(
@@ -130,6 +135,32 @@ def compile(
         again=(_again, (asked,)),
         backward=backward,
     )
+
+
+def _module(
+    module: Any, example: Any, dynamic: Any, dynamic_shapes: Any
+) -> tuple[Any, tuple[Any, ...], Any]:
+    """Return a module, its example inputs and torch's `dynamic_shapes`, None where no size stays open."""
+    import torch
+
+    from septran.call.dynamic_shapes import of_program, torch_shapes
+
+    if isinstance(module, torch.export.ExportedProgram):
+        args = tuple(example or (module.example_inputs or ((), {}))[0])
+        shapes = of_program(module) if module.range_constraints else None
+        return module.module(), args, shapes
+    args = tuple(example or ())
+    if not dynamic:
+        return module, args, dynamic_shapes
+    if dynamic_shapes is not None or not isinstance(dynamic, Mapping):
+        raise ArgumentError.of(
+            "C140",
+            "give one of dynamic and dynamic_shapes"
+            if dynamic_shapes is not None
+            else f"dynamic={dynamic!r} does not say which input has the size",
+            help='dynamic={"x": {0: "B"}}: axis 0 of argument x stays open',
+        )
+    return module, args, torch_shapes(module.forward, args, {}, dynamic)
 
 
 def _check_types(**words: Any) -> None:

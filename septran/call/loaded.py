@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,13 +162,22 @@ class LoadedModule:
             shutil.rmtree(folder, ignore_errors=True)  # what is mapped stays mapped
 
 
-def call_key(leaves: list[Any]) -> tuple[Any, ...]:
-    """Return what a call's kernels are made for: shape and dtype of each tensor, the text of all else."""
+def call_key(leaves: list[Any], opened: Sequence[Sequence[int]] = ()) -> tuple[Any, ...]:
+    """Return what a call's kernels are made for: shape and dtype of each tensor, the text of all else.
+
+    opened: of each tensor the axes whose sizes are open; they are -1.
+    """
     import torch
 
+    axes = iter(opened)
     return tuple(
-        (tuple(v.shape), str(v.dtype)) if isinstance(v, torch.Tensor) else repr(v) for v in leaves
+        (_shape(v, next(axes, ())), str(v.dtype)) if isinstance(v, torch.Tensor) else repr(v)
+        for v in leaves
     )
+
+
+def _shape(tensor: torch.Tensor, opened: Sequence[int]) -> tuple[int, ...]:
+    return tuple(-1 if a in opened else n for a, n in enumerate(tensor.shape))
 
 
 def _fits(tensor: torch.Tensor | None, param: KernelParam) -> bool:

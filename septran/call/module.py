@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from septran import backends
 from septran.aten.graph import Graph, Output, Ref, parse_graph
+from septran.aten.open_graph import OpenGraph, named, read_open_graph
+from septran.call.dynamic_shapes import names_of
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
 from septran.call.saved import Result, Saved, SavedKernel, structure_of, write_saved
-from septran.call.translated import Translated, translated
+from septran.call.translated import Translated, translated, translated_open
 from septran.errors import ArgumentError, ConfigError, InputError
 from septran.frontend.draw import draw
 from septran.plan.workspace import Workspace, workspace_of
@@ -46,7 +48,8 @@ class CompiledModule:
     """A torch module whose forward runs as SepTran's kernels. Made by `septran.compile(module, ...)`.
 
     `compiled(*args, **kwargs)` takes and returns what the module does; weights are the module's own, read
-    at each call. Shapes and dtypes specialise: a call with others exports and builds again.
+    at each call. Shapes and dtypes specialise: a call with others exports and builds again. Sizes that stay open do not:
+    one build serves all of them.
     """
 
     def __init__(
@@ -59,8 +62,9 @@ class CompiledModule:
         mode: str = "eval",
         verify: bool = True,
         fallback: str = "error",
+        dynamic_shapes: Any = None,
     ) -> None:
-        """Use `septran.compile`. Raises ConfigError C150, C151, C152 as `septran import` does."""
+        """Use `septran.compile`. Raises ConfigError C150, C151, C152 as `septran import` does; InputError C162."""
         if fallback not in _FALLBACKS:
             raise ArgumentError.of(
                 "C140", f"fallback={fallback!r}", help=f"one of {', '.join(_FALLBACKS)}"
@@ -71,6 +75,8 @@ class CompiledModule:
         self.mode = mode
         self._verify = verify
         self._fallback = fallback
+        self._dynamic_shapes = dynamic_shapes
+        self._open_axes: tuple[tuple[int, ...], ...] = ()
         self._ready: dict[tuple[Any, ...], _Ready | ConfigError] = {}
         self._lock = threading.Lock()
         self._example = self._prepared(tuple(example_inputs), {})
@@ -124,13 +130,24 @@ class CompiledModule:
         operator = made.kernel.operator
         assert operator is not None
         with torch.no_grad():
+            dims = self._sizes(made, users)
             for name, (kind, target) in made.parameters.items():
                 tensor = users[target] if kind == "user_input" else held[target]
-                shape = operator.shape(name, {})
+                shape = operator.shape(name, dims)
                 values[name] = tensor.detach().reshape(shape)
             found = made.kernel(**values)
         results = list(found if isinstance(found, tuple) else (found,))
-        return self._returned(ready, results, held)
+        return self._returned(ready, results, held, dims)
+
+    def _sizes(self, made: Translated, users: Mapping[str, torch.Tensor]) -> dict[str, int]:
+        """Return the open sizes of a call; raises ArgumentError C140 where the module is not for them."""
+        if made.open is None:
+            return {}
+        try:
+            return made.open.sizes_of({n: tuple(t.shape) for n, t in users.items()})
+        except ValueError as e:
+            name = type(self.module).__name__
+            raise ArgumentError.of("C140", f"{name} was compiled for other sizes: {e}") from None
 
     def _by_torch(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         was = self.module.training
@@ -141,7 +158,9 @@ class CompiledModule:
         finally:
             self.module.train(was)
 
-    def _returned(self, ready: _Ready, results: list[Any], held: Mapping[str, Any]) -> Any:
+    def _returned(
+        self, ready: _Ready, results: list[Any], held: Mapping[str, Any], dims: Mapping[str, int]
+    ) -> Any:
         from torch.utils import _pytree as pytree
 
         graph, flat = ready.made.imported.graph, []
@@ -149,7 +168,10 @@ class CompiledModule:
             if not isinstance(output.value, Ref):
                 flat.append(output.value)
                 continue
-            value = results.pop(0).reshape(graph.meta_of(output.value.name).shape)
+            name = output.value.name
+            opened = ready.made.open
+            shape = opened.shape_of(name, dims) if opened else graph.meta_of(name).shape
+            value = results.pop(0).reshape(shape)
             if output.kind == "user_output":
                 flat.append(value)
             elif output.kind == "buffer_mutation":
@@ -160,7 +182,10 @@ class CompiledModule:
     def workspace(self) -> Workspace:
         """The memory between the kernels, for the example inputs' shapes: bytes at the peak, and who has them when."""
         special = self._first.made.specialized()
-        return workspace_of(self.backend.finished(special.program, {}))
+        opened = self._first.made.open
+        return workspace_of(
+            self.backend.finished(special.program, {}), opened.hints if opened else {}
+        )
 
     def verify(self) -> Verdict:
         """Return the verdict on the kernels for the example inputs' shapes."""
@@ -222,11 +247,17 @@ class CompiledModule:
     def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
         from torch.utils import _pytree as pytree
 
-        key = call_key(pytree.tree_leaves((args, dict(kwargs))))
+        leaves = pytree.tree_leaves((args, dict(kwargs)))
         with self._lock:
+            key = call_key(leaves, self._open_axes)
             if key not in self._ready:
                 try:
-                    self._ready[key] = self._made(args, kwargs)
+                    made = self._made(args, kwargs)
+                    if made.made.open is not None:
+                        opened, order = made.made.open, made.made.order
+                        self._open_axes = tuple(opened.open_axes(name) for name in order)
+                        key = call_key(leaves, self._open_axes)
+                    self._ready[key] = made
                 except ConfigError as e:
                     if self._fallback == "error" or not _NO_FORM.issuperset(e.codes):
                         raise
@@ -236,6 +267,14 @@ class CompiledModule:
             return self._ready[key]
 
     def _made(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready:
+        if self._dynamic_shapes is not None:
+            opened, results = export_open(
+                self.module, args, kwargs, mode=self.mode, shapes=self._dynamic_shapes
+            )
+            if opened.dims:
+                one = translated_open(opened, self.backend, self.arch, verify=self._verify)
+                one.specialized()  # a size that cannot stay open is said here, and not at the first call
+                return _Ready(made=one, results=results)
         graph, results = export(self.module, args, kwargs, mode=self.mode)
         made = translated(graph, self.backend, self.arch, verify=self._verify)
         return _Ready(made=made, results=results)
@@ -249,6 +288,45 @@ def export(
     Raises:
         ConfigError: C151, torch cannot export it.
     """
+    path = _source(module)
+    data, values, results = _exported(module, args, kwargs, mode=mode)
+    return parse_graph(json.dumps(data), str(path), values), results
+
+
+def export_open(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    mode: str,
+    shapes: Any,
+) -> tuple[OpenGraph, Any]:
+    """Return the exported graph of a live module with the open sizes of torch's `dynamic_shapes`, and its results' structure.
+
+    Raises:
+        ConfigError: C151, torch cannot export it so.
+    """
+    data, values, results = _exported(module, args, kwargs, mode=mode, shapes=shapes)
+    users = [i["name"] for i in data["inputs"] if i["kind"] == "user_input"]
+    given = names_of(module.forward, args, kwargs, shapes)
+    names = {
+        (name, axis): called
+        for name, axes in zip(users, given, strict=False)
+        for axis, called in axes.items()
+    }
+    graph = read_open_graph(named(data, names), str(_source(module)), values)
+    return graph, results
+
+
+def _exported(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    mode: str,
+    shapes: Any = None,
+) -> tuple[dict[str, Any], dict[str, bytes], Any]:
+    """Return what an export says as plain values, the bytes of inputs and weights, and the structure of the results."""
     from septran.errors import Span
     from septran.frontend.child import capture as child
 
@@ -257,7 +335,7 @@ def export(
     try:
         if mode == "eval":
             module.eval()
-        program = child.export(module, args, dict(kwargs), path)
+        program = child.export(module, args, dict(kwargs), path, shapes)
     except child.Refused as e:
         raise ConfigError.of(
             "C151",
@@ -271,7 +349,7 @@ def export(
         data = child.describe(program, (args, dict(kwargs)), path, Path(folder))
         raw = (Path(folder) / "values.bin").read_bytes()
     values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
-    return parse_graph(json.dumps(data), str(path), values), program.call_spec.out_spec
+    return data, values, program.call_spec.out_spec
 
 
 def _result(graph: Graph, output: Output) -> Result:

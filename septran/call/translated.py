@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from septran.aten.graph import Graph
+from septran.aten.open_graph import OpenGraph
 from septran.backends.base import Backend
 from septran.call.kernel import CompiledKernel
 from septran.errors import ArgumentError
 from septran.frontend.translate import translate
 from septran.frontend.write import write
+from septran.plan.open_module import load_open
 from septran.plan.resolve import load_target_mapping
 from septran.plan.specialize import Specialized
 from septran.plan.torch_module import Imported, load_imported
+from septran.tasklang.load import Logic
+from septran.tasklang.operator import Operator
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +28,15 @@ if TYPE_CHECKING:
 class Translated:
     """A graph's kernel. parameters: of the kernel -> (kind, the module's name for it).
 
-    order: user inputs of the graph, as the flattened arguments that are tensors come.
+    order: user inputs of the graph, as the flattened arguments that are tensors come. open: the graph with its open sizes,
+    of which `imported` is the one at the example's.
     """
 
     imported: Imported
     kernel: CompiledKernel
     parameters: Mapping[str, tuple[str, str]]
     order: tuple[str, ...]
+    open: OpenGraph | None = None
 
     def blank(self) -> dict[str, torch.Tensor]:
         """Return tensors of the shapes and dtypes that the kernel reads."""
@@ -39,7 +45,9 @@ class Translated:
         operator = self.kernel.operator
         assert operator is not None
         return {
-            n: torch.zeros(operator.shape(n, {}), dtype=getattr(torch, operator.types()[n].dtype))
+            n: torch.zeros(
+                operator.shape(n, operator.dims), dtype=getattr(torch, operator.types()[n].dtype)
+            )
             for n in self.parameters
         }
 
@@ -58,6 +66,31 @@ def translated(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Tr
     canon = translate(graph)
     imported = Imported(graph=graph, canon=canon, written=write(canon))
     operator, logic = load_imported(imported)
+    return _compiled(imported, operator, logic, backend, arch, verify=verify)
+
+
+def translated_open(graph: OpenGraph, backend: Backend, arch: str, *, verify: bool) -> Translated:
+    """Return the one kernel of a graph with open sizes.
+
+    Raises:
+        InputError: C162, a size cannot stay open; else as `translated`.
+    """
+    imported, operator, logic = load_open(graph)
+    made = _compiled(imported, operator, logic, backend, arch, verify=verify, dynamic=graph.hints)
+    return replace(made, open=graph)
+
+
+def _compiled(
+    imported: Imported,
+    operator: Operator,
+    logic: Logic,
+    backend: Backend,
+    arch: str,
+    *,
+    verify: bool,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Translated:
+    graph = imported.graph
     kernel = CompiledKernel(
         replace(logic, operators={operator.name: operator}),
         operator.entry,
@@ -65,6 +98,7 @@ def translated(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Tr
         backend,
         arch,
         verify=verify,
+        dynamic=dynamic,
     )
     by_name = {i.name: i for i in graph.inputs}
     parameters = {}

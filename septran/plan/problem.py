@@ -19,7 +19,7 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         dims=dict(dims),
         scalars=plan.operator.scalar_values(dims),
         domains=dict(plan.operator.domains),
-        samples=dict(plan.operator.samples),
+        samples=dict(plan.operator.samples) if dict(dims) == dict(plan.dims) else {},
         sizes={size_name(d.name): dims[d.name] for d in program.dims},
         flushes=plan.backend.flushes_denormals,
     )

@@ -123,17 +123,19 @@ def _tiles(program: Program) -> list[tuple[int, ...]]:
 def domain(what: Symbolic, program: Program) -> tuple[Dim, ...]:
     """Return the widest sizes for which regions fit their tiles.
 
-    A dim that one tile holds whole (the rows of a softmax) ends at the size its tile was made for.
+    A dim that one tile holds whole (the rows of a softmax) ends at the size its tile was made for. Where open sizes are
+    multiplied, sets cannot ask that, and dims end where `what` says.
     """
     from septran.prove.bounds import bounds
-    from septran.prove.sets import model
+    from septran.prove.sets import NotAffine, model
 
     dims = [Dim(name, what.least(name), size) for name, size in what.sizes.items()]
     for at in range(len(dims)):
         wider = [*dims]
         wider[at] = replace(dims[at], high=LARGEST)
-        if next(bounds(model(program, wider, what.shapes)), None) is None:
-            dims = wider
+        with contextlib.suppress(NotAffine):
+            if next(bounds(model(program, wider, what.shapes)), None) is None:
+                dims = wider
     return tuple(dims)
 
 

@@ -115,7 +115,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
         outputs=written.outputs,
         dims={},
         odd_dims=(),
-        reference=_reference(graph, {n: names[n] for n in inputs}, written, kind, terms),
+        reference=reference_of(graph, {n: names[n] for n in inputs}, written, kind, terms),
         domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
         dtypes=(floats[0] if floats else dtypes[0],),
         samples={n: graph.values[names[n]] for n in inputs if names[n] in graph.values},
@@ -134,7 +134,7 @@ def _names(found: Imported) -> dict[str, Any]:
     return {n: i for n, i in by_clean.items() if n in kept}
 
 
-def _reference(
+def reference_of(
     graph: Graph, names: Mapping[str, str], written: Written, kind: ReferenceKind, terms: int
 ) -> Reference:
     """Return the graph's meaning in the logic's parameters. names: parameter -> the graph's input."""

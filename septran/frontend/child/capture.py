@@ -146,15 +146,17 @@ def _nbytes(t: Any) -> int:
     return int(t.numel() * t.element_size())
 
 
-def export(model: Any, inputs: tuple[Any, ...], named: dict[str, Any], path: Path) -> Any:
-    """Return torch's exported program without decompositions; raises Refused."""
+def export(
+    model: Any, inputs: tuple[Any, ...], named: dict[str, Any], path: Path, dynamic: Any = None
+) -> Any:
+    """Return torch's exported program without decompositions; raises Refused. dynamic: torch's `dynamic_shapes`."""
     first: BaseException | None = None
     for strict in (False, True):
         try:
             with torch.no_grad():
-                return torch.export.export(model, inputs, named, strict=strict).run_decompositions(
-                    {}
-                )
+                return torch.export.export(
+                    model, inputs, named, dynamic_shapes=dynamic, strict=strict
+                ).run_decompositions({})
         except Exception as e:
             first = first or e
     assert first is not None
@@ -196,7 +198,7 @@ def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict
                 kind == "constant_tensor" and tensor is not None and tensor.numel() <= 4096
             ):
                 saved.append((node.name, tensor))
-        elif node.op == "call_function":
+        elif node.op == "call_function" and not _about_sizes(node):
             found["nodes"].append(_node(node, path))
         elif node.op == "output":
             kinds = [s.kind.name.lower() for s in signature.output_specs]
@@ -205,7 +207,32 @@ def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict
                 found["outputs"].append({"value": _plain(arg), "kind": kind, "target": target})
     if values is not None:
         found["values"] = _save(saved, values / "values.bin")
+    found["dims"] = [
+        {"symbol": str(s), "low": int(r.lower), "high": int(r.upper) if _finite(r.upper) else None}
+        for s, r in program.range_constraints.items()
+    ]
     return found
+
+
+def _finite(number: Any) -> bool:
+    """Return whether a bound of a size is a number, and not one of torch's infinities."""
+    return number.is_Integer is True and int(number) < 1 << 60
+
+
+def _about_sizes(node: Any) -> bool:
+    """Return whether a node computes or checks a size: sizes stand as expressions where they are used."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.SymInt | torch.SymBool):
+        return True
+    name = getattr(node.target, "__name__", "")
+    return value is None and name.startswith(("_assert_scalar", "sym_constrain_range"))
+
+
+def _size(n: Any) -> Any:
+    """Return a size: a number, or an expression over open sizes and its value here."""
+    if isinstance(n, int):
+        return n
+    return {"size": str(n.node.expr), "hint": int(n.node.hint)}
 
 
 def _argument(one: Any, names: Iterator[str]) -> dict[str, Any]:
@@ -233,7 +260,7 @@ def _save(saved: list[tuple[str, Any]], path: Path) -> list[dict[str, Any]]:
 
 def _meta(value: Any) -> dict[str, Any]:
     return {
-        "shape": [int(n) for n in value.shape],
+        "shape": [_size(n) for n in value.shape],
         "dtype": str(value.dtype).removeprefix("torch."),
     }
 
@@ -281,7 +308,10 @@ def _line(stack: str, path: Path) -> tuple[int, str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, torch.fx.Node):
-        return {"ref": value.name}
+        known = value.meta.get("val")
+        return _size(known) if isinstance(known, torch.SymInt) else {"ref": value.name}
+    if isinstance(value, torch.SymInt):
+        return _size(value)
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, float) and not math.isfinite(value):
