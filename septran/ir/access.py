@@ -121,3 +121,8 @@ def is_distributed(program: ir.Program) -> bool:
             case ir.For(extent=e) | ir.When(expr=e) if free(e) & names:
                 return True
     return False
+
+
+def names_engines(program: ir.Program) -> bool:
+    """Return whether passes have said who runs the statements, so that the Program has to say what orders them."""
+    return any(getattr(stmt, "engine", "") for stmt in ir.walk(program.body))

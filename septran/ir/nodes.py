@@ -36,6 +36,8 @@ from septran.ir.strides import row_major
 Privilege = Literal["r", "w", "rw"]
 THREADS, THREAD, ASYNC, BULK, ALL = "THREADS", "THREAD", "ASYNC", "BULK", "ALL"
 """Engines with a fixed meaning (see above)."""
+VALUES = "values"
+"""Option of a Program: memories whose buffers are values of the target's language, which orders their reads and writes."""
 CORE_ID, CORE_NUM = "core_id", "core_num"
 """Free variables of a distributed Program: this core's number and how many cores there are."""
 Scalar = Expr | float
@@ -357,6 +359,13 @@ class Program:
     def with_options(self, more: Mapping[str, object]) -> Program:
         """Return the Program with these options added or replaced; options are sorted by name."""
         return replace(self, options=tuple(sorted({**dict(self.options), **more}.items())))
+
+
+def private_memories(program: Program) -> frozenset[str]:
+    """Return the memories that each of THREADS has for itself, or that the target's language orders."""
+    values = program.option(VALUES, ())
+    assert isinstance(values, list | tuple)
+    return frozenset(("REGISTER", *values))
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:

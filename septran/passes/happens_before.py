@@ -27,8 +27,6 @@ from septran.ir.nodes import ALL, ASYNC, BULK, THREAD, THREADS
 Agent = tuple[int, str, int]
 """Processor, engine and, for copies in flight, the number of the group."""
 Clock = dict[Agent, int]
-PRIVATE = "REGISTER"
-"""Memory that each of THREADS has for itself."""
 
 
 class Hazard(Exception):

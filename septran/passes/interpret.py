@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from septran.ir import nodes as ir
 from septran.ir.access import is_distributed, regions, writes
 from septran.ir.expr import Expr, evaluate
-from septran.passes.happens_before import PRIVATE, Hazard, Memory, Processor, Touch, learn
+from septran.passes.happens_before import Hazard, Memory, Processor, Touch, learn
 
 if TYPE_CHECKING:
     import torch
@@ -84,6 +84,7 @@ class _Run:
         self.distributed = is_distributed(program)
         self.source = program
         self.written = writes(program.body)
+        self.private = ir.private_memories(program)
         self.shared: Places = {
             p.buffer.name: _Place(0, None if args is None else args[p.buffer.name])
             for p in program.params
@@ -213,7 +214,7 @@ class _Run:
         spans = [(n - 1) * s * step for (_, n, s), step in zip(box, b.steps, strict=True)]
         reach = (b.start + sum(starts), b.start + sum(starts) + sum(spans))
         layout = (b.shape, b.steps, b.start)
-        private = b.mem == PRIVATE
+        private = b.mem in self.private
         return Touch(place, b.name, version, box, low, high, write, private, layout, reach)
 
     # -- statements ----------------------------------------------------------------------------

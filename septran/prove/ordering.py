@@ -20,7 +20,18 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from septran.ir.nodes import ASYNC, BULK, THREAD, THREADS, Await, Buffer, For, Post, Sync
+from septran.ir.nodes import (
+    ASYNC,
+    BULK,
+    THREAD,
+    THREADS,
+    Await,
+    Buffer,
+    For,
+    Post,
+    Sync,
+    private_memories,
+)
 from septran.prove.certificate import Finding
 from septran.prove.sets import Access, Model, Statement, affine, union
 from septran.prove.witness import describe, finding
@@ -29,8 +40,6 @@ if TYPE_CHECKING:
     import islpy as isl
 
 _IN_FLIGHT = (ASYNC, BULK)
-_PRIVATE = ("REGISTER",)
-"""Memories that one thread of execution owns."""
 _HOPS = 3
 """Posts and awaits in a row that a chain may have; more are not looked for (sound, not complete)."""
 
@@ -88,7 +97,7 @@ def _pair(model: Model, events: _Events, first: Statement, second: Statement) ->
                 continue
             if (
                 first.engine not in _IN_FLIGHT
-                and a.region.buffer.mem in _PRIVATE
+                and a.region.buffer.mem in private_memories(model.program)
                 and (first.engine == THREADS)
             ):
                 continue  # each thread is through with its own part before it goes on

@@ -12,7 +12,7 @@ from typing import Any
 from septran import backends
 from septran.atomic import write_atomic
 from septran.errors import InputError, SeptranError, Span
-from septran.ir.access import substituted
+from septran.ir.access import names_engines, substituted
 from septran.ir.expr import Const, free
 from septran.ir.nodes import CORE_ID, CORE_NUM, For, Program, Stmt, When
 from septran.ir.text import parse_expr, parse_program
@@ -391,6 +391,9 @@ class _Question:
         finished: Finished | None = None,
         unordered: str = "",
     ) -> Certificate:
+        finished = finished if printed is None else printed.finished
+        if finished is None or not names_engines(finished.program):
+            unordered = self.plan.backend.copies_ordered_by or unordered
         read, unprinted = None, UNREAD
         if self.what.sizes and printed is None:
             unprinted = "a printed kernel has sizes"
@@ -401,11 +404,11 @@ class _Question:
             self.reference.program,
             dims=domain,
             shapes=self.what.shapes,
-            finished=finished if printed is None else printed.finished,
+            finished=finished,
             printed=read,
             unprinted=unprinted,
             source=None if printed is None else printed.source,
-            unordered=self.plan.backend.copies_ordered_by or unordered,
+            unordered=unordered,
             assumptions=self.reference.assumptions,
             within_s=self.within_s,
             rows=tuple(n for n in row_dims(self.plan.operator) if n in self.what.sizes),

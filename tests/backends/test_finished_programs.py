@@ -37,6 +37,11 @@ SMALLER = {
     ("conv2d_1x1", "cuda_c", "sm_120a"): {"Ci": 64},
 }
 """its operands' stages are more than these machines' shared memory"""
+SMALLER |= {
+    ("gemm_seed", target, arch): {"M": 96, "N": 96, "K": 96}
+    for target, arch in TARGETS
+    if target.startswith("triton")
+}
 
 
 @functools.cache

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Capability, OnDevice
 from septran.backends.cuda.emit import emit
 from septran.backends.cuda.foreign import FOREIGN
 from septran.backends.cuda.leaves import library_leaf, signature
-from septran.backends.cuda.passes.place_barriers import place_barriers
 from septran.backends.cuda.passes.place_fragments import place_fragments
 from septran.backends.cuda.passes.place_shared import place_shared
-from septran.backends.cuda.passes.plan_rings import plan_rings
+from septran.backends.cuda.passes.plan_rings import is_async, plan_rings
 from septran.backends.cuda.reading import read
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
 from septran.backends.device.gpu import device_state, load_library, require, torch_stream
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
+from septran.passes.place_barriers import place_barriers
 from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import cpp_compiler
 
@@ -63,7 +64,7 @@ CUDA_C = Backend(
     passes=(*staging_passes(), ("place_fragments", place_fragments)),
     finish=(
         ("plan_rings", plan_rings),
-        ("place_barriers", place_barriers),
+        ("place_barriers", partial(place_barriers, flying=is_async)),
         ("place_shared", place_shared),
     ),
     library=library_leaf,

@@ -11,10 +11,11 @@ from septran.backends.triton.arches import arches_of
 from septran.backends.triton.emit import emit
 from septran.backends.triton.foreign import FOREIGN
 from septran.backends.triton.leaves import library, signature
-from septran.backends.triton.passes import FINISH, PASSES
+from septran.backends.triton.passes import FINISH
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.reading import read
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.passes.staging import staging_passes
 
 
 def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
@@ -28,7 +29,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         arches=arches_of(runtime),
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="Triton orders copies itself",
-        passes=PASSES,
+        passes=staging_passes(),
         finish=FINISH,
         library=library,
         signature=signature,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from septran.backends.text.names import Names
 from septran.backends.text.prelude import helpers
 from septran.backends.triton.kernel import KernelText, loads_and_stores
-from septran.backends.triton.passes import WARPS, fenced
+from septran.backends.triton.passes import WARPS
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, index_text, shape_text
 from septran.ir.launch import HostLoop, Launch, Step, launches
@@ -70,7 +70,6 @@ class _File:
             leaves=self.leaves,
             pointers=tuple(order),
             host_vars=tuple(loops),
-            fenced=fenced(self.program, number),
         )
         text, programs = kernel.render(launch)
         self.kernels.append(text)

@@ -30,14 +30,13 @@ def loads_and_stores(body: tuple[ir.Stmt, ...]) -> dict[str, ir.Buffer]:
 
 @dataclass(slots=True)
 class KernelText:
-    """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars; `fenced`: stores with barriers."""
+    """Renders one kernel. `pointers`: GLOBAL buffers in argument order; `host_vars`: loop vars."""
 
     name: str
     program: ir.Program
     leaves: Mapping[str, Leaf]
     pointers: tuple[str, ...]
     host_vars: tuple[str, ...]
-    fenced: frozenset[str]
     names: Names = field(default_factory=Names)
     lines: list[str] = field(default_factory=list)
     vars: dict[str, str] = field(default_factory=dict)
@@ -120,6 +119,8 @@ class KernelText:
                     text = self._index(expr, 1)
                     self._emit(indent, f"if ({text} >= {low}) & ({text} < {high}):")
                     self._body(stmt.body, indent + 1)
+                case ir.Sync(scope="BLOCK"):
+                    self._emit(indent, "tl.debug_barrier()")
                 case ir.Sync() | ir.Post() | ir.Await():
                     continue  # tiles are values; Triton orders its own copies
         self.text.scopes.pop()
@@ -165,13 +166,8 @@ class KernelText:
 
     def _store(self, region: ir.Region, value: str, indent: int) -> None:
         region = self._region(region)
-        fence = region.buffer.name in self.fenced
-        if fence:
-            self._emit(indent, "tl.debug_barrier()")
         for line in self.text.store(region, value):
             self._emit(indent, line)
-        if fence:
-            self._emit(indent, "tl.debug_barrier()")
 
     def _copy(self, copy: ir.Copy, indent: int) -> None:
         dst, src = copy.dst, copy.src

@@ -1,27 +1,38 @@
-"""The passes of the Triton backends: staging, parts of tiles, warps, the order of blocks.
+"""The passes of the Triton backends: parts of tiles, warps, barriers, the order of blocks.
 
-Triton orders and pipelines copies itself.
+Triton orders and pipelines copies itself; a load does not wait for a store of the same array.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
 from septran.backends.triton.arches import ARCHES
 from septran.errors import InternalError, Unsupported
-from septran.ir.access import reads, regions, touches, writes
+from septran.ir.access import map_bodies, reads, regions, touches, writes
 from septran.ir.launch import Launch, map_kernels
-from septran.ir.nodes import Buffer, For, Program, Stmt, walk
-from septran.passes.hoist_copies import hoist_copies
-from septran.passes.insert_copies import insert_copies
+from septran.ir.nodes import (
+    VALUES,
+    Alloc,
+    Buffer,
+    Copy,
+    For,
+    LeafCall,
+    Program,
+    Region,
+    Stmt,
+    Sync,
+    walk,
+)
 from septran.passes.load_parts import names, parts_loaded
-from septran.passes.merge_stages import merge_stages
 from septran.passes.order_blocks import order_blocks
+from septran.passes.place_barriers import with_barriers
 from septran.passes.run import Pass
 
 WARPS = "num_warps"
 """Option of a Program: warps of a block, a power of two."""
-
-FENCED = "fenced"
-"""Option of a Program: for each kernel in order, the arrays whose stores have a barrier before and after them."""
 
 
 def settle_warps(program: Program) -> Program:
@@ -56,26 +67,59 @@ def load_parts(program: Program) -> Program:
 
 
 def fence_stores(program: Program) -> Program:
-    """Return `program` with, for each kernel, the arrays that it both stores and loads: a barrier is around such stores."""
-    found: list[list[str]] = []
+    """Return `program` with barriers in each kernel that loads arrays which it also stores.
+
+    There all threads share every statement, and a leaf's operands in such arrays are loaded and stored by copies of their
+    own, because a barrier may have to stand between the two.
+    """
+    taken = names(program)
 
     def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
         both = reads(launch.body) & writes(launch.body)
-        found.append(
-            sorted(
-                {r.buffer.name for r, _ in regions(*launch.body) if r.buffer.mem == "GLOBAL"} & both
-            )
+        both &= {r.buffer.name for r, _ in regions(*launch.body) if r.buffer.mem == "GLOBAL"}
+        if not both:
+            return launch.body
+        body = map_bodies(
+            launch.body, lambda b: tuple(s for x in b for s in _staged(x, both, taken))
         )
-        return launch.body
+        return with_barriers(values, body, (*around, *launch.grid))
 
-    map_kernels(program, kernel)
-    return program.with_options({FENCED: found}) if any(found) else program
+    values = program.with_options({VALUES: ["SHARED"]})
+    fenced = map_kernels(values, kernel)
+    return fenced if any(isinstance(s, Sync) for s in walk(fenced.body)) else program
 
 
-def fenced(program: Program, kernel: int) -> frozenset[str]:
-    """Return what `fence_stores` found for a kernel, by its number."""
-    found = program.option(FENCED)
-    return frozenset(found[kernel]) if isinstance(found, list) else frozenset()
+def _staged(stmt: Stmt, arrays: frozenset[str], taken: set[str]) -> Iterator[Stmt]:
+    """Yield a statement with tiles in the place of its parts of `arrays`, and the copies between the two."""
+    if isinstance(stmt, Copy) and {stmt.dst.buffer.mem, stmt.src.buffer.mem} == {"GLOBAL"}:
+        tile = _tile(stmt.src, taken)
+        yield from (Alloc(buffer=tile.buffer), replace(stmt, dst=tile), replace(stmt, src=tile))
+        return
+    if not isinstance(stmt, LeafCall):
+        yield stmt
+        return
+    args, after = [], []
+    for arg in stmt.args:
+        if arg.region.buffer.name in arrays:
+            tile = _tile(arg.region, taken)
+            yield Alloc(buffer=tile.buffer, span=stmt.span)
+            if "r" in arg.privilege:
+                yield Copy(dst=tile, src=arg.region, span=stmt.span)
+            if "w" in arg.privilege:
+                after.append(Copy(dst=arg.region, src=tile, span=stmt.span))
+            arg = replace(arg, region=tile)
+        args.append(arg)
+    yield replace(stmt, args=tuple(args))
+    yield from after
+
+
+def _tile(region: Region, taken: set[str]) -> Region:
+    """Return a tile that holds `region`."""
+    stem = f"{region.buffer.name}_t"
+    name = next(n for i in count(1) if (n := f"{stem}_{i}" if i > 1 else stem) not in taken)
+    taken.add(name)
+    buffer = Buffer(name=name, shape=region.tile, dtype=region.buffer.dtype, mem="REGISTER")
+    return Region.whole(buffer, region.extent)
 
 
 def _partial(program: Program, buffer: Buffer, stmt: Stmt, verb: str) -> Unsupported:
@@ -88,11 +132,6 @@ def _partial(program: Program, buffer: Buffer, stmt: Stmt, verb: str) -> Unsuppo
     )
 
 
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("insert_copies", insert_copies),
-    ("hoist_copies", hoist_copies),
-    ("merge_stages", merge_stages),
-)
 FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_warps", settle_warps),
     ("load_parts", load_parts),

@@ -50,7 +50,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         rooms=host.rooms,
         memories=host.memories,
         places={b.name: place(b) for b in arrays},
-        silent=frozenset(("sync", "post", "await")),
+        silent=frozenset(("post", "await")),
         scalars=ragged_scalars(program),
         wrong=tuple(host.wrong),
         values=Values(

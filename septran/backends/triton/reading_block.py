@@ -61,8 +61,6 @@ class Block:
     tests: tuple[Test, ...] = ()
     needs: list[Expr] = field(default_factory=list)
     bound: set[str] = field(default_factory=set)
-    used: list[tuple[str, str, int]] = field(default_factory=list)
-    """(load, store or barrier; array; line) in order"""
 
     # ---- structure
     def read(self, body: list[ast.stmt], blocks: Expr, line: int) -> None:
@@ -72,7 +70,6 @@ class Block:
         found = list(py.statements(body))
         count = self._grid(found, blocks, line)
         self._body(found[count:])
-        self._barriers()
 
     def _grid(self, body: list[ast.stmt], blocks: Expr, line: int) -> int:
         """Read what each index of the grid is; return how many statements say it."""
@@ -166,9 +163,7 @@ class Block:
     def _edges(self, stmt: ast.stmt, body: list[ast.stmt]) -> None:
         """Read a body that may run any number of times."""
         self.temps = {}
-        self.used.append(("edge", "", stmt.lineno))
         self._body(list(py.statements(body)))
-        self.used.append(("edge", "", stmt.lineno))
 
     def _bind(self, name: str, node: ast.AST) -> None:
         if name in self.bound or name in self.names.leaves or not name:
@@ -276,14 +271,13 @@ class Block:
     def _do(self, stmt: ast.stmt, value: ast.expr) -> None:
         call = py.called(value)
         if call is not None and call.name == "tl.debug_barrier" and not call.args:
-            self.used.append(("barrier", "", stmt.lineno))
+            self._act("sync", "BLOCK", stmt, ())
             return
         if call is None or call.name != "tl.store" or len(call.args) != 2:
             raise py.wrong(stmt)
         if not set(call.named) <= {"mask"}:
             raise py.wrong(stmt)
         target = self._view(call)
-        self.used.append(("store", target.base, stmt.lineno))
         inner, dtype = _cast(call.args[1])
         name = py.dotted(inner)
         if name in self.owed:
@@ -363,9 +357,7 @@ class Block:
             raise py.wrong(node)
         if not set(call.named) <= {"mask", "other"}:
             raise py.wrong(node)
-        view = self._view(call)
-        self.used.append(("load", view.base, call.line))
-        return view
+        return self._view(call)
 
     def _view(self, call: py.Call) -> View:
         """Return the elements of `f(address, .., mask=mask, other=value)`."""
@@ -408,16 +400,6 @@ class Block:
         """Replace an operand of the last statement."""
         last = self.acts[-1]
         self.acts[-1] = replace(last, views=(*last.views[:at], view, *last.views[at + 1 :]))
-
-    def _barriers(self) -> None:
-        """Threads of a block see each other's stores after a barrier alone."""
-        both = {a for what, a, _ in self.used if what == "load"}
-        both &= {a for what, a, _ in self.used if what == "store"}
-        for at, (what, array, line) in enumerate(self.used):
-            around = (self.used[at - 1 : at] if at else []) + self.used[at + 1 : at + 2]
-            fenced = [w for w, _, _ in around] == ["barrier", "barrier"]
-            if what == "store" and array in both and not fenced:
-                self.wrong.append((line, f"no barriers around the store to {array}"))
 
 
 def _of_block(node: ast.expr, alias: Mapping[str, Expr]) -> Expr | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from septran.backends.cuda.backend import ARCHES, CUDA_C
-from septran.backends.cuda.passes.place_barriers import place_barriers
-from septran.backends.cuda.passes.plan_rings import plan_rings
+from septran.backends.cuda.passes.plan_rings import is_async, plan_rings
 from septran.ir.nodes import Await, Post, Program, Sync, walk
 from septran.ir.text import parse_program, print_program
 from septran.passes.interpret import check_order
+from septran.passes.place_barriers import place_barriers
 from tests.backends.cuda_c import cases
 from tests.backends.operators import program_of
 from tests.passes.mutants import unseen, without_one
@@ -27,7 +27,7 @@ PRIM = '| prim {"name": "copy", "out": "Y", "ins": ["X"], "named": {}, "attrs": 
 
 def finished(body: str) -> list[str]:
     """Return the body after both passes, one statement a line without leading space."""
-    program = place_barriers(plan_rings(parse_program(HEAD + body)))
+    program = place_barriers(plan_rings(parse_program(HEAD + body)), is_async)
     check_order(program)
     assert unseen(without_one(program)) == []
     lines = print_program(program).splitlines()[4:]

@@ -134,7 +134,6 @@ def gemm(
                 Alloc(buffer=b_s),
                 Copy(dst=staged(a_s, a_in), src=a_in),
                 Copy(dst=staged(b_s, b_in), src=b_in),
-                Sync(scope="BLOCK"),
                 leaf(
                     "mma",
                     [
@@ -284,7 +283,6 @@ def attention(
     body = (
         Alloc(buffer=qs),
         Copy(dst=staged(qs, q), src=q),
-        Sync(scope="BLOCK"),
         *(Alloc(buffer=b) for b in (acc, m, l, mn, c)),
         zero(acc, accr),
         zero(l, col(l)),
@@ -297,7 +295,6 @@ def attention(
                 *(Alloc(buffer=b) for b in (ks, vs, S, P)),
                 Copy(dst=staged(ks, kk), src=kk),
                 Copy(dst=staged(vs, vv), src=vv),
-                Sync(scope="BLOCK"),
                 zero(S, sr),
                 leaf(
                     "qk",
@@ -391,7 +388,6 @@ def conv(
     body = (
         *((Alloc(buffer=xs), Copy(dst=region(xs), src=halo)) if stage else ()),
         Alloc(buffer=acc),
-        Sync(scope="BLOCK"),
         leaf("zero", [("C", accr, "w")], [prim("fill", "C", value=0.0)]),
         For(
             var="r",

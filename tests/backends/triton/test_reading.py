@@ -17,6 +17,8 @@ from septran.backends.triton.reading import read
 from septran.ir.expr import Const, Var
 from septran.ir.nodes import Alloc, Copy, For, Program, Stmt
 from septran.kernel import Kernel
+from septran.passes.interpret import check_order
+from septran.prove.ordering import ordering
 from septran.prove.printed import Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
@@ -25,6 +27,7 @@ from tests.backends.triton import programs as P
 from tests.backends.triton import running as R
 from tests.backends.triton.test_emit import GOLDENS
 from tests.backends.triton.test_mutants import MUTANTS
+from tests.passes.mutants import unseen, without_one
 
 IN_LEAVES = (
     "accumulator dropped", "accumulator not cleared", "tf32", "operands swapped", "bias ignored",
@@ -95,13 +98,24 @@ def _fence() -> Program:
 
 def test_stores_that_are_loaded_later_need_their_barriers() -> None:
     assert refused(_fence()) == ""
-    text = R.build_kernel(_fence()).source
-    parts = text.split("    tl.debug_barrier()\n")
-    for at in range(1, len(parts)):
-        one = "    tl.debug_barrier()\n".join([*parts[:at]]) + "    tl.debug_barrier()\n".join(
-            parts[at:]
-        )
-        assert "no barriers around the store to Y" in refused(_fence(), one), at
+    barrier = "    tl.debug_barrier()\n"
+    parts = R.build_kernel(_fence()).source.split(barrier)
+    assert len(parts) == 3
+    for at in (1, 2):
+        one = barrier.join(parts[:at]) + barrier.join(["", *parts[at:]][1:])
+        assert "the text has a copy there" in refused(_fence(), one), at
+    last = R.build_kernel(_fence()).source
+    more = last.replace("\n\n\ndef entry", "\n" + barrier + "\n\ndef entry")
+    assert "a sync of BLOCK that is not in the Program" in refused(_fence(), more)
+
+
+def test_barriers_between_stores_and_loads_cannot_be_left_out() -> None:
+    ready = TRITON_CUDA.finished(_fence(), {})
+    check_order(ready)
+    assert next(ordering(model(ready)), None) is None
+    less = list(without_one(ready))
+    assert len(less) == 2 and unseen(iter(less)) == []
+    assert all(next(ordering(model(x)), None) for _, x in less)
 
 
 def _window(fill: float) -> Program:

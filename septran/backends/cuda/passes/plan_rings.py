@@ -48,11 +48,10 @@ from septran.ir.nodes import (
     Sync,
     When,
 )
+from septran.passes.place_barriers import BARRIER
 
 UNBOUNDED = 1 << 30
 """Upper limit of a `When` that only has a lower one."""
-BARRIER = Sync(scope="BLOCK", engines=())
-"""Of all threads; waits for no copy."""
 
 
 def plan_rings(program: Program) -> Program:

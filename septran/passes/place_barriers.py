@@ -1,9 +1,10 @@
-"""Pass `place_barriers`: as few `__syncthreads()` and waits for cp.async as keep a block's threads in order.
+"""Pass `place_barriers`: as few barriers and waits for copies in flight as keep a block's threads in order.
 
-Copies from global to shared memory that are in no ring are given to cp.async too (ASYNC). All threads run
+Copies that a target can begin without waiting for them, and that are in no ring, are begun (ASYNC). All threads run
 every other statement (THREADS), each a part that nobody knows. Two statements that touch the same tile (or
 a tensor that the kernel writes), one of them writing, need a barrier between them; a copy in flight needs
-to be committed, waited for, and then a barrier. Fragments are private to their threads and need nothing.
+to be committed, waited for, and then a barrier. What is private to
+each thread, or a value that the language orders, needs nothing.
 
 The pass runs the block's control flow without data (`_Trace`), every loop as often as its pattern takes to
 repeat, and puts a barrier where the first conflict is met: between the two statements, outside of all
@@ -14,13 +15,12 @@ met, so none is redundant by this measure. Tiles are taken whole, their versions
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from septran.backends.cuda.passes.plan_rings import BARRIER, is_async
 from septran.errors import InternalError
 from septran.ir import nodes as ir
-from septran.ir.access import regions, touches, writes
+from septran.ir.access import regions, touches
 from septran.ir.expr import Const, evaluate, free, substitute
 from septran.ir.iterate import iterations, needed
 from septran.ir.launch import Launch, map_kernels
@@ -30,6 +30,8 @@ Path = tuple[int, ...]
 Tile = tuple[str, int]
 """A buffer and its version."""
 
+BARRIER = ir.Sync(scope="BLOCK", engines=())
+"""Of all threads; waits for no copy."""
 COPIED = "copied"
 """Event of copies that no ring waits for."""
 _PAIR = (
@@ -38,16 +40,29 @@ _PAIR = (
 )
 
 
-def place_barriers(program: ir.Program) -> ir.Program:
-    """Return `program` with an engine for every statement of its kernels, and what orders them."""
+def place_barriers(program: ir.Program, flying: Callable[[ir.Copy], bool]) -> ir.Program:
+    """Return `program` with an engine for every statement of its kernels, and what orders them.
+
+    flying: whether a copy of no ring may be begun without waiting for it.
+    """
 
     def kernel(launch: Launch, around: tuple[ir.For, ...]) -> tuple[ir.Stmt, ...]:
-        body = _shared_out(launch.body)
-        loops = (*around, *launch.grid)
-        blocks = [block for sizes in _sizes(program) for block in _blocks(body, loops, sizes)]
-        return _with(body, _placed(body, blocks), ())
+        return with_barriers(program, launch.body, (*around, *launch.grid), flying)
 
     return map_kernels(program, kernel)
+
+
+def with_barriers(
+    program: ir.Program,
+    body: tuple[ir.Stmt, ...],
+    loops: tuple[ir.For, ...],
+    flying: Callable[[ir.Copy], bool] = lambda copy: False,
+) -> tuple[ir.Stmt, ...]:
+    """Return the body of one kernel of `program` as `place_barriers` does; loops: of the host and the grid around it."""
+    body = _shared_out(body, flying)
+    private = ir.private_memories(program)
+    blocks = [block for sizes in _sizes(program) for block in _blocks(body, loops, sizes)]
+    return _with(body, _placed(body, blocks, private), ())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,9 +81,14 @@ class _Conflict(Exception):
         self.fix = Fix(path, copies)
 
 
-def _placed(body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]]) -> frozenset[Fix]:
+def _placed(
+    body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]], private: frozenset[str]
+) -> frozenset[Fix]:
+    shared = frozenset(
+        r.buffer.name for r, how in regions(*body) if "w" in how and r.buffer.mem not in private
+    )
     fixes: list[Fix] = []
-    while (fix := _conflict(body, blocks, frozenset(fixes))) is not None:
+    while (fix := _conflict(body, blocks, shared, frozenset(fixes))) is not None:
         if fix in fixes:
             raise InternalError(f"no barrier orders the statement at {fix.path}")
         fixes.append(fix)
@@ -76,20 +96,22 @@ def _placed(body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]]) -> frozense
     for fix in fixes:
         rest = kept - {fix}
         for less in (rest, rest | {Fix(fix.path)}):
-            if len(less) <= len(kept) and _conflict(body, blocks, less) is None:
+            if len(less) <= len(kept) and _conflict(body, blocks, shared, less) is None:
                 kept = less
                 break
     return kept
 
 
 def _conflict(
-    body: tuple[ir.Stmt, ...], blocks: list[dict[str, int]], fixes: frozenset[Fix]
+    body: tuple[ir.Stmt, ...],
+    blocks: list[dict[str, int]],
+    shared: frozenset[str],
+    fixes: frozenset[Fix],
 ) -> Fix | None:
-    """Return what the first conflict needs that is met with `fixes` in place."""
-    written = writes(body)
+    """Return what the first conflict needs that is met with `fixes` in place; shared: what is written and not private."""
     for env in blocks:
         try:
-            _Trace(fixes, written, _period(body)).body(body, (), env, ())
+            _Trace(fixes, shared, _period(body)).body(body, (), env, ())
         except _Conflict as found:
             return found.fix
     return None
@@ -143,7 +165,7 @@ class _Trace:
     """The control flow of one block. Touches since the last barrier, and copies in flight."""
 
     fixes: frozenset[Fix]
-    written: frozenset[str]
+    shared: frozenset[str]
     period: int
     touched: list[_Touch] = field(default_factory=list)
     flying: list[_Touch] = field(default_factory=list)
@@ -202,7 +224,7 @@ class _Trace:
     ) -> Iterator[_Touch]:
         for region, how in touches(stmt):
             buffer = region.buffer
-            if buffer.mem != "REGISTER" and buffer.name in self.written:
+            if buffer.name in self.shared:
                 yield _Touch(_tile(region, env), "w" in how, stmt.engine, path, turns)
 
     def _check(self, now: _Touch) -> None:
@@ -248,15 +270,17 @@ def _tile(region: ir.Region, env: Mapping[str, int]) -> Tile:
     return region.buffer.name, 0 if region.version is None else evaluate(region.version, env)
 
 
-def _shared_out(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+def _shared_out(
+    body: tuple[ir.Stmt, ...], flying: Callable[[ir.Copy], bool]
+) -> tuple[ir.Stmt, ...]:
     """Return statements with the engine that runs them, and without Syncs."""
     out: list[ir.Stmt] = []
     for stmt in body:
         match stmt:
             case ir.For() | ir.When():
-                out.append(replace(stmt, body=_shared_out(stmt.body)))
+                out.append(replace(stmt, body=_shared_out(stmt.body, flying)))
             case ir.Copy() if not stmt.engine:
-                out.append(replace(stmt, engine=ir.ASYNC if is_async(stmt) else ir.THREADS))
+                out.append(replace(stmt, engine=ir.ASYNC if flying(stmt) else ir.THREADS))
             case ir.LeafCall():
                 out.append(replace(stmt, engine=ir.THREADS))
             case ir.Sync():
