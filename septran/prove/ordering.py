@@ -51,7 +51,8 @@ def ordering(model: Model) -> Iterator[Finding]:
     work = [s for s in model.statements if s.kind in ("copy", "leaf")]
     for first in work:
         for second in work:
-            if not _in_order(first, second) and not _launched_apart(first, second):
+            known = (_in_order, _launched_apart, _of_the_host)
+            if not any(rule(first, second) for rule in known):
                 yield from _pair(model, events, first, second)
     for s in work:
         yield from _at_the_end(model, events, s)
@@ -83,6 +84,12 @@ def _launched_apart(first: Statement, second: Statement) -> bool:
     """Whether two statements lie in different launches."""
     mine, theirs = _launch(first), _launch(second)
     return mine is not None and theirs is not None and mine is not theirs
+
+
+def _of_the_host(first: Statement, second: Statement) -> bool:
+    """Whether one is the host's own, which launches what is behind it and waits for what is before it, and the other launched."""
+    outside = [s for s in (first, second) if _launch(s) is None]
+    return len(outside) == 1 and outside[0].engine == ""
 
 
 def _in_order(first: Statement, second: Statement) -> bool:

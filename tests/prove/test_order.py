@@ -11,6 +11,7 @@ from septran import backends
 from septran.errors import SeptranError
 from septran.ir import nodes as ir
 from septran.ir.text import parse_program
+from septran.passes.interpret import check_order
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.prove.ordering import ordering
 from septran.prove.sets import Dim, model
@@ -75,6 +76,33 @@ def test_a_kernel_may_not_end_before_its_results_have_landed():
     body = tuple(s for s in core.program.body if not isinstance(s, ir.Sync))
     (text, *_) = told(replace(core.program, body=body), core.dims)
     assert "P040" in text and "may not be over when the kernel ends" in text
+
+
+HOSTED = """program p target=cpp arch=x86_64_v3 machine=cpp.x86_64_v3
+options {}
+param rw C: GLOBAL float32[12]
+param r A: GLOBAL float32[12]
+  for t in 3
+    alloc H: SHARED float32[12] @0
+    copy H[0:+12] <- A[0:+12]
+    for i in 3 on CORE parallel
+      alloc T: SHARED float32[4] @0
+      copy T[0:+4] <- H[(i * 4):+4] on THREADS
+      sync CORE of -
+      copy C[(i * 4):+4] <- T[0:+4] on THREADS
+      sync CORE of -
+    copy H[0:+12] <- C[0:+12]
+"""
+
+
+def test_blocks_of_the_host_and_of_its_launches_may_have_the_same_offsets():
+    hosted = parse_program(HOSTED)
+    check_order(hosted)
+    assert told(hosted) == []
+    early = HOSTED.replace("      sync CORE of -\n      copy C", "      copy C")
+    assert "P040" in told(parse_program(early))[0]
+    queued = HOSTED.replace("copy H[0:+12] <- A[0:+12]", "copy H[0:+12] <- A[0:+12] on LOAD")
+    assert "P040" in told(parse_program(queued))[0]
 
 
 RING = """program p target=dsa_c arch=generic machine=dsa_c
