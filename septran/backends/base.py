@@ -53,16 +53,31 @@ class HostParam:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """A function that makes the kernel which is called, from sizes.
+
+    params: its own. dims: of each tensor that the kernel takes, the extents: a parameter's name, or "".
+    shown: (name, value) of the call that the file itself makes.
+    """
+
+    params: tuple[HostParam, ...]
+    dims: tuple[tuple[str, ...], ...]
+    shown: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The host function of a file that SepTran did not write: what allocates and launches. line: where it is.
 
-    module: it is a class whose objects are called, made with what the reference's `get_init_inputs` gives.
+    params: of what is called. module: it is a class whose objects are called, made with what the reference's
+    `get_init_inputs` gives. maker: it makes the kernel that is called.
     """
 
     name: str
     line: int
     params: tuple[HostParam, ...]
     module: bool = False
+    maker: Maker | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +93,13 @@ class Passed:
 class HostCall:
     """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters.
 
-    made_with: of a module, what its object is made with.
+    made_with: what the module's object, or the maker's kernel, is made with.
     """
 
     host: Host
     args: tuple[Passed, ...]
     returns: bool
-    made_with: tuple[object, ...] = ()
+    made_with: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

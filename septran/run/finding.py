@@ -16,6 +16,10 @@ _LACKS = (
 )
 
 
+_NOT_TAKEN = ("capacity", "shape", "dtype", "memory", "parallel", "rebind")
+"""kinds of what an emulator says that are no accesses but texts which the language's compiler refuses"""
+
+
 def told(verdict: Verdict) -> Verdict:
     """Return the verdict with codes of its own for host functions and for what the emulation lacks."""
     first = verdict.diagnostics[0] if verdict.diagnostics else {}
@@ -29,6 +33,8 @@ def told(verdict: Verdict) -> Verdict:
     if verdict.code == "V205" and "HostError: host:" in verdict.message:
         text = verdict.message.partition("host: ")[2]
         return replace(verdict, code="V204", status=Status.INCORRECT_SHAPE, message=text, hint="")
+    if verdict.code == "V209" and first.get("kind") in _NOT_TAKEN:
+        return replace(verdict, hint="the language refuses such a kernel")
     emulated = verdict.where == "emulated"
     uncompiled = verdict.code == "V201" and emulated
     if uncompiled or (verdict.code == "V205" and any(w in verdict.message for w in _LACKS)):
@@ -58,6 +64,8 @@ def finding_of(verdict: Verdict) -> str:
             return "precision" if verdict.hint.startswith("right on small integers") else "wrong"
         case "V209" if re.match(r"(emulator: )?(race|hazard|divergence|deadlock|async)", text):
             return "race"
+        case "V209" if re.match(rf"(emulator: )?({'|'.join(_NOT_TAKEN)}):", text):
+            return "compile"
         case "V209" if "uninitialised" in text:
             return "uninitialised"
         case "V209" if text.startswith("launch"):

@@ -21,6 +21,7 @@ from septran.plan.wanted import load_wanted
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
+from septran.run.judge_maker import sized_with
 from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
@@ -34,7 +35,6 @@ _ELSEWHERE = (
     ("load_inline", "CUDA text inside Python (load_inline) needs torch's extension interface; put the kernel and a host "
      "function on pointers into a .cu file"),
     ("cpp_extension", "torch's C++ extension interface; judge the .cu file, with a host function on pointers"),
-    ("tilelang", "TileLang files have no emulation of somebody's host function; only SepTran's own TileLang kernels run"),
 )  # fmt: skip
 """marks of files that are not judged, and why"""
 
@@ -133,6 +133,9 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     call = host_call(host, wanted, request.numbers, file=request.file)
     if host.module:
         made = made_with(call, wanted, request.reference, request.file)
+        call = replace(call, made_with=made)
+    elif host.maker is not None:
+        made = sized_with(call, host.maker, wanted, request.numbers, request.file)
         call = replace(call, made_with=made)
     arch = backends.resolve_arch(backend, None)
     kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from septran.backends.base import HostCall
+from septran.backends.base import HostCall, Passed
 from septran.errors import ConfigError, Span
 from septran.plan.wanted import Wanted
 
 
-def made_with(call: HostCall, wanted: Wanted, reference: Path, file: Path) -> tuple[object, ...]:
+def made_with(call: HostCall, wanted: Wanted, reference: Path, file: Path) -> tuple[Passed, ...]:
     """Return the arguments of the module's class.
 
     Raises:
@@ -32,7 +32,7 @@ def made_with(call: HostCall, wanted: Wanted, reference: Path, file: Path) -> tu
             last = stmt.body[-1]
             value = _plain(last.value, named) if isinstance(last, ast.Return) else _UNKNOWN
             if isinstance(value, list | tuple):
-                return tuple(value)
+                return tuple(Passed(value=v) for v in value)
             raise ConfigError.of(
                 "C173",
                 f"{reference}: get_init_inputs does not return plain values",

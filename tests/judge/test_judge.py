@@ -19,6 +19,7 @@ QUICK = (
     "C++ add: the wrong stride",
     "CUDA add: the check is off by one",
     "C++ sum: no reduction clause",
+    "TileLang waited: no wait",
 )
 
 
@@ -45,6 +46,28 @@ def test_a_tutorial_as_it_is(capsys):
     assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
     assert found["proved"] == ["bounds", "races"]
     assert found["verdict"]["schema"] == "septran.verdict/1"
+
+
+def test_a_tilelang_tutorial_as_it_is(capsys):
+    """Sizes come from the reference's shapes, blocks from the file's own demonstration, which does not run."""
+    file, reference = HERE / "tutorial_tilelang.py", REFERENCES / "matmul_half.py"
+    code = main(["judge", str(file), "--reference", str(reference), "--entry", "matmul", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["level"], found["backend"]) == (0, "accurate", "tilelang_cuda")
+    assert "guard pages" in found["verdict"]["enforced"]
+    assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
+
+
+def test_what_the_tilelang_emulator_lacks_is_said_and_nobody_accused(tmp_path):
+    text = (HERE / "tutorial_tilelang.py").read_text()
+    file = tmp_path / "warps.py"
+    file.write_text(
+        text.replace("T.clear(C_local)", "T.clear(C_local)\n            T.get_warp_idx()")
+    )
+    request = JudgeRequest(file=file, reference=REFERENCES / "matmul_half.py", entry="matmul")
+    found = judge(request, settings=settings.load())
+    assert (found.code, found.finding, found.verdict.code) == (3, "", "V217")
+    assert "get_warp_idx is unknown to this emulator" in found.verdict.message
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -79,7 +102,13 @@ def test_no_honest_kernel_is_accused(honest, tmp_path):
         ("import triton\ndef (", "C170", "invalid syntax"),
         ("import numpy\n", "C170", "cannot be told"),
         ("from torch.utils.cpp_extension import load_inline\n", "C173", "into a .cu file"),
-        ("import tilelang\n", "C173", "TileLang"),
+        ("import tilelang\n", "C170", "no function launches"),
+        (
+            "import tilelang\n@tilelang.jit\ndef f(n, block):\n    @T.prim_func\n"
+            "    def g(A: T.Tensor((n,)), B: T.Tensor((n,)), C: T.Tensor((n,))):\n        pass\n    return g\n",
+            "C172",
+            "f wants block",
+        ),
         (
             "import triton\ndef a(x):\n    k[1](x)\ndef b(x):\n    k[1](x)\n",
             "C170",

@@ -207,9 +207,16 @@ def _kept(tree: ast.Module, entry: str) -> set[ast.stmt]:
             named = _defines(node) & wanted or _touches(node) & wanted & assigned
             if named or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
                 keep.add(node)
-                wanted |= set() if _is_import(node) else _names(node)
+                wanted |= set() if _is_import(node) else _names(node) - _inner_functions(node)
                 grew = True
     return keep
+
+
+def _inner_functions(node: ast.AST) -> set[str]:
+    """Return the names of the functions that a function defines inside itself."""
+    if not isinstance(node, _FUNCTIONS):
+        return set()
+    return {n.name for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node}
 
 
 def _defines(node: ast.AST) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from septran.backends.base import Backend, OnDevice
 from septran.backends.tilelang.emit import emit
+from septran.backends.tilelang.foreign import FOREIGN
 from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
@@ -46,6 +47,7 @@ def _manifest(
         dtypes=("float32", "float16", "bfloat16", "float64"),
         functions=("sin", "cos", "floor", "ceil", "trunc"),
         load=load,
+        foreign=FOREIGN if vendor == "nvidia" else None,
         device=OnDevice(
             vendor=vendor,
             build=write_device,

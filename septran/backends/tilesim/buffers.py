@@ -30,6 +30,8 @@ class Buffer:
 
     data: row-major, in the dtype's storage type. ready: which elements somebody has written (None
     for parameters). owner: for parameters, which block wrote an element (-1 nobody, -2 atomics).
+    reader: of a hosted machine's parameters, which block read it (-2 several). flying: elements into which an
+    asynchronous copy is under way.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Buffer:
         self.name = name
         self.ready: Array | None = np.zeros(data.shape, np.bool_) if fresh else None
         self.owner: Array | None = None
+        self.reader: Array | None = None
+        self.flying: Array | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +80,34 @@ class Buffer:
         seen = self.owner[where]
         if np.any((seen != -1) & (seen != block)):
             raise SimError("race", f"two blocks write the same element of {self.name}")
+        if self.reader is not None:
+            looked = self.reader[where]
+            if np.any((looked != -1) & (looked != block)):
+                raise SimError(
+                    "race", f"a block writes an element of {self.name} that another block reads"
+                )
         self.owner[where] = block
+
+    def look(self, where: Any) -> None:
+        """Record that this block reads `where`; reading what another block writes is a race."""
+        self.landed(where, "reads")
+        if self.reader is None or self.owner is None:
+            return
+        block = self.machine.core.block
+        wrote = self.owner[where]
+        if np.any((wrote >= 0) & (wrote != block)):
+            raise SimError(
+                "race", f"a block reads an element of {self.name} that another block writes"
+            )
+        before = self.reader[where]
+        self.reader[where] = np.where((before == -1) | (before == block), block, -2)
+
+    def landed(self, where: Any, does: str) -> None:
+        """Raise when an asynchronous copy into `where` is under way."""
+        if self.flying is not None and np.any(self.flying[where]):
+            raise SimError(
+                "async", f"{does} {self.name} before the asynchronous copy into it was waited for"
+            )
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +189,7 @@ class Region:
         """
         where = self.inside("read of")
         buffer = self.buffer
+        buffer.look(where)
         ready = None if buffer.ready is None else buffer.ready[where]
         if ready is not None and not (ready.any() if partly else ready.all()):
             missing = int((~ready).sum())
@@ -185,6 +217,7 @@ class Region:
             )
         where = self.inside("write of")
         buffer = self.buffer
+        buffer.landed(where, "writes")
         part = np.broadcast_to(data, self.extent)[self._place(where)]
         if add:
             if buffer.owner is not None:
@@ -242,6 +275,7 @@ def allocate(machine: Machine, scope: str, shape: object, dtype: object, name: s
     extents = tuple(as_int(n, "a buffer extent") for n in dims)
     kind = dtype_name(dtype)
     machine.reserve(scope, extents, BYTES[kind])
-    poison: object = np.nan if is_float(kind) else (True if kind == "bool" else 85)
+    floats, integers = machine.poison
+    poison: object = floats if is_float(kind) else (True if kind == "bool" else integers)
     data = np.full(extents, poison, STORAGE[kind])
     return Buffer(machine, data, kind, scope, name or scope, fresh=True)

@@ -43,17 +43,31 @@ class DType(str):
 
 
 @dataclass(frozen=True, slots=True)
+class Symbol:
+    """T.dynamic("n"): an extent that the tensors of a call give."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorType:
     """T.Tensor(shape, dtype): the annotation of a kernel parameter."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: str
 
 
 def tensor_type(shape: object, dtype: object = "float32", *_: object, **__: object) -> TensorType:
     """Build the annotation; a bare extent means rank 1."""
     dims = shape if isinstance(shape, list | tuple) else (shape,)
-    return TensorType(tuple(as_int(d, "a tensor extent") for d in dims), dtype_name(dtype))
+    extents = (d if isinstance(d, Symbol) else as_int(d, "a tensor extent") for d in dims)
+    return TensorType(tuple(extents), dtype_name(dtype))
+
+
+def dynamic(names: str, *_: object, **__: object) -> Any:
+    """T.dynamic("m") and T.dynamic("m, n")."""
+    found = tuple(Symbol(name) for name in names.replace(",", " ").split())
+    return found[0] if len(found) == 1 else found
 
 
 def serial(start: object, stop: object = None, step: object = 1, **_: object) -> SerialLoop:
@@ -212,6 +226,8 @@ def shared_names(machine: Machine) -> dict[str, Any]:
     names |= {
         "Tensor": tensor_type,
         "Buffer": tensor_type,
+        "dynamic": dynamic,
+        "symbolic": dynamic,
         "serial": serial,
         "unroll": serial,
         "vectorized": serial,

@@ -175,6 +175,35 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
         total = np.cumsum(data, axis=dim)
         target.write(narrow(np.flip(total, dim) if reverse else total, target.dtype))
 
+    def async_copy(src: object, dst: object, **_: object) -> None:
+        """Begin a copy that lands when its group is waited for; TileLang puts no wait there itself."""
+        tile_op()
+        source, target = pair(src, dst)
+        if (source.buffer.scope, target.buffer.scope) != ("global", "shared"):
+            raise SimError("memory", "T.async_copy copies from global to shared memory")
+        where = target.inside("write of")
+        buffer = target.buffer
+        if buffer.flying is None:
+            buffer.flying = np.zeros(buffer.shape, np.bool_)
+        buffer.landed(where, "copies to")
+        data = narrow(source.read().reshape(target.extent), target.dtype)
+        buffer.flying[where] = True
+        machine.core.copies.append((target, data))
+
+    def wait_group(most: object) -> None:
+        """Let all but the last `most` groups of asynchronous copies land."""
+        keep = as_int(most, "a number of groups")
+        copies = machine.core.copies
+        done, machine.core.copies = (
+            copies[: len(copies) - keep],
+            copies[max(0, len(copies) - keep) :],
+        )
+        for one in done:
+            if one is not None:
+                target, data = one
+                target.buffer.flying[target.inside("write of")] = False
+                target.write(data)
+
     names = shared_names(machine)
     names |= {f"reduce_{op}": reduce(op) for op in ("sum", "max", "min", "abssum", "absmax")}
     names |= {f"alloc_{scope}": alloc(scope) for scope in ("shared", "fragment", "local")}
@@ -183,6 +212,10 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
     names |= {
         "Kernel": kernel,
         "copy": copy,
+        "async_copy": async_copy,
+        "ptx_wait_group": wait_group,
+        "cp_async_wait_group": wait_group,
+        "ptx_commit_group": lambda: machine.core.copies.append(None),
         "gemm": gemm,
         "cumsum": cumsum,
         "fill": lambda x, value: fill(machine, x, value),

@@ -343,7 +343,10 @@ class Interpreter:
             case ast.Constant(value):
                 return value
             case ast.Attribute(base, attr):
-                return getattr(self.eval(base, env), attr)
+                holder = self.eval(base, env)
+                if isinstance(holder, Operand | Buffer) and attr not in ("shape", "dtype"):
+                    raise SimError("name", f"{ast.unparse(base)} has no {attr}")
+                return getattr(holder, attr)
             case ast.BinOp(left, op, right):
                 return BINARY[type(op)](self.eval(left, env), self.eval(right, env))
             case ast.UnaryOp(ast.Not(), operand):

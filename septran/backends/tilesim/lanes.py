@@ -43,6 +43,9 @@ class LaneIndex:
                 buffer.machine.uninitialised(
                     f"reads uninitialised {buffer.scope} buffer '{buffer.name}'"
                 )
+        if buffer.reader is not None or buffer.flying is not None:
+            keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
+            buffer.look(tuple(np.broadcast_to(i, self.lanes)[keep] for i in where))
         self._log(loads=True)
         if self.outside is not None:
             data = np.where(self.outside, np.zeros((), data.dtype), data)
@@ -63,11 +66,13 @@ class LaneIndex:
                     "race",
                     f"several T.Parallel iterations write the same element of {buffer.name}",
                 )
+            buffer.landed(where, "writes")
             buffer.claim(where)
             buffer.data[where] = new
         else:
             keep = np.broadcast_to(self.keep, self.lanes)
             where = tuple(np.broadcast_to(i, self.lanes)[keep] for i in self.index)
+            buffer.landed(where, "writes")
             buffer.claim(where)
             buffer.data[where] = np.broadcast_to(new, self.lanes)[keep]
         if buffer.ready is not None:

@@ -42,6 +42,8 @@ class Core:
     pipe: str = ""
     flags: dict[tuple[str, str, int], int] = field(default_factory=dict)
     exchange: dict[int, ExchangeLog] | None = None
+    copies: list[Any] = field(default_factory=list)
+    """Groups of asynchronous copies that have not landed, in order: (target, data), None for an empty one."""
 
 
 @dataclass(slots=True)
@@ -62,6 +64,12 @@ class Machine:
         self.core = Core()
         self.notes: list[str] = []
         self.line = 0
+        self.poison: tuple[float, int] = (np.nan, 85)
+        """What memory holds that nobody wrote: floats, integers."""
+        self.unwritten: list[str] = []
+        """Reads of such memory that were no error."""
+        self.hosted = False
+        """Whether somebody else's file runs: blocks that read what others write are then found, too."""
         self.meets = True
         """Whether the kernel's text has a wait for another core of its block."""
         self.turns: Any = None
@@ -77,6 +85,7 @@ class Machine:
         """Report a read of data nobody wrote."""
         if self.dialect.strict_reads:
             raise SimError("uninitialised", what)
+        self.unwritten.append(f"{what} (line {self.line})")
         self.note(what)
 
     def reserve(self, scope: str, shape: tuple[int, ...], nbytes_each: int) -> None:

@@ -8,15 +8,16 @@ import inspect
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .buffers import Buffer
-from .common import TensorType
+from .common import Symbol, TensorType
 from .errors import SimError
 from .interpret import Interpreter
 from .machine import Dialect, Machine
@@ -70,15 +71,25 @@ class PrimFunc(Traced):
 
     def __call__(self, *args: Any) -> None:
         """Run all blocks; raises SimError, leaves outputs in the given arrays."""
+        self.run(args)
+
+    def run(self, args: Sequence[Any]) -> list[int]:
+        """Run all blocks as `__call__` does; return which arguments were written."""
         parameters = list(self.signature.parameters.values())
         if len(args) != len(parameters):
             raise SimError("type", f"Expected {len(parameters)} arguments, got {len(args)}")
         env = self.environment()
+        sizes = bound_dims(
+            (p.annotation, np.shape(a)) for p, a in zip(parameters, args, strict=True)
+        )
+        for name, value in env.items():
+            if isinstance(value, Symbol):
+                env[name] = Value(sizes[value], "int32") if value in sizes else value
         views: list[tuple[Buffer, Array]] = []
         for parameter, given in zip(parameters, args, strict=True):
             kind = parameter.annotation
             if isinstance(kind, TensorType):
-                buffer = self._tensor(parameter.name, kind, given)
+                buffer = self._tensor(parameter.name, _settled(kind, sizes), given)
                 views.append((buffer, given))
                 env[parameter.name] = buffer
             else:
@@ -89,6 +100,8 @@ class PrimFunc(Traced):
                 written = buffer.owner != -1
                 bits = np.ascontiguousarray(buffer.data).view(np.uint32) >> np.uint32(16)
                 given[written] = bits.astype(np.uint16)[written]
+        written_views = {id(g) for b, g in views if b.owner is not None and np.any(b.owner != -1)}
+        return [k for k, given in enumerate(args) if id(given) in written_views]
 
     def _tensor(self, name: str, kind: TensorType, given: Array) -> Buffer:
         if tuple(given.shape) != kind.shape:
@@ -104,7 +117,25 @@ class PrimFunc(Traced):
             raise SimError("dtype", f"{name}: dtype {given.dtype} != {kind.dtype}")
         buffer = Buffer(self.machine, data, kind.dtype, "global", name, fresh=False)
         buffer.owner = np.full(kind.shape, -1, np.int32)
+        if self.machine.hosted:
+            buffer.reader = np.full(kind.shape, -1, np.int32)
         return buffer
+
+
+def bound_dims(given: Iterable[tuple[Any, tuple[int, ...]]]) -> dict[Symbol, int]:
+    """Return the extents that the shapes of a call give to the symbols of its kernel's annotations."""
+    found: dict[Symbol, int] = {}
+    for kind, shape in given:
+        if isinstance(kind, TensorType) and len(kind.shape) == len(shape):
+            for dim, extent in zip(kind.shape, shape, strict=True):
+                if isinstance(dim, Symbol) and found.setdefault(dim, extent) != extent:
+                    raise SimError("shape", f"{dim.name} is {found[dim]} and {extent}")
+    return found
+
+
+def _settled(kind: TensorType, sizes: Mapping[Symbol, int]) -> TensorType:
+    """Return the annotation with its symbols' extents."""
+    return TensorType(tuple(sizes.get(d, d) for d in kind.shape), kind.dtype)
 
 
 def _decorator(machine: Machine, cls: type[Traced]) -> Callable[..., Any]:
@@ -129,9 +160,13 @@ def namespace(machine: Machine) -> types.SimpleNamespace:
     return types.SimpleNamespace(**names)
 
 
-@contextmanager
-def simulated_package(machine: Machine) -> Iterator[None]:
-    """Put the simulated `tilelang` into sys.modules for the time of an import."""
+def package(
+    machine: Machine, offers: Mapping[str, Any] | None = None
+) -> dict[str, types.ModuleType]:
+    """Return the modules of the simulated `tilelang` by name.
+
+    offers: what the package has for hosts of somebody else's; None: as much as SepTran's own files need.
+    """
     language = types.ModuleType("tilelang.language")
     vars(language).update(vars(namespace(machine)))
     top, rocm, cuda = (types.ModuleType(n) for n in ("tilelang", "tilelang.rocm", "tilelang.cuda"))
@@ -144,9 +179,19 @@ def simulated_package(machine: Machine) -> Iterator[None]:
     nothing = lambda *_, **__: None  # noqa: E731 - there is no cache here
     vars(cache)["clear_cache"] = nothing
     vars(top).update({"cache": cache, "disable_cache": nothing, "enable_cache": nothing})
+    if offers is not None:
+        vars(top).update(offers)
+        for module in (language, top):
+            vars(module)["__getattr__"] = partial(_unknown, module.__name__)
     modules = {"tilelang": top, "tilelang.rocm": rocm, "tilelang.cuda": cuda}
     modules["tilelang.cache"] = cache
-    modules |= dict.fromkeys(NAMES_OF_PACKAGE, language)
+    return modules | dict.fromkeys(NAMES_OF_PACKAGE, language)
+
+
+@contextmanager
+def simulated_package(machine: Machine) -> Iterator[None]:
+    """Put the simulated `tilelang` into sys.modules for the time of an import."""
+    modules = package(machine)
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:
@@ -157,6 +202,13 @@ def simulated_package(machine: Machine) -> Iterator[None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = old
+
+
+def _unknown(module: str, name: str) -> Any:
+    """Say that this emulator lacks a name, which is no mistake of the file that uses it."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise NotImplementedError(f"{module}.{name} is unknown to this emulator")
 
 
 def load_file(path: Path, dialect: Dialect) -> tuple[types.ModuleType, Machine]:

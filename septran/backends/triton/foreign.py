@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
-import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
-from septran.backends.base import Built, Foreign, Host, HostCall, HostParam
+from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.judged.python_file import (
+    ATTRIBUTES,
+    IMPORTS,
+    MODULE,
+    NAMES,
+    as_kernel,
+    host_params,
+    lay_torch_host,
+)
 from septran.backends.judged.record import recorded
 from septran.backends.text.python_host import (
     Rules,
@@ -23,8 +30,6 @@ from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
 
-MODULE = "ModelNew"
-"""the class that benchmarks of modules ask for"""
 _JIT = ("jit", "autotune", "heuristics")
 
 
@@ -45,26 +50,15 @@ def _launches(node: ast.AST) -> bool:
 
 
 _RULES = Rules(
-    imports=frozenset(
+    imports=IMPORTS
+    | frozenset(
         """
-        __future__ torch torch.nn torch.nn.functional torch.autograd torch.cuda triton triton.language triton.runtime
-        triton.runtime.driver triton.testing triton.tools.tensor_descriptor triton.language.extra triton.backends.compiler
-        math typing functools itertools dataclasses enum collections collections.abc operator contextlib warnings logging
+        triton triton.language triton.runtime triton.runtime.driver triton.testing triton.tools.tensor_descriptor
+        triton.language.extra triton.backends.compiler
         """.split()
     ),
-    names=frozenset(
-        """
-        exec eval compile __import__ open input globals locals vars breakpoint memoryview __builtins__ __loader__
-        __spec__ getattr setattr delattr exit quit
-        """.split()
-    ),
-    attributes=frozenset(
-        """
-        torch.utils torch.overrides torch.library torch.ops torch.hub torch.multiprocessing torch.distributed torch.load
-        torch.save torch.from_numpy torch.frombuffer torch.compile torch.jit torch.fx triton.runtime.interpreter
-        numpy from_blob storage untyped_storage f_globals f_locals f_back gi_frame cr_frame tb_frame
-        """.split()
-    ),
+    names=NAMES,
+    attributes=ATTRIBUTES | {"triton.runtime.interpreter"},
     kernel=_is_kernel,
     device_roots=frozenset({"triton", "math", "__future__", "typing"}),
 )
@@ -75,7 +69,7 @@ def hosts(text: str) -> tuple[Host, ...]:
     if (found := host(text, MODULE)) is not None:
         return (found,)
     return tuple(
-        Host(name=f.name, line=f.line, params=_params(f.params))
+        Host(name=f.name, line=f.line, params=host_params(f.params))
         for f in host_functions(text, _is_kernel, _launches)
     )
 
@@ -83,37 +77,20 @@ def hosts(text: str) -> tuple[Host, ...]:
 def host(text: str, name: str) -> Host | None:
     """Return the function or module `name`, None when the file has none at module level."""
     if (made := module_class(text, name)) is not None:
-        return Host(name=name, line=made.line, params=_params(made.params), module=True)
+        return Host(name=name, line=made.line, params=host_params(made.params), module=True)
     found = any_function(text, name)
-    return None if found is None else Host(name=name, line=found.line, params=_params(found.params))
-
-
-def _params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
-    return tuple(HostParam(name=name, default=default) for name, default in found)
+    return (
+        None
+        if found is None
+        else Host(name=name, line=found.line, params=host_params(found.params))
+    )
 
 
 def kernel(
     text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
-    kept, left = needed(text, call.host.name)
-    plan = {
-        "args": [asdict(a) for a in call.args],
-        "returns": call.returns,
-        "made_with": call.made_with,
-    }
-    found = Kernel(
-        name=call.host.name,
-        backend="triton_cuda",
-        arch=arch,
-        entry=call.host.name,
-        params=params,
-        main="judged_kernel.py",
-        files=(("judged_kernel.py", kept),),
-        leaves=(),
-        options=(("call", json.dumps(plan)),),
-    )
-    return found, left
+    return as_kernel(text, call, params, backend="triton_cuda", arch=arch)
 
 
 def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
@@ -124,6 +101,7 @@ def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the emulator beside it; nothing is compiled."""
     artifact = write(kernel, folder)
+    lay_torch_host(folder)
     for name in ("host", "launches"):
         shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
     return Built(ok=True, artifact=artifact, command=f"{kernel.main} in Triton's interpreter")

@@ -1,0 +1,345 @@
+"""A host function that somebody else wrote, called on the CPU as if its tensors lay on a GPU.
+
+Two modes of torch stand around each call. `Machine` answers what a host asks about the device (`x.is_cuda`,
+`device="cuda"`, the number of multiprocessors). `Gate` lets allocations, views, copies, fills and launches pass
+and refuses every other operator of torch: what a kernel is judged for, the kernel does.
+Lies beside a judged kernel as septran_torch_host.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+DEVICE = torch.device("cuda", 0)
+
+_EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+_MADE = (
+    *_EMPTY,
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones"),
+    *("full", "full_like", "new_full", "arange", "scalar_tensor", "lift_fresh", "lift_fresh_copy"),
+)
+_COPIES = (
+    "clone",
+    "_to_copy",
+    "copy",
+    "contiguous",
+    "copy_",
+    "detach",
+    "_reshape_alias",
+    "constant_pad_nd",
+)
+_FILLS = ("fill_", "zero_", "fill")
+_VIEWS = (
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "alias",
+        "as_strided",
+        "expand",
+        "permute",
+        "transpose",
+        "t",
+    ),
+    *(
+        "squeeze",
+        "unsqueeze",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "unbind",
+        "narrow",
+    ),
+    *("movedim", "flatten", "unflatten", "view_as", "diagonal", "unfold", "view_as_real", "set_"),
+)
+_ASKS = (
+    "is_same_size",
+    "is_contiguous",
+    "numel",
+    "sym_size",
+    "sym_numel",
+    "sym_stride",
+    "_has_same_storage_numel",
+)
+
+
+class HostError(RuntimeError):
+    """What the host function may not do, or what its result is not."""
+
+
+class Watch(Protocol):
+    """What a `Gate` tells of memory. stored: places that launches stored to. last_error: kept, as a library may wrap it."""
+
+    memories: list[Any]
+    stored: set[int]
+    last_error: str
+
+    def forget(self) -> None:
+        """Allow nothing: the next call has other memory."""
+
+    def add(
+        self, address: int, nbytes: int, itemsize: int, name: str, *, writable: bool = True
+    ) -> None:
+        """Allow [address, address + nbytes), holding items of `itemsize` bytes."""
+
+
+class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Lets allocations, views, copies and fills pass; watches all memory that it sees."""
+
+    def __init__(self, watch: Watch, file: str) -> None:
+        super().__init__()
+        self.watch, self.file = watch, file
+        self.launching = False
+        self.kept: list[Any] = []
+        self.known: dict[int, str] = {}
+        self.inputs: set[int] = set()
+
+    def begin(self, tensors: list[tuple[str, Any, bool]]) -> None:
+        """Forget the last call; `tensors`: (name, tensor, whether a kernel may write it)."""
+        self.watch.forget()
+        self.watch.stored.clear()
+        self.kept.clear()
+        self.known.clear()
+        self.inputs.clear()
+        for name, tensor, writable in tensors:
+            place = self._place(tensor)
+            self.known[place] = name
+            if not writable:
+                self.inputs.add(place)
+            self.watch.add(
+                place,
+                tensor.untyped_storage().nbytes(),
+                tensor.element_size(),
+                name,
+                writable=writable,
+            )
+
+    def __torch_dispatch__(
+        self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.split("::")[-1]
+        if (
+            self.launching or name in _VIEWS or name in _ASKS
+        ):  # a launch's own torch is the interpreter's
+            return func(*args, **kwargs)
+        if name in _FILLS or name == "copy_":
+            self._may_write(args[0], name)
+        if name in _MADE or name in _COPIES or name in _FILLS:
+            made = func(*args, **kwargs)
+            self._adopt(made, name, args)
+            return made
+        raise self.refused(
+            f"calls torch's {name}", "the kernel has to compute, not its host function"
+        )
+
+    def _may_write(self, target: Any, name: str) -> None:
+        if self._place(target) in self.inputs:
+            raise self.refused(f"writes input {self.known[self._place(target)]} ({name})", "")
+
+    def _adopt(self, made: Any, name: str, args: tuple[Any, ...]) -> None:
+        """Watch new memory; what was allocated empty holds NaN, a copy of a result is a result."""
+        for tensor in torch.utils._pytree.tree_leaves(made):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            place = self._place(tensor)
+            if place not in self.known and tensor.untyped_storage().nbytes():
+                self.kept.append(tensor)
+                self.known[place] = f"a tensor made in line {self.line()}"
+                size, item = tensor.untyped_storage().nbytes(), tensor.element_size()
+                self.watch.add(place, size, item, self.known[place])
+                if name in _EMPTY:
+                    poison(tensor)
+            if name in _COPIES:
+                sources = [a for a in args if isinstance(a, torch.Tensor)]
+                if any(self._place(s) in self.watch.stored for s in sources):
+                    self.watch.stored.add(place)
+
+    def made_by_launch(self, tensor: Any) -> bool:
+        """Return whether a launch stored to the memory of `tensor`, or it is a copy of such memory."""
+        return self._place(tensor) in self.watch.stored
+
+    def refused(self, what: str, why: str) -> HostError:
+        """Return the error to raise; the text is kept, as Triton may wrap what it catches."""
+        text = f"the host function {what} in line {self.line()}"
+        self.watch.last_error = f"host: {text}{f'; {why}' if why else ''}"
+        return HostError(self.watch.last_error)
+
+    def line(self) -> int:
+        """Return the line of the file that is judged, of the innermost of its frames."""
+        frame: Any = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_filename == self.file:
+                return int(frame.f_lineno)
+            frame = frame.f_back
+        return 0
+
+    @staticmethod
+    def _place(tensor: Any) -> int:
+        return int(tensor.untyped_storage().data_ptr())
+
+
+def poison(tensor: Any) -> None:
+    """Fill memory that nobody has written with what shows: NaN, or 77."""
+    size = tensor.untyped_storage().nbytes() // tensor.element_size()
+    whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), 0, (size,), (1,))
+    whole.fill_(
+        float("nan") if tensor.is_floating_point() else (1 if tensor.dtype == torch.bool else 77)
+    )
+
+
+class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+    """Says that tensors lie on a GPU; nothing of torch's own has to be there."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self.gate = gate
+        self.reads = {
+            torch.Tensor.numpy,
+            torch.Tensor.tolist,
+            torch.Tensor.__array__,
+            torch.Tensor.item,
+        }
+        self.reads |= {
+            torch.Tensor.__float__,
+            torch.Tensor.__int__,
+            torch.Tensor.__bool__,
+            torch.Tensor.__index__,
+        }
+
+    def __torch_function__(
+        self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined,unused-ignore]
+            return DEVICE
+        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined,unused-ignore]
+            return True
+        if func is torch.Tensor.get_device:
+            return 0
+        if func in self.reads and not self.gate.launching:
+            raise self.gate.refused("reads a tensor's values", "a launch is what may look at them")
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.to:
+            args = tuple(a for a in args if not _is_device(a))
+            kwargs.pop("device", None)
+            if len(args) == 1 and not kwargs:
+                return args[0]
+        if kwargs.get("device") is not None:
+            kwargs["device"] = "cpu"
+        kwargs.pop("pin_memory", None)
+        return func(*args, **kwargs)
+
+
+def _is_device(value: Any) -> bool:
+    return isinstance(value, torch.device) or (
+        isinstance(value, str) and value.split(":")[0] in ("cuda", "cpu")
+    )
+
+
+def pretend_cuda() -> None:
+    """Answer what hosts ask `torch.cuda`."""
+    plain = types.SimpleNamespace(
+        multi_processor_count=132, major=9, minor=0, name="H100", total_memory=80 << 30, warp_size=32,
+        shared_memory_per_multiprocessor=233472, shared_memory_per_block=49152, regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=2048,
+    )  # fmt: skip
+    stream = types.SimpleNamespace(
+        cuda_stream=0, synchronize=lambda: None, wait_stream=lambda other: None
+    )
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "synchronize": lambda *_: None,
+        "get_device_properties": lambda *_: plain,
+        "get_device_capability": lambda *_: (9, 0),
+        "get_device_name": lambda *_: "H100",
+        "current_stream": lambda *_: stream,
+        "set_device": lambda *_: None,
+        "device": lambda *_: contextlib.nullcontext(),
+        "device_of": lambda *_: contextlib.nullcontext(),
+        "stream": lambda *_: contextlib.nullcontext(),
+        "empty_cache": lambda: None,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+
+
+def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
+    """Copy what the host function returned into the outputs.
+
+    Raises:
+        HostError: it is not as many tensors of these shapes and dtypes, or no launch computed one of them.
+    """
+    given = list(result) if isinstance(result, (tuple, list)) else [result]
+    given = (
+        given[: len(outputs)]
+        if len(given) > len(outputs) > 0 and _extras(given, outputs)
+        else given
+    )
+    if len(given) != len(outputs):
+        raise HostError(
+            f"host: the function returns {len(given)} results, the reference {len(outputs)}"
+        )
+    for (name, target), one in zip(outputs, given, strict=True):
+        if not isinstance(one, torch.Tensor):
+            raise HostError(
+                f"host: the function returns a {type(one).__name__} for {name}, not a tensor"
+            )
+        if (tuple(one.shape) or (1,)) != tuple(target.shape):
+            raise HostError(
+                f"host: {name} has shape {tuple(one.shape)}, the reference's has {tuple(target.shape)}"
+            )
+        if one.dtype != target.dtype:
+            raise HostError(
+                f"host: {name} is {_word(one.dtype)}, the reference's is {_word(target.dtype)}"
+            )
+        if one.numel() and not gate.made_by_launch(one):
+            text = f"host: {name} was returned without a launch that stored to it"
+            gate.watch.last_error = text
+            raise HostError(text)
+        target.copy_(one.reshape(target.shape))
+
+
+def _extras(given: list[Any], outputs: list[tuple[str, Any]]) -> bool:
+    """Whether the first results are the outputs (a kernel may also return what its backward pass needs)."""
+    return all(
+        isinstance(g, torch.Tensor) and g.shape == t.shape
+        for g, (_, t) in zip(given, outputs, strict=False)
+    )
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def gate_digest(gate: Gate) -> bytes:
+    """Return a digest of the first bytes of all inputs."""
+    found = hashlib.sha256()
+    for memory in gate.watch.memories:
+        if not memory.writable:
+            count = min(256, memory.high - memory.low)
+            found.update(bytes((ctypes.c_char * count).from_address(memory.low).raw))
+    return found.digest()
+
+
+@contextlib.contextmanager
+def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
+    """Stand around one call of a host function; `tensors` as of `Gate.begin`."""
+    gate.begin(tensors)
+    with Machine(gate), gate:
+        yield gate

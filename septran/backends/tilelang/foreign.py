@@ -1,0 +1,241 @@
+"""TileLang files that SepTran did not write: their host function or factory, what they may say, how they are run on the CPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from septran.backends.base import Built, Foreign, Host, HostCall, HostParam, Maker
+from septran.backends.device.simulated import write_simulated
+from septran.backends.judged.python_file import (
+    ATTRIBUTES,
+    IMPORTS,
+    MODULE,
+    NAMES,
+    as_kernel,
+    host_params,
+    lay_torch_host,
+)
+from septran.backends.text.python_host import (
+    Rules,
+    any_function,
+    host_functions,
+    module_class,
+    needed,
+    objections,
+)
+from septran.kernel import Kernel, KernelParam
+
+_DEVICE = ("prim_func", "macro")
+_MAKERS = ("jit", "lazy_jit", "autotune")
+
+
+def _words(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the last word of each decorator, and the decorator."""
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        yield (
+            called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""),
+            decorator,
+        )
+
+
+def _is_kernel(node: ast.AST) -> bool:
+    """Whether a function is device code: `@T.prim_func`, `@T.macro`."""
+    return isinstance(node, ast.FunctionDef) and any(w in _DEVICE for w, _ in _words(node))
+
+
+_RULES = Rules(
+    imports=IMPORTS
+    | frozenset(
+        """
+        tilelang tilelang.language tilelang.autotuner tilelang.jit tilelang.profiler tilelang.testing tilelang.utils
+        tilelang.intrinsics tilelang.carver tilelang.utils.target tilelang.cache
+        """.split()
+    ),
+    names=NAMES,
+    # words of the simulator's own objects: device code reaches arrays through its language only
+    attributes=ATTRIBUTES
+    | {"data", "owner", "ready", "machine", "whole", "claim", "interpreter", "walk"},
+    kernel=_is_kernel,
+    device_roots=frozenset({"tilelang", "math", "typing", "__future__"}),
+)
+
+
+def hosts(text: str) -> tuple[Host, ...]:
+    """Return `ModelNew`, else functions that launch what the file's factories make, else the factories themselves."""
+    if (found := host(text, MODULE)) is not None:
+        return (found,)
+    tree = ast.parse(text)
+    makers = _makers(tree)
+    names = {m.name for m in makers} | {n.name for n in tree.body if _is_kernel(n)}  # type: ignore[attr-defined]
+
+    def launches(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        called = node.func
+        word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        return word in names or ast.unparse(called) == "tilelang.compile"
+
+    direct = [
+        f
+        for f in host_functions(text, lambda n: _is_kernel(n) or n in makers, launches)
+        if not _only_numbers(tree, f.name)
+    ]
+    if direct:
+        return tuple(Host(name=f.name, line=f.line, params=host_params(f.params)) for f in direct)
+    plain = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_kernel(n)]
+    return tuple(made for m in (*makers, *plain) if (made := host(text, m.name)) is not None)
+
+
+def host(text: str, name: str) -> Host | None:
+    """Return the function, module or factory `name`, None when the file has none at module level."""
+    if (made := module_class(text, name)) is not None:
+        return Host(name=name, line=made.line, params=host_params(made.params), module=True)
+    tree = ast.parse(text)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            if _is_kernel(node):
+                return Host(name=name, line=node.lineno, params=_tensors(node, ()))
+            if node in _makers(tree):
+                return _made(tree, node)
+    found = any_function(text, name)
+    return (
+        None
+        if found is None
+        else Host(name=name, line=found.line, params=host_params(found.params))
+    )
+
+
+def _makers(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return the functions at module level that define a prim_func and return it."""
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and not _is_kernel(node)
+        and any(_is_kernel(inner) for inner in ast.walk(node))
+        and (any(w in _MAKERS for w, _ in _words(node)) or _returns_kernel(node))
+    ]
+
+
+def _returned(node: ast.FunctionDef) -> ast.FunctionDef | None:
+    """Return the prim_func that a factory gives back, None when the text does not say which."""
+    inner = {n.name: n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and _is_kernel(n)}
+    last = node.body[-1]
+    name = getattr(last.value, "id", "") if isinstance(last, ast.Return) else ""
+    return inner.get(name)
+
+
+def _returns_kernel(node: ast.FunctionDef) -> bool:
+    return _returned(node) is not None
+
+
+def _made(tree: ast.Module, node: ast.FunctionDef) -> Host:
+    """Return a factory: what its kernel is called with, and what the factory needs."""
+    prim = _returned(node)
+    args = [*node.args.args, *node.args.kwonlyargs]
+    first = len(node.args.args) - len(node.args.defaults)
+    defaults = {a.arg for a in node.args.args[first:]}
+    defaults |= {
+        a.arg for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d
+    }
+    params = tuple(HostParam(name=a.arg, default=a.arg in defaults) for a in args)
+    outs = _out_idx(node, 0 if prim is None else len(prim.args.args))
+    tensors = () if prim is None else _tensors(prim, outs)
+    dims = () if prim is None else tuple(_dims(a) for a in prim.args.args)
+    inputs = tuple(d for k, d in enumerate(dims) if k not in outs)
+    results = tuple(d for k, d in enumerate(dims) if k in outs)
+    maker = Maker(params=params, dims=(*inputs, *results), shown=_shown(tree, node))
+    return Host(name=node.name, line=node.lineno, params=tensors, maker=maker)
+
+
+def _tensors(prim: ast.FunctionDef, outs: tuple[int, ...]) -> tuple[HostParam, ...]:
+    return tuple(HostParam(name=a.arg) for k, a in enumerate(prim.args.args) if k not in outs)
+
+
+def _out_idx(node: ast.FunctionDef, count: int) -> tuple[int, ...]:
+    """Return which parameters of the kernel @tilelang.jit makes results of."""
+    for word, decorator in _words(node):
+        if word in ("jit", "lazy_jit") and isinstance(decorator, ast.Call):
+            for keyword in decorator.keywords:
+                if keyword.arg == "out_idx" and count:
+                    value = ast.literal_eval(keyword.value)
+                    listed = value if isinstance(value, list | tuple) else [value]
+                    return tuple(int(k) % count for k in listed)
+    return ()
+
+
+def _dims(arg: ast.arg) -> tuple[str, ...]:
+    """Return the extents of `A: T.Tensor((M, K), dtype)` where they are plain names, "" for others."""
+    note = arg.annotation
+    if not isinstance(note, ast.Call) or not note.args:
+        return ()
+    shape = note.args[0]
+    parts = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
+    return tuple(p.id if isinstance(p, ast.Name) else "" for p in parts)
+
+
+def _shown(tree: ast.Module, node: ast.FunctionDef) -> tuple[tuple[str, object], ...]:
+    """Return the plain values with which the file itself calls a factory, from its first such call."""
+    names = [a.arg for a in node.args.args]
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == node.name:
+            given = [*zip(names, call.args, strict=False)]
+            given += [(k.arg, k.value) for k in call.keywords if k.arg is not None]
+            return tuple((n, v.value) for n, v in given if isinstance(v, ast.Constant))
+    return ()
+
+
+def _only_numbers(tree: ast.Module, name: str) -> bool:
+    """Whether a function is a demonstration: no parameter at all, or numbers by annotation or default only."""
+    node = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    args = [*node.args.posonlyargs, *node.args.args]
+    numbers = [
+        a
+        for a in args
+        if ast.unparse(a.annotation or ast.Constant(None)) in ("int", "str", "bool", "float")
+    ]
+    first = len(args) - len(node.args.defaults)
+    return all(a in numbers or k >= first for k, a in enumerate(args))
+
+
+def kernel(
+    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
+) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
+    return as_kernel(text, call, params, backend="tilelang_cuda", arch=arch)
+
+
+def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
+    """Return what the part of the file that would run may not say."""
+    return objections(needed(text, entry)[0], _RULES)
+
+
+def build(kernel: Kernel, folder: Path) -> Built:
+    """Write the file and the simulator beside it; nothing is compiled."""
+    artifact = write_simulated(kernel, folder)
+    lay_torch_host(folder)
+    return Built(
+        ok=True, artifact=artifact, command=f"{kernel.main} in SepTran's TileLang simulator"
+    )
+
+
+FOREIGN = Foreign(
+    suffixes=(".py",),
+    marks=("import tilelang", "from tilelang"),
+    hosts=hosts,
+    host=host,
+    kernel=kernel,
+    objections=refusals,
+    build=build,
+    loader="tilelang_host.py.j2",
+    session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
+    unchecked=(
+        "compile for a GPU: launches ran in SepTran's TileLang simulator, no code was generated",
+        "races inside one block: TileLang's compiler places the barriers between its tile operations",
+        "layouts, swizzles and what a schedule does to pipelined copies",
+        "time: nothing was measured",
+    ),
+)
