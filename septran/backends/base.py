@@ -93,13 +93,15 @@ class Passed:
 class HostCall:
     """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters.
 
-    made_with: what the module's object, or the maker's kernel, is made with.
+    made_with: what the module's object, or the maker's kernel, is made with. state: (name in the module's
+    state_dict, tensor of the problem) of each weight that its object holds.
     """
 
     host: Host
     args: tuple[Passed, ...]
     returns: bool
     made_with: tuple[Passed, ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,12 +35,14 @@ class Wanted:
     """A problem and how its reference is called.
 
     problem: inputs first, then weights, then outputs. given: what the file's own inputs are, in order: a parameter
-        of the problem (a text) or a plain value. weights: parameters that the module holds, in its own order.
+        of the problem (a text) or a plain value. weights: parameters that the module holds, in its own order;
+        state: (name in the module's state_dict, parameter) of each.
     """
 
     problem: Problem
     given: tuple[str | Plain, ...]
     weights: tuple[str, ...]
+    state: tuple[tuple[str, str], ...] = ()
 
 
 def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
@@ -83,6 +85,7 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
         problem=problem,
         given=tuple(called[c.name] if isinstance(c, Ref) else c for c in graph.call),
         weights=tuple(called[i.name] for i in names.values() if i.kind != "user_input"),
+        state=tuple((i.target, called[i.name]) for i in names.values() if i.kind != "user_input"),
     )
 
 

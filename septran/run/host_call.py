@@ -42,7 +42,7 @@ def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> Ho
     if any(p.kind != "any" for p in host.params):
         return _typed_call(host, wanted, numbers, file)
     given = [Passed(param=g) if isinstance(g, str) else _plain(g, file) for g in wanted.given]
-    weights = [Passed(param=w) for w in wanted.weights]
+    weights = [] if host.module else [Passed(param=w) for w in wanted.weights]
     results = [Passed(param=o) for o in outputs]
     least, most = sum(not p.default for p in host.params), len(host.params)
     named = {p.name: Passed(value=numbers[p.name]) for p in host.params if p.name in numbers}

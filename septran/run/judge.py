@@ -132,8 +132,8 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     wanted = load_wanted(request.reference, specials=request.specials)
     call = host_call(host, wanted, request.numbers, file=request.file)
     if host.module:
-        made = made_with(call, wanted, request.reference, request.file)
-        call = replace(call, made_with=made)
+        made = made_with(request.reference)
+        call = replace(call, made_with=made, state=wanted.state)
     elif host.maker is not None:
         made = sized_with(call, host.maker, wanted, request.numbers, request.file)
         call = replace(call, made_with=made)

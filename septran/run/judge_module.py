@@ -5,24 +5,16 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from septran.backends.base import HostCall, Passed
+from septran.backends.base import Passed
 from septran.errors import ConfigError, Span
-from septran.plan.wanted import Wanted
 
 
-def made_with(call: HostCall, wanted: Wanted, reference: Path, file: Path) -> tuple[Passed, ...]:
+def made_with(reference: Path) -> tuple[Passed, ...]:
     """Return the arguments of the module's class.
 
     Raises:
-        ConfigError: C173, the module holds weights, or its arguments are no plain values in the reference's text.
+        ConfigError: C173, they are no plain values in the reference's text.
     """
-    if wanted.weights:
-        raise ConfigError.of(
-            "C173",
-            f"{file}: {call.host.name} holds the weights {', '.join(wanted.weights)}, which the judge cannot put into it",
-            Span(str(file), call.host.line),
-            help="name a host function that takes inputs and weights with --entry",
-        )
     tree = ast.parse(reference.read_text(encoding="utf-8"))
     named: dict[str, object] = {}
     for stmt in tree.body:

@@ -182,16 +182,72 @@ def test_a_module_that_a_benchmark_asks_for_is_judged_as_it_is(tmp_path):
     assert cheat.finding == "cheat" and "torch's mul" in cheat.verdict.message
 
 
+WEIGHTS = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def _row(x_ptr, w_ptr, b_ptr, out_ptr, n, k, BLOCK: tl.constexpr):
+    row, col = tl.program_id(0), tl.program_id(1)
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * k + at, mask=at < k, other=0.0)
+    w = tl.load(w_ptr + col * k + at, mask=at < k, other=0.0)
+    tl.store(out_ptr + row * n + col, tl.sum(x * w) + tl.load(b_ptr + col))
+
+class ModelNew(nn.Module):
+    def __init__(self, k, n):
+        super().__init__()
+        self.NAME = nn.Linear(k, n)
+        KEPT
+
+    def forward(self, x):
+        held = self.NAME
+        out = torch.empty(x.shape[0], held.bias.shape[0], device=x.device)
+        _row[(x.shape[0], held.bias.shape[0])](x, held.weight, held.bias, out, held.bias.shape[0], x.shape[1], BLOCK=64)
+        return RETURNED
+"""
+LINEAR = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self, k, n):
+        super().__init__()
+        self.linear = nn.Linear(k, n)
+    def forward(self, x):
+        return self.linear(x)
+def get_inputs():
+    return [torch.randn(7, 45)]
+def get_init_inputs():
+    return [45, 11]
+"""
+
+
+def with_weights(folder: Path, name="linear", kept="pass", returned="out") -> Judgement:
+    file, reference = folder / "new.py", folder / "model.py"
+    text = WEIGHTS.replace("NAME", name).replace("KEPT", kept).replace("RETURNED", returned)
+    file.write_text(text, encoding="utf-8")
+    reference.write_text(LINEAR, encoding="utf-8")
+    return judge(JudgeRequest(file=file, reference=reference), settings=settings.load())
+
+
+def test_a_module_with_weights_is_given_secret_ones(tmp_path):
+    found = with_weights(tmp_path)
+    assert (found.entry, found.verdict.level) == ("ModelNew", Level.ACCURATE), found.verdict.message
+
+
 @pytest.mark.slow
-def test_a_module_with_weights_says_why_it_is_not_judged(tmp_path):
-    more = "self.weight = nn.Parameter(torch.ones(333))"
-    text = SCALED.replace("self.factor * x", "self.weight * x").replace("MORE", more)
-    file, reference = tmp_path / "new.py", tmp_path / "model.py"
-    file.write_text(MODULE.replace("RETURNED", "out"), encoding="utf-8")
-    reference.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as error:
-        judge(JudgeRequest(file=file, reference=reference), settings=settings.load())
-    assert error.value.codes in (("C172",), ("C173",))
+def test_a_module_that_does_not_take_the_weights_is_told_why(tmp_path):
+    other = with_weights(tmp_path, name="other")
+    assert other.verdict.code == "V204"
+    assert (
+        "linear.weight is none of the module's: other.weight, other.bias" in other.verdict.message
+    )
+    kept = with_weights(tmp_path, kept="self.turned = self.linear.weight.t()")
+    assert kept.verdict.code == "V217" and "turned" in kept.verdict.message
+    cheat = with_weights(tmp_path, returned="held(x)")
+    assert cheat.finding == "cheat", cheat.verdict.message
 
 
 def test_a_count_is_not_guessed_where_tensors_differ(tmp_path):

@@ -52,6 +52,7 @@ def as_kernel(
         "args": [asdict(a) for a in call.args],
         "returns": call.returns,
         "made_with": [asdict(a) for a in call.made_with],
+        "state": call.state,
     }
     found = Kernel(
         name=call.host.name,

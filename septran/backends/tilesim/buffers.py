@@ -76,6 +76,8 @@ class Buffer:
         """Record that this block writes `where`; two blocks writing one element is a race."""
         if self.owner is None:
             return
+        if not self.data.flags.writeable:
+            raise SimError("bounds", f"stores to {self.name}, which is an input")
         block = self.machine.core.block
         seen = self.owner[where]
         if np.any((seen != -1) & (seen != block)):

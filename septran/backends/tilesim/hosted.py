@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from septran_torch_host import DEVICE, Gate, HostError, gate_digest
+from septran_torch_host import DEVICE, Gate, HostError, Module, gate_digest
 
 from .common import Symbol, TensorType
 from .errors import SimError
@@ -236,16 +236,21 @@ def load(path: Path, dialect: Dialect, gate: Gate) -> tuple[types.ModuleType, Ho
     return module, host
 
 
-def entry(found: Any, host: Hosted, made_with: Iterable[tuple[str, Any]]) -> Callable[..., Any]:
+def entry(
+    found: Any, host: Hosted, made_with: Iterable[tuple[str, Any]], state: list[tuple[str, str]]
+) -> Callable[..., Any]:
     """Return what is called with tensors: a function, an object of a class, or a kernel made for sizes.
 
-    made_with: (keyword, "" by place; value).
+    made_with: (keyword, "" by place; value). state: as of `septran_torch_host.Module`.
     """
     given = list(made_with)
     if isinstance(found, PrimFunc):
         return Kernel(host, found, None)
-    if isinstance(found, type) or given:
-        made = found(*(v for k, v in given if not k), **{k: v for k, v in given if k})
+    if isinstance(found, type):
+        module: Callable[..., Any] = Module(found(*(v for _, v in given)), state)
+        return module
+    if given:
+        made = found(**dict(given))
         return Kernel(host, made, None) if isinstance(made, PrimFunc) else made
     called: Callable[..., Any] = found
     return called

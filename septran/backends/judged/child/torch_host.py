@@ -343,3 +343,48 @@ def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
     gate.begin(tensors)
     with Machine(gate), gate:
         yield gate
+
+
+class Module:
+    """An object of a judged class whose weights are those of the reference, new ones in each call."""
+
+    def __init__(self, made: Any, state: list[tuple[str, str]]) -> None:
+        self._made, self._state = made, state
+        self._places = {**dict(made.named_parameters()), **dict(made.named_buffers())}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the object."""
+        return self._made(*args, **kwargs)
+
+    def load(self, tensors: dict[str, Any]) -> None:
+        """Let the object hold these weights; `tensors` by the problem's names.
+
+        Raises:
+            HostError: it has no weight of that name and shape.
+            NotImplementedError: it keeps tensors besides its weights, which new weights would not reach.
+        """
+        for part in self._made.modules():
+            for name, value in vars(part).items():
+                if isinstance(value, torch.Tensor):
+                    raise NotImplementedError(
+                        f"the module keeps a tensor in {name} that is no parameter or buffer"
+                    )
+        for target, param in self._state:
+            place, given = self._places.get(target), tensors[param]
+            has = ", ".join(self._places) or "none"
+            if place is None:
+                raise HostError(
+                    f"host: the reference's weight {target} is none of the module's: {has}"
+                )
+            if (tuple(place.shape) or (1,)) != tuple(given.shape) or place.dtype != given.dtype:
+                told = f"{_word(place.dtype)}{list(place.shape)}"
+                raise HostError(
+                    f"host: weight {target} is {told}, the reference's {_word(given.dtype)}{list(given.shape)}"
+                )
+            holder, _, leaf = target.rpartition(".")
+            part = self._made.get_submodule(holder)
+            given = given.reshape(place.shape)
+            if leaf in part._parameters:
+                part._parameters[leaf] = torch.nn.Parameter(given, requires_grad=False)
+            else:
+                part._buffers[leaf] = given
