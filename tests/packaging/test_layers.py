@@ -113,8 +113,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "septran.backends.reading", "septran.backends.text", "septran.ir", "septran.prove.printed", "septran.leafgate",
     ),
     "backends/judged/": (
-        "septran.backends.judged", "septran.backends.base", "septran.prove.foreign", "septran.leafgate", "septran.ir",
-        "septran.kernel",
+        "septran.backends.judged", "septran.backends.base", "septran.backends.text", "septran.prove.foreign",
+        "septran.leafgate", "septran.ir", "septran.kernel",
     ),
     "backends/device/": (
         "septran.backends.device", "septran.toolchain", "septran.kernel", "septran.gpu", "septran.errors",
