@@ -215,6 +215,8 @@ class Backend:
     place. It runs in the caller's process and on the real target, so only verified kernels are loaded."""
     launch: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)
     """kernel + what was built of it -> callable as `load`'s, without a build of its own; None: it only loads."""
+    filled: Callable[[Kernel, Path], Built] | None = field(default=None)
+    """as `build`, but locals that nobody set hold a pattern; None: those of `build` do, or there are none."""
     watched: Callable[[Kernel, Path], Built] | None = field(default=None)
     """kernel + empty folder -> a program that calls it in bursts and sees races of its threads; None: it has none of its own."""
     flushes_denormals: bool = False

@@ -395,17 +395,17 @@ class CompiledKernel:
 
     def verify(self, *values: Any, work: Path | None = None, **named: Any) -> Verdict:
         """Return the verdict on the kernel for tensors like `values` (emulated where there is no device)."""
-        return self._judged(self.specialized(*values, **named), work, races=True)
+        return self._judged(self.specialized(*values, **named), work, suspect=True)
 
     def _judged(
-        self, found: Specialized, work: Path | None = None, *, races: bool = False
+        self, found: Specialized, work: Path | None = None, *, suspect: bool = False
     ) -> Verdict:
         from septran.trial.judge import judge_at, judge_kernel  # a kernel in the cache needs none
 
         place = place_of(self.backend, self.arch, "auto", cores())
         with tempfile.TemporaryDirectory(prefix="septran-") as folder:
             at = work or Path(folder)
-            judged = judge_kernel(place, found.kernel, found.problem, work=at, races=races)
+            judged = judge_kernel(place, found.kernel, found.problem, work=at, suspect=suspect)
             verdict = judged.verdict
             for number, other in enumerate(found.others):
                 if verdict.passed:

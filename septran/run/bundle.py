@@ -87,7 +87,7 @@ def verify_bundle(
         problem,
         work=run.dir / "verify",
         seed=settings.seed,
-        races=True,
+        suspect=True,
     )
     result = Result.of_plan(plan).with_verdict(judged.verdict)
     result = replace(

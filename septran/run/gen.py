@@ -277,8 +277,10 @@ def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged
     job.progress(f"building and verifying {kernel.main}")
     start = time.perf_counter()
     work, seed = job.run.dir / "verify", job.request.seed
-    races = any(leaf.writer != "library" for leaf in kernel.leaves)
-    judged = judge_kernel(place, kernel, problem, work=work, seed=seed, admission=True, races=races)
+    suspect = any(leaf.writer != "library" for leaf in kernel.leaves)
+    judged = judge_kernel(
+        place, kernel, problem, work=work, seed=seed, admission=True, suspect=suspect
+    )
     total = time.perf_counter() - start
     job.seconds["compile"] = round(judged.built.seconds, 3)
     job.seconds["verify"] = round(total - judged.built.seconds, 3)

@@ -47,7 +47,7 @@ def verify_again(
         problem,
         work=run.dir / f"verify{number + 1}",
         seed=settings.seed,
-        races=True,
+        suspect=True,
     )
     result = replace(
         data.with_verdict(judged.verdict),

@@ -61,6 +61,18 @@ def cpp_compiler(arch: str) -> Compiler | None:
     return next(filter(None, map(_find, processor.compilers)), None)
 
 
+@functools.cache
+def fills_locals(compiler: Compiler) -> tuple[str, ...]:
+    """Return flags that give variables nobody set a pattern, () of a compiler that has none (g++ before 12).
+
+    With these passes on, g++ forgets the pattern where another path sets the variable to a constant.
+    """
+    flag = "-ftrivial-auto-var-init=pattern"
+    done = probe([compiler.path, flag, "-x", "c", "-c", os.devnull, "-o", os.devnull])
+    passes = ("ccp", "fre", "dominator-opts", "copy-prop")
+    return (flag, "-O1", *(f"-fno-tree-{name}" for name in passes)) if done.code == 0 else ()
+
+
 def compiler_of_hosts(processor: Processor) -> Compiler | None:
     """Return what compiles the static host for a foreign processor: with threads, unlike some kernels' compiler."""
     names = (processor.host_compiler,) if processor.host_compiler else processor.compilers

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from septran.backends.base import Built
+from septran.backends.base import Backend, Built
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, LeafSpec, leaf_specs
-from septran.outcome import Status
+from septran.outcome import Level, Status
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
 from septran.verify.problem import Problem
@@ -45,12 +46,12 @@ def judge_kernel(
     work: Path,
     seed: int | None = None,
     admission: bool = False,
-    races: bool = False,
+    suspect: bool = False,
 ) -> Judged:
     """Build `kernel` in `work`/build, verify it at `place`, leave the evidence in `work`.
 
     admission: also try trivial answers on the task (docs/verification.md, Admission).
-    races: also watch its threads (docs/verification.md, Races of threads): for what somebody else may have written.
+    suspect: somebody else may have written some of it: also watch its threads and fill its locals (docs/verification.md).
 
     Raises:
         EnvironmentProblem: V110, neither compiler nor emulator for this backend works here. V214, the
@@ -70,10 +71,61 @@ def judge_kernel(
                 verdict, f"a kernel that is known to be good fails, too: {trouble}"
             )
             write_evidence(verdict, work, files={})
-    if races and verdict.passed and backend.watched is not None:
-        verdict = watch(verdict, kernel, built, problem, backend.watched, work / "watched")
+    if suspect and verdict.passed:
+        verdict = _suspected(backend, verdict, kernel, built, problem, request, work)
         write_evidence(verdict, work, files={"child.log": verdict.log})
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+
+
+def _suspected(
+    backend: Backend,
+    verdict: Verdict,
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    request: Request,
+    work: Path,
+) -> Verdict:
+    """Return an accurate verdict on somebody's kernel after the checks that need builds of their own."""
+    if backend.filled is not None:
+        folder = work / "filled"
+        verdict = _with_filled_locals(backend.filled, verdict, kernel, problem, request, folder)
+    if backend.watched is not None:
+        verdict = watch(verdict, kernel, built, problem, backend.watched, work / "watched")
+    return verdict
+
+
+def _with_filled_locals(
+    build: Callable[[Kernel, Path], Built],
+    verdict: Verdict,
+    kernel: Kernel,
+    problem: Problem,
+    request: Request,
+    folder: Path,
+) -> Verdict:
+    """Return `verdict`, or V223 when the kernel is wrong once variables that nobody set are not zero by luck.
+
+    The kernel that users run is built without the pattern, which costs stores; the other one is judged for this alone.
+    """
+    built = build(kernel, folder)
+    if not built.ok:
+        why = f"locals that nobody set: {(built.log.splitlines() or ['no build'])[0][:200]}"
+        return replace(verdict, not_checked=(*verdict.not_checked, why))
+    asked = replace(request, seed=verdict.seed, admission=False, gate=False)
+    found = verify(kernel, built, problem, run_dir=folder, request=asked)
+    if found.passed:
+        return replace(verdict, enforced=(*verdict.enforced, "a pattern in locals that nobody set"))
+    if found.level is Level.UNAVAILABLE:
+        why = f"locals that nobody set: {found.message}"
+        return replace(verdict, not_checked=(*verdict.not_checked, why))
+    return replace(
+        found,
+        level=Level.REJECTED,
+        status=Status.REJECTED,
+        code="V223",
+        message=f"it reads a variable that nobody set: with a pattern in those, {found.message}",
+        hint="initialise every variable and every element of a local array before it is read",
+    )
 
 
 def judge_at(

@@ -121,9 +121,9 @@ class LeafJudge:
         ).verdict
 
     def _judged(self, kernel: Kernel, folder: Path) -> Judged:
-        races = any(leaf.writer != "library" for leaf in kernel.leaves)
+        suspect = any(leaf.writer != "library" for leaf in kernel.leaves)
         return judge_kernel(
-            self._place, kernel, self._problem, work=folder, seed=self._seed, races=races
+            self._place, kernel, self._problem, work=folder, seed=self._seed, suspect=suspect
         )
 
     def _kernel(self, leaf: Leaf | None) -> Kernel:

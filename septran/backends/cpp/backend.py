@@ -18,7 +18,7 @@ from septran.kernel import Kernel
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
 from septran.toolchain.built import Built
-from septran.toolchain.compilers import cpp_compiler, flags_for
+from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals, flags_for
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.launcher import launchable
 from septran.toolchain.processors import PROCESSORS, foreign
@@ -35,14 +35,28 @@ def build(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler(arch)
     if compiler is None:
         return Built(ok=False, artifact=None, log=f"no C++ compiler for {arch}; {_install(arch)}")
+    return _compiled(kernel, folder, compiler, ())
+
+
+def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str, ...]) -> Built:
+    arch = kernel.arch or ARCHES[0]
     return compile_hosted(
         kernel,
         folder,
         compiler=compiler,
-        flags=flags_for(arch),
+        flags=(*flags_for(arch), *more),
         support=runtime_folder() / "scratch.cpp",
         processor=foreign(arch),
     )
+
+
+def filled(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel as `build` does, with a pattern in every local variable that nobody sets."""
+    compiler = cpp_compiler(kernel.arch or ARCHES[0])
+    more = () if compiler is None or kernel.arch == wasm.ARCH else fills_locals(compiler)
+    if compiler is None or not more:
+        return Built(ok=False, artifact=None, log="the compiler has no pattern for them")
+    return _compiled(kernel, folder, compiler, more)
 
 
 def watched(kernel: Kernel, folder: Path) -> Built:
@@ -126,6 +140,7 @@ CPP = Backend(
     print_kernel=emit,
     read_back=read,
     build=build,
+    filled=filled,
     watched=watched,
     loader="c_abi.py.j2",
     where="native",

@@ -25,7 +25,7 @@ from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
-from septran.toolchain.compilers import Compiler
+from septran.toolchain.compilers import Compiler, fills_locals
 from septran.toolchain.confined import probe
 from septran.toolchain.hosted import compile_hosted
 
@@ -50,7 +50,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
     gcc = compiler()
     if gcc is None:
         return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
-    return compile_hosted(kernel, folder, compiler=gcc, flags=FLAGS, support=_simulator(kernel))
+    # on the machine itself the vendor's compiler builds it: nobody pays for the pattern
+    flags = (*FLAGS, *fills_locals(gcc))
+    return compile_hosted(kernel, folder, compiler=gcc, flags=flags, support=_simulator(kernel))
 
 
 def _simulator(kernel: Kernel) -> Runtime:
