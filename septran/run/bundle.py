@@ -19,8 +19,8 @@ from septran.run.require import exit_code
 from septran.run.result import ABSENT, Result
 from septran.run.stored import stored_kernel, verify_again
 from septran.settings import Settings
-from septran.trial.judge import judge_kernel
 from septran.trial.place import place_in
+from septran.trial.stored_leaves import judge_stored
 from septran.verify.evidence import Bundle, bad_name, export_bundle, read_bundle
 from septran.verify.verdict import Verdict
 
@@ -73,7 +73,8 @@ def verify_bundle(
     bundle = read_bundle(recheck.path)
     request = _request(bundle, recheck)
     plan = resolve(request)
-    problem = problem_of(plan, lower_plan(plan).program, plan.dims)
+    lowered = lower_plan(plan)
+    problem = problem_of(plan, lowered.program, plan.dims)
     kernel = _kernel(bundle, recheck.path, problem.params)
     run = store.create(
         {**bundle.request, "bundle": str(recheck.path)},
@@ -81,13 +82,13 @@ def verify_bundle(
         settings=settings,
     )
     progress(f"signed by {bundle.key[:16]}; verifying {kernel.main} in {run.dir}")
-    judged = judge_kernel(
+    judged = judge_stored(
         place_in(settings, get_backend(kernel.backend), kernel.arch),
+        lowered,
         kernel,
         problem,
         work=run.dir / "verify",
         seed=settings.seed,
-        suspect=True,
     )
     result = Result.of_plan(plan).with_verdict(judged.verdict)
     result = replace(

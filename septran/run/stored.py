@@ -16,8 +16,8 @@ from septran.run import store
 from septran.run.require import with_exit_code
 from septran.run.result import Result
 from septran.settings import Settings
-from septran.trial.judge import judge_kernel
 from septran.trial.place import place_in
+from septran.trial.stored_leaves import judge_stored
 from septran.verify.evidence import bad_name
 
 
@@ -41,13 +41,13 @@ def verify_again(
     progress(f"verifying {kernel.main} of {run.id}")
     number = len([p for p in run.dir.glob("verify*") if p.is_dir()])
     start = time.perf_counter()
-    judged = judge_kernel(
+    judged = judge_stored(
         place_in(settings, plan.backend, kernel.arch, where),
+        lowered,
         kernel,
         problem,
         work=run.dir / f"verify{number + 1}",
         seed=settings.seed,
-        suspect=True,
     )
     result = replace(
         data.with_verdict(judged.verdict),
