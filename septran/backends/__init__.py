@@ -12,6 +12,7 @@ from septran.ir.nodes import Program
 BUILTIN = (
     ("cpp", "septran.backends.cpp.backend:CPP"),
     ("cuda_c", "septran.backends.cuda.backend:CUDA_C"),
+    ("hip_c", "septran.backends.cuda.backend:HIP_C"),
     ("tilelang_cuda", "septran.backends.tilelang.backend:TILELANG_CUDA"),
     ("tilelang_hip", "septran.backends.tilelang.backend:TILELANG_HIP"),
     ("tilelang_npuir", "septran.backends.npuir.backend:TILELANG_NPUIR"),

@@ -26,7 +26,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_every_dsl_has_a_config() -> None:
     assert {
-        "cpp", "cuda_c", "tilelang_cuda", "tilelang_hip", "tilelang_npuir", "dsa_c", "triton_cuda", "triton_hip"
+        "cpp", "cuda_c", "hip_c", "tilelang_cuda", "tilelang_hip", "tilelang_npuir", "dsa_c", "triton_cuda", "triton_hip"
     } <= set(DSLS)  # fmt: skip
 
 

@@ -30,6 +30,7 @@ CELLS = [
     not in {("cpp", "native")}  # the same text as x86_64_v4 or less: not this machine's
 ]
 BESIDE = {
+    ("hip_c", "gfx950"),
     *(("triton_cuda", arch) for arch in ("sm_100", "sm_120")),
     *(("triton_hip", arch) for arch in ("gfx90a", "gfx950", "gfx1201")),
     *(("pallas_tpu", arch) for arch in ("v4", "v5p", "v6e", "tpu7x")),

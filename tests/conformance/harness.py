@@ -57,6 +57,7 @@ def _cuda(kernel: Kernel, folder: Path) -> Path:
 
 _WRITERS: Mapping[str, Callable[[Kernel, Path], Path]] = {
     "cuda_c": _cuda,
+    "hip_c": _cuda,
     "tilelang_npuir": _npuir,
     "tilelang_cuda": write_simulated,
     "tilelang_hip": write_simulated,

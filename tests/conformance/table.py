@@ -555,6 +555,7 @@ _NO_RARE = dict.fromkeys(_RARE, "M173")
 _SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "cuda_c": _MOVED,
+    "hip_c": _MOVED,
     **{
         key: {**_SOME, **_MOVED}
         for key in ("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip")

@@ -22,7 +22,7 @@ TARGETS = (
     "triton_cuda",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("tilelang_hip", "triton_hip", "pallas_tpu")
+        for name in ("hip_c", "tilelang_hip", "triton_hip", "pallas_tpu")
     ),
 )
 __all__ = ["simulated"]
@@ -75,7 +75,15 @@ def test_every_edge(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["cuda_c", "tilelang_cuda", "tilelang_hip", "tilelang_npuir", "triton_cuda", "triton_hip"],
+    [
+        "cuda_c",
+        "hip_c",
+        "tilelang_cuda",
+        "tilelang_hip",
+        "tilelang_npuir",
+        "triton_cuda",
+        "triton_hip",
+    ],
 )
 def test_rows_compile(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path, ROWS, compiled=True)

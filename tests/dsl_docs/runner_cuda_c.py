@@ -1,11 +1,12 @@
 """Compiles and runs the CUDA documentation's blocks as leaf bodies: nvcc for `compile`, the emulation
-for `run`. A `run` block computes what its case says, at ragged sizes, in two thread orders.
+for `run`; HIP's the same way, see runner_hip_c. A `run` block computes what its case says, at ragged sizes, in two thread orders.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from septran.agent.docs import Block
-from septran.backends.cuda.emit import HEADERS, WGMMA_HEADERS, runtime_folder
+from septran.backends.cuda.dialect import CUDA, Dialect
+from septran.backends.cuda.emit import WGMMA_HEADERS, header, runtime_folder
 from septran.backends.cuda.prepare import prepare
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, emulation, nvcc
 from septran.toolchain.compilers import cache_folder, cpp_compiler
@@ -22,8 +24,7 @@ from septran.toolchain.hosted import support_object
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")
-_FRAG = "st::Frag<float, st::Grid<4, 2, 8, 2>, 64, 64>"
-_COLUMN = "st::Frag<float, st::Grid<4, 2, 8, 2>, 64, 1>"
+_GRID = {"cuda": "st::Grid<4, 2, 8, 2>", "hip": "st::Grid<2, 2, 16, 4, 64>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,23 @@ def check(block: Block, folder: Path) -> Outcome:
     case = CASES[block.attrs.get("case", "gemm_acc")]
     if block.test == "compile":
         return _device(block.code, case, folder)
+    return emulated(block.code, case, folder, CUDA)
+
+
+def emulated(body: str, case: Case, folder: Path, spelled: Dialect) -> Outcome:
+    """Return whether the body computes its case in the emulation."""
     compiler = cpp_compiler("native")
     if compiler is None:
         pytest.skip("no g++")
     source, program = folder / "block.cpp", folder / "block"
-    source.write_text(prepare(_program(block.code, case)), encoding="utf-8")
+    source.write_text(prepare(_program(body, case, spelled)), encoding="utf-8")
     flags = [f for f in EMULATION_FLAGS if f not in ("-shared", "-O2")]
     runtime = runtime_folder()
-    command = [compiler.path, "-O1", *flags, f"-I{runtime.parent / 'emulator'}", f"-I{runtime}"]
-    machine = support_object(compiler, emulation(), cache_folder() / "host").path
+    wave = [f"-DCUEMU_WAVE={spelled.wave}"]
+    for name in spelled.headers:
+        shutil.copyfile(header(spelled, name), folder / name)
+    command = [compiler.path, "-O1", *flags, *wave, f"-I{runtime.parent / 'emulator'}"]
+    machine = support_object(compiler, emulation(*wave), cache_folder() / "host").path
     built = subprocess.run(
         [*command, str(source), str(machine), "-o", str(program)],
         capture_output=True,
@@ -95,7 +104,7 @@ def _device(body: str, case: Case, folder: Path) -> Outcome:
     compiler = nvcc()
     if compiler is None:
         pytest.skip("nvcc is not installed")
-    (folder / "block.cu").write_text(_kernel(body, case), encoding="utf-8")
+    (folder / "block.cu").write_text(kernel_text(body, case, CUDA), encoding="utf-8")
     done = subprocess.run(
         [
             *(compiler.path, "-cubin", "-std=c++17", "-gencode=arch=compute_80,code=sm_80"),
@@ -117,8 +126,13 @@ def versions() -> Mapping[str, str]:
 
 def unknown_names(text: str) -> set[str]:
     """Return `st::` names that the runtime does not define."""
-    headers = (*HEADERS, *WGMMA_HEADERS)
-    runtime = "".join((runtime_folder() / h).read_text(encoding="utf-8") for h in headers)
+    return undefined(text, CUDA, WGMMA_HEADERS)
+
+
+def undefined(text: str, spelled: Dialect, more: tuple[str, ...] = ()) -> set[str]:
+    """Return `st::` names that a dialect's headers do not define."""
+    headers = (*spelled.headers, *more)
+    runtime = "".join(header(spelled, h).read_text(encoding="utf-8") for h in headers)
     return {
         name for name in re.findall(r"\bst::(\w+)", text) if not re.search(rf"\b{name}\b", runtime)
     }
@@ -128,18 +142,22 @@ def _element(case: Case, name: str) -> str:
     return "__half" if case.half and name in ("A", "B") else "float"
 
 
-def _type(case: Case, index: int, name: str, kind: str) -> str:
+def _fragment(kind: str, spelled: Dialect) -> str:
+    return f"st::Frag<float, {_GRID[spelled.api]}, 64, {64 if kind == 'frag' else 1}>"
+
+
+def _type(case: Case, index: int, name: str, kind: str, spelled: Dialect) -> str:
     const = "" if index == 0 else "const "
-    match kind:
-        case "frag":
-            return f"{const}{_FRAG}&"
-        case "column":
-            return f"{const}{_COLUMN}&"
+    if kind in ("frag", "column"):
+        return f"{const}{_fragment(kind, spelled)}&"
     return f"st::View<{const}{_element(case, name)}, 2>"
 
 
-def _kernel(body: str, case: Case) -> str:
-    leaf = ", ".join(f"{_type(case, i, p[0], p[3])} {p[0]}" for i, p in enumerate(case.params))
+def kernel_text(body: str, case: Case, spelled: Dialect) -> str:
+    """Return a kernel that calls the body once, on staged operands."""
+    leaf = ", ".join(
+        f"{_type(case, i, p[0], p[3], spelled)} {p[0]}" for i, p in enumerate(case.params)
+    )
     args, before, after, call = [], [], [], []
     for i, (name, rows, columns, kind) in enumerate(case.params):
         const, t = ("" if i == 0 else "const "), _element(case, name)
@@ -157,7 +175,7 @@ def _kernel(body: str, case: Case) -> str:
             )
             call.append(f"{name}_v")
         else:
-            local = _FRAG if kind == "frag" else _COLUMN
+            local = _fragment(kind, spelled)
             before.append(f"    {local} {name}_f;\n    st::bound({name}_f, {rows}, {columns});")
             before.append(f"    st::copy({name}_f, {view});")
             call.append(f"{name}_f")
@@ -166,7 +184,7 @@ def _kernel(body: str, case: Case) -> str:
     lines = "\n".join(before)
     tail = "\n".join(after)
     return f"""#define SEPTRAN_THREADS 256
-#include "septran_cuda.cuh"
+#include "{spelled.headers[0]}"
 ST_DEVICE void leaf({leaf}) {{
 {body}}}
 __global__ void __launch_bounds__(256) kernel({", ".join(args)}, int m, int n, int k) {{
@@ -179,7 +197,7 @@ __global__ void __launch_bounds__(256) kernel({", ".join(args)}, int m, int n, i
 """
 
 
-def _program(body: str, case: Case) -> str:
+def _program(body: str, case: Case, spelled: Dialect) -> str:
     fills, call = [], []
     for name, rows, columns, _ in case.params:
         low, t = name.lower(), _element(case, name)
@@ -195,7 +213,7 @@ def _program(body: str, case: Case) -> str:
     out = case.params[0][0].lower()
     lines = "\n".join(fills)
     tolerance = "2e-5"
-    return f"""{_kernel(body, case)}
+    return f"""{kernel_text(body, case, spelled)}
 #include <cmath>
 #include <cstdio>
 #include <vector>

@@ -16,6 +16,7 @@ SUBSETS = {
     "cpp": "cpp",
     "cuda_c": "cuda",
     "dsa_c": "c",
+    "hip_c": "hip",
     "pallas_tpu": "pallas",
     "tilelang_cuda": "tilelang",
     "tilelang_hip": "tilelang",

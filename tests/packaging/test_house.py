@@ -19,6 +19,7 @@ BANNED = re.compile(r"(Manager|Engine|Helper|Handler|Utils?|Wrapper|_v2)(?![a-z]
 BACKENDS = (
     "cpp",
     "cuda_c",
+    "hip_c",
     "tilelang_cuda",
     "tilelang_hip",
     "tilelang_npuir",

@@ -22,7 +22,7 @@ from tests.backends.operators import all_operators
 from tests.cli.conftest import septran as septran
 from tests.prove.text_mutants import text_mutants
 
-READ = ("cpp", "cuda_c", "dsa_c", "triton_cuda")
+READ = ("cpp", "cuda_c", "hip_c", "dsa_c", "triton_cuda")
 
 
 def printed(op: str, target: str, **dims: int) -> tuple[Plan, Lowered, Kernel]:

@@ -14,6 +14,7 @@ _TILELANG = r"^def main\(\n.*?^\):\n(.*)"
 _BODIES = {
     "cpp": r'^extern "C" [^\n]*_entry\(void\* const\* args\) \{\n(.*?)^\}\n',
     "cuda_c": r"^__global__ void [^\n]* \{\n(.*?)^\}\n",
+    "hip_c": r"^__global__ void [^\n]* \{\n(.*?)^\}\n",
     "dsa_c": r"^static void kernel\(void \*opaque\) \{\n(.*?)^\}\n",
     "triton_cuda": _PYTHON,
     "triton_hip": _PYTHON,

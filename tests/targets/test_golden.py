@@ -14,7 +14,14 @@ HALF = {"pallas_tpu": "bfloat16"}
 """the 16-bit dtype of targets without float16"""
 CASES = [
     (target, op, dtype, dims)
-    for target in ("tilelang_hip", "tilelang_npuir", "dsa_c", "triton_hip", "pallas_tpu")
+    for target in (
+        "hip_c",
+        "tilelang_hip",
+        "tilelang_npuir",
+        "dsa_c",
+        "triton_hip",
+        "pallas_tpu",
+    )
     for op, dtype, dims in (
         ("gemm", HALF.get(target, "float16"), {"M": 200, "N": 136, "K": 72}),
         ("softmax", "float32", {"M": 10, "N": 37}),

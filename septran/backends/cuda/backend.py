@@ -1,12 +1,14 @@
-"""The cuda_c backend: one CUDA C++ file per kernel, compiled by nvcc, emulated on the CPU."""
+"""The cuda_c and hip_c backends: one CUDA C++ or HIP C++ file per kernel, compiled by nvcc or clang, emulated on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Capability, OnDevice
+from septran.backends.cuda.dialect import HIP
 from septran.backends.cuda.emit import emit
 from septran.backends.cuda.foreign import FOREIGN
 from septran.backends.cuda.leaves import library_leaf, signature
@@ -15,6 +17,7 @@ from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import is_async, plan_rings
 from septran.backends.cuda.reading import read
 from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
+from septran.backends.device import code_object
 from septran.backends.device.gpu import device_state, load_library, require, torch_stream
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
@@ -23,11 +26,12 @@ from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import cpp_compiler
 
 ARCHES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
+HIP_ARCHES = ("gfx942", "gfx950")
 
 
 def available() -> Mapping[Capability, Availability]:
     """Return what works here: nvcc compiles, g++ emulates, a GPU runs."""
-    compiler, host = nvcc(), cpp_compiler("native")
+    compiler = nvcc()
     compiles = (
         Availability(ok=True, detail=f"nvcc {compiler.version}")
         if compiler
@@ -36,10 +40,33 @@ def available() -> Mapping[Capability, Availability]:
     return {
         "emit": Availability(ok=True, detail="built in"),
         "compile": compiles,
-        "emulate": Availability(ok=True, detail=f"CUDA on the CPU, g++ {host.version}")
-        if host
-        else Availability(ok=False, detail="no g++ on PATH", install="apt-get install g++"),
+        "emulate": _emulates("CUDA"),
         "device": device_state("nvidia", ARCHES, compiles),
+    }
+
+
+def _emulates(what: str) -> Availability:
+    host = cpp_compiler("native")
+    if host is None:
+        return Availability(ok=False, detail="no g++ on PATH", install="apt-get install g++")
+    return Availability(ok=True, detail=f"{what} on the CPU, g++ {host.version}")
+
+
+def available_hip() -> Mapping[Capability, Availability]:
+    """Return what works here: clang compiles, g++ emulates; nothing runs these kernels on a GPU yet."""
+    tools = {arch: code_object.tools(arch) for arch in HIP_ARCHES}
+    known = [arch for arch, found in tools.items() if not isinstance(found, str)]
+    lacking = [f"{arch}: {found}" for arch, found in tools.items() if isinstance(found, str)]
+    detail = f"code objects of {', '.join(known)}" if known else ""
+    return {
+        "emit": Availability(ok=True, detail="built in"),
+        "compile": Availability(
+            ok=bool(known),
+            detail="; ".join(filter(None, (detail, *lacking))),
+            install=code_object.INSTALL if lacking else "",
+        ),
+        "emulate": _emulates("HIP"),
+        "device": Availability(ok=False, detail="these kernels are not launched on a GPU"),
     }
 
 
@@ -82,4 +109,21 @@ CUDA_C = Backend(
     load=load,
     foreign=FOREIGN,
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
+)
+
+HIP_C = replace(
+    CUDA_C,
+    name="hip_c",
+    title="HIP C++ on AMD GPUs (CDNA)",
+    language="hip",
+    subset="hip",
+    suffix=".hip",
+    arches=HIP_ARCHES,
+    machine=lambda arch: f"hip_c.{arch or HIP_ARCHES[0]}",
+    passes=(*staging_passes(), ("place_fragments", partial(place_fragments, wave=HIP.wave))),
+    available=available_hip,
+    docs="hip_c",
+    load=None,
+    foreign=None,
+    device=None,
 )

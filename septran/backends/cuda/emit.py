@@ -1,4 +1,4 @@
-"""Program -> one CUDA C++ file: leaves, kernels, launch code, a plain C entry and a Python module."""
+"""Program -> one CUDA C++ or HIP C++ file: leaves, kernels, launch code, a plain C entry and a Python module."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from septran.backends.cuda.dialect import Dialect, dialect
 from septran.backends.cuda.launch import HostWriter
 from septran.backends.cuda.passes.wgmma import panel_allocs
 from septran.backends.text.cstyle import banner, identifier
@@ -13,14 +14,6 @@ from septran.errors import InternalError
 from septran.ir.nodes import Alloc, Program, walk
 from septran.kernel import Kernel, Leaf
 
-HEADERS = (
-    "septran_cuda.cuh",
-    "st_device.cuh",
-    "st_view.cuh",
-    "st_copy.cuh",
-    "st_gemm.cuh",
-    "st_reduce.cuh",
-)
 WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
 """Only in kernels that use them."""
 
@@ -28,6 +21,12 @@ WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
 def runtime_folder() -> Path:
     """Return the folder with the device headers."""
     return Path(__file__).resolve().parent / "runtime"
+
+
+def header(spelled: Dialect, name: str) -> Path:
+    """Return the file of a header as a dialect has it."""
+    own = runtime_folder() / spelled.api / name
+    return own if own.is_file() else runtime_folder() / name
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
@@ -44,21 +43,21 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         ):
             raise InternalError(f"{stmt.buffer.name}: place_fragments has not run")
     entry = f"{identifier(program.name)}_entry"
-    main = f"{identifier(program.name)}.cu"
+    spelled = dialect(program.target)
+    main = f"{identifier(program.name)}{spelled.suffix}"
     host = HostWriter(program)
     hierarchy = host.text(entry)
     parts = [
         banner(program),
-        _prelude(program),
+        _prelude(program, spelled),
         "// ---- leaves\n",
         *(f"// {leaf.headline}\n{leaf.source.strip()}\n" for leaf in leaves.values()),
         "// ---- kernels\n",
         hierarchy,
-        _python_module(program, entry),
+        _python_module(program, entry) if spelled.api == "cuda" else "",
     ]
-    folder = runtime_folder()
-    names = (*HEADERS, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
-    headers = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in names)
+    names = (*spelled.headers, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
+    headers = tuple((name, header(spelled, name).read_text(encoding="utf-8")) for name in names)
     return Kernel.of(
         program,
         entry=entry,
@@ -73,13 +72,13 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     )
 
 
-def _prelude(program: Program) -> str:
+def _prelude(program: Program, spelled: Dialect) -> str:
     lines = [f"#define SEPTRAN_THREADS {program.option('threads', 256)}"]
     buffers = [p.buffer for p in program.params]
     buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     if any(math.prod(b.shape) >= 2**31 for b in buffers):
         lines.append("#define SEPTRAN_INDEX long long  // a tensor has more than 2^31 elements")
-    lines.append('#include "septran_cuda.cuh"')
+    lines.append(f'#include "{spelled.headers[0]}"')
     if panel_allocs(program.body):
         lines.append('#include "st_wgmma.cuh"')
     return "\n".join(lines) + "\n"

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
+from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.leaves import fragment_type, panels_type
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid
 from septran.backends.cuda.passes.place_shared import SLOTS, shared_bytes, shared_shape
 from septran.backends.cuda.passes.wgmma import is_panels
-from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
 from septran.ir import nodes as ir
@@ -31,6 +31,7 @@ class KernelWriter(CStyle):
     def __init__(self, program: ir.Program, host: Mapping[str, int]) -> None:
         super().__init__()
         self.program = program
+        self.types = dialect(program.target).types
         self.ranges.update({v: (0, n - 1) for v, n in host.items()})
         self.layout: list[str] = []
         self.extents: dict[str, set[tuple[Expr, ...]]] = {}
@@ -82,7 +83,7 @@ class KernelWriter(CStyle):
         buffer = stmt.buffer
         name, grid = identifier(buffer.name), Grid.parse(buffer.layout)
         if grid is not None:
-            self.line(f"{fragment_type(buffer.dtype, grid, buffer.shape)} {name};")
+            self.line(f"{fragment_type(self.types[buffer.dtype], grid, buffer.shape)} {name};")
             known = self.extents.get(buffer.name, set())
             if len(known) == 1 and all(free(e) <= self.scope for e in next(iter(known))):
                 self.settled.add(buffer.name)
@@ -97,7 +98,7 @@ class KernelWriter(CStyle):
         if buffer.layout == SLOTS:
             self.layout.append(f"st::Slots<{buffer.shape[0]}> {name}(smem + {buffer.offset});")
             return
-        kind = CUDA_TYPES[buffer.dtype]
+        kind = self.types[buffer.dtype]
         shape = "][".join(map(str, shared_shape(buffer)))
         slots = f"[{buffer.versions}]" if buffer.versions > 1 else ""
         self.layout.append(
@@ -117,7 +118,7 @@ class KernelWriter(CStyle):
         if Grid.parse(region.buffer.layout):
             return identifier(region.buffer.name)
         if is_panels(region.buffer):
-            kind = panels_type(region.buffer.dtype, region.buffer.shape, writes=writes)
+            kind = panels_type(self.types[region.buffer.dtype], region.buffer.shape, writes=writes)
             return f"{kind}{{{self.pointer(region)}}}"
         return self.view(region, writes=writes)
 
@@ -127,7 +128,7 @@ class KernelWriter(CStyle):
         const = "" if writes else "const "
         step = tuple(s * t for s, t in zip(self.buffer_strides(buffer), region.step, strict=True))
         return (
-            f"st::View<{const}{CUDA_TYPES[buffer.dtype]}, {region.rank}>"
+            f"st::View<{const}{self.types[buffer.dtype]}, {region.rank}>"
             f"{{{self.pointer(region)}, {self.braces(region.extent)}, {self.braces(step)}}}"
         )
 

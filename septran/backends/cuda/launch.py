@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.kernel import KernelWriter
 from septran.backends.cuda.passes.place_shared import shared_end
-from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.text.cstyle import CStyle, identifier
 from septran.ir.access import regions, writes
 from septran.ir.expr import bounds
@@ -23,6 +23,7 @@ class HostWriter(CStyle):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
+        self.dialect = dialect(program.target)
         self.kernels: list[str] = []
         self.shared_bytes = 0
         self.alignment: int | None = None
@@ -32,6 +33,7 @@ class HostWriter(CStyle):
     def text(self, entry: str) -> str:
         """Return kernels, launch function and entry."""
         self.depth = 1
+        api = self.dialect.api
         steps = launches(self.program)
         self.steps(steps)
         host = "\n".join(self.lines)
@@ -42,12 +44,12 @@ class HostWriter(CStyle):
         ]
         room = []
         for b in workspaces(steps):
-            kind = CUDA_TYPES[b.dtype]
+            kind = self.dialect.types[b.dtype]
             room.append(f"    {kind}* {identifier(b.name)} = nullptr;")
             room.append(
-                f'    if (cudaMallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return "out of device memory";'
+                f'    if ({api}MallocAsync(&{identifier(b.name)}, {b.nbytes}, stream)) return "out of device memory";'
             )
-        free_ = [f"    cudaFreeAsync({identifier(b.name)}, stream);" for b in workspaces(steps)]
+        free_ = [f"    {api}FreeAsync({identifier(b.name)}, stream);" for b in workspaces(steps)]
         outputs = ", ".join(
             f"{{args[{i}], {p.buffer.nbytes}}}"
             for i, p in enumerate(self.program.params)
@@ -57,17 +59,17 @@ class HostWriter(CStyle):
             [
                 *self.kernels,
                 "// ---- launch: device pointers in parameter order; returns an error text or nullptr",
-                f"static const char* {entry}_launch(void* const* args, cudaStream_t stream) {{",
+                f"static const char* {entry}_launch(void* const* args, {api}Stream_t stream) {{",
                 *params,
                 *room,
                 host,
                 *free_,
-                "    const cudaError_t error = cudaGetLastError();",
-                "    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);",
+                f"    const {api}Error_t error = {api}GetLastError();",
+                f"    return error == {api}Success ? nullptr : {api}GetErrorString(error);",
                 "}",
                 "",
                 f'extern "C" __attribute__((visibility("default"))) const char* {entry}_on(void* const* args, void* stream) {{',
-                f"    return {entry}_launch(args, static_cast<cudaStream_t>(stream));",
+                f"    return {entry}_launch(args, static_cast<{api}Stream_t>(stream));",
                 "}",
                 "",
                 f'extern "C" __attribute__((visibility("default"))) void {entry}(void* const* args) {{',
@@ -86,7 +88,7 @@ class HostWriter(CStyle):
 
     def _kind(self, name: str, buffer: Buffer) -> str:
         const = "" if name in self.written else "const "
-        return f"{const}{CUDA_TYPES[buffer.dtype]}*"
+        return f"{const}{self.dialect.types[buffer.dtype]}*"
 
     def _pointer_type(self, name: str, buffer: Buffer) -> str:
         return f"{self._kind(name, buffer)} const {identifier(name)}"
@@ -120,8 +122,10 @@ class HostWriter(CStyle):
             passed.append(f"{map_name}{number}")
         shared = shared_end(body)
         if shared > STATIC_LIMIT:
+            api = self.dialect.api
+            kernel = f"reinterpret_cast<const void*>({name})" if self.dialect.by_address else name
             self.line(
-                f"cudaFuncSetAttribute({name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});"
+                f"{api}FuncSetAttribute({kernel}, {api}FuncAttributeMaxDynamicSharedMemorySize, {shared});"
             )
         self.line(
             f"ST_LAUNCH({name}, dim3({launch.blocks}), dim3(SEPTRAN_THREADS), {shared}, stream, "
@@ -138,7 +142,7 @@ class HostWriter(CStyle):
         )
 
     def _argument(self, buffer: Buffer, body: tuple[Stmt, ...]) -> str:
-        kind, name = CUDA_TYPES[buffer.dtype], identifier(buffer.name)
+        kind, name = self.dialect.types[buffer.dtype], identifier(buffer.name)
         if buffer.name in writes(body):
             return f"{kind}* __restrict__ {name}"
         return f"const {kind}* __restrict__ {name}"

@@ -7,11 +7,12 @@ primitives become `st::each` loops, products and reductions calls of the block-w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from septran.backends.cuda.passes.place_fragments import GEMMS, Grid, flat, tensor_core_types
+from septran.backends.cuda.dialect import dialect
+from septran.backends.cuda.passes.place_fragments import GEMMS, Grid, flat
 from septran.backends.cuda.passes.wgmma import PANELS
-from septran.backends.cuda.spelling import CUDA_TYPES, SPELLING, literal
+from septran.backends.cuda.spelling import SPELLING, literal
 from septran.backends.text.cstyle import identifier
 from septran.backends.text.spell import spell
 from septran.errors import InternalError
@@ -24,39 +25,42 @@ _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"
 _INDEX = "ijklmn"
 _PRODUCTS = {
     "mma": "gemm_leaf_tensorcore",
+    "mfma": "gemm_leaf_mfma",
     "wgmma": "gemm_leaf_wgmma",
     "tf32": "gemm_leaf_tf32",
     "simt": "gemm_leaf_simt",
 }
 
 
-def fragment_type(dtype: str, grid: Grid, shape: tuple[int, ...]) -> str:
-    """Return the C++ type of a tile in registers."""
+def fragment_type(word: str, grid: Grid, shape: tuple[int, ...]) -> str:
+    """Return the C++ type of a tile in registers; word: its elements' type."""
     dims = ", ".join(map(str, shape))
-    return f"st::Frag<{CUDA_TYPES[dtype]}, {grid.text}, {dims}>"
+    return f"st::Frag<{word}, {grid.text}, {dims}>"
 
 
-def panels_type(dtype: str, shape: tuple[int, ...], *, writes: bool) -> str:
-    """Return the C++ type of a tile in panels."""
+def panels_type(word: str, shape: tuple[int, ...], *, writes: bool) -> str:
+    """Return the C++ type of a tile in panels; word: its elements' type."""
     const = "" if writes else "const "
     rows, columns = flat(shape)
-    return f"st::Panels<{const}{CUDA_TYPES[dtype]}, {rows}, {columns}>"
+    return f"st::Panels<{const}{word}, {rows}, {columns}>"
 
 
-def param_type(param: LeafParam) -> str:
+def param_type(param: LeafParam, types: Mapping[str, str]) -> str:
     """Return the C++ type of a leaf's tensor parameter: a view, panels, or a fragment by reference."""
+    word = types[param.dtype]
     grid = Grid.parse(param.layout)
     const = "const " if param.privilege == "r" else ""
     if param.layout == PANELS:
-        return panels_type(param.dtype, param.shape, writes="w" in param.privilege)
+        return panels_type(word, param.shape, writes="w" in param.privilege)
     if grid is not None:
-        return f"{const}{fragment_type(param.dtype, grid, param.shape)}&"
-    return f"st::View<{const}{CUDA_TYPES[param.dtype]}, {len(param.shape)}>"
+        return f"{const}{fragment_type(word, grid, param.shape)}&"
+    return f"st::View<{const}{word}, {len(param.shape)}>"
 
 
 def signature(spec: LeafSpec) -> str:
     """Return the declaration a leaf of `spec` has to define, without the body."""
-    parts = [f"{param_type(p)} {identifier(p.name)}" for p in spec.params]
+    types = dialect(spec.backend).types
+    parts = [f"{param_type(p, types)} {identifier(p.name)}" for p in spec.params]
     parts.extend(
         f"{'long' if kind == 'int' else 'float'} {identifier(name)}" for name, kind in spec.scalars
     )
@@ -81,6 +85,7 @@ class _LeafText:
 
     def __init__(self, spec: LeafSpec) -> None:
         self.spec = spec
+        self.types = dialect(spec.backend).types
         self.params = {p.name: p for p in spec.params}
         self.grids = {p.name: Grid.parse(p.layout) for p in spec.params}
         taken = {identifier(n) for n in (*self.params, *(n for n, _ in spec.scalars))}
@@ -161,7 +166,7 @@ class _LeafText:
             driver = full[0] if full else out
         rank = len(self.params[out].shape)
         text = value(out)
-        kind = CUDA_TYPES[self.params[out].dtype]
+        kind = self.types[self.params[out].dtype]
         target = self._element(out, out)
         used = "".join(f", [[maybe_unused]] st::idx {self.index[d]}" for d in range(rank))
         head = (
@@ -186,7 +191,7 @@ class _LeafText:
         dtype = self.spec.computes(prim)
 
         def operand(node: Name | Index, want: str) -> str:
-            cast = {"float": f"({CUDA_TYPES[dtype]})", "int64": "(long long)"}.get(want, "")
+            cast = {"float": f"({self.types[dtype]})", "int64": "(long long)"}.get(want, "")
             if isinstance(node, Index):
                 return f"{cast}{self.index[node.axis]}"
             if not node.tile:
@@ -235,7 +240,7 @@ class _LeafText:
         )
         kind = self.spec.computes(prim)
         self._add("{")
-        self._add(f"    {fragment_type(kind, grid, tile)} part;")
+        self._add(f"    {fragment_type(self.types[kind], grid, tile)} part;")
         self._add(f"    st::bound(part, {extents});")
         if acc == "true":
             self._add(f"    st::copy(part, {identifier(y)});")
@@ -272,7 +277,7 @@ class _LeafText:
         extents = ", ".join(f"{identifier(c)}.n[{d}]" for d in range(len(self.params[c].shape)))
         if not wide:
             self._add("{  // sums are float32 also when the result is not")
-            self._add(f"{fragment_type('float32', grid, self.params[c].shape)} sum;")
+            self._add(f"{fragment_type('float', grid, self.params[c].shape)} sum;")
             self._add(f"st::bound(sum, {extents});")
         if prim.name == "gemm":
             self._add(f"st::zero({target});")
@@ -287,8 +292,8 @@ class _LeafText:
         kinds = [self.params[p].dtype for p in (a, b)]
         out = self.params[c].dtype if self.params[c].dtype == "float64" else "float32"
         blocks = grid.tensor_core and min(flat(self.params[c].shape)) > 1
-        if blocks and tensor_core_types(kinds[0], kinds[1], out):
-            return "mma"
+        if blocks and grid.multiplies(kinds[0], kinds[1], out):
+            return "mma" if grid.wave == 32 else "mfma"
         tf32 = dict(self.spec.options).get("math") == "tf32"
         if blocks and tf32 and kinds == ["float32", "float32"] and out == "float32":
             return "tf32"

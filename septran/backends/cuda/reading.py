@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from septran.backends.cuda.dialect import CUDA, HIP
 from septran.backends.cuda.passes.place_shared import shared_bytes, shared_shape
 from septran.backends.cuda.passes.wgmma import is_panels
-from septran.backends.cuda.spelling import CUDA_TYPES
 from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
 from septran.backends.reading.c_syntax import (
     Call,
@@ -32,7 +32,7 @@ from septran.ir.nodes import ASYNC, Buffer, Program
 from septran.kernel import Kernel
 from septran.prove.printed import Loop, Place, Printed, Room, Unread, Unreadable, View
 
-_DTYPES = {text.replace(" ", ""): dtype for dtype, text in CUDA_TYPES.items()}
+_DTYPES = {text.replace(" ", ""): dtype for d in (CUDA, HIP) for dtype, text in d.types.items()}
 _BLOCK = "blockIdx.x"
 
 
@@ -92,7 +92,7 @@ def _kernels(text: str) -> dict[str, _Kernel]:
 def _launch_lines(host: _Host, kernel: Kernel, text: str) -> tuple[Line, ...]:
     found = re.search(
         rf"^static const char\* {re.escape(kernel.entry)}_launch\([^\n]*\) \{{\n(.*?)"
-        r"^    const cudaError_t error = cudaGetLastError\(\);\n",
+        r"^    const (?:cuda|hip)Error_t error = \w+GetLastError\(\);\n",
         text,
         re.MULTILINE | re.DOTALL,
     )
@@ -103,7 +103,7 @@ def _launch_lines(host: _Host, kernel: Kernel, text: str) -> tuple[Line, ...]:
         host.memories[f"workspace {m.group(1)}"] = int(m.group(2))
         return "\n"
 
-    room = r'    if \(cudaMallocAsync\(&(\w+), (\d+), stream\)\) return "out of device memory";\n'
+    room = r'    if \((?:cuda|hip)MallocAsync\(&(\w+), (\d+), stream\)\) return "out of device memory";\n'
     body = re.sub(room, workspace, found.group(1))
     return read_body(body, text.count("\n", 0, found.start(1)) + 1)
 
@@ -137,7 +137,10 @@ class _Host(_Reading):
 
     def call(self, call: Call, line: int) -> None:
         match call.name.text, call.args:
-            case "cudaFuncSetAttribute" | "cudaFreeAsync", _:
+            case (
+                "cudaFuncSetAttribute" | "cudaFreeAsync" | "hipFuncSetAttribute" | "hipFreeAsync",
+                _,
+            ):
                 pass
             case "ST_LAUNCH", (
                 Name(name),

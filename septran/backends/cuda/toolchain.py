@@ -1,4 +1,4 @@
-"""Build a CUDA kernel twice: with nvcc for the device, and with g++ for the emulation on the CPU."""
+"""Build a CUDA or HIP kernel twice: with nvcc or clang for the device, and with g++ for the emulation on the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built
+from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.prepare import prepare
+from septran.backends.device import code_object
 from septran.backends.device.ptxas import resource_usage
 from septran.host.link import Runtime
 from septran.intact import intact, seal
@@ -58,12 +60,14 @@ def build(kernel: Kernel, folder: Path) -> Built:
     `facts` carry registers, spills and shared bytes of each `__global__` function.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    device = compile_cubin(kernel, folder)
-    if device is not None and not device.ok:
+    hip = dialect(kernel.backend).api == "hip"
+    device = compile_code_object(kernel, folder) if hip else compile_cubin(kernel, folder)
+    if isinstance(device, Built) and not device.ok:
         return device
     built = compile_emulated(kernel, folder)
-    if device is None:
-        missing = f"compile for {kernel.arch}: nvcc is not installed ({NVCC_INSTALL})"
+    if not isinstance(device, Built):
+        lacking = device or f"nvcc is not installed ({NVCC_INSTALL})"
+        missing = f"compile for {kernel.arch}: {lacking}"
         return replace(built, not_checked=(*built.not_checked, missing))
     return replace(
         built,
@@ -97,13 +101,14 @@ def compile_emulated(
         *watched,
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{EMULATOR}",
+        *_machine(kernel),
     )
     built = compile_hosted(
         replace(kernel, main=main, files=files),
         folder,
         compiler=compiler,
         flags=flags,
-        support=emulation(*watched),
+        support=emulation(*watched, *_machine(kernel)),
         extra=headers(),
         hosted=not sanitizer,
     )
@@ -113,6 +118,12 @@ def compile_emulated(
         log=built.log.replace(hidden, "emulation"),
         command=built.command.replace(hidden, "emulation"),
     )
+
+
+def _machine(kernel: Kernel) -> tuple[str, ...]:
+    """Return how the emulation's machine differs from an NVIDIA GPU."""
+    wave = dialect(kernel.backend).wave
+    return () if wave == 32 else (f"-DCUEMU_WAVE={wave}",)
 
 
 def emulation(*flags: str) -> Runtime:
@@ -133,7 +144,7 @@ def _sources() -> list[Path]:
 
 def headers() -> str:
     """Return what an emulated kernel includes of SepTran's, as one text: what its build depends on."""
-    return "".join(p.read_text(encoding="utf-8") for p in _sources() if p.suffix == ".h")
+    return "".join(p.read_text(encoding="utf-8") for p in sorted(EMULATOR.rglob("*.h")))
 
 
 def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
@@ -178,6 +189,34 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
         seconds=seconds,
         facts=facts,
         not_checked=refused,
+    )
+
+
+def compile_code_object(kernel: Kernel, folder: Path) -> Built | str:
+    """Compile for the real arch with clang into `folder/compile/kernel.co`; in words what is missing where it cannot be.
+
+    facts: registers, accumulation registers, spills and shared bytes of the kernels, the worst of each.
+    """
+    tools = code_object.tools(kernel.arch)
+    if isinstance(tools, str):
+        return f"{tools} ({code_object.INSTALL})"
+    work = folder / "compile"
+    work.mkdir(exist_ok=True)
+    for name, text in kernel.files:
+        (work / name).write_text(text, encoding="utf-8")
+    done = code_object.assemble(tools, kernel.arch, work / kernel.main)
+    ok = done.code == 0 and code_object.made(work / kernel.main)
+    log = done.output.replace(str(work) + os.sep, "")
+    shared = ("shared_bytes", dict(kernel.options).get("shared_bytes", 0))
+    facts = (("compiler", tools.name), *code_object.figures(done.output), shared)
+    return Built(
+        ok=ok,
+        artifact=work / "kernel.co" if ok else None,
+        log="" if ok else log[-8000:],
+        command=f"clang -x hip --cuda-device-only --offload-arch={kernel.arch} -O3 {kernel.main} -o kernel.co",
+        seconds=done.seconds,
+        facts=facts if ok else (),
+        not_checked=done.not_enforced,
     )
 
 

@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 
 from septran.backends.base import Availability, Built, Capability
+from septran.backends.device import code_object
 from septran.backends.device.gpu import device_state, load_file, on_tensors, require
 from septran.backends.device.ptxas import resource_usage
 from septran.backends.device.simulated import write_simulated
-from septran.backends.tilelang import code_object
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.toolchain.compilers import nvcc
@@ -83,7 +83,14 @@ def build(kernel: Kernel, folder: Path) -> Built:
         if isinstance(tools, str):
             reason = f"compile for {kernel.arch}: lowered, but {tools}; {code_object.INSTALL}"
             return _built(main, facts, "", shown, started, (reason, *refused))
-        result = code_object.assemble(tools, kernel.arch, lowered)
+        # debug.h prints from the device, which takes a runtime that a code object does not need
+        result = code_object.assemble(
+            tools,
+            kernel.arch,
+            lowered,
+            includes=(HERE / "shim", wheel() / "src"),
+            without="tl_templates/hip/debug.h",
+        )
         shown += f"; clang --offload-arch={kernel.arch} -O3"
         log = scrub(result.output, folder)
         if result.code != 0 or not code_object.made(lowered):
@@ -145,17 +152,15 @@ def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
 
 def nvcc_command(compiler: str, arch: str) -> list[str]:
     """Return the nvcc call that turns lowered.cu into a cubin with the wheel's own headers."""
-    spec = importlib.util.find_spec("tilelang")
-    assert spec is not None and spec.origin is not None
-    wheel = Path(spec.origin).parent
+    templates = wheel()
     return [
         compiler,
         "-cubin",
         "-O3",
         "-std=c++20",
         f"-arch={arch}",
-        f"-I{wheel / 'src'}",
-        f"-I{wheel / '3rdparty' / 'cutlass' / 'include'}",
+        f"-I{templates / 'src'}",
+        f"-I{templates / '3rdparty' / 'cutlass' / 'include'}",
         "--expt-relaxed-constexpr",
         "-DENABLE_BF16",
         "--resource-usage",
@@ -163,6 +168,13 @@ def nvcc_command(compiler: str, arch: str) -> list[str]:
         "kernel.cubin",
         "lowered.cu",
     ]
+
+
+def wheel() -> Path:
+    """Return the folder of the installed tilelang."""
+    spec = importlib.util.find_spec("tilelang")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def features(source: str) -> dict[str, bool]:

@@ -63,10 +63,10 @@ MUTANTS = {
         r"\g<1>64",
     ),
     "gemm: lanes of ldmatrix swapped": Mutant(
-        GEMM, r"\(l & 15\);\n      idx o;", "(l & 7);\n      idx o;", "st_gemm.cuh"
+        GEMM, r"\(l & 15\);\n      idx o;", "(l & 7);\n      idx o;", "st_mma.cuh"
     ),
     "gemm: column of the second operand": Mutant(
-        GEMM, r"\{b\[2 \* h\], b\[2 \* h \+ 1\]\}", "{b[h], b[2 * h + 1]}", "st_gemm.cuh"
+        GEMM, r"\{b\[2 \* h\], b\[2 \* h \+ 1\]\}", "{b[h], b[2 * h + 1]}", "st_mma.cuh"
     ),
     "odd: element path copies one element for all": Mutant(
         ODD, r"convert<T>\(x\.at\(j\)\)", "convert<T>(x.at(i))", "st_copy.cuh"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from septran.backends import get
-from septran.backends.tilelang import code_object, toolchain
-from septran.backends.tilelang.code_object import Tools
+from septran.backends.device import code_object
+from septran.backends.device.code_object import Tools
+from septran.backends.tilelang import toolchain
 from tests.backends.tilelang.running import kernel_of
 
 HIP = get("tilelang_hip")

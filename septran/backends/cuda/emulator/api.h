@@ -3,6 +3,9 @@
 #pragma once
 #include "types.h"
 
+#ifndef CUEMU_WAVE
+#define CUEMU_WAVE 32  // threads that run in step: a warp, or with 64 a wavefront
+#endif
 #define CUEMU_CALL(name) __asm__("cuemu_" #name)
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
@@ -12,6 +15,9 @@
 #endif
 
 namespace cuemu {
+
+constexpr int kWave = CUEMU_WAVE;
+using Mask = uint64_t;  // a bit for each lane
 
 // ---- the thread that runs now
 extern uint3 thread_id CUEMU_CALL(thread_id);
@@ -32,9 +38,9 @@ void block_barrier(const char* where) CUEMU_CALL(block_barrier);
 /// Of the block: 0 how many, 1 whether any, 2 whether all threads give p != 0.
 int block_vote(int p, int which, const char* where) CUEMU_CALL(block_vote);
 /// All lanes named in `mask` meet; the last to arrive runs `act(what each gave, its context)` for everybody.
-void warp_meeting(unsigned mask, const char* where, void* mine, void (*act)(void** all, void* context), void* context)
+void warp_meeting(Mask mask, const char* where, void* mine, void (*act)(void** all, void* context), void* context)
     CUEMU_CALL(warp_meeting);
-unsigned lanes_alive() CUEMU_CALL(lanes_alive);
+Mask lanes_alive() CUEMU_CALL(lanes_alive);
 
 // ---- memory and launches
 /// The block's memory of one `__shared__` declaration, told by the address of `site`: NaN in every block.
@@ -68,6 +74,11 @@ void load_matrix(uint32_t* out, const void* row, int count, bool transposed, con
 void mma_16816(float* d, const uint32_t* a, const uint32_t* b, Product16 kind, const char* where) CUEMU_CALL(mma_16816);
 /// D[16,8] += A[16,8] B[8,8] in tf32.
 void mma_1688_tf32(float* d, const uint32_t* a, const uint32_t* b, const char* where) CUEMU_CALL(mma_1688_tf32);
+
+// ---- matrix cores of wavefronts
+/// D[16,16] += A[16,16] B[16,16]. Lane l gives columns 4 * (l / 16) .. + 3 of row l % 16 of A, as many rows of column l % 16
+/// of B, and holds rows 4 * (l / 16) .. + 3 of column l % 16 of D.
+void mfma_16x16x16(float* d, const float* a, const float* b, const char* where) CUEMU_CALL(mfma_16x16x16);
 
 // ---- mbarriers and tensor copies (sm_90)
 struct TensorMap {

@@ -15,7 +15,7 @@ using std::isnan;
 #define blockIdx (cuemu::block_id)
 #define blockDim (cuemu::block_dim)
 #define gridDim (cuemu::grid_dim)
-#define warpSize 32
+#define warpSize CUEMU_WAVE
 #define __syncthreads() cuemu::block_barrier(CUEMU_HERE("__syncthreads"))
 #define __syncthreads_or(p) cuemu::block_vote(p, 1, CUEMU_HERE("__syncthreads_or"))
 #define __syncthreads_count(p) cuemu::block_vote(p, 0, CUEMU_HERE("__syncthreads_count"))
@@ -24,30 +24,30 @@ using std::isnan;
 
 namespace cuemu {
 
-inline int lane() { return thread_linear % 32; }
+inline int lane() { return thread_linear % kWave; }
 
 /// All lanes named in `mask` give a payload; the last to arrive runs `act(payloads)` for everybody.
-template <class P, class F> void warp_collective(unsigned mask, const char* where, P& payload, F act) {
+template <class P, class F> void warp_collective(Mask mask, const char* where, P& payload, F act) {
   warp_meeting(
       mask, where, &payload,
       [](void** all, void* context) {
-        P* given[32];
-        for (int i = 0; i < 32; i++) given[i] = static_cast<P*>(all[i]);
+        P* given[kWave];
+        for (int i = 0; i < kWave; i++) given[i] = static_cast<P*>(all[i]);
         (*static_cast<F*>(context))(given);
       },
       &act);
 }
-inline void warp_barrier(const char* where, unsigned mask = ~0u) {
+inline void warp_barrier(const char* where, Mask mask = ~Mask(0)) {
   warp_meeting(mask, where, nullptr, nullptr, nullptr);
 }
 
 template <class T> struct Shuffle { T value, result; int source; };
 
 /// Every lane of `mask` gives a value and takes the one of lane `source` (-1: keeps its own).
-template <class T> T shuffle(unsigned mask, T value, int source, const char* where) {
+template <class T> T shuffle(Mask mask, T value, int source, const char* where) {
   Shuffle<T> mine{value, value, source};
   warp_collective(mask, where, mine, [where](Shuffle<T>** all) {
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < kWave; i++)
       if (all[i] && all[i]->source >= 0) {
         if (!all[all[i]->source]) fail("divergence", "%s: source lane is not in the mask", where);
         all[i]->result = all[all[i]->source]->value;
@@ -96,7 +96,7 @@ template <class T> T __shfl_up_sync(unsigned m, T v, unsigned d, int w = 32) {
 static inline unsigned __ballot_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__ballot_sync"); }
 static inline int __any_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__any_sync") != 0; }
 static inline int __all_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__all_sync") == m; }
-static inline unsigned __activemask() { return cuemu::lanes_alive(); }
+static inline unsigned __activemask() { return static_cast<unsigned>(cuemu::lanes_alive()); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 

@@ -62,13 +62,13 @@ struct Thread : Fiber {
 };
 
 struct Warp {
-  unsigned arrived, alive;
+  Mask arrived, alive;
   const char* where;
-  void* payload[32];
+  void* payload[kWave];
 };
 
 extern Thread threads[kMostThreads];
-extern Warp warps[kMostThreads / 32];
+extern Warp warps[kMostThreads / kWave];
 extern size_t thread_count;
 extern Thread* current;
 extern int order;
@@ -76,8 +76,8 @@ extern unsigned block_serial;
 extern int report_thread;
 extern const char* report_kernel;
 
-inline Warp& warp() { return warps[thread_linear / 32]; }
-inline int lane() { return thread_linear % 32; }
+inline Warp& warp() { return warps[thread_linear / kWave]; }
+inline int lane() { return thread_linear % kWave; }
 void yield(State s, const char* where);
 void run_block(void (*body)(void*), void* argument);
 /// A block begins with no `__shared__` array, and ends with nothing written behind those it had.

@@ -20,7 +20,7 @@ size_t dynamic_shared_size;
 bool atomics, float_atomics;
 
 constinit Thread threads[kMostThreads] = {};
-constinit Warp warps[kMostThreads / 32] = {};
+constinit Warp warps[kMostThreads / kWave] = {};
 size_t thread_count;
 Thread* current;
 int order = forward;
@@ -30,14 +30,14 @@ namespace {
 void (*thread_body)(void*);
 void* thread_argument;
 int vote_count, vote_or, vote_and = 1, vote_result[3];
-char barrier_key[2], warp_key[kMostThreads / 32][2], start_key, end_key;
+char barrier_key[2], warp_key[kMostThreads / kWave][2], start_key, end_key;
 
 CUEMU_NOTSAN void thread_main() {
   entered();
   CUEMU_ACQUIRE(&start_key);
   thread_body(thread_argument);
   CUEMU_RELEASE(&end_key);
-  warp().alive &= ~(1u << lane());
+  warp().alive &= ~(Mask(1) << lane());
   yield(State::done, "exit");
   abort();
 }
@@ -80,11 +80,11 @@ void choose_sequence(uint16_t* lanes, uint16_t* warp_sequence) {
     }
   }
   size_t warps_seen = 0;
-  uint16_t filled[kMostThreads / 32] = {};
+  uint16_t filled[kMostThreads / kWave] = {};
   for (size_t i = 0; i < n; i++) {
-    const uint16_t which = sequence[i] / 32;
+    const uint16_t which = sequence[i] / kWave;
     if (!filled[which]) warp_sequence[warps_seen++] = which;
-    lanes[which * 32 + filled[which]++] = sequence[i];
+    lanes[which * kWave + filled[which]++] = sequence[i];
   }
 }
 
@@ -124,35 +124,36 @@ int block_vote(int p, int which, const char* where) {
   return vote_result[which];
 }
 
-CUEMU_NOTSAN void warp_meeting(unsigned mask, const char* where, void* mine, void (*act)(void** all, void* context),
+CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*act)(void** all, void* context),
                                void* context) {
   Warp& w = warp();
   const int me = lane(), base = thread_linear - me;
   if (!(mask >> me & 1)) fail("divergence", "thread is not in its own mask at %s", where);
   const size_t size = thread_count - static_cast<size_t>(base);
-  const unsigned need = size < 32 ? mask & ((1u << size) - 1) : mask;
+  const Mask all_lanes = ~Mask(0) >> (64 - kWave);
+  const Mask need = mask & (size < kWave ? (Mask(1) << size) - 1 : all_lanes);
   if (w.arrived & need && strcmp(w.where, where))
     fail("divergence", "lanes of one warp meet at %s and %s", where, w.where);
   w.where = where;
   const unsigned g = current->warp_generation++ & 1;
-  CUEMU_RELEASE(&warp_key[thread_linear / 32][g]);
+  CUEMU_RELEASE(&warp_key[thread_linear / kWave][g]);
   w.payload[me] = mine;
-  w.arrived |= 1u << me;
+  w.arrived |= Mask(1) << me;
   if ((w.arrived & need) == need) {
-    void* all[32] = {};
-    for (int i = 0; i < 32; i++)
+    void* all[kWave] = {};
+    for (int i = 0; i < kWave; i++)
       if (need >> i & 1) all[i] = w.payload[i];
     if (act) act(all, context);
     w.arrived &= ~need;
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < kWave; i++)
       if (need >> i & 1) threads[base + i].state = State::ready;
   } else {
     yield(State::warp_wait, where);
   }
-  CUEMU_ACQUIRE(&warp_key[thread_linear / 32][g]);
+  CUEMU_ACQUIRE(&warp_key[thread_linear / kWave][g]);
 }
 
-unsigned lanes_alive() { return warp().alive; }
+Mask lanes_alive() { return warp().alive; }
 void choose_order(int wanted) { order = wanted; }
 
 void run_block(void (*body)(void*), void* argument) {
@@ -163,7 +164,7 @@ void run_block(void (*body)(void*), void* argument) {
   begin_shared_arrays();
   vote_count = vote_or = 0;
   vote_and = 1;
-  const size_t n = thread_count, warp_count = (n + 31) / 32;
+  const size_t n = thread_count, warp_count = (n + kWave - 1) / kWave;
   for (size_t i = 0; i < warp_count; i++) warps[i] = Warp{};
   for (size_t i = 0; i < n; i++) {
     Thread& t = threads[i];
@@ -174,16 +175,16 @@ void run_block(void (*body)(void*), void* argument) {
     t.block_generation = t.warp_generation = 0;
     t.unfenced.clear();
     prepare(t, thread_main);
-    warps[t.linear / 32].alive |= 1u << (t.linear % 32);
+    warps[t.linear / kWave].alive |= Mask(1) << (t.linear % kWave);
   }
   CUEMU_RELEASE(&start_key);
-  uint16_t lanes[kMostThreads], warp_sequence[kMostThreads / 32];
+  uint16_t lanes[kMostThreads], warp_sequence[kMostThreads / kWave];
   choose_sequence(lanes, warp_sequence);
   for (;;) {
     bool progress = false;
     // One warp runs as far as it can before the next one starts: nothing but barriers holds it back.
     for (size_t w = 0; w < warp_count; w++) {
-      const size_t first = warp_sequence[w] * 32u, size = n - first < 32 ? n - first : 32;
+      const size_t first = warp_sequence[w] * size_t(kWave), size = n - first < kWave ? n - first : kWave;
       for (bool again = true; again;) {
         again = false;
         for (size_t i = first; i < first + size; i++)

@@ -79,6 +79,26 @@ void multiply_1688(void** all, void*) {
       for (int j = 0; j < 8; j++) D[i][j] += A[i][k] * B[k][j];
   scatter(all, D);
 }
+
+/// Lane layout of v_mfma_f32_16x16x16 (AMD CDNA3 ISA, "Matrix arithmetic instructions").
+struct Mfma {
+  float* d;
+  const float *a, *b;
+};
+
+void multiply_wave(void** all, void*) {
+  float A[16][16], B[16][16];
+  for (int l = 0; l < 64; l++)
+    for (int q = 0; q < 4; q++) {
+      A[l % 16][l / 16 * 4 + q] = static_cast<Mfma*>(all[l])->a[q];
+      B[l / 16 * 4 + q][l % 16] = static_cast<Mfma*>(all[l])->b[q];
+    }
+  for (int l = 0; l < 64; l++)
+    for (int r = 0; r < 4; r++) {
+      float& d = static_cast<Mfma*>(all[l])->d[r];
+      for (int k = 0; k < 16; k++) d += A[l / 16 * 4 + r][k] * B[k][l % 16];
+    }
+}
 }  // namespace
 
 void load_matrix(uint32_t* out, const void* row, int count, bool transposed, const char* where) {
@@ -94,6 +114,11 @@ void mma_16816(float* d, const uint32_t* a, const uint32_t* b, Product16 kind, c
 void mma_1688_tf32(float* d, const uint32_t* a, const uint32_t* b, const char* where) {
   Mma mine{d, a, b};
   warp_meeting(~0u, where, &mine, multiply_1688, nullptr);
+}
+
+void mfma_16x16x16(float* d, const float* a, const float* b, const char* where) {
+  Mfma mine{d, a, b};
+  warp_meeting(~Mask(0), where, &mine, multiply_wave, nullptr);
 }
 
 }  // namespace cuemu

@@ -47,7 +47,7 @@ struct Descriptors {
   uint64_t a, b;
 };
 
-constexpr size_t kMostWarps = kMostThreads / 32;
+constexpr size_t kMostWarps = kMostThreads / kWave;
 constinit WarpProducts all_products[kMostWarps] = {};
 List<Descriptors> issued_by_group[kMostWarps / 4];
 
@@ -212,7 +212,7 @@ void wgmma_wait(int open) {
 
 /// The block ends with nothing in flight, and the four warps of a warpgroup have issued the same.
 void end_products() {
-  for (size_t w = 0; w < (thread_count + 31) / 32; w++) {
+  for (size_t w = 0; w < (thread_count + kWave - 1) / kWave; w++) {
     const auto& p = all_products[w];
     if (p.serial != block_serial) continue;
     if (p.products.count) fail("async", "the block ends before wgmma has been waited for");

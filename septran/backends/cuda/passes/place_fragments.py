@@ -27,40 +27,59 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Warps wm x wn; lm rows of lanes in a warp; vn contiguous columns per lane."""
+    """Warps wm x wn; lm rows of lanes in a warp; vn contiguous columns per lane. wave: threads of a warp, 64 on AMD."""
 
     wm: int
     wn: int
     lm: int
     vn: int
+    wave: int = 32
 
     @staticmethod
     def parse(layout: str) -> Grid | None:
-        """Return the grid of a fragment's layout "frag:WMxWNxLMxVN", None for other layouts."""
+        """Return the grid of a fragment's layout "frag:WMxWNxLMxVN[xWAVE]", None for other layouts."""
         kind, _, numbers = layout.partition(":")
         return Grid(*map(int, numbers.split("x"))) if kind == "frag" else None
 
     @property
     def layout(self) -> str:
         """The buffer layout that says "a fragment on this grid"."""
-        return f"frag:{self.wm}x{self.wn}x{self.lm}x{self.vn}"
+        wave = "" if self.wave == 32 else f"x{self.wave}"
+        return f"frag:{self.wm}x{self.wn}x{self.lm}x{self.vn}{wave}"
+
+    @staticmethod
+    def of_matrix(wm: int, wn: int, wave: int) -> Grid:
+        """Return the grid whose fragments lie as the accumulators of mma.sync, or of MFMA in a wavefront of 64."""
+        lm, vn = (16, 4) if wave == 64 else (8, 2)
+        return Grid(wm, wn, lm, vn, wave)
 
     @property
     def text(self) -> str:
         """C++ type."""
-        return f"st::Grid<{self.wm}, {self.wn}, {self.lm}, {self.vn}>"
+        numbers = self.layout.removeprefix("frag:").replace("x", ", ")
+        return f"st::Grid<{numbers}>"
 
     @property
     def tensor_core(self) -> bool:
-        """True when accumulators lie as mma.sync wants them."""
-        return self.lm == 8 and self.vn == 2
+        """True when accumulators lie as mma.sync or MFMA wants them."""
+        return self == Grid.of_matrix(self.wm, self.wn, self.wave)
+
+    @property
+    def pair(self) -> int:
+        """Rows that a lane holds of one block of the matrix instruction: of mma.sync's 16 rows, two that are 8 apart."""
+        return 2 if self.lm == 8 and self.wave == 32 else 1
+
+    def multiplies(self, a: str, b: str, c: str) -> bool:
+        """True when the matrix instruction multiplies a and b exactly as the primitive says (float32 sums)."""
+        kinds = (*HALVES, "float32") if self.wave == 64 else HALVES
+        return self.tensor_core and a == b and a in kinds and c == "float32"
 
     def per_thread(self, shape: tuple[int, ...]) -> int:
         """Return the elements of a fragment of `shape` that each thread holds."""
         m, n = flat(shape)
-        pair = 2 if self.lm == 8 else 1
+        pair = self.pair
         rows = 1 if m == 1 else -(-m // (self.wm * self.lm * pair)) * pair
-        cols = 1 if n == 1 else -(-n // (self.wn * (32 // self.lm) * self.vn)) * self.vn
+        cols = 1 if n == 1 else -(-n // (self.wn * (self.wave // self.lm) * self.vn)) * self.vn
         return rows * cols
 
 
@@ -78,17 +97,17 @@ def broadcastable(operand: tuple[int, ...], out: tuple[int, ...]) -> bool:
     return lead_ok and padded[-1] in (1, out[-1])
 
 
-def place_fragments(program: ir.Program) -> ir.Program:
+def place_fragments(program: ir.Program, *, wave: int = 32) -> ir.Program:
     """Return the program with each REGISTER buffer's layout set to its fragment, or moved to SHARED.
 
-    Where the mapping says `math: wgmma`, operand tiles of the products that fit are put in panels.
+    wave: threads that run in step, 32 (a warp) or 64 (a wavefront). Where the mapping says `math: wgmma`, operand tiles of the products that fit are put in panels.
     """
-    warps = max(1, int(str(program.option("threads", 256))) // 32)
+    warps = max(1, int(str(program.option("threads", 256))) // wave)
     wgmma = wants_wgmma(program)
-    return replace(program, body=tuple(_kernel(stmt, warps, wgmma) for stmt in program.body))
+    return replace(program, body=tuple(_kernel(stmt, warps, wave, wgmma) for stmt in program.body))
 
 
-def _kernel(stmt: ir.Stmt, warps: int, wgmma: bool) -> ir.Stmt:
+def _kernel(stmt: ir.Stmt, warps: int, wave: int, wgmma: bool) -> ir.Stmt:
     stmts = tuple(ir.walk((stmt,)))
     found = {
         s.buffer.name: s.buffer
@@ -101,8 +120,8 @@ def _kernel(stmt: ir.Stmt, warps: int, wgmma: bool) -> ir.Stmt:
         return stmt
     tiles = wgmma_tiles(stmts, warps) if wgmma else {}
     if tiles:
-        whole = Grid(warps, 1, 8, 2)
-        frags, grid = _served(found, stmt, warps, whole)
+        whole = Grid.of_matrix(warps, 1, wave)
+        frags, grid = _served(found, stmt, whole)
         if all(c.arg(c.prims[0].out).region.buffer.name in frags for c in tiles.values()):
             panels = {
                 s.buffer.name: replace(s.buffer, layout=PANELS)
@@ -110,7 +129,7 @@ def _kernel(stmt: ir.Stmt, warps: int, wgmma: bool) -> ir.Stmt:
                 if isinstance(s, ir.Alloc) and s.buffer.name in tiles
             }
             return _rename(stmt, {**_placed(found, frags, grid), **panels})
-    frags, grid = _served(found, stmt, warps, None)
+    frags, grid = _served(found, stmt, (warps, wave))
     return _rename(stmt, _placed(found, frags, grid))
 
 
@@ -124,9 +143,9 @@ def _placed(
 
 
 def _served(
-    found: Mapping[str, ir.Buffer], stmt: ir.Stmt, warps: int, fixed: Grid | None
+    found: Mapping[str, ir.Buffer], stmt: ir.Stmt, wanted: Grid | tuple[int, int]
 ) -> tuple[dict[str, ir.Buffer], Grid]:
-    """Return the tiles that can stay in registers, and the grid (`fixed`, or the best one)."""
+    """Return the tiles that can stay in registers, and the grid: `wanted`, or the best of (warps, threads of one)."""
     stmts = tuple(ir.walk((stmt,)))
     calls = [s for s in stmts if isinstance(s, ir.LeafCall)]
     cut = {
@@ -137,7 +156,7 @@ def _served(
     }
     frags = {n: b for n, b in found.items() if n not in cut}
     while True:
-        grid = fixed or choose_grid(frags, calls, warps)
+        grid = wanted if isinstance(wanted, Grid) else choose_grid(frags, calls, *wanted)
         bad = set(_unserved(frags, stmts, calls, grid))
         if not bad:
             over = _too_many(frags, stmt, grid)
@@ -211,7 +230,9 @@ def _live(
     yield own
 
 
-def choose_grid(frags: Mapping[str, ir.Buffer], calls: Iterable[ir.LeafCall], warps: int) -> Grid:
+def choose_grid(
+    frags: Mapping[str, ir.Buffer], calls: Iterable[ir.LeafCall], warps: int, wave: int = 32
+) -> Grid:
     """Return how the threads of a block share the fragments of a kernel."""
     shapes = [flat(b.shape) for b in frags.values()]
     m = max((s[0] for s in shapes), default=1)
@@ -227,34 +248,35 @@ def choose_grid(frags: Mapping[str, ir.Buffer], calls: Iterable[ir.LeafCall], wa
                 whole_rows = True
     if products:
         m, n = (max(s[d] for s in products) for d in (0, 1))
-        return _product_grid(m, n, warps, whole_rows)
-    return _row_grid(m, n, warps, min((nbytes(b.dtype) for b in frags.values()), default=4))
+        return _product_grid(m, n, warps, wave, whole_rows)
+    return _row_grid(m, n, warps, wave, min((nbytes(b.dtype) for b in frags.values()), default=4))
 
 
-def _product_grid(m: int, n: int, warps: int, whole_rows: bool) -> Grid:
+def _product_grid(m: int, n: int, warps: int, wave: int, whole_rows: bool) -> Grid:
     if whole_rows and m >= 16 * warps:
-        return Grid(warps, 1, 8, 2)
+        return Grid.of_matrix(warps, 1, wave)
+    across = 16 if wave == 64 else 8  # columns of one instruction's accumulators
     best, cost = 1, math.inf
     for wm in (w for w in range(1, warps + 1) if warps % w == 0):
         wn = warps // wm
-        rows, cols = -(-m // (16 * wm)) * 16, -(-n // (8 * wn)) * 8
+        rows, cols = -(-m // (16 * wm)) * 16, -(-n // (across * wn)) * across
         wasted = rows * wm * cols * wn / (m * n)
         now = wasted * (1 / rows + 1 / cols)
         if now < cost:
             best, cost = wm, now
-    return Grid(best, warps // best, 8, 2)
+    return Grid.of_matrix(best, warps // best, wave)
 
 
-def _row_grid(m: int, n: int, warps: int, itemsize: int) -> Grid:
+def _row_grid(m: int, n: int, warps: int, wave: int, itemsize: int) -> Grid:
     wm = max(w for w in range(1, warps + 1) if warps % w == 0 and w <= m)
     wn = warps // wm
     vn = 16 // itemsize
-    while vn > 1 and n < 32 * wn * vn:
+    while vn > 1 and n < wave * wn * vn:
         vn //= 2
     lm = 1
-    while lm < 32 and n * 2 <= wn * (32 // lm) and m >= wm * lm * 2:
+    while lm < wave and n * 2 <= wn * (wave // lm) and m >= wm * lm * 2:
         lm *= 2
-    return Grid(wm, wn, lm, vn)
+    return Grid(wm, wn, lm, vn, wave)
 
 
 def _unserved(
@@ -322,18 +344,12 @@ def _product_operand(
     (m, n), rows = flat(regions[prim.out].tile), flat(regions[prim.ins[0]].tile)[0]
     return (
         out_is_frag
-        and tensor_core_types(a.dtype, b.dtype, regions[prim.out].buffer.dtype)
-        and grid.tensor_core
+        and grid.multiplies(a.dtype, b.dtype, regions[prim.out].buffer.dtype)
         and grid.wn == 1
         and min(m, n) > 1
         and m == rows
         and not prim.attr("trans_a")
     )
-
-
-def tensor_core_types(a: str, b: str, c: str) -> bool:
-    """True when mma.sync multiplies a and b exactly as the primitive says (float32 sums)."""
-    return a == b and a in HALVES and c == "float32"
 
 
 def _rename(stmt: ir.Stmt, new: Mapping[str, ir.Buffer]) -> ir.Stmt:

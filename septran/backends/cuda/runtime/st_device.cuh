@@ -28,6 +28,12 @@ namespace st {
 
 using uint = unsigned int;
 
+constexpr int wave = 32;  // threads that run in step
+/// How a warp's lanes lie on a tile in LM rows. pair: rows of a block of mma.sync that a lane holds; steps: from the lane of
+/// one row (column) to that of the next.
+template <int LM> struct Lanes { static constexpr int pair = LM == 8 ? 2 : 1, row_step = wave / LM, col_step = 1; };
+template <class T> ST_DEVICE T lane_xor(T v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+
 // ---- cp.async: global -> shared without registers; lands after wait<N> (N groups may stay open) ----
 template <int BYTES> ST_DEVICE void cp_async(void* dst, const void* src, int valid) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");

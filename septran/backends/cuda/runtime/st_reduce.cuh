@@ -24,7 +24,7 @@ struct Min {
 /// Combine over `count` lanes that are `step` apart; all of them get the result.
 template <class OP, int COUNT, int STEP, class C> ST_DEVICE C lanes(C v) {
 #pragma unroll
-  for (int o = COUNT / 2; o > 0; o /= 2) v = OP::of(v, __shfl_xor_sync(0xffffffffu, v, o * STEP));
+  for (int o = COUNT / 2; o > 0; o /= 2) v = OP::of(v, lane_xor(v, o * STEP));
   return v;
 }
 
@@ -44,7 +44,7 @@ ST_DEVICE void reduce_last(Frag<T, G, D...>& Y, const Frag<S, G, E...>& X) {
       idx i[FX::rank];
       if (X.locate(FX::row(r), FX::col(c), i)) acc[r] = OP::of(acc[r], to(X[At{r, c}]));
     }
-    if constexpr (FX::N > 1) acc[r] = lanes<OP, G::ln, 1>(acc[r]);
+    if constexpr (FX::N > 1) acc[r] = lanes<OP, G::ln, G::col_step>(acc[r]);
   }
   if constexpr (FX::N > 1 && G::wn > 1) {
     constexpr int rows = FX::M == 1 ? 1 : FX::R * G::lm * G::wm;
@@ -82,7 +82,7 @@ ST_DEVICE void reduce_rows(Frag<T, G, D...>& Y, const Frag<S, G, E...>& X) {
       idx i[FX::rank];
       if (X.locate(FX::row(r), FX::col(c), i)) acc[c] = OP::of(acc[c], to(X[At{r, c}]));
     }
-    if constexpr (FX::M > 1) acc[c] = lanes<OP, G::lm, G::ln>(acc[c]);
+    if constexpr (FX::M > 1) acc[c] = lanes<OP, G::lm, G::row_step>(acc[c]);
   }
   if constexpr (FX::M > 1 && G::wm > 1) {
     constexpr int cols = FX::N == 1 ? 1 : FX::C * G::ln * G::wn;
@@ -108,7 +108,7 @@ ST_DEVICE void reduce_rows(Frag<T, G, D...>& Y, const Frag<S, G, E...>& X) {
 template <class OP, bool ACC, int AXIS, class T, class S, int R>
 ST_DEVICE void reduce_memory(const View<T, R>& Y, const View<S, R>& X) {
   using C = decltype(to(plain<S>()));
-  constexpr int width = AXIS == R - 1 ? 32 : 1;
+  constexpr int width = AXIS == R - 1 ? wave : 1;
   idx total = 1;
 #pragma unroll
   for (int d = 0; d < R; d++) total *= d == AXIS ? 1 : X.n[d];

@@ -103,16 +103,18 @@ template <class T, int R> struct View {
 };
 
 /// How the threads of a block share out a tile: WM x WN warps, LM rows of lanes, VN columns in a row
-/// per lane. Grid<.., 8, 2> is the layout of mma.sync accumulators.
-template <int WM, int WN, int LM, int VN> struct Grid {
-  static constexpr int wm = WM, wn = WN, lm = LM, ln = 32 / LM, vn = VN, pair = LM == 8 ? 2 : 1;
-  static_assert(WM * WN * 32 == threads, "the grid has to use every warp of the block");
-  static ST_DEVICE int warp() { return threadIdx.x >> 5; }
-  static ST_DEVICE int lane() { return threadIdx.x & 31; }
+/// per lane. Grid<.., 8, 2> is the layout of mma.sync accumulators, Grid<.., 16, 4> of a wavefront's MFMA.
+template <int WM, int WN, int LM, int VN, int WAVE = 32> struct Grid {
+  static_assert(WAVE == wave, "the grid is for threads that run in step as these do");
+  static constexpr int wm = WM, wn = WN, lm = LM, ln = wave / LM, vn = VN, pair = Lanes<LM>::pair;
+  static constexpr int row_step = Lanes<LM>::row_step, col_step = Lanes<LM>::col_step;
+  static_assert(WM * WN * wave == threads, "the grid has to use every warp of the block");
+  static ST_DEVICE int warp() { return threadIdx.x / wave; }
+  static ST_DEVICE int lane() { return threadIdx.x % wave; }
   static ST_DEVICE int warp_row() { return warp() / WN; }
   static ST_DEVICE int warp_col() { return warp() % WN; }
-  static ST_DEVICE int lane_row() { return lane() / ln; }
-  static ST_DEVICE int lane_col() { return lane() % ln; }
+  static ST_DEVICE int lane_row() { return lane() / row_step % lm; }
+  static ST_DEVICE int lane_col() { return lane() / col_step % ln; }
 };
 
 ST_CONST int ceil_div(int a, int b) { return (a + b - 1) / b; }

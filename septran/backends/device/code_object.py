@@ -1,11 +1,11 @@
-"""TileLang's HIP source to an AMD code object, without ROCm and without a GPU: clang with Debian's device libraries."""
+"""HIP source to an AMD code object, without ROCm and without a GPU: clang with Debian's device libraries."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from septran.toolchain.confined import Finished, plain, run_confined
 
 INSTALL = "apt-get install clang-19 lld-19 llvm-19 rocm-device-libs libamdhip64-dev"
 SECONDS = 240.0
-_HERE = Path(__file__).resolve().parent
 _BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 _HEADER = Path("/usr/include/hip/hip_runtime.h")
-_VERSIONS = range(22, 18, -1)
+_NEWEST = 22
+_FIRST = {"gfx950": 20}
+"""The first clang that knows a chip; 19 for the others."""
 # name: what the notes say, and how much one of it is
 _FIGURES = {
     "registers": (r"\.vgpr_count:\s+(\d+)", 1),
@@ -28,35 +29,46 @@ _FIGURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What compiles for an AMD GPU here: paths of clang and llvm-readelf."""
+    """What compiles for an AMD GPU here: paths of clang and llvm-readelf. name: of the compiler, for facts."""
 
     clang: str
     readelf: str
+    name: str = "clang"
 
 
-def tools() -> Tools | str:
-    """Return the tools, or in words what is missing."""
-    for version in _VERSIONS:
+def tools(arch: str = "") -> Tools | str:
+    """Return the tools that know `arch`, or in words what is missing."""
+    first = _FIRST.get(arch, 19)
+    for version in range(_NEWEST, first - 1, -1):
         clang, readelf = (shutil.which(f"{n}-{version}") for n in ("clang", "llvm-readelf"))
         if clang and readelf and shutil.which(f"ld.lld-{version}"):
             break
     else:
-        return "no clang, lld and llvm-readelf of one version from 19 on"
+        return f"no clang, lld and llvm-readelf of one version from {first} on"
     if not _BITCODE.is_dir():
         return "no AMD device libraries"
     if not _HEADER.is_file():
         return "no HIP headers"
-    return Tools(clang=clang, readelf=readelf)
+    return Tools(clang=clang, readelf=readelf, name=f"clang {version}")
 
 
-def assemble(found: Tools, arch: str, lowered: Path) -> Finished:
-    """Compile `lowered` for `arch` (gfx942) to kernel.co beside it; the output ends with the object's notes."""
+def assemble(
+    found: Tools, arch: str, source: Path, *, includes: Sequence[Path] = (), without: str = ""
+) -> Finished:
+    """Compile `source` for `arch` (gfx942) to kernel.co beside it; the output ends with the object's notes.
+
+    includes: folders of headers, before the system's. without: lines that hold this are left out.
+    """
     return run_confined(
-        ["/bin/sh", "-c", "\n".join(_script(found, arch, lowered.name))], lowered.parent, SECONDS
+        ["/bin/sh", "-c", "\n".join(_script(found, arch, source.name, includes, without))],
+        source.parent,
+        SECONDS,
     )
 
 
-def _script(found: Tools, arch: str, source: str) -> list[str]:
+def _script(
+    found: Tools, arch: str, source: str, includes: Sequence[Path], without: str
+) -> list[str]:
     """The device libraries of an older HIP lack the chip's version number, which is one constant."""
     clang, number = shlex.quote(found.clang), arch.removeprefix("gfx")
     isa = f"lib/oclc_isa_version_{number}.bc"
@@ -65,20 +77,17 @@ def _script(found: Tools, arch: str, source: str) -> list[str]:
         'extern __attribute__((visibility("protected"))) const __constant int __oclc_ISA_version; '
         f"const __constant int __oclc_ISA_version = {value};"
     )
-    spec = importlib.util.find_spec("tilelang")
-    assert spec is not None
-    assert spec.origin is not None
-    templates = shlex.quote(str(Path(spec.origin).parent / "src"))
-    # debug.h prints from the device, which takes a runtime that a code object does not need
+    folders = " ".join(f"-I{shlex.quote(str(folder))}" for folder in includes)
+    taken = f"grep -v {shlex.quote(without)}" if without else "cat"
     return [
         "set -e",
         f"mkdir -p lib && ln -sf {_BITCODE}/*.bc lib/",
         f"if ! [ -e {isa} ]; then echo {shlex.quote(constant)} > isa.cl",
         f"{clang} -x cl -cl-std=CL2.0 --target=amdgcn-amd-amdhsa -nogpulib -emit-llvm -c -o {isa} isa.cl; fi",
-        f"grep -v tl_templates/hip/debug.h {source} > kernel.hip",
+        f"{taken} {shlex.quote(source)} > object.hip",
         f"{clang} -x hip --cuda-device-only --offload-arch={arch} -O3 --no-gpu-bundle-output -std=c++17 -nogpuinc "
-        f"-D__HIP_PLATFORM_AMD__ -I{shlex.quote(str(_HERE / 'shim'))} -I{templates} -I/usr/include --rocm-path=/usr "
-        "-include __clang_hip_runtime_wrapper.h --rocm-device-lib-path=lib -o kernel.co kernel.hip",
+        f"-D__HIP_PLATFORM_AMD__ {folders} -I. -I/usr/include --rocm-path=/usr "
+        "-include __clang_hip_runtime_wrapper.h --rocm-device-lib-path=lib -o kernel.co object.hip",
         f"{shlex.quote(found.readelf)} --notes kernel.co",
     ]
 
@@ -95,6 +104,6 @@ def figures(notes: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, max(values)) for name, values in found.items() if values)
 
 
-def made(lowered: Path) -> bool:
+def made(source: Path) -> bool:
     """Return whether the code object is there."""
-    return plain(lowered.with_name("kernel.co"))
+    return plain(source.with_name("kernel.co"))
