@@ -19,6 +19,7 @@ BUILTIN = (
     ("dsa_c", "septran.backends.dsa.backend:DSA_C"),
     ("triton_cuda", "septran.backends.triton.backend:TRITON_CUDA"),
     ("triton_hip", "septran.backends.triton.backend:TRITON_HIP"),
+    ("triton_npu", "septran.backends.triton.backend:TRITON_NPU"),
     ("pallas_tpu", "septran.backends.pallas.backend:PALLAS_TPU"),
 )
 """name -> where its manifest is; loaded when asked for."""

@@ -63,6 +63,7 @@ _WRITERS: Mapping[str, Callable[[Kernel, Path], Path]] = {
     "tilelang_hip": write_simulated,
     "triton_cuda": triton.write,
     "triton_hip": triton.write,
+    "triton_npu": triton.write,
 }
 """Targets whose emulation does not need the device's compiler, which `compiled` rows run."""
 

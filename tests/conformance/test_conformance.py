@@ -22,7 +22,7 @@ TARGETS = (
     "triton_cuda",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("hip_c", "tilelang_hip", "triton_hip", "pallas_tpu")
+        for name in ("hip_c", "tilelang_hip", "triton_hip", "triton_npu", "pallas_tpu")
     ),
 )
 __all__ = ["simulated"]

@@ -23,6 +23,7 @@ SUBSETS = {
     "tilelang_npuir": "npuir",
     "triton_cuda": "triton",
     "triton_hip": "triton",
+    "triton_npu": "triton",
 }
 """documentation folder -> configs/leaves/<subset>.yaml"""
 

@@ -26,6 +26,7 @@ BACKENDS = (
     "dsa_c",
     "triton_cuda",
     "triton_hip",
+    "triton_npu",
 )
 
 

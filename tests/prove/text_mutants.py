@@ -18,6 +18,7 @@ _BODIES = {
     "dsa_c": r"^static void kernel\(void \*opaque\) \{\n(.*?)^\}\n",
     "triton_cuda": _PYTHON,
     "triton_hip": _PYTHON,
+    "triton_npu": _PYTHON,
     "pallas_tpu": _PYTHON,
     "tilelang_cuda": _TILELANG,
     "tilelang_hip": _TILELANG,

@@ -20,6 +20,7 @@ CASES = [
         "tilelang_npuir",
         "dsa_c",
         "triton_hip",
+        "triton_npu",
         "pallas_tpu",
     )
     for op, dtype, dims in (

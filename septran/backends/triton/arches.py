@@ -11,7 +11,7 @@ from typing import Literal
 class Arch:
     """runtime: Triton's own backend. name: the architecture as Triton names it. warp: threads that run in step."""
 
-    runtime: Literal["cuda", "hip"]
+    runtime: Literal["cuda", "hip", "npu"]
     name: str
     warp: int
 
@@ -33,6 +33,7 @@ ARCHES: Mapping[str, Arch] = {
     "gfx90a": _hip("gfx90a"),
     "gfx950": _hip("gfx950"),
     "gfx1201": _hip("gfx1201", warp=32),
+    "910b": Arch(runtime="npu", name="Ascend910B2", warp=32),
 }
 """The first of each runtime is its backend's default."""
 

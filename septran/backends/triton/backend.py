@@ -1,12 +1,14 @@
-"""The triton_cuda and triton_hip backends: NVIDIA and AMD GPUs through Triton."""
+"""The triton_cuda, triton_hip and triton_npu backends: NVIDIA and AMD GPUs and Ascend NPUs through Triton."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from septran.backends.base import Backend, OnDevice
 from septran.backends.text.prelude import calls_of
+from septran.backends.triton import ascend
 from septran.backends.triton.arches import arches_of
 from septran.backends.triton.emit import emit
 from septran.backends.triton.foreign import FOREIGN
@@ -58,3 +60,18 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
 
 TRITON_CUDA = _manifest("triton_cuda", "nvidia")
 TRITON_HIP = _manifest("triton_hip", "amd")
+TRITON_NPU = replace(
+    TRITON_CUDA,
+    name=ascend.NAME,
+    title="Triton for Ascend NPUs",
+    arches=arches_of("npu"),
+    machine=lambda arch: f"{ascend.NAME}.{arch}",
+    build=ascend.build,
+    available=ascend.available_npu,
+    docs=ascend.NAME,
+    dtypes=("float32", "float16", "bfloat16"),
+    packages=ascend.PACKAGES,
+    load=None,
+    device=None,
+    foreign=None,
+)
