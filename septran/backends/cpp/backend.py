@@ -15,6 +15,7 @@ from septran.backends.cpp.reading import read
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
+from septran.passes.drop_accumulators import drop_accumulators
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
 from septran.toolchain.built import Built
@@ -128,7 +129,11 @@ CPP = Backend(
     suffix=".cpp",
     arches=ARCHES,
     machine=lambda arch: f"cpp.{arch}" if arch in (*PROCESSORS, wasm.ARCH) else "cpp.x86_64",
-    passes=(*staging_passes(layouts), ("mark_unread", mark_unread)),
+    passes=(
+        *staging_passes(layouts),
+        ("drop_accumulators", drop_accumulators),
+        ("mark_unread", mark_unread),
+    ),
     finish=(
         ("settle_schedules", settle_schedules),
         ("place_workspaces", place_workspaces),

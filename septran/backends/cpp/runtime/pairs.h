@@ -102,21 +102,36 @@ struct Kinds {
     bool subnormal, endless;
 };
 template <class S, int R> static Kinds kinds(const View<S, R>& v) {
-    uint16_t lowest = 0xffff, highest = 0;
-    const long step = v.s[R - 1];
-    const auto look = [&](const bf16& x) {
-        const uint16_t bits = x.bits & 0x7fff, below = uint16_t(bits - 1);  // zero is last
+    typedef uint16_t u16v __attribute__((vector_size(ST_VB)));
+    constexpr long L = sizeof(u16v) / sizeof(bf16);
+    u16v lowest = ~u16v{}, highest = {};
+    const auto look = [&](u16v bits) {
+        bits &= 0x7fff;
+        const u16v below = bits - 1;  // zero is last
         lowest = below < lowest ? below : lowest;
         highest = bits > highest ? bits : highest;
     };
+    const long step = v.s[R - 1], n = v.n[R - 1];
     for (long r = 0; r < flat_rows(v); ++r) {
         const bf16* const from = row(v, r);
-        if (step == 1)
-            for (long c = 0; c < v.n[R - 1]; ++c) look(from[c]);
-        else
-            for (long c = 0; c < v.n[R - 1]; ++c) look(from[c * step]);
+        const long whole = step == 1 ? n / L * L : 0;
+        u16v bits = {};
+        for (long c = 0; c < whole; c += L) {
+            std::memcpy(&bits, from + c, sizeof bits);
+            look(bits);
+        }
+        for (long c = whole; c < n; c += L) {  // a part of a vector: lanes beyond it are zero
+            bits = u16v{};
+            for (long i = 0; i < least(L, n - c); ++i) bits[i] = from[(c + i) * step].bits;
+            look(bits);
+        }
     }
-    return {lowest < 0x7f, highest >= 0x7f80};
+    Kinds found = {};
+    for (long i = 0; i < L; ++i) {
+        found.subnormal |= lowest[i] < 0x7f;
+        found.endless |= highest[i] >= 0x7f80;
+    }
+    return found;
 }
 ST_INLINE float subnormal(bf16 x) { return (x.bits & 0x7f80) ? 0.0f : float(x); }
 
