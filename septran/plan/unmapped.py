@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from septran.ir.nodes import For, LeafCall, Program, Stmt, When, leaf_calls
 from septran.mapping.schema import ExplicitMapping
+from septran.passes.drop_accumulators import drop_accumulators
 from septran.plan.planned import Plan
 from septran.plan.symbolic import Symbolic, bind_symbolic
 
@@ -14,6 +15,8 @@ STREAMED = (
     "(the law of streamed panels)"
 )
 
+WRITTEN = "a product added to zeros and copied out equals the product written there, rounded once"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
@@ -21,6 +24,16 @@ class Reference:
 
     program: Program
     assumptions: tuple[str, ...] = ()
+
+    def like(self, program: Program) -> Reference:
+        """Return the reference with products written where they go, where `program` has fewer leaves for that."""
+        wanted = len(leaf_calls(program))
+        if wanted >= len(leaf_calls(self.program)):
+            return self
+        shorter = drop_accumulators(self.program)
+        if len(leaf_calls(shorter)) != wanted:
+            return self
+        return Reference(program=shorter, assumptions=(*self.assumptions, WRITTEN))
 
 
 def unmapped(plan: Plan, mapping: ExplicitMapping, bound: Program, what: Symbolic) -> Reference:

@@ -399,9 +399,10 @@ class _Question:
             unprinted = "a printed kernel has sizes"
         elif printed is not None and self.plan.backend.read_back is not None:
             read = partial(self.plan.backend.read_back, printed.kernel, printed.finished.program)
+        reference = self.reference.like(program)
         return prove(
             program,
-            self.reference.program,
+            reference.program,
             dims=domain,
             shapes=self.what.shapes,
             finished=finished,
@@ -409,7 +410,7 @@ class _Question:
             unprinted=unprinted,
             source=None if printed is None else printed.source,
             unordered=unordered,
-            assumptions=self.reference.assumptions,
+            assumptions=reference.assumptions,
             within_s=self.within_s,
             rows=tuple(n for n in row_dims(self.plan.operator) if n in self.what.sizes),
         )

@@ -9,6 +9,7 @@ import pytest
 from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, substitute
 from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.plan.unmapped import WRITTEN
 from septran.prove import prove
 from septran.prove.sets import model
 from septran.prove.sums import found_sums, sums
@@ -92,3 +93,9 @@ def test_the_order_is_certified_for_all_rows():
     request = GenRequest(op="gemm", backend="cuda_c")
     certificate = prove_request(request, ("M", "N", "K")).certificate
     assert "sums" in certificate.proved and certificate.domain["M"][1] > 1 << 20
+
+
+def test_a_product_without_accumulator_is_proven_with_the_law_that_it_rests_on():
+    proof = prove_request(GenRequest(op="gemm", backend="cpp", dtype="bfloat16"), ())
+    assert {r.rule: r.state for r in proof.certificate.rules}["data"] == "proved"
+    assert WRITTEN in proof.certificate.assumptions
