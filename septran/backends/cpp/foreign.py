@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
-from septran.backends.judged.c_foreign import read_launches
+from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import functions, outermost
-from septran.backends.judged.c_hosts import entry_text, hosts_of, named
+from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import compile_shared, cpp_compiler
 from septran.toolchain.watched import compile_watched
 
-ENTRY = "septran_judged_entry"
 FLAGS = (
     "-std=c++20",
     "-O2",
@@ -50,19 +49,8 @@ def kernel(
     text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file with the judge's entry after it."""
-    types = {f.name: f for f in functions(text, lambda before: False)}[call.host.name]
-    main = f"{text}\n{entry_text(ENTRY, types, call, params)}"
-    found = Kernel(
-        name=call.host.name,
-        backend="cpp",
-        arch=arch,
-        entry=ENTRY,
-        params=params,
-        main="judged_kernel.cpp",
-        files=(("judged_kernel.cpp", main),),
-        leaves=(),
-    )
-    return found, ()
+    function = {f.name: f for f in functions(text, lambda before: False)}[call.host.name]
+    return judged(text, function, call, params, backend="cpp", arch=arch, suffix=".cpp"), ()
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
@@ -93,9 +81,7 @@ FOREIGN = Foreign(
     watched=watched,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
-    unsupported=lambda text: (
-        ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
-    ),
+    unsupported=of_torch,
     launches=read_launches,
     unchecked=(
         "static host: the file may need the C library, so it runs in a Python process",

@@ -9,16 +9,15 @@ from pathlib import Path
 from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, emulation, headers
-from septran.backends.judged.c_foreign import read_launches
+from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
-from septran.backends.judged.c_hosts import entry_text, hosts_of, named
+from septran.backends.judged.c_hosts import hosts_of, named
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
 from septran.toolchain.compilers import cpp_compiler
 from septran.toolchain.hosted import compile_hosted
 
-ENTRY = "septran_judged_entry"
 _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
@@ -61,16 +60,8 @@ def kernel(
         f"{{args[{i}], {_nbytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
     )
     around = f"cuemu::in_every_order_and_block({{{sizes}}}, [&] {{ {{call}}; }});"
-    entry = entry_text(ENTRY, function, call, params, around=around)
-    found = Kernel(
-        name=call.host.name,
-        backend="cuda_c",
-        arch=arch,
-        entry=ENTRY,
-        params=params,
-        main="judged_kernel.cu",
-        files=(("judged_kernel.cu", f"{text}\n{entry}"),),
-        leaves=(),
+    found = judged(
+        text, function, call, params, backend="cuda_c", arch=arch, suffix=".cu", around=around
     )
     return found, ()
 
@@ -99,8 +90,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 
 def _unsupported(text: str) -> tuple[str, ...]:
-    found = unsupported(blank(text))
-    return (*found, "torch's C++ extension interface") if "torch/extension.h" in text else found
+    return (*unsupported(blank(text)), *of_torch(text))
 
 
 FOREIGN = Foreign(

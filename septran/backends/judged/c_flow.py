@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from septran.backends.judged.c_functions import CFile, Closure, CSource
 from septran.backends.judged.c_words import SIZES
-from septran.backends.judged.flow import Flow, assigned
+from septran.backends.judged.flow import COMPARED, Flow, assigned
 from septran.backends.judged.values import Other, Pointer, Tile, Value, numbers
 from septran.prove.foreign.launch import Memory, NotRead
 from septran.prove.foreign.quantity import Number, Space, Where
 
-_OPS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _ATOMIC = ("atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicExch", "atomicCAS", "atomicOr", "atomicAnd", "atomicInc")  # fmt: skip
 _CASTS = frozenset(("int", "unsigned", "size_t", "long", "int64_t", "uint32_t", "int32_t", "ptrdiff_t", "unsigned int", "long long"))  # fmt: skip
 _PURE = re.compile(
@@ -139,36 +138,7 @@ class CFlow(Flow):
         return Pointer(array.memory, at, (), 1, why)
 
     # ---- expressions
-    def evaluate(self, node: ast.expr) -> Value:
-        """Return what an expression stands for; elements are loaded."""
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name():
-                return self.env.get(node.id, Other(node.id))
-            case ast.Tuple():
-                return tuple(self.evaluate(e) for e in node.elts)
-            case ast.BinOp():
-                return self._binary(
-                    type(node.op), self.evaluate(node.left), self.evaluate(node.right), node.lineno
-                )
-            case ast.UnaryOp():
-                return self._unary(node.op, self.evaluate(node.operand))
-            case ast.Compare():
-                return self._compare(node)
-            case ast.BoolOp():
-                return self._bool(node)
-            case ast.IfExp():
-                return self._choice(node)
-            case ast.Subscript():
-                return self._read(node)
-            case ast.Attribute():
-                return self._member(node)
-            case ast.Call():
-                return self._call(node)
-        raise NotRead(node.lineno, f"a {type(node).__name__} is not read")
-
-    def _read(self, node: ast.Subscript) -> Value:
+    def _subscript(self, node: ast.Subscript) -> Value:
         place = self.place(node)
         if not isinstance(place, Pointer):
             return place
@@ -176,13 +146,9 @@ class CFlow(Flow):
         return Tile(None)
 
     def _number(self, value: Value) -> Number:
-        if isinstance(value, bool):
-            return int(value)
-        if isinstance(value, int):
-            return value
         if isinstance(value, Tile) and value.where is not None:
             return self.arith.choose(value.where, 1, 0)
-        return value.n if isinstance(value, Tile) else None
+        return super()._number(value)
 
     def _decayed(self, value: Value) -> Value:
         return (
@@ -232,10 +198,9 @@ class CFlow(Flow):
             found_n = self.arith.sub(found_n, 1)
         return found_n if isinstance(found_n, int) else Tile(found_n)
 
-    def _compare(self, node: ast.Compare) -> Value:
-        a, b = self.evaluate(node.left), self.evaluate(node.comparators[0])
+    def _compare(self, op: ast.cmpop, a: Value, b: Value) -> Value:
         x, y = self._number(a), self._number(b)
-        found = self.arith.compare(_OPS[type(node.ops[0])], x, y)
+        found = self.arith.compare(COMPARED[type(op)], x, y)
         if isinstance(x, int) and isinstance(y, int):
             return not found.set.is_empty()
         return Tile(None, (), found)
@@ -273,7 +238,7 @@ class CFlow(Flow):
             return Tile(None)
         return self._either(found, yes, no)
 
-    def _member(self, node: ast.Attribute) -> Value:
+    def _attribute(self, node: ast.Attribute) -> Value:
         if isinstance(node.value, ast.Name) and node.value.id not in self.env:
             found = self.builtin(node.value.id, node.attr)
             if found is not None:

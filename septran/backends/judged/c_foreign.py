@@ -1,4 +1,4 @@
-"""Proofs for C++ and CUDA files of others: the call that the judge makes, as `c_launches` takes it."""
+"""C++ and CUDA files of others: the kernel that the judge calls, and the call as the proofs take it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,45 @@ import math
 from pathlib import Path
 
 from septran.backends.base import HostCall
+from septran.backends.judged.c_host import CFunction
+from septran.backends.judged.c_hosts import entry_text
 from septran.backends.judged.c_launches import Given, launches
 from septran.ir.dtypes import nbytes
-from septran.kernel import KernelParam
+from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
+
+_ENTRY = "septran_judged_entry"
+
+
+def judged(
+    text: str,
+    function: CFunction,
+    call: HostCall,
+    params: tuple[KernelParam, ...],
+    *,
+    backend: str,
+    arch: str,
+    suffix: str,
+    around: str = "{call};",
+) -> Kernel:
+    """Return the file with the judge's entry after it; around: the statement with `{call}` in it."""
+    main = f"judged_kernel{suffix}"
+    entry = entry_text(_ENTRY, function, call, params, around=around)
+    return Kernel(
+        name=call.host.name,
+        backend=backend,
+        arch=arch,
+        entry=_ENTRY,
+        params=params,
+        main=main,
+        files=((main, f"{text}\n{entry}"),),
+        leaves=(),
+    )
+
+
+def of_torch(text: str) -> tuple[str, ...]:
+    """Return what no judge of plain files can build."""
+    return ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
 
 
 def read_launches(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from septran.backends.judged.flow import Flow
+from septran.backends.judged.flow import COMPARED, Flow
 from septran.backends.judged.values import Block, Other, Pointer, Tile, Value
 from septran.prove.foreign.launch import NotRead
 from septran.prove.foreign.quantity import Number, Space, Where
@@ -15,7 +15,6 @@ from septran.prove.foreign.quantity import Number, Space, Where
 PROGRAMS = ("p0", "p1", "p2")
 LANES = ("a4", "a3", "a2", "a1")
 """coordinates of a tile's element, a1 along its last axis"""
-_OPS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
 def last(node: ast.expr) -> str:
@@ -71,49 +70,16 @@ class TileFlow(Flow):
         self.depth = 0
 
     # ---- expressions
-    def evaluate(self, node: ast.expr) -> Value:
-        """Return what an expression stands for."""
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name():
-                if node.id in self.env:
-                    return self.env[node.id]
-                return self.constants.get(node.id, Other(node.id))
-            case ast.Tuple() | ast.List():
-                return tuple(self.evaluate(e) for e in node.elts)
-            case ast.BinOp():
-                return self._binary(
-                    type(node.op), self.evaluate(node.left), self.evaluate(node.right)
-                )
-            case ast.UnaryOp():
-                return self._unary(node.op, self.evaluate(node.operand))
-            case ast.Compare() if len(node.ops) == 1:
-                a, b = self.evaluate(node.left), self.evaluate(node.comparators[0])
-                return self._compare(node.ops[0], a, b)
-            case ast.Compare():
-                parts = [node.left, *node.comparators]
-                tests: list[ast.expr] = [
-                    ast.copy_location(ast.Compare(a, [op], [b]), node)
-                    for a, op, b in zip(parts, node.ops, parts[1:], strict=False)
-                ]
-                return self.evaluate(ast.copy_location(ast.BoolOp(ast.And(), tests), node))
-            case ast.BoolOp():
-                return self._bool(node)
-            case ast.IfExp():
-                found = self.truth(self.evaluate(node.test))
-                if isinstance(found, bool):
-                    return self.evaluate(node.body if found else node.orelse)
-                return self._either(found, self.evaluate(node.body), self.evaluate(node.orelse))
-            case ast.Subscript():
-                return self._subscript(node)
-            case ast.Attribute():
-                return self._attribute(node)
-            case ast.Call():
-                return self._call(node)
-        raise NotRead(node.lineno, f"a {type(node).__name__} is not read")
+    def _named(self, name: str) -> Value:
+        return self.env[name] if name in self.env else self.constants.get(name, Other(name))
 
-    def _binary(self, op: type[ast.operator], a: Value, b: Value) -> Value:
+    def _choice(self, node: ast.IfExp) -> Value:
+        found = self.truth(self.evaluate(node.test))
+        if isinstance(found, bool):
+            return self.evaluate(node.body if found else node.orelse)
+        return self._either(found, self.evaluate(node.body), self.evaluate(node.orelse))
+
+    def _binary(self, op: type[ast.operator], a: Value, b: Value, line: int) -> Value:
         if isinstance(a, Pointer) or isinstance(b, Pointer):
             return self._pointer(op, a, b)
         plain = (int, float, str, tuple)
@@ -135,13 +101,6 @@ class TileFlow(Flow):
         if isinstance(value, bool):
             return Where(self.space.everywhere if value else self.space.nowhere)
         return value.where if isinstance(value, Tile) else None
-
-    def _number(self, value: Value) -> Number:
-        if isinstance(value, bool):
-            return int(value)
-        if isinstance(value, int):
-            return value
-        return value.n if isinstance(value, Tile) else None
 
     def _pointer(self, op: type[ast.operator], a: Value, b: Value) -> Value:
         if isinstance(b, Pointer) and op is ast.Add and not isinstance(a, Pointer):
@@ -173,10 +132,10 @@ class TileFlow(Flow):
         if isinstance(op, ast.Is | ast.IsNot) or known:
             return _python_compare(op, a, b)
         shape = broadcast(shape_of(a), shape_of(b))
-        if type(op) not in _OPS:
+        if type(op) not in COMPARED:
             return Tile(None, shape, Where(self.space.everywhere, exact=False))
         x, y = self._number(a), self._number(b)
-        return Tile(None, shape, self.arith.compare(_OPS[type(op)], x, y))
+        return Tile(None, shape, self.arith.compare(COMPARED[type(op)], x, y))
 
     def _bool(self, node: ast.BoolOp) -> Value:
         found: Where | None = None
@@ -249,9 +208,6 @@ class TileFlow(Flow):
         if node.attr == "value":
             return base
         return Other(f"{base.name}.{node.attr}" if isinstance(base, Other) else node.attr)
-
-    def _call(self, node: ast.Call) -> Value:
-        raise NotRead(node.lineno, "a call")
 
 
 def _python(op: type[ast.operator], a: Any, b: Any) -> Value:
