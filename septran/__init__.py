@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from septran.api import compile, jit
     from septran.call.loaded import load
-    from septran.call.module import torch_backend
+    from septran.call.torch_backend import torch_backend
     from septran.errors import (
         ArgumentError,
         ConfigError,
@@ -31,7 +31,7 @@ _HOME = {
     "compile": "septran.api",
     "jit": "septran.api",
     "load": "septran.call.loaded",
-    "torch_backend": "septran.call.module",
+    "torch_backend": "septran.call.torch_backend",
     "ops": "septran.ops",
     "ArgumentError": "septran.errors",
     "ConfigError": "septran.errors",

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
 from septran.call.kept import place_key
-from septran.call.saved import Saved, SavedKernel, read_saved, structured
+from septran.call.open_build import OpenBuild
+from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved, structured
 from septran.errors import ArgumentError, EnvironmentProblem, InputError
 from septran.kernel import Kernel, KernelParam
+from septran.tasklang.operator import evaluate_dim
 from septran.verify.evidence import own_key
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What runs calls of one kind. run: the kernel of fixed sizes; open: inputs -> tensors, kernel and results' shapes."""
+
+    saved: SavedKernel
+    kernel: Kernel
+    run: Callable[..., None] | None
+    open: Callable[[Mapping[str, torch.Tensor]], Any] | None = None
 
 
 def load(path: str | Path, module: torch.nn.Module | None = None) -> LoadedModule:
@@ -56,10 +70,15 @@ class LoadedModule:
         self._check_weights(saved.kernels)
         here = saved.signer == own_key() and saved.place == place_key(self.backend)
         self.judged_again = not here
-        self._calls: dict[Any, tuple[SavedKernel, Kernel, Callable[..., None]]] = {}
+        self._calls: dict[Any, _Call] = {}
+        self._axes: dict[tuple[tuple[int, ...], ...], None] = {(): None}
         for one in saved.kernels:
-            kernel = one.kernel if here else self._again(one, saved, folder)
-            self._calls[one.key] = (one, kernel, self._loaded(kernel))
+            kernel, opened = (one.kernel, one.opened) if here else self._again(one, saved, folder)
+            if opened is None:
+                self._calls[one.key] = _Call(one, kernel, self._loaded(kernel))
+            else:
+                self._calls[one.key] = self._open(one, kernel, opened)
+                self._axes[_open_axes(one.key)] = None
 
     @property
     def weights(self) -> Mapping[str, torch.Tensor]:
@@ -74,7 +93,8 @@ class LoadedModule:
         from torch.utils import _pytree as pytree
 
         leaves = pytree.tree_leaves((args, kwargs))
-        found = self._calls.get(call_key(leaves))
+        keys = (call_key(leaves, axes) for axes in self._axes)
+        found = next((self._calls[k] for k in keys if k in self._calls), None)
         if found is None:
             known = "; ".join(_told(key) for key in self._calls)
             raise ArgumentError.of(
@@ -82,14 +102,15 @@ class LoadedModule:
                 f"{self.name} was not saved for {_told(call_key(leaves))}",
                 help=f"it was saved for {known}; call it so before it is saved",
             )
-        one, kernel, run = found
+        one = found.saved
         users = dict(
             zip(one.order, (t for t in leaves if isinstance(t, torch.Tensor)), strict=True)
         )
+        params, run, shape_of = self._at(found, users)
         held = self.weights
         with torch.no_grad():
             values: dict[str, torch.Tensor] = {}
-            for param in kernel.params:
+            for param in params:
                 if param.name not in one.parameters:
                     dtype = getattr(torch, param.dtype)
                     values[param.name] = torch.empty(param.shape, dtype=dtype)
@@ -100,19 +121,60 @@ class LoadedModule:
                     tensor.detach().resolve_neg()
                 )  # else its memory has the opposite of its values
                 values[param.name] = whole.reshape(param.shape).contiguous()
-            run(*(values[p.name] for p in kernel.params))
-            made = [values[p.name] for p in kernel.params if p.name not in one.parameters]
-            return self._returned(one, made, held)
+            run(*(values[p.name] for p in params))
+            made = [values[p.name] for p in params if p.name not in one.parameters]
+            return self._returned(one, made, held, shape_of)
+
+    def _at(
+        self, found: _Call, users: Mapping[str, torch.Tensor]
+    ) -> tuple[tuple[KernelParam, ...], Callable[..., None], Callable[[Result], Any]]:
+        """Return the tensors, the kernel and the results' shapes of a call with these inputs."""
+        if found.open is None:
+            assert found.run is not None
+            return found.kernel.params, found.run, lambda r: r.shape
+        try:
+            params, run, shape_of = found.open(users)
+            return params, run, shape_of
+        except ValueError as e:
+            raise ArgumentError.of("C140", f"{self.name} was saved for other sizes: {e}") from None
+
+    def _open(self, one: SavedKernel, kernel: Kernel, opened: Opened) -> _Call:
+        """Return what runs a kernel with open sizes: it is built once, and told the sizes of each call."""
+        from septran.aten.open_graph import read_open_graph
+
+        graph = read_open_graph(json.loads(one.graph), Path(one.file).name, {})
+        library = OpenBuild(self.backend, kernel)
+
+        def at(users: Mapping[str, torch.Tensor]) -> Any:
+            sizes = graph.sizes_of({n: tuple(t.shape) for n, t in users.items()})
+            for name, (low, high) in opened.domain.items():
+                if not low <= sizes[name] <= high:
+                    raise ValueError(f"{name} = {sizes[name]} is not from {low} to {high}")
+            params = tuple(
+                replace(p, shape=tuple(evaluate_dim(s, sizes) for s in opened.shapes[p.name]))
+                if p.name in opened.shapes
+                else p
+                for p in kernel.params
+            )
+            run = library.at(params, [sizes[name] for name in opened.domain])
+            tensors = tuple(p for p in params if p.name in opened.shapes)
+            return tensors, run, lambda r: r.shape and graph.shape_of(r.name, sizes)
+
+        return _Call(one, kernel, None, at)
 
     def _returned(
-        self, one: SavedKernel, made: list[torch.Tensor], held: Mapping[str, torch.Tensor]
+        self,
+        one: SavedKernel,
+        made: list[torch.Tensor],
+        held: Mapping[str, torch.Tensor],
+        shape_of: Callable[[Result], Any],
     ) -> Any:
         flat: list[Any] = []
         for result in one.results:
             if result.shape is None:
                 flat.append(result.plain)
                 continue
-            value = made.pop(0).reshape(result.shape)
+            value = made.pop(0).reshape(shape_of(result))
             if result.kind == "user_output":
                 flat.append(value)
             elif result.kind == "buffer_mutation":
@@ -131,13 +193,19 @@ class LoadedModule:
                         help="give the module that was saved, with its own dtypes",
                     )
 
-    def _again(self, one: SavedKernel, saved: Saved, folder: Path) -> Kernel:
+    def _again(self, one: SavedKernel, saved: Saved, folder: Path) -> tuple[Kernel, Opened | None]:
         """Make the kernel again from its graph, and judge it."""
         from septran.aten.graph import parse_graph
-        from septran.call.translated import translated  # and with it the frontend
+        from septran.aten.open_graph import read_open_graph
+        from septran.call.translated import translated, translated_open  # and with it the frontend
 
-        graph = parse_graph(one.graph, Path(one.file).name, {})
-        made = translated(graph, self.backend, saved.arch, verify=True)
+        file = Path(one.file).name
+        if one.opened is None:
+            graph = parse_graph(one.graph, file, {})
+            made = translated(graph, self.backend, saved.arch, verify=True)
+        else:
+            opened = read_open_graph(json.loads(one.graph), file, {})
+            made = translated_open(opened, self.backend, saved.arch, verify=True)
         special = made.specialized()
         if saved.signer != own_key() and special.kernel.sha != one.kernel.sha:
             raise InputError.of(
@@ -148,7 +216,7 @@ class LoadedModule:
         if dict(made.parameters) != dict(one.parameters):
             raise InputError.of("V222", f"{folder}: the parameters are not those of its graph")
         made.kernel.accept(special)
-        return special.kernel
+        return special.kernel, made.opened()
 
     def _loaded(self, kernel: Kernel) -> Callable[..., None]:
         if self.backend.load is None:
@@ -176,6 +244,12 @@ def call_key(leaves: list[Any], opened: Sequence[Sequence[int]] = ()) -> tuple[A
     )
 
 
+def _open_axes(key: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the open axes of each tensor of a saved call."""
+    shapes = (part[0] for part in key if isinstance(part, tuple))
+    return tuple(tuple(a for a, n in enumerate(shape) if n == -1) for shape in shapes)
+
+
 def _shape(tensor: torch.Tensor, opened: Sequence[int]) -> tuple[int, ...]:
     return tuple(-1 if a in opened else n for a, n in enumerate(tensor.shape))
 
@@ -190,4 +264,10 @@ def _fits(tensor: torch.Tensor | None, param: KernelParam) -> bool:
 
 
 def _told(key: tuple[Any, ...]) -> str:
-    return ", ".join(str(list(v[0])) if isinstance(v, tuple) else str(v) for v in key) or "no value"
+    return (
+        ", ".join(_shape_text(v[0]) if isinstance(v, tuple) else str(v) for v in key) or "no value"
+    )
+
+
+def _shape_text(shape: Sequence[int]) -> str:
+    return f"[{', '.join('any' if n == -1 else str(n) for n in shape)}]"

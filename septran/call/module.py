@@ -6,12 +6,13 @@ shapes at its first call, and read the module's weights where they are.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,7 +225,8 @@ class CompiledModule:
                     results=tuple(_result(graph, o) for o in graph.outputs),
                     structure=structure_of(pytree.tree_unflatten(range(count), ready.results)),
                     file=Path(graph.file).name,
-                    graph=json.dumps(graph.to_json()),
+                    graph=json.dumps((ready.made.open or graph).to_json()),
+                    opened=ready.made.opened(),
                 )
             )
         held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
@@ -334,7 +336,7 @@ def _exported(
     was = module.training
     try:
         if mode == "eval":
-            module.eval()
+            _set_training(module, False)
         program = child.export(module, args, dict(kwargs), path, shapes)
     except child.Refused as e:
         raise ConfigError.of(
@@ -344,7 +346,7 @@ def _exported(
             help="data-dependent shapes and Python branches on values have no graph",
         ) from e
     finally:
-        module.train(was)
+        _set_training(module, was)
     with tempfile.TemporaryDirectory(prefix="septran-export-") as folder:
         data = child.describe(program, (args, dict(kwargs)), path, Path(folder))
         raw = (Path(folder) / "values.bin").read_bytes()
@@ -352,10 +354,16 @@ def _exported(
     return data, values, program.call_spec.out_spec
 
 
+def _set_training(module: torch.nn.Module, on: bool) -> None:
+    with contextlib.suppress(NotImplementedError):  # an exported program's module has one mode
+        module.train(on)
+
+
 def _result(graph: Graph, output: Output) -> Result:
     shape = graph.meta_of(output.value.name).shape if isinstance(output.value, Ref) else None
     plain = None if shape is not None else output.value
-    return Result(kind=output.kind, target=output.target, shape=shape, plain=plain)
+    name = output.value.name if isinstance(output.value, Ref) else ""
+    return Result(kind=output.kind, target=output.target, shape=shape, plain=plain, name=name)
 
 
 def _source(module: torch.nn.Module) -> Path:
@@ -363,17 +371,3 @@ def _source(module: torch.nn.Module) -> Path:
         return Path(inspect.getsourcefile(type(module)) or "module.py")
     except TypeError:
         return Path("module.py")
-
-
-def torch_backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Return a callable for `torch.compile(model, backend="septran")`, or `backend=septran.torch_backend`.
-
-    A graph with a part that SepTran has no form for stays torch's, and a warning says which part.
-    """
-    try:
-        compiled = CompiledModule(module, example_inputs, target=backends.HOST, mode="as-is")
-    except ConfigError as e:
-        warnings.warn(f"septran leaves a graph to torch: {e.diagnostics[0].message}", stacklevel=2)
-        found: Callable[..., Any] = module.forward
-        return found
-    return compiled

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from septran.backends.base import Backend
 from septran.call.arguments import Bound, wrong
-from septran.errors import EnvironmentProblem, InputError
+from septran.call.open_build import OpenBuild
+from septran.errors import InputError
 from septran.kernel import kernel_params
 from septran.machine import Machine
 from septran.mapping.schema import ExplicitMapping, Policy
@@ -99,38 +98,9 @@ class OpenDims:
         sha = special.kernel.sha
         if sha not in self._built:
             accept(special)
-            self._built[sha] = OpenBuild(self._plan.backend, special)
-        return self._built[sha].at(bound.dims)
-
-
-class OpenBuild:
-    """The library of a kernel with open dims; it stays as long as this object."""
-
-    def __init__(self, backend: Backend, special: Specialized) -> None:
-        """Build it.
-
-        Raises:
-            EnvironmentProblem: V112, the compiler refused or is missing.
-        """
-        self._folder = tempfile.TemporaryDirectory(prefix="septran-module-")
-        built = backend.build(special.kernel, Path(self._folder.name))
-        if not built.ok or built.artifact is None:
-            raise EnvironmentProblem.of(
-                "V112", f"{special.kernel.name} could not be built: {built.log[-500:]}"
-            )
-        assert backend.launch is not None
-        self._launch, self._special, self._artifact = backend.launch, special, built.artifact
-
-    def at(self, dims: Mapping[str, int]) -> tuple[Callable[..., None], tuple[str, ...]]:
-        """Return the kernel as a callable on tensors of these sizes, and the tensors' names in order."""
-        import torch
-
-        program, kernel = self._special.program, self._special.kernel
-        params = kernel_params(program, dims)
-        run = self._launch(replace(kernel, params=params), self._artifact)
-        sizes = [torch.tensor([dims[d.name]]) for d in program.dims]
-
-        def call(*tensors: torch.Tensor) -> None:
-            run(*tensors, *sizes)
-
-        return call, tuple(p.buffer.name for p in program.params)
+            self._built[sha] = OpenBuild(self._plan.backend, special.kernel)
+        program = special.program
+        run = self._built[sha].at(
+            kernel_params(program, bound.dims), [bound.dims[d.name] for d in program.dims]
+        )
+        return run, tuple(p.buffer.name for p in program.params)

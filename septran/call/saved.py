@@ -32,12 +32,21 @@ _BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionEr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result of the graph. kind: user_output or buffer_mutation (of `target`); plain: what is no tensor."""
+    """A result of the graph. kind: user_output or buffer_mutation (of `target`); plain: what is no tensor; name: the node's."""
 
     kind: str
     target: str
     shape: tuple[int, ...] | None
     plain: Any = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The open sizes of a kernel. shapes: parameter -> sizes over the dims. domain: dim -> ends, in the kernel's order."""
+
+    shapes: Mapping[str, tuple[str, ...]]
+    domain: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +55,8 @@ class SavedKernel:
 
     key: shape and dtype, or text, of each flattened argument. parameters: of the kernel -> (kind, name). order: user
     inputs, as the flattened tensors come. structure: how results hang together; numbers stand for the results.
-    file: the name of the module's file. graph: JSON of the exported graph, which is the kernel's meaning.
+    file: the name of the module's file. graph: JSON of the exported graph, which is the kernel's meaning. opened: None
+    where all sizes are fixed.
     """
 
     key: tuple[Any, ...]
@@ -57,6 +67,7 @@ class SavedKernel:
     structure: Any
     file: str
     graph: str
+    opened: Opened | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +188,7 @@ def _kernel_to_json(one: SavedKernel) -> dict[str, Any]:
         "structure": one.structure,
         "file": one.file,
         "graph": one.graph,
+        "opened": None if one.opened is None else asdict(one.opened),
     }
 
 
@@ -219,12 +231,23 @@ def _kernel_from_json(data: Mapping[str, Any], path: Path) -> SavedKernel:
                 target=str(r["target"]),
                 shape=None if r["shape"] is None else tuple(map(int, r["shape"])),
                 plain=r["plain"],
+                name=str(r.get("name", "")),
             )
             for r in data["results"]
         ),
         structure=data["structure"],
         file=str(data["file"]),
         graph=str(data["graph"]),
+        opened=_opened_from_json(data.get("opened")),
+    )
+
+
+def _opened_from_json(data: Mapping[str, Any] | None) -> Opened | None:
+    if data is None:
+        return None
+    return Opened(
+        shapes={str(n): tuple(map(str, s)) for n, s in data["shapes"].items()},
+        domain={str(n): (int(low), int(high)) for n, (low, high) in data["domain"].items()},
     )
 
 

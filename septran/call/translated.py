@@ -10,6 +10,7 @@ from septran.aten.graph import Graph
 from septran.aten.open_graph import OpenGraph
 from septran.backends.base import Backend
 from septran.call.kernel import CompiledKernel
+from septran.call.saved import Opened
 from septran.errors import ArgumentError
 from septran.frontend.translate import translate
 from septran.frontend.write import write
@@ -50,6 +51,17 @@ class Translated:
             )
             for n in self.parameters
         }
+
+    def opened(self) -> Opened | None:
+        """Return the open sizes of the kernel, None where it has none."""
+        operator = self.kernel.operator
+        if self.open is None or operator is None:
+            return None
+        dims = self.specialized().program.dims
+        return Opened(
+            shapes={n: t.dims for n, t in operator.types().items()},
+            domain={d.name: (d.low, d.high) for d in dims},
+        )
 
     def specialized(self) -> Specialized:
         """Return the kernel's Program and source; nothing is built or run."""

@@ -13,7 +13,7 @@ from septran.errors import SeptranError
 
 
 def test_one_build_serves_every_number_of_rows(monkeypatch: pytest.MonkeyPatch):
-    from septran.call import open_dims
+    from septran.call import open_build as open_dims
 
     built = []
     kept = open_dims.OpenBuild.__init__

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import septran
+from septran.call.module import CompiledModule
 from septran.errors import ArgumentError, SeptranError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -81,7 +86,7 @@ def same(found: Any, wanted: Any) -> None:
 
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows with each build."""
-    from septran.call import open_dims
+    from septran.call import open_build as open_dims
 
     built: list[int] = []
     kept = open_dims.OpenBuild.__init__
@@ -150,6 +155,36 @@ def test_open_modules_are_judged_against_the_graph_at_other_sizes(
     assert verdict.passed
 
 
+OTHER = """
+import json, sys, torch, septran
+loaded = septran.load(sys.argv[1])
+found = loaded(torch.linspace(-2, 2, 7 * 2 * 16).reshape(7, 2, 16))
+try:
+    loaded(torch.ones(3, 3, 16))
+except septran.errors.ArgumentError as e:
+    told = str(e)
+print(json.dumps([found["y"].tolist(), list(found["rows"].shape), loaded.judged_again, told,
+    any(m.startswith(("septran.frontend", "septran.trial")) for m in sys.modules)]))
+"""
+
+
+@pytest.mark.slow
+def test_a_saved_module_keeps_its_sizes_open(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = Residual().eval()
+    compiled = septran.compile(net, (torch.randn(8, 2, 16),), dynamic={"x": {0: "B"}})
+    compiled.save(tmp_path / "net")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OTHER, str(tmp_path / "net")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    y, rows, again, told, imported = json.loads(done.stdout)
+    wanted = net(torch.linspace(-2, 2, 7 * 2 * 16).reshape(7, 2, 16))
+    torch.testing.assert_close(torch.tensor(y), wanted["y"].detach(), rtol=1e-4, atol=1e-5)
+    assert (rows, again, imported) == ([14, 16], False, False)
+    assert "was not saved for [3, 3, 16]" in told and "[any, 2, 16]" in told
+
+
 @pytest.mark.slow
 def test_an_exported_program_keeps_its_own_open_sizes() -> None:
     net, x = Residual().eval(), torch.randn(4, 5, 16)
@@ -198,3 +233,19 @@ def test_a_size_that_decides_a_number_in_a_kernel_cannot_stay_open() -> None:
     with pytest.raises(SeptranError) as e:
         septran.compile(Pooled().eval(), (torch.randn(2, 3, 8, 8),), dynamic={"x": {2: "H"}})
     assert e.value.codes == ("C162",)
+
+
+def test_torch_compile_keeps_its_dynamic_sizes_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = builds(monkeypatch)
+    kept = CompiledModule.__init__
+    monkeypatch.setattr(
+        CompiledModule, "__init__", lambda self, *a, **k: kept(self, *a, **k, verify=False)
+    )
+    net = Residual().eval()
+    torch._dynamo.reset()
+    fast = torch.compile(net, backend=septran.torch_backend, dynamic=True)
+    with torch.no_grad():
+        for batch, length in ((4, 5), (3, 7), (20, 9)):
+            x = torch.randn(batch, length, 16)
+            same(fast(x), net(x))
+    assert len(built) == 1

@@ -1,0 +1,149 @@
+"""`torch.compile(model, backend="septran")`: each graph that torch finds becomes a compiled module, or stays torch's."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from septran import backends
+from septran.call.module import CompiledModule
+from septran.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def torch_backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Return a callable for `torch.compile(model, backend="septran")`, or `backend=septran.torch_backend`.
+
+    A graph with a part that SepTran has no form for stays torch's, and a warning says which part. With `dynamic=True` the
+    sizes that torch keeps as symbols stay open where they can; else each size is built at its first call.
+    """
+    import torch
+
+    if any(isinstance(v, torch.SymInt) for v in example_inputs):
+        return _Open(module, example_inputs)
+    try:
+        return CompiledModule(module, example_inputs, target=backends.HOST, mode="as-is")
+    except ConfigError as e:
+        _say(f"leaves a graph to torch: {e.diagnostics[0].message}")
+        found: Callable[..., Any] = module.forward
+        return found
+
+
+def _say(what: str) -> None:
+    warnings.warn(f"septran {what}", stacklevel=3)
+
+
+class _Open:
+    """A graph whose sizes torch passes as numbers. Compiled, it reads them off its tensors.
+
+    Numbers of the user's that torch passes as tensors of rank 0 are constants; others are another compilation.
+    """
+
+    def __init__(self, module: Any, example: Sequence[Any]) -> None:
+        import torch
+
+        self._module = module
+        scalars = _read_as_numbers(module)
+        inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        # the graph knows sizes by symbol; the example's tensors have numbers
+        known = [n.meta.get("example_value", v) for n, v in zip(inputs, example, strict=True)]
+        kinds = [isinstance(v, torch.Tensor) for v in example]
+        self._numbers = [k for k in scalars if kinds[k]]
+        self._tensors = [k for k, is_tensor in enumerate(kinds) if is_tensor and k not in scalars]
+        open_axes = {
+            (place, axis): str(size.node.expr)
+            for place, k in enumerate(self._tensors)
+            for axis, size in enumerate(known[k].shape)
+            if isinstance(size, torch.SymInt)
+        }
+        self._shapes = tuple(
+            {a: torch.export.Dim.AUTO for p, a in open_axes if p == place} or None
+            for place in range(len(self._tensors))
+        )
+        said = {symbol: where for where, symbol in reversed(open_axes.items())}
+        self._sizes = {
+            k: said.get(str(v.node.expr)) if isinstance(v, torch.SymInt) else None
+            for k, v in enumerate(known)
+            if not kinds[k]
+        }
+        self._made: dict[tuple[float, ...], Callable[..., Any] | None] = {}
+
+    def __call__(self, *values: Any) -> Any:
+        numbers = tuple(float(values[k]) for k in self._numbers)
+        tensors = [values[k] for k in self._tensors]
+        if numbers not in self._made:
+            self._made[numbers] = self._compiled(tensors, numbers)
+        run = self._made[numbers]
+        return self._module.forward(*values) if run is None else run(*tensors)
+
+    def _compiled(
+        self, tensors: Sequence[torch.Tensor], numbers: Sequence[float]
+    ) -> Callable[..., Any] | None:
+        """Return the module with its sizes open, else one that is built for each size, None where it has no form."""
+        sizes = {k: where for k, where in self._sizes.items() if where is not None}
+        if len(sizes) < len(self._sizes):
+            _say("leaves a graph to torch: a number of it is no size of a tensor")
+            return None
+        given = dict(zip(self._numbers, numbers, strict=True))
+        module = _of_tensors(self._module, self._tensors, sizes, given)
+        for shapes in ((self._shapes,), None):
+            try:
+                return CompiledModule(
+                    module, tensors, target=backends.HOST, mode="as-is", dynamic_shapes=shapes
+                )
+            except ConfigError as e:
+                _say(f"leaves a graph to torch: {e.diagnostics[0].message}")
+                return None
+            except InputError as e:
+                if "C162" not in e.codes:
+                    raise
+                _say(f"builds each size: {e.diagnostics[0].message}")
+        return None
+
+
+def _read_as_numbers(module: torch.fx.GraphModule) -> list[int]:
+    """Return which inputs are only read by `item()`: numbers that torch keeps as tensors."""
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    return [k for k, n in enumerate(inputs) if n.users and all(map(_is_item, n.users))]
+
+
+def _is_item(node: torch.fx.Node) -> bool:
+    return bool(node.op == "call_method" and node.target == "item")
+
+
+def _of_tensors(
+    module: torch.fx.GraphModule,
+    tensors: Sequence[int],
+    sizes: Mapping[int, tuple[int, int]],
+    numbers: Mapping[int, float],
+) -> torch.nn.Module:
+    """Return `module` as a function of its tensors alone.
+
+    sizes: other input -> the tensor, of `tensors`, and the axis that say it. numbers: inputs that are constants.
+    """
+    import torch
+
+    graph = copy.deepcopy(module.graph)
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    for k, number in numbers.items():
+        for item in list(inputs[k].users):
+            item.replace_all_uses_with(number)
+            graph.erase_node(item)
+    inner = torch.fx.GraphModule(module, graph)
+
+    class OfTensors(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *given: torch.Tensor) -> Any:
+            """Return what the graph returns."""
+            held: dict[int, Any] = dict(zip(tensors, given, strict=True))
+            held |= {k: given[place].shape[axis] for k, (place, axis) in sizes.items()}
+            return self.inner(*(held.get(k) for k in range(len(inputs))))
+
+    return OfTensors()
