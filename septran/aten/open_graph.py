@@ -115,11 +115,17 @@ def read_open_graph(data: Mapping[str, Any], file: str, values: Mapping[str, byt
     return OpenGraph(file=file, data=data, values=dict(values), dims=dims)
 
 
-def named(data: Mapping[str, Any], names: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+def named(data: Mapping[str, Any], given: Sequence[Sequence[Sequence[Any]]]) -> dict[str, Any]:
     """Return what the exporting process said with its open sizes named.
 
-    names: (input, axis) -> name, for those that the user named; others keep torch's symbol.
+    given: of each of the user's inputs, pairs of an axis and the name it has; other sizes keep torch's symbol.
     """
+    users = [i["name"] for i in data["inputs"] if i["kind"] == "user_input"]
+    names = {
+        (name, axis): str(called)
+        for name, axes in zip(users, given, strict=False)
+        for axis, called in axes
+    }
     found: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     ranges = {str(d["symbol"]): d for d in data["dims"]}

@@ -238,8 +238,8 @@ class _Expansion:
                         self._batch.span("exclude", number),
                     )
 
-    def _dims(self, operator: Operator, wanted: Sequence[DimSet]) -> list[dict[str, int]]:
-        found: list[dict[str, int]] = []
+    def _dims(self, operator: Operator, wanted: Sequence[DimSet]) -> list[dict[str, int | str]]:
+        found: list[dict[str, int | str]] = []
         for entry in wanted:
             if entry == "sample":
                 found.append(dict(operator.dims))
@@ -265,7 +265,7 @@ class _Expansion:
         source, backend = self._source(op=entry["op"]), backends.get(entry["backend"])
         dims = entry.get("dims", "sample")
         if isinstance(dims, dict):
-            source.operator.bind_dims(dims)
+            source.operator.bind_dims(_sized(source.operator, dims))
         arch = backends.resolve_arch(backend, entry.get("arch"))
         shared = [d for d in source.operator.dtypes if d in backend.dtypes]
         for sizes in self._dims(source.operator, (dims,)):
@@ -284,7 +284,7 @@ class _Expansion:
         source: _Source,
         backend: Backend,
         arch: str,
-        dims: Mapping[str, int],
+        dims: Mapping[str, int | str],
         dtype: str,
         writer: str,
     ) -> Cell:
@@ -294,7 +294,7 @@ class _Expansion:
             **source.given,
             "backend": backend.name,
             "arch": arch or None,
-            "dims": dict(dims),
+            "dims": _sized(source.operator, dims),
             "dtype": dtype,
             "writer": writer,
             "budget_tokens": self._batch.budget.tokens,
@@ -302,6 +302,9 @@ class _Expansion:
             "where": self._batch.where,
             "seed": self._settings.seed,
         }
+        opened = [name for name, size in dims.items() if isinstance(size, str)]
+        if opened:  # a key of its own, so that cells without keep theirs
+            request["dynamic"] = opened
         timed = self._batch.time and {"threads": self._settings.threads}
         return Cell(
             id=f"{source.operator.name}/{target}/{sizes}/{dtype}/{writer}",
@@ -337,8 +340,17 @@ def _file(cell: Cell) -> object:
     return given.get("logic") or given.get("task_file") or f"the shipped {given.get('op')}"
 
 
+def _sized(operator: Operator, dims: Mapping[str, int | str]) -> dict[str, int]:
+    """Return each dim's size, of an open one that its tiles are for: the operator's own, or N of `dynamic:N`."""
+    found = {}
+    for name, size in dims.items():
+        tiles = size.partition(":")[2] if isinstance(size, str) else size
+        found[name] = int(tiles) if tiles else operator.dims.get(name, 1)
+    return found
+
+
 def _excluded(cell: Cell, rule: Mapping[str, Any]) -> bool:
-    dims = cell.request["dims"]
+    dims = {**cell.request["dims"], **dict.fromkeys(cell.request.get("dynamic", ()), "dynamic")}
     for name, wanted in rule.items():
         if name == "dims":
             if not isinstance(wanted, dict) or any(

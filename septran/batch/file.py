@@ -5,7 +5,7 @@ tasks: [my_model.py]           # torch module files, beside this file
 logics: [my_op.py]             # logic files, beside this file
 backends: all                  # names, globs, or all
 archs: default                 # default, all, or names and globs
-dims: [sample, odd, {M: 64}]   # a size set applies to the operators that have its names
+dims: [sample, odd, {M: 64}]   # a size set applies to the operators that have its names; {M: dynamic} stays open
 dtypes: default                # default, all, or names
 writers: [library]
 exclude: [{op: conv2d, backend: "triton*"}]
@@ -20,6 +20,7 @@ require: []
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.trial.place import WANTED
 
 Words = tuple[str, ...]
-DimSet = str | Mapping[str, int]
+DimSet = str | Mapping[str, int | str]
 _KEYS = (
     "name ops tasks logics backends archs dims dtypes writers include exclude budget workers "
     "time where require"
@@ -38,6 +39,8 @@ _KEYS = (
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
 _WRITERS = ("library", "auto", "llm", "replay", "command")
+_OPEN = re.compile(r"dynamic(:[1-9]\d{0,11})?")
+"""A size that the kernel reads when it runs, and the size that its tiles are for."""
 _REQUIRE = ("compile", "device", "proved")
 
 
@@ -191,8 +194,13 @@ class _Reader:
     def _sizes(self, at: tuple[str | int, ...], entry: Mapping[Any, Any]) -> bool:
         good = True
         for name, size in entry.items():
+            if isinstance(size, str) and _OPEN.fullmatch(size):
+                continue
             if not isinstance(name, str) or type(size) is not int or size < 1:
-                self._wrong((*at, name), f"size {name}: {size!r} is not a whole number from 1")
+                self._wrong(
+                    (*at, name),
+                    f"size {name}: {size!r} is not a whole number from 1, dynamic or dynamic:TILES",
+                )
                 good = False
         return good
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import ArgumentError, closest
@@ -24,6 +23,8 @@ def torch_shapes(
         ArgumentError: C140, no such argument or axis, or what is said is no mapping of axes to names.
     """
     import torch
+
+    from septran.frontend.child.capture import arguments
 
     given = arguments(forward, args, kwargs)
     known: dict[str, Any] = {}
@@ -50,52 +51,6 @@ def torch_shapes(
             known.setdefault(size, torch.export.Dim(size))
         found[name] = {axis: known[size] for axis, size in axes.items()}
     return found
-
-
-def arguments(
-    forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return argument of `forward` -> value, for those that are given."""
-    return dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
-
-
-def names_of(
-    forward: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    shapes: Any,
-) -> tuple[Mapping[int, str], ...]:
-    """Return for each tensor of a call, flattened, axis -> the name that torch's `dynamic_shapes` gives it."""
-    given = arguments(forward, args, kwargs)
-    if isinstance(shapes, Mapping):
-        pairs = [(shapes.get(name), value) for name, value in given.items()]
-    else:
-        pairs = list(zip(shapes, given.values(), strict=False))
-    return tuple(axes for spec, value in pairs for axes in _axes(spec, value))
-
-
-def _axes(spec: Any, value: Any) -> Iterator[Mapping[int, str]]:
-    import torch
-    from torch.utils import _pytree as pytree
-
-    if isinstance(value, torch.Tensor):
-        items = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
-        yield {
-            axis: dim.__name__
-            for axis, dim in items
-            if isinstance(getattr(dim, "__name__", None), str) and dim.__name__.isidentifier()
-        }
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _axes(spec.get(key) if isinstance(spec, Mapping) else None, inner)
-    elif isinstance(value, tuple | list):
-        specs = spec if isinstance(spec, tuple | list) else [None] * len(value)
-        for one, inner in zip(specs, value, strict=False):
-            yield from _axes(one, inner)
-    else:
-        for leaf in pytree.tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                yield {}
 
 
 def of_program(program: torch.export.ExportedProgram) -> tuple[Any, ...]:

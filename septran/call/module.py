@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
-from septran.call.dynamic_shapes import names_of
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
 from septran.call.saved import Result, Saved, SavedKernel, structure_of, write_saved
@@ -309,15 +308,10 @@ def export_open(
         ConfigError: C151, torch cannot export it so.
     """
     data, values, results = _exported(module, args, kwargs, mode=mode, shapes=shapes)
-    users = [i["name"] for i in data["inputs"] if i["kind"] == "user_input"]
-    given = names_of(module.forward, args, kwargs, shapes)
-    names = {
-        (name, axis): called
-        for name, axes in zip(users, given, strict=False)
-        for axis, called in axes.items()
-    }
-    graph = read_open_graph(named(data, names), str(_source(module)), values)
-    return graph, results
+    from septran.frontend.child import capture as child
+
+    given = child.names_of(module.forward, args, kwargs, shapes)
+    return read_open_graph(named(data, given), str(_source(module)), values), results
 
 
 def _exported(

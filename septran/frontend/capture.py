@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from septran import sandbox
 from septran.aten.graph import Graph, parse_graph
+from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
 
 Mode = Literal["eval", "as-is"]
@@ -24,7 +25,17 @@ _CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
 
 
 def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) -> Graph:
+    """Return the exported graph of a module file at its own inputs' sizes; arguments and errors as `capture_open`."""
+    found = capture_open(path, mode=mode, limit_s=limit_s)
+    return found.at(found.hints) if isinstance(found, OpenGraph) else found
+
+
+def capture_open(
+    path: Path, *, mode: Mode = "eval", limit_s: float | None = None
+) -> Graph | OpenGraph:
     """Return the exported graph of a module file (`Model`, `get_inputs`, `get_init_inputs`).
+
+    A file that has `get_dynamic_shapes`, too, has open sizes.
 
     mode: eval switches dropout off and uses running statistics; as-is leaves the module as it is made.
     limit_s: processor seconds for all of it; default: LIMIT_S.
@@ -78,7 +89,7 @@ def _ended(path: Path, result: sandbox.SandboxResult) -> ConfigError:
     )
 
 
-def _read(path: Path, text: str, values: Path) -> Graph:
+def _read(path: Path, text: str, values: Path) -> Graph | OpenGraph:
     try:
         data: Any = json.loads(text)
     except ValueError as e:
@@ -90,6 +101,12 @@ def _read(path: Path, text: str, values: Path) -> Graph:
     kept = {
         str(r["name"]): raw[int(r["offset"]) : int(r["offset"]) + int(r["bytes"])] for r in rows
     }
+    if isinstance(data, dict) and data.get("dims"):
+        try:
+            opened = named(data, data.get("names") or ())
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise ConfigError.of("C151", f"{path}: the open sizes of the graph: {e}") from e
+        return read_open_graph(opened, str(path), kept)
     return parse_graph(text, str(path), kept)
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from septran.assets import home
 from septran.aten.evaluate import run_graph
 from septran.aten.graph import Graph, Meta
+from septran.aten.open_graph import OpenGraph
 from septran.atomic import write_atomic
 from septran.domain import Domain
 from septran.frontend.canon import Canon
-from septran.frontend.capture import Mode, capture
+from septran.frontend.capture import Mode, capture_open
 from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
 from septran.frontend.table import clean_name
@@ -62,7 +63,11 @@ def import_module(path: Path, *, mode: Mode = "eval") -> Imported:
         ConfigError: C134 the file, C150 nodes without a Task Lang form, C151 torch.export, C152 random
             numbers. EnvironmentProblem: V214.
     """
-    graph = capture(path, mode=mode)
+    graph = capture_open(path, mode=mode)
+    if isinstance(graph, OpenGraph):
+        from septran.plan.open_module import load_open
+
+        return load_open(graph)[0]
     canon = translate(graph)
     return Imported(graph=graph, canon=canon, written=write(canon))
 
@@ -74,7 +79,13 @@ def load_task_file(path: Path, *, mode: Mode = "eval") -> tuple[Operator, Logic]
         ConfigError: C134, C150, C151, C152. EnvironmentProblem: V214. TaskLangError: the written logic is
             not accepted.
     """
-    return load_imported(import_module(path, mode=mode))
+    graph = capture_open(path, mode=mode)
+    if isinstance(graph, OpenGraph):
+        from septran.plan.open_module import load_open
+
+        return load_open(graph)[1:]
+    canon = translate(graph)
+    return load_imported(Imported(graph=graph, canon=canon, written=write(canon)))
 
 
 def load_imported(found: Imported) -> tuple[Operator, Logic]:

@@ -142,3 +142,22 @@ def test_where_reaches_every_cell_and_its_key(tmp_path, where):
     )
     assert [cell.request["where"] for cell in found] == [where or "auto"] * 2
     assert (found[0].key == plain.key) == (where in (None, "auto"))  # a result is of its place
+
+
+def test_a_size_may_stay_open(tmp_path: Path):
+    text = "ops: [softmax]\nbackends: [cpp]\ndims: [{M: 'dynamic:64', N: 24}, {M: dynamic}, {M: 3, N: 24}]\n"
+    one, two, three = expand(load_batch(write(tmp_path, text)), settings.load())
+    assert one.id.startswith("softmax/cpp.native/M=dynamic:64,N=24/")
+    assert (one.request["dims"], one.request["dynamic"]) == ({"M": 64, "N": 24}, ["M"])
+    assert two.request["dims"]["M"] > 1 and two.request["dynamic"] == ["M"]
+    assert "dynamic" not in three.request
+    rest = expand(
+        load_batch(write(tmp_path, text + "exclude: [{dims: {M: dynamic}}]\n")), settings.load()
+    )
+    assert [c.id for c in rest] == [three.id]
+
+
+def test_an_open_size_is_spelt_right(tmp_path: Path):
+    with pytest.raises(ConfigError) as e:
+        load_batch(write(tmp_path, "ops: [softmax]\nbackends: [cpp]\ndims: [{M: dynamik}]\n"))
+    assert e.value.codes == ("C061",) and "dynamic or dynamic:TILES" in str(e.value)

@@ -79,3 +79,54 @@ def test_operators_with_open_dims_are_right_at_every_size(septran, op: str, dims
 def test_what_cannot_stay_open_is_said(septran, asked: tuple[str, ...], code: str, said: str):
     done = septran("gen", *asked)
     assert done.code == 2 and code in done.err and said in done.err, done.err
+
+
+FILE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(16, 32)
+
+    def forward(self, x):
+        return torch.relu(self.up(x))
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return []
+
+
+def get_dynamic_shapes():
+    return ({0: torch.export.Dim("B", max=500)},)
+"""
+
+
+def test_a_module_file_says_which_sizes_stay_open(septran, tmp_path: Path):
+    file = tmp_path / "relu.py"
+    file.write_text(FILE)
+    done = septran(
+        "gen", "--task", str(file), "--backend", "cpp", "--dim", "B=dynamic", "--stop-after", "emit",
+        "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "const long size_B = st::size(" in Path(done.json["kernel"]).read_text()
+    fixed = septran(
+        "gen",
+        "--task",
+        str(file),
+        "--backend",
+        "cpp",
+        "--dim",
+        "B=3",
+        "--stop-after",
+        "emit",
+        "--json",
+    )
+    assert fixed.code == 0, fixed.err
+    assert "size_B" not in Path(fixed.json["kernel"]).read_text()

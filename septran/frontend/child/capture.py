@@ -8,6 +8,7 @@ and `values.bin` (inputs and weights, when they are small). The parent trusts ne
 
 from __future__ import annotations
 
+import inspect
 import json
 import linecache
 import math
@@ -25,6 +26,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 _NEEDED = ("Model", "get_init_inputs")
 _FUNCTION = "reference"
 """A file may define a function of this name instead of a module; it has no weights."""
+
+
+_OPEN = "get_dynamic_shapes"
+"""A file may define it: what `torch.export` takes as `dynamic_shapes`."""
 
 
 class Refused(Exception):
@@ -58,9 +63,13 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     small = size <= config["values_bytes"]
     if small:
         model, inputs = _build(module, path, config)
+    shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
-        program = export(model, inputs, {}, path)
-    return describe(program, inputs, path, out if small else None)
+        program = export(model, inputs, {}, path, shapes)
+    found = describe(program, inputs, path, out if small else None)
+    if shapes is not None:
+        found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
+    return found
 
 
 def _read(path: Path) -> ModuleType:
@@ -163,6 +172,39 @@ def export(
     lines = [f.lineno for f in traceback.extract_tb(first.__traceback__) if f.filename == str(path)]
     line = (lines[-1] if lines else 1) or 1
     raise Refused("export", f"{type(first).__name__}: {_first(first)}", line) from first
+
+
+# ---- sizes that stay open
+def arguments(forward: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return argument of `forward` -> value, for those that are given."""
+    return dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+
+
+def names_of(forward: Any, args: Any, kwargs: Any, shapes: Any) -> list[list[list[Any]]]:
+    """Return for each tensor of a call, flattened, pairs of an axis and the name that torch's `dynamic_shapes` gives it."""
+    given = arguments(forward, args, kwargs)
+    if isinstance(shapes, dict):
+        pairs = [(shapes.get(name), value) for name, value in given.items()]
+    else:
+        pairs = list(zip(shapes, given.values(), strict=False))
+    return [axes for spec, value in pairs for axes in _axes(spec, value)]
+
+
+def _axes(spec: Any, value: Any) -> Iterator[list[list[Any]]]:
+    if isinstance(value, torch.Tensor):
+        items = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+        named = [[axis, getattr(dim, "__name__", None)] for axis, dim in items]
+        yield [[a, n] for a, n in named if isinstance(n, str) and n.isidentifier()]
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _axes(spec.get(key) if isinstance(spec, dict) else None, inner)
+    elif isinstance(value, tuple | list):
+        specs = spec if isinstance(spec, tuple | list) else [None] * len(value)
+        for one, inner in zip(specs, value, strict=False):
+            yield from _axes(one, inner)
+    else:
+        leaves = torch.utils._pytree.tree_leaves(value)
+        yield from ([] for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 # ---- the exported program as plain values
