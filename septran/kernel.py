@@ -74,6 +74,11 @@ class LeafSpec:
         return found
 
     @property
+    def opaque(self) -> bool:
+        """Whether no library can have this leaf: it means a part of somebody's torch graph."""
+        return any(p.name == "extern" for p in self.prims)
+
+    @property
     def ragged(self) -> tuple[tuple[str, int], ...]:
         """(parameter, axis) of every run-time extent that can be less than its bound, in order."""
         return tuple((p.name, d) for p in self.params for d, short in enumerate(p.ragged) if short)

@@ -10,7 +10,7 @@ import importlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from septran.errors import Span
@@ -111,6 +111,7 @@ class Reference:
     rounded: size, seed -> `fn` with each intermediate result changed by so much of itself, up or down by the seed: what
         rounding it does to the result. Without it only changes of inputs are measured.
     choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
+    operands: task of an opaque leaf -> what its operands are, in order, for the arguments of `fn`.
     """
 
     fn: Callable[..., Any]
@@ -125,6 +126,7 @@ class Reference:
     rounded: Callable[[float, int], Callable[..., Any]] | None = None
     choices: tuple[Choice, ...] = ()
     chosen: Callable[[Mapping[str, Any]], Reference] | None = None
+    operands: Mapping[str, Callable[..., tuple[Any, ...]]] = field(default_factory=dict)
 
     def settled(self) -> Reference:
         """Return this reference with the modules in place of their stand-ins, as timing wants it.

@@ -123,7 +123,7 @@ class SearchWriter:
 
     def _decide(self, session: Session, reason: str, usage: Usage) -> Written:
         spec = session.spec
-        floor = self._backend.library(spec)
+        floor = self._backend.floor(spec)
         best = session.best
         history = tuple(session.attempts)
         if best is not None and best.leaf is not None:

@@ -44,6 +44,30 @@ ALLOWED = frozenset(
     diag diag_embed im2col adaptive_max_pool1d adaptive_max_pool3d lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
     take_along_dim one_hot logcumsumexp index_copy kthvalue msort __lshift__ __rshift__
     bitwise_left_shift bitwise_right_shift swapaxes swapdims narrow
+    mT mH adjoint numpy_T
+    linalg_inv linalg_inv_ex linalg_det linalg_slogdet linalg_cholesky linalg_cholesky_ex cholesky_solve linalg_solve
+    linalg_solve_ex linalg_solve_triangular linalg_qr linalg_matrix_exp linalg_matrix_power linalg_cross cross linalg_norm
+    linalg_matrix_norm linalg_pinv linalg_eigvalsh linalg_svdvals linalg_vecdot linalg_tensorsolve inverse det logdet
+    slogdet cholesky cholesky_inverse triangular_solve matrix_exp matrix_power linalg_lu_solve trace kron vander
+    linalg_vander cov corrcoef block_diag cartesian_prod tensordot inner vdot
+    fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn
+    fft_rfftn fft_irfftn fft_fftshift fft_ifftshift fft_fftfreq fft_rfftfreq stft istft real imag conj resolve_conj
+    resolve_neg view_as_real view_as_complex complex polar angle hann_window hamming_window blackman_window
+    grid_sampler grid_sampler_2d grid_sampler_3d affine_grid_generator upsample_bicubic2d upsample_linear1d
+    upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d reflection_pad3d
+    replication_pad1d replication_pad2d replication_pad3d col2im max_unpool2d lp_pool1d lp_pool2d
+    channel_shuffle local_response_norm
+    lgamma digamma polygamma erfinv special_i0 special_i0e special_i1 special_i1e special_ndtri special_ndtr
+    special_log_ndtr special_entr special_xlogy special_xlog1py special_zeta special_gammaln special_digamma special_psi
+    special_erfcx special_erfinv special_gammainc special_gammaincc special_bessel_j0 special_bessel_j1 special_sinc
+    special_multigammaln special_log_softmax special_softmax i0 mvlgamma igamma igammac xlogy sinc logit atan2 arctan2
+    hypot asinh atanh ldexp frexp copysign nextafter signbit isfinite isposinf isneginf isclose frac float_power gcd lcm
+    logaddexp logaddexp2 fmax fmin heaviside deg2rad rad2deg nansum nanmean nanmedian logsumexp dist aminmax cummin
+    renorm trapezoid trapz cumulative_trapezoid diff gradient histc bincount bucketize searchsorted median mode
+    count_nonzero std_mean rot90 fliplr flipud eye linspace logspace tri tril_indices triu_indices meshgrid
+    index_fill index_reduce masked_scatter put take diagonal_scatter as_strided as_strided_copy
+    column_stack hstack vstack dstack hsplit vsplit dsplit tensor_split ctc_loss poisson_nll_loss gaussian_nll_loss
+    multi_margin_loss multilabel_margin_loss soft_margin_loss cosine_embedding_loss multilabel_soft_margin_loss
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -157,7 +181,7 @@ def _run(
             case Ref(name):
                 return env[name]
             case Dtype(name):
-                return wide if name in FLOATS else getattr(torch, name)
+                return _wide_kind(name, wide)
             case tuple():
                 return [value(i) for i in v]
         return v
@@ -179,12 +203,26 @@ def _run(
         raise ValueError(f"{node.op} has unnamed arguments")
     named = {k: value(v) for k, v in node.named.items()}
     schema = fn._schema  # type: ignore[attr-defined]
-    plain = [named.pop(a.name) for a in schema.arguments if not a.kwarg_only]
+    plain = [  # a text of a graph leaves out what is None
+        named.pop(a.name) if a.name in named else a.default_value
+        for a in schema.arguments
+        if not a.kwarg_only
+    ]
     named = {k: v for k, v in named.items() if v is not None and k not in _PLACES}
     made = node.results[0]
     if name in _MAKERS and made is not None:
-        named["dtype"] = wide if made.dtype in FLOATS else getattr(torch, made.dtype)
+        named["dtype"] = _wide_kind(made.dtype, wide)
     return fn(*plain, **named)
+
+
+def _wide_kind(name: str, wide: torch.dtype) -> torch.dtype:
+    """Return the dtype that the judge computes a graph's dtype in: floats and complex numbers are as wide as `wide`."""
+    import torch
+
+    if name.startswith("complex"):
+        return wide.to_complex()
+    found: torch.dtype = wide if name in FLOATS else getattr(torch, name)
+    return found
 
 
 def _topk(x: torch.Tensor, k: int, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -211,4 +249,7 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
 _ORDERS = ("sort", "argsort", "msort", "kthvalue")
 _VIEWS = ("view", "_unsafe_view", "unsafe_view")
 _PLACES = ("device", "layout", "pin_memory", "memory_format")
-_MAKERS = ("full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like")
+_MAKERS = (
+    "full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like", "eye",
+    "linspace", "logspace", "fft_fftfreq", "fft_rfftfreq", "hann_window", "hamming_window", "blackman_window",
+)  # fmt: skip

@@ -272,11 +272,15 @@ class Backend:
         ready = self.finished(program, chosen, after=after)
         return self.print_kernel(ready, {x.spec.symbol: x for x in chosen.values()})
 
+    def floor(self, spec: LeafSpec) -> Leaf | None:
+        """Return the library's leaf, None for an opaque one: a library cannot know what a torch graph means."""
+        return None if spec.opaque else self.library(spec)
+
     def complete(self, program: Program, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
         """Return a leaf for each LeafSpec of `program` by its key, in order of first use."""
         found: dict[str, Leaf] = {}
         for _, spec in leaf_specs(program):
-            leaf = found.get(spec.key) or leaves.get(spec.key) or self.library(spec)
+            leaf = found.get(spec.key) or leaves.get(spec.key) or self.floor(spec)
             if leaf is None:
                 raise InternalError(f"{self.name}: no leaf for task {spec.task}")
             found[spec.key] = leaf

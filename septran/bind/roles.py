@@ -17,6 +17,8 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
     def rank(name: str) -> int:
         return site.args[name].region.rank
 
+    if prim.name == "extern":  # nothing of it is cut
+        return
     if prim.name in ("gemm", "gemm_acc"):
         c, (a, b) = prim.out, prim.ins
         yield from ((c, d, r) for d, r in enumerate(_matrix(rank(c), "m", "n", lead="lead")))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from septran.bind.layout import Bound
 from septran.errors import TaskLangError
 from septran.ir.nodes import Prim
+from septran.tasklang.extern import metas
 from septran.tasklang.tree import Launch, arg_text
 
 
@@ -60,6 +61,8 @@ def _problem(
             return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
         case "gather" | "scatter_acc":
             return _moved(prim, tiles, texts)
+        case "extern":
+            return _extern(prim, tiles, texts)
         case "map":
             for key, name in prim.named:
                 if name in tiles and not _broadcasts(tiles[name], y):
@@ -106,6 +109,17 @@ def _moved(
                 f"dim {d} does not fit: {prim.out} = {texts[prim.out]} has {y}, "
                 f"{prim.ins[0]} = {texts[prim.ins[0]]} {x}, {prim.ins[1]} = {texts[prim.ins[1]]} {i}"
             )
+    return None
+
+
+def _extern(
+    prim: Prim, tiles: Mapping[str, tuple[int, ...]], texts: Mapping[str, str]
+) -> str | None:
+    """Return which operand has not the shape that its graph says."""
+    made, read = metas(dict(prim.attrs))
+    for name, meta in zip((prim.out, *prim.ins), (made, *read), strict=True):
+        if tiles[name] != meta.shape:
+            return f"takes whole tensors: {name} = {texts[name]} has shape {tiles[name]}, its graph says {meta.shape}"
     return None
 
 

@@ -12,12 +12,10 @@ from septran.backends.base import Backend
 from septran.call.kernel import CompiledKernel
 from septran.call.saved import Opened
 from septran.errors import ArgumentError
-from septran.frontend.translate import translate
-from septran.frontend.write import write
 from septran.plan.open_module import load_open
 from septran.plan.resolve import load_target_mapping
 from septran.plan.specialize import Specialized
-from septran.plan.torch_module import Imported, load_imported
+from septran.plan.torch_module import Imported, imported, load_imported
 from septran.tasklang.load import Logic
 from septran.tasklang.operator import Operator
 
@@ -75,10 +73,9 @@ def translated(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Tr
         ConfigError: C150, C152. ArgumentError: C140, a tensor that is no parameter or buffer.
         TaskLangError, MappingError: the target refuses the logic.
     """
-    canon = translate(graph)
-    imported = Imported(graph=graph, canon=canon, written=write(canon))
-    operator, logic = load_imported(imported)
-    return _compiled(imported, operator, logic, backend, arch, verify=verify)
+    found = imported(graph)
+    operator, logic = load_imported(found)
+    return _compiled(found, operator, logic, backend, arch, verify=verify)
 
 
 def translated_open(graph: OpenGraph, backend: Backend, arch: str, *, verify: bool) -> Translated:
@@ -87,13 +84,13 @@ def translated_open(graph: OpenGraph, backend: Backend, arch: str, *, verify: bo
     Raises:
         InputError: C162, a size cannot stay open; else as `translated`.
     """
-    imported, operator, logic = load_open(graph)
-    made = _compiled(imported, operator, logic, backend, arch, verify=verify, dynamic=graph.hints)
+    found, operator, logic = load_open(graph)
+    made = _compiled(found, operator, logic, backend, arch, verify=verify, dynamic=graph.hints)
     return replace(made, open=graph)
 
 
 def _compiled(
-    imported: Imported,
+    found: Imported,
     operator: Operator,
     logic: Logic,
     backend: Backend,
@@ -102,7 +99,7 @@ def _compiled(
     verify: bool,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Translated:
-    graph = imported.graph
+    graph = found.graph
     kernel = CompiledKernel(
         replace(logic, operators={operator.name: operator}),
         operator.entry,
@@ -114,7 +111,7 @@ def _compiled(
     )
     by_name = {i.name: i for i in graph.inputs}
     parameters = {}
-    for name, origin in imported.origins().items():
+    for name, origin in found.origins().items():
         one = by_name[origin]
         if one.kind == "constant_tensor":
             raise ArgumentError.of(
@@ -125,4 +122,4 @@ def _compiled(
             )
         parameters[name] = (one.kind, one.name if one.kind == "user_input" else one.target)
     order = tuple(i.name for i in graph.inputs if i.kind == "user_input")
-    return Translated(imported=imported, kernel=kernel, parameters=parameters, order=order)
+    return Translated(imported=found, kernel=kernel, parameters=parameters, order=order)

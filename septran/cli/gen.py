@@ -34,6 +34,9 @@ from septran.cli.values import Finite
 @click.option(
     "--plan", is_flag=True, help="Show what a model would be asked and its worst cost; ask nobody."
 )
+@click.option(
+    "--whole", is_flag=True, help="With --task: a model writes the whole module as one leaf."
+)
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")

@@ -24,12 +24,20 @@ from septran.cli.options import common, terminal
     default="eval",
     help="as-is: norms use batch statistics and dropout is active, as the module is made.",
 )
+@click.option("--whole", is_flag=True, help="The whole module as one opaque leaf.")
 @common
-def command(file: Path, output: Path | None, mode: str) -> int:
-    """Write the Model of a module FILE in Task Lang; nothing is built."""
+def command(file: Path, output: Path | None, mode: str, whole: bool) -> int:
+    """Write the Model of a module FILE in Task Lang; nothing is built.
+
+    What has no form becomes an opaque leaf, which a model writes (`septran gen --writer llm`).
+    """
     from septran.plan.torch_module import import_module, write_logic
 
-    found = import_module(file, mode=mode)  # type: ignore[arg-type]
+    found = import_module(
+        file,
+        mode=mode,  # type: ignore[arg-type]
+        opaque="whole" if whole else "nodes",
+    )
     term = terminal()
     written = found.written
     if output is not None:
@@ -44,6 +52,10 @@ def command(file: Path, output: Path | None, mode: str) -> int:
                 "entry": written.entry,
                 "nodes": len(found.graph.nodes),
                 "kernels": [g.name for g in written.grouping.groups],
+                "opaque_leaves": [
+                    {"leaf": leaf, "operators": op.attrs["operators"], "line": op.line}
+                    for leaf, op in found.opaque_leaves.items()
+                ],
                 "not_fused": [
                     {"node": r.node, "kernel": r.group, "why": r.why}
                     for r in written.grouping.refusals
@@ -56,6 +68,11 @@ def command(file: Path, output: Path | None, mode: str) -> int:
     term.note(
         f"{nodes} node{'s' if nodes != 1 else ''} in {kernels} kernel{'s' if kernels != 1 else ''}"
     )
+    for leaf, op in found.opaque_leaves.items():
+        where = f" (line {op.line})" if op.line else ""
+        term.note(
+            f"{leaf} is opaque: {op.attrs['operators']}{where} has no form, so a model writes it"
+        )
     for refusal in written.grouping.refusals:
         term.note(f"{refusal.node} is not fused into {refusal.group}: {refusal.why}")
     return 0

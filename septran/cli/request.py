@@ -67,6 +67,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     """
     exactly_one(op=given["op"], task=given["task_file"], logic=given["logic"])
     backend = given["backend"] or _target_of(given["mapping"])
+    writer = given.get("writer") or settings.writer
     sized, dynamic = parse_open(given["dims"])
     from septran.plan.resolve import GenRequest
 
@@ -81,7 +82,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         dtype=given["dtype"],
         mapping=given["mapping"],
         deterministic=given.get("deterministic") or "",
-        writer=given.get("writer") or settings.writer,
+        writer=writer,
         attempts=settings.attempts,
         candidates=settings.candidates,
         budget_tokens=settings.budget_tokens,
@@ -96,7 +97,15 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         where=given.get("where") or "auto",
         tuned=not given.get("no_tuned"),
         output=given.get("output"),
+        opaque=_opaque(given, writer),
     )
+
+
+def _opaque(given: Mapping[str, Any], writer: str) -> str:
+    """Return what of a module becomes an opaque leaf: what was asked for, or what a model can write."""
+    if given.get("whole"):
+        return "whole"
+    return "" if writer == "library" else "nodes"
 
 
 def _target_of(mapping: Path | None) -> str:

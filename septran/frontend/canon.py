@@ -26,6 +26,7 @@ Kind = Literal[
     "scatter",
     "state",
     "recurrent",
+    "extern",
 ]
 
 
@@ -39,7 +40,9 @@ class Op:
         scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),
         scatter (y, x, i; op, axis: y with x combined in at positions i), state (x: a copy that a recurrent
         node changes), recurrent (x [T, B, G H], w, b, states h and c [B, H]; cell, back: the results of all
-        steps [T, B, H]; afterwards the states are the last ones).
+        steps [T, B, H]; afterwards the states are the last ones), extern (x0, x1, ..: whole tensors; graph: the text of a
+        part of the exported graph of which it is the result number `result`; operators: that part's, for people;
+        reads: names of the graph's values that the operands are).
     ins: operand name -> view. line, path: where in the user's module it comes from.
     """
 

@@ -30,13 +30,14 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     positive = {n for n in names.values() if _variance(inputs[n])}
     # a chain of products of values over twelve decades is nothing but rounding errors
     deep = sum(op.kind in ("matmul", "conv", "recurrent") for op in canon.ops) > 1
+    deep = deep or any(op.kind == "extern" for op in canon.ops)
     limits: tuple[float, ...] = _LIMITS[2:] if deep or _casts(canon, "int8", "uint8") else _LIMITS
     limits = limits[1:] if _casts(canon, "int64", "int32") and limits is _LIMITS else limits
     limit, signed = _range(graph, positive, limits)
     specials = (
         limit is None
         and not positive
-        and all(op.kind not in ("conv", "window") for op in canon.ops)
+        and all(op.kind not in ("conv", "window", "extern") for op in canon.ops)
         # torch refuses probabilities outside of 0..1, NaN included
         and all(base_name(n.op) != "binary_cross_entropy" for n in graph.nodes)
         and _defined_near_zero(graph)

@@ -14,7 +14,17 @@ from septran.frontend.canon import Canon, Op
 from septran.frontend.simplify import aligned
 from septran.frontend.view import View
 
-ANCHORS = ("matmul", "conv", "window", "scan", "argreduce", "gather", "scatter", "recurrent")
+ANCHORS = (
+    "matmul",
+    "conv",
+    "window",
+    "scan",
+    "argreduce",
+    "gather",
+    "scatter",
+    "recurrent",
+    "extern",
+)
 MAX_NODES = 64
 MAX_TENSORS = 14
 
@@ -70,6 +80,11 @@ def group(canon: Canon) -> Grouping:
             if at is not None:
                 home[op.name] = at
             continue
+        leaf = _same_leaf(groups, op)
+        if leaf is not None:
+            groups[leaf].ops.append(op)
+            home[op.name] = leaf
+            continue
         why = "" if at is None else _refusal(groups[at], op) or _shares(groups[at], op, parts)
         if at is None or why:
             if at is not None:
@@ -95,6 +110,14 @@ def group(canon: Canon) -> Grouping:
     return Grouping(groups=tuple(joined), refusals=left)
 
 
+def _same_leaf(groups: list[Group], op: Op) -> int | None:
+    """Return the group of the opaque leaf that `op` is a further result of."""
+    if op.kind != "extern":
+        return None
+    texts = (g.ops[0].attrs.get("graph") for g in groups)
+    return next((i for i, text in enumerate(texts) if text == op.attrs["graph"]), None)
+
+
 def _absorbed(groups: list[Group], canon: Canon) -> list[Group]:
     """Return the groups with each pointwise one, read by only one other, computed where it is read."""
     found = list(groups)
@@ -118,6 +141,8 @@ def _absorbed(groups: list[Group], canon: Canon) -> list[Group]:
 
 
 def _absorbs(reader: Group, one: Group) -> bool:
+    if reader.anchor is not None and reader.anchor.kind == "extern":
+        return False
     if reader.space != one.space or len(reader.ops) + len(one.ops) > MAX_NODES:
         return False
     shapes = {o.name: o.shape for o in one.ops}
@@ -147,7 +172,10 @@ def _shares(group: Group, op: Op, parts: Mapping[str, str]) -> str:
 def _refusal(group: Group, op: Op) -> str:
     """Return why `op` cannot join `group`, "" when it can."""
     if op.kind not in ("map", "reduce"):
-        return f"a {op.kind} starts a kernel of its own"
+        what = "an opaque leaf" if op.kind == "extern" else f"a {op.kind}"
+        return f"{what} starts a kernel of its own"
+    if any(o.kind == "extern" for o in group.ops):
+        return "an opaque leaf is a kernel of its own"
     if any(o.kind in ("recurrent", "state") for o in group.ops):
         return "the steps of a recurrent layer are kernels of their own"
     if len(group.ops) >= MAX_NODES:
@@ -195,8 +223,10 @@ def stored(canon: Canon, grouping: Grouping) -> dict[str, None]:
     for view in canon.results:
         if view.source in home:
             found[view.source] = None
-    for op in canon.ops:  # steps walk over their results, also where only the last state is read
-        if op.kind == "recurrent":
+    for (
+        op
+    ) in canon.ops:  # steps walk over all their results, and an opaque leaf makes all of its own
+        if op.kind in ("recurrent", "extern"):
             found[op.name] = None
     return found
 

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from septran.aten.evaluate import base_name
+from septran.aten.evaluate import allowed, base_name
 from septran.aten.graph import Graph, Node, Ref, storable
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
+from septran.frontend.opaque import Part, in_order, named, parts, whole
 from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
 from septran.frontend.view import View
 
+Opaque = Literal["", "nodes", "whole"]
+_NO_NUMBERS = "it draws random numbers, so there is no defined result to judge"
 _RANDOM = re.compile(r"rand|bernoulli|multinomial|normal_|poisson|native_dropout|exponential")
 
 
-def translate(graph: Graph) -> Canon:
+def translate(graph: Graph, opaque: Opaque = "") -> Canon:
     """Return the module in canonical nodes.
 
+    opaque: "nodes": what has no form becomes an opaque leaf, whose meaning is that part of the graph; "whole": all of
+        it is one; "": neither.
+
     Raises:
-        ConfigError: C150, a node has no Task Lang form; C152, a node draws random numbers. All of them
-            at once, at most ten.
+        ConfigError: C150, a node has no Task Lang form (or cannot be an opaque leaf either); C152, a node draws random
+            numbers. All of them at once, at most ten.
     """
+    found: tuple[Part, ...] = ()
+    if opaque == "whole":
+        found = whole(graph)
+        bad = [n for n in graph.nodes if _RANDOM.search(base_name(n.op))]
+        problems = [_told(graph, n, _NO_NUMBERS) for n in bad]
+        if problems or found[0].refusal(graph):
+            raise ConfigError(problems or [_told(graph, graph.nodes[-1], found[0].refusal(graph))])
+    elif opaque and (missing := _missing(graph)):
+        found = parts(graph, *missing)
+    return _translated(graph, found)
+
+
+def _missing(graph: Graph) -> tuple[list[str], list[str]]:
+    """Return the nodes without a form, and those whose value is a number and no tensor."""
+    builder, env, _ = _start(graph)
+    missing: list[str] = []
+    for node in graph.nodes:
+        builder.node = node
+        try:
+            env[node.name] = _node(builder, node, env)
+        except NoForm:
+            missing.append(node.name)
+            env[node.name] = _stand_in(builder, node)
+    plain = [n.name for n in graph.nodes if not isinstance(env[n.name], View) and not n.many]
+    return missing, plain
+
+
+def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
     builder = Builder()
     env: dict[str, Any] = {}
     given: list[Given] = []
@@ -36,16 +71,26 @@ def translate(graph: Graph) -> Canon:
         builder.dtypes[name] = one.meta.dtype
         view = View.of(name, shape)
         env[one.name] = view if one.meta.shape else view.reshape(())
+    return builder, env, given
+
+
+def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
+    builder, env, given = _start(graph)
     missing: list[Diagnostic] = []
     done = 0
-    for node in graph.nodes:
+    for item in in_order(graph, found) if found else graph.nodes:
+        node = item.nodes[0] if isinstance(item, Part) else item
         builder.node = node
         try:
-            env[node.name] = _node(builder, node, env)
-            done += 1
+            if isinstance(item, Part):
+                env.update(_opaque(builder, graph, item, env, {g.name: g.shape for g in given}))
+                done += len(item.covers)
+            else:
+                env[node.name] = _node(builder, node, env)
+                done += 1
         except NoForm as e:
             missing.append(_told(graph, node, str(e)))
-            env[node.name] = _stand_in(builder, node)
+            env.update({n: _stand_in(builder, x) for n, x in _nodes(graph, item).items()})
     if missing:
         total = len(graph.nodes)
         note = f"{done} of {total} nodes of Model can be imported"
@@ -64,6 +109,54 @@ def translate(graph: Graph) -> Canon:
             results=results,
         )
     )
+
+
+def _nodes(graph: Graph, item: Node | Part) -> dict[str, Node]:
+    names = item.covers if isinstance(item, Part) else {item.name}
+    return {n.name: n for n in graph.nodes if n.name in names}
+
+
+def _opaque(
+    builder: Builder,
+    graph: Graph,
+    part: Part,
+    env: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, View]:
+    """Return the results of an opaque leaf: one node for each, all of one text; operands are whole tensors."""
+    random = [n for n in part.nodes if _RANDOM.search(base_name(n.op))]
+    if random or (why := part.refusal(graph)):
+        raise NoForm(_NO_NUMBERS if random else f"no Task Lang form yet, and {why}")
+    stored = dict(shapes) | {o.name: o.shape for o in builder.ops}
+    ins: dict[str, View] = {}
+    for name in part.reads:
+        view = env[name]
+        if not isinstance(view, View):
+            raise NoForm(f"it reads {name}, which is no tensor here")
+        if not view.whole(math.prod(stored[view.source])):
+            view = builder.copy(view)
+        shaped = view if view.shape else view.reshape((1,))
+        assert shaped is not None
+        ins[f"x{len(ins)}"] = shaped
+    text, metas = part.text(graph), {n.name: n.meta for n in part.nodes if not n.many}
+    found = {}
+    for at, name in enumerate(part.makes):
+        meta = metas[name]
+        made = builder.add(
+            "extern",
+            meta.shape or (1,),
+            ins,
+            name=name,
+            dtype=meta.dtype,
+            graph=text,
+            result=at,
+            reads=part.reads,
+            operators=named(part),
+        )
+        shaped = made if meta.shape else made.reshape(())
+        assert shaped is not None
+        found[name] = shaped
+    return found
 
 
 def _tensor(value: Any) -> bool:
@@ -88,7 +181,7 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
         return found[index]
     name = base_name(node.op)
     if _RANDOM.search(name):
-        raise NoForm("it draws random numbers, so there is no defined result to judge")
+        raise NoForm(_NO_NUMBERS)
     row = ROWS.get(name)
     if row is None:
         raise NoForm(f"no Task Lang form yet{closest(name, ROWS)}")
@@ -137,8 +230,19 @@ def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
         message=f"{base_name(node.op)}{where} ({node.name}): {why}",
         span=Span(graph.file, node.line or 1, column, width),
         notes=(f"this node reads {', '.join(reads)}",) if reads else (),
-        help="write this part in Task Lang and pass the whole with --logic, or change the module; a kernel that you have "
-        "for all of it is judged by `septran judge KERNEL --reference MODULE`",
+        help=_help(node, why),
+    )
+
+
+def _help(node: Node, why: str) -> str:
+    if why != _NO_NUMBERS and allowed(node.op):
+        return (
+            "`--writer llm` (or command:PROGRAM) lets a model write this part as one opaque leaf, which is judged as any "
+            'other; `--fallback torch`, or fallback="torch" from Python, leaves it to torch'
+        )
+    return (
+        "write this part in Task Lang and pass the whole with --logic, or change the module; a kernel that you have "
+        "for all of it is judged by `septran judge KERNEL --reference MODULE`"
     )
 
 

@@ -155,7 +155,7 @@ class Region:
 
 PRIMITIVE_NAMES = (
     "fill", "copy", "transpose", "gemm", "gemm_acc", "map", "reduce", "reduce_acc",
-    "scan", "argreduce", "gather", "scatter_acc",
+    "scan", "argreduce", "gather", "scatter_acc", "extern",
 )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ class Prim:
 
     out: the parameter written. ins: positional operands read. named: keyword operands of `map`
     (operand name in the expression -> parameter). attrs: value=, expr=, op=, axis=, trans_a=,
-    trans_b=, perm= (sorted by name).
+    trans_b=, perm=, graph=, result= (sorted by name).
     """
 
     name: str

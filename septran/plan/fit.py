@@ -97,7 +97,7 @@ def _too_large(error: MappingError) -> bool:
 
 def _finish_once(backend: Backend, program: Program, *, emit: bool) -> None:
     """Run the rest of the lowering with library leaves, so that a memory too small is told before leaves cost."""
-    if all(backend.library(spec) is not None for _, spec in leaf_specs(program)):
+    if all(backend.floor(spec) is not None for _, spec in leaf_specs(program)):
         if emit:
             backend.emit(program, {})
         else:

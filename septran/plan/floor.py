@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from septran.backends.base import Backend
-from septran.errors import MappingError
+from septran.errors import MappingError, SeptranError, Span
 from septran.ir.nodes import Program
 from septran.kernel import Leaf, LeafSpec, leaf_specs
 from septran.leafgate import Refusal, printed
 from septran.mapping.schema import ExplicitMapping, LeafKernelFile
 
 
-def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping) -> dict[str, Leaf]:
+def library_leaves(
+    backend: Backend, program: Program, mapping: ExplicitMapping, *, opaque: bool = False
+) -> dict[str, Leaf]:
     """Return the floor: the user's leaf files where bound, else library leaves.
+
+    opaque: whether opaque leaves, which no library has, may be missing.
 
     Raises:
         MappingError: M053 a leaf kernel file that cannot be used, M172 an expression needs integers that the
-            target does not have. SeptranError L520 no library leaf.
+            target does not have. SeptranError L520 no library leaf, or an opaque one that nobody wrote.
     """
     from septran.agent.library import library_leaf
 
@@ -29,11 +33,29 @@ def library_leaves(backend: Backend, program: Program, mapping: ExplicitMapping)
         if file:
             found[spec.key] = _from_file(file, backend, spec, mapping)
             continue
+        if spec.opaque:
+            if not opaque:
+                raise nobodys(spec, call.span)
+            continue
         try:
             found[spec.key] = library_leaf(backend.library, spec)
         except MappingError as error:  # the library knows what is wrong, not where it was written
             raise error.placed(call.span) from None
     return found
+
+
+def nobodys(spec: LeafSpec, span: Span | None) -> SeptranError:
+    """Return the error L520 of an opaque leaf that nobody has written."""
+    text = str(next(p.attr("graph") for p in spec.prims if p.name == "extern"))
+    lines = [line for line in text.splitlines() if "aten." in line]
+    return SeptranError.of(
+        "L520",
+        f"{spec.task} is opaque: it means a part of a torch graph, so the library has no leaf for it",
+        span,
+        notes=lines[:6],
+        help="let a model write it (`--writer llm`, `--writer command:PROGRAM`), take one that was stored (`--writer auto`), "
+        "bind a file of your own in the mapping, or leave the module to torch (`--fallback torch`)",
+    )
 
 
 def _from_file(

@@ -57,6 +57,8 @@ class GenRequest:
     dynamic: tuple[str, ...] = ()
     """dims whose size the kernel reads when it runs; `dims` may say for which size its tiles are chosen"""
     output: Path | None = None
+    opaque: str = ""
+    """what of a torch module becomes an opaque leaf: "nodes" without a form, the "whole"; "": neither"""
 
 
 def resolve(request: GenRequest) -> Plan:
@@ -167,12 +169,17 @@ def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
     if request.task_file is not None:
         from septran.plan.torch_module import load_task_file
 
-        return load_task_file(request.task_file)
+        return load_task_file(request.task_file, opaque=request.opaque)  # type: ignore[arg-type]
     if request.logic is not None:
         logic = load_logic(request.logic)
         if len(logic.operators) == 1:
             return next(iter(logic.operators.values())), logic
         if not logic.operators:
+            from septran.plan.torch_module import load_written
+
+            written = load_written(request.logic)
+            if written is not None:
+                return written
             raise ConfigError.of(
                 "C133",
                 f"{request.logic} defines no task.Operator, so shapes and reference are unknown",

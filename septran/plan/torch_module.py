@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.assets import home
 from septran.aten.evaluate import run_graph
-from septran.aten.graph import Graph, Meta
+from septran.aten.graph import Graph, Meta, Output, Ref, parse_graph
 from septran.aten.open_graph import OpenGraph
 from septran.atomic import write_atomic
 from septran.domain import Domain
-from septran.frontend.canon import Canon
+from septran.errors import ConfigError
+from septran.frontend.canon import Canon, Op
 from septran.frontend.capture import Mode, capture_open
 from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
 from septran.frontend.table import clean_name
-from septran.frontend.translate import translate
+from septran.frontend.translate import Opaque, translate
 from septran.frontend.write import Written, write
+from septran.frontend.write.extern import leaf_name
 from septran.ir.dtypes import FLOATS
 from septran.reference import Choice, Reference, ReferenceKind
-from septran.tasklang.load import Logic, execute_logic
+from septran.tasklang.load import Logic, execute_logic, load_logic
 from septran.tasklang.operator import Operator
 
 if TYPE_CHECKING:
     import torch
 
+GRAPH = ".graph.json"
+"""What the graph of a logic file `NAME.py` is called: `NAME.graph.json`."""
 _EXACT = re.compile(
     r"\b(exp|exp2|log|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|atan|log1p|expm1)\(|[+*/]| - "
 )
@@ -40,11 +45,18 @@ _EXACT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A module in Task Lang. text: the logic file; graph: what it is judged against."""
+    """A module in Task Lang. text: the logic file; graph: what it is judged against; opaque: as `import_module` was asked."""
 
     graph: Graph
     canon: Canon
     written: Written
+    opaque: Opaque = ""
+
+    @property
+    def opaque_leaves(self) -> Mapping[str, Op]:
+        """Name of each opaque leaf -> the node it makes first."""
+        anchors = ((g, g.ops[0]) for g in self.written.grouping.groups)
+        return {leaf_name(g): op for g, op in anchors if op.kind == "extern"}
 
     @property
     def text(self) -> str:
@@ -56,8 +68,10 @@ class Imported:
         return {name: one.name for name, one in _names(self).items()}
 
 
-def import_module(path: Path, *, mode: Mode = "eval") -> Imported:
+def import_module(path: Path, *, mode: Mode = "eval", opaque: Opaque = "") -> Imported:
     """Return the logic of a module file.
+
+    opaque: "nodes": what has no form becomes an opaque leaf; "whole": the module is one.
 
     Raises:
         ConfigError: C134 the file, C150 nodes without a Task Lang form, C151 torch.export, C152 random
@@ -68,11 +82,18 @@ def import_module(path: Path, *, mode: Mode = "eval") -> Imported:
         from septran.plan.open_module import load_open
 
         return load_open(graph)[0]
-    canon = translate(graph)
-    return Imported(graph=graph, canon=canon, written=write(canon))
+    return imported(graph, opaque)
 
 
-def load_task_file(path: Path, *, mode: Mode = "eval") -> tuple[Operator, Logic]:
+def imported(graph: Graph, opaque: Opaque = "") -> Imported:
+    """Return the logic of an exported graph; raises ConfigError C150, C152."""
+    canon = translate(graph, opaque)
+    return Imported(graph=graph, canon=canon, written=write(canon), opaque=opaque)
+
+
+def load_task_file(
+    path: Path, *, mode: Mode = "eval", opaque: Opaque = ""
+) -> tuple[Operator, Logic]:
     """Return the operator that a module file is, and its logic.
 
     Raises:
@@ -84,8 +105,33 @@ def load_task_file(path: Path, *, mode: Mode = "eval") -> tuple[Operator, Logic]
         from septran.plan.open_module import load_open
 
         return load_open(graph)[1:]
-    canon = translate(graph)
-    return load_imported(Imported(graph=graph, canon=canon, written=write(canon)))
+    return load_imported(imported(graph, opaque))
+
+
+def load_written(path: Path) -> tuple[Operator, Logic] | None:
+    """Return the operator of a logic file that `septran import` wrote, judged by the graph beside it; None: there is none.
+
+    The text may have been edited: it is the file's logic that is compiled, and the graph that says what is right.
+
+    Raises:
+        ConfigError: C151 the graph beside the file is damaged, C150 it has a part that is nobody's. TaskLangError.
+    """
+    beside = path.with_suffix(GRAPH)
+    if not beside.is_file():
+        return None
+    text = beside.read_text(encoding="utf-8")
+    try:
+        more = json.loads(text).get("septran", {})
+        values = {str(n): base64.b64decode(v) for n, v in more.get("values", {}).items()}
+        opaque = more.get("opaque", "")
+        file = path.with_name(Path(str(more.get("file", path.name))).name)
+        if opaque not in ("", "nodes", "whole"):
+            raise ValueError(f"opaque is {opaque!r}")
+    except (ValueError, AttributeError, TypeError) as e:
+        raise ConfigError.of("C151", f"{beside}: the graph is not well-formed: {e}") from None
+    found = imported(parse_graph(text, str(file), values), opaque)
+    logic = load_logic(path)
+    return operator_of(found, logic), logic
 
 
 def load_imported(found: Imported) -> tuple[Operator, Logic]:
@@ -118,6 +164,10 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
     dtypes = [dtype for _, _, dtype in written.params]
     floats = [d for d in dtypes if d in FLOATS]
     kind, terms = error_model(found.canon)
+    operands = {
+        leaf: partial(_operands, graph, {n: names[n] for n in inputs}, op.attrs["reads"])
+        for leaf, op in found.opaque_leaves.items()
+    }
     return Operator(
         name=found.canon.name,
         about=f"Model of {Path(graph.file).name}",
@@ -126,7 +176,9 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
         outputs=written.outputs,
         dims={},
         odd_dims=(),
-        reference=reference_of(graph, {n: names[n] for n in inputs}, written, kind, terms),
+        reference=reference_of(
+            graph, {n: names[n] for n in inputs}, written, kind, terms, operands
+        ),
         domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
         dtypes=(floats[0] if floats else dtypes[0],),
         samples={n: graph.values[names[n]] for n in inputs if names[n] in graph.values},
@@ -146,7 +198,12 @@ def _names(found: Imported) -> dict[str, Any]:
 
 
 def reference_of(
-    graph: Graph, names: Mapping[str, str], written: Written, kind: ReferenceKind, terms: int
+    graph: Graph,
+    names: Mapping[str, str],
+    written: Written,
+    kind: ReferenceKind,
+    terms: int,
+    operands: Mapping[str, Callable[..., tuple[Any, ...]]] | None = None,
 ) -> Reference:
     """Return the graph's meaning in the logic's parameters. names: parameter -> the graph's input."""
     shapes = {n: s for n, s, _ in written.params}
@@ -189,7 +246,18 @@ def reference_of(
         reduction=lambda dims: terms,
         choices=tuple(choice(n, d) for n, d in shown.items()),
         chosen=decided,
+        operands=operands or {},
     )
+
+
+def _operands(
+    graph: Graph, names: Mapping[str, str], reads: Sequence[str], **values: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Return what an opaque leaf is given: these values of the graph, for the kernel's inputs."""
+    given = _graphs(graph, names, values)
+    ends = tuple(Output(value=Ref(n), kind="user_output", target="") for n in reads)
+    found: tuple[torch.Tensor, ...] = run_graph(replace(graph, outputs=ends), given)
+    return tuple(t if t.ndim else t.reshape(1) for t in found)
 
 
 def _graphs(
@@ -242,6 +310,9 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
         elif op.kind == "scatter":
             terms = max(terms, op.ins["x"].shape[op.attrs["axis"]])
             exact = exact and op.attrs["op"] == "last"
+        elif op.kind == "extern":
+            sizes = [n for v in op.ins.values() for n in (*v.shape, *op.shape)]
+            terms, exact = max(terms, *sizes, 1), False
         elif op.kind == "window":
             terms = max(terms, math.prod(op.attrs["window"]))
             exact = exact and op.attrs["op"] == "max"
@@ -255,13 +326,24 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
     return ("gemm" if plain and linear == 1 else "chain"), terms
 
 
+def _graph_file(found: Imported) -> dict[str, Any]:
+    """Return the graph, how it was imported, and the file's own integers, which say where an index may point."""
+    own = {
+        i.name: base64.b64encode(found.graph.values[i.name]).decode()
+        for i in found.graph.inputs
+        if i.meta.dtype not in FLOATS and i.name in found.graph.values
+    }
+    how = {"file": Path(found.graph.file).name, "opaque": found.opaque}
+    return {**found.graph.to_json(), "septran": {**how, "values": own}}
+
+
 def write_logic(found: Imported, target: Path) -> None:
     """Write the logic to `target`, and the graph beside a file (`NAME.graph.json`); a device gets the logic alone.
 
     Both are whole or as they were; raises OSError.
     """
     if target.is_file() or not target.exists():
-        write_atomic(target.with_suffix(".graph.json"), json.dumps(found.graph.to_json()))
+        write_atomic(target.with_suffix(GRAPH), json.dumps(_graph_file(found)))
     write_atomic(target, found.text)
 
 

@@ -1,4 +1,4 @@
-"""Indices that are read from memory: what has to hold of them so that a lookup is what was asked for.
+"""What a proof takes for granted of leaves: that indices read from memory find an element, that an opaque leaf computes its graph.
 
 A leaf with `gather` or `scatter_acc` is handed the whole axis that its indices pick from, so bounds, races and data of the hierarchy do not depend on
 their values. Which element it touches is decided inside the leaf, by numbers that only exist when the kernel runs. The primitives say what an index outside
@@ -17,15 +17,23 @@ RULES = ("bounds", "data")
 _OUTSIDE = {"gather": "0 is read", "scatter_acc": "nothing is written"}
 
 
-def index_ranges(program: Program) -> tuple[str, ...]:
-    """Return one assumption for each index that a leaf reads from memory."""
+def assumed(program: Program) -> tuple[str, ...]:
+    """Return one assumption for each index that a leaf reads from memory, and for each opaque leaf."""
     found = (
         text
         for call in leaf_calls(program)
         for prim in call.prims
-        for text in _ranges(program, call, prim)
+        for text in (*_ranges(program, call, prim), *_opaque(call, prim))
     )
     return tuple(dict.fromkeys(found))
+
+
+def _opaque(call: LeafCall, prim: Prim) -> Iterator[str]:
+    if prim.name == "extern":
+        yield (
+            f"{call.task} is opaque: it reads and writes {', '.join((prim.out, *prim.ins))} inside their bounds, and computes "
+            "its torch graph; tested, and nothing of it is proven"
+        )
 
 
 def _ranges(program: Program, call: LeafCall, prim: Prim) -> Iterator[str]:

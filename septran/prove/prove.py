@@ -15,7 +15,7 @@ from septran.prove.certificate import Certificate, Finding, RuleResult, State
 from septran.prove.coverage import coverage
 from septran.prove.dataflow import same_data
 from septran.prove.indexed import RULES as INDEXED
-from septran.prove.indexed import index_ranges
+from septran.prove.indexed import assumed
 from septran.prove.ordering import ordering
 from septran.prove.printed import Broken, Printed, Unread, Unreadable
 from septran.prove.races import races
@@ -70,7 +70,7 @@ def prove(
     results: list[RuleResult] = []
     mine: Model | None = None
     theirs: Model | None = None
-    indices = index_ranges(program)
+    taken = assumed(program)
     for rule in (*RULES, *((ROW_ORDER,) if rows else ())):
         why = ""
         if rule == "order" and (unordered or finished is None):
@@ -119,7 +119,7 @@ def prove(
                 if mine is not None or rule == "text"
                 else "",
                 why=why,
-                assumes=indices if state == "proved" and rule in INDEXED else (),
+                assumes=taken if state == "proved" and rule in INDEXED else (),
             )
         )
     return Certificate(
@@ -134,7 +134,7 @@ def prove(
         program=print_program(program),
         reference=print_program(reference),
         assumptions=tuple(
-            dict.fromkeys((*ASSUMPTIONS, *((LEAVES,) if rows else ()), *assumptions, *indices))
+            dict.fromkeys((*ASSUMPTIONS, *((LEAVES,) if rows else ()), *assumptions, *taken))
         ),
         rows=rows,
         solver=_solver(),

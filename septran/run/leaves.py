@@ -56,17 +56,19 @@ def choose(
         ConfigError: C135 unknown writer. EnvironmentProblem: L5xx, the model cannot be used.
     """
     backend = place.backend
-    floor = library_leaves(backend, program, mapping)
     kind, _, detail = request.writer.partition(":")
+    floor = library_leaves(backend, program, mapping, opaque=kind != "library")
     if kind == "library":
-        writer: LeafWriter = LibraryWriter(backend.library)
+        writer: LeafWriter = LibraryWriter(backend.floor)
         if not _wants_agent(program):
             return ChosenLeaves(leaves=floor, written=())
     store = LeafStore(settings.home / "leaves")
     budget = _budget(request, backend, settings)
     writer = _writer(kind, detail, request, backend, folder, settings, store)
     if kind == "auto":
-        asked = {k: leaf.spec for k, leaf in floor.items() if leaf.writer == "library"}
+        bound = {k for k, leaf in floor.items() if leaf.writer != "library"}
+        specs = [spec for _, spec in leaf_specs(program) if spec.key not in bound]
+        asked = {s.key: s for s in sorted(specs, key=lambda s: not s.opaque)}
     else:
         plan = _ask_plan(request, backend, program, floor, budget, settings)
         asked = {c.work.spec.key: c.work.spec for c in plan.asked}
@@ -93,7 +95,8 @@ def what_is_asked(request: GenRequest, *, settings: Settings) -> AskPlan:
     """
     plan = resolve(request)
     lowered = lower_plan(plan)
-    floor = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    opaque = request.writer != "library"
+    floor = library_leaves(plan.backend, lowered.program, lowered.bound.mapping, opaque=opaque)
     budget = _budget(request, plan.backend, settings)
     return _ask_plan(request, plan.backend, lowered.program, floor, budget, settings)
 
@@ -156,7 +159,7 @@ def _writer(
     memory = Memory((settings.home / "memory", *shared))
     match kind:
         case "auto":
-            return AutoWriter(backend.library, store)
+            return AutoWriter(backend.floor, store)
         case "library" | "llm":
             return llm_writer(backend, config, folder / "agent", store=store, memory=memory)
         case "command" if detail:

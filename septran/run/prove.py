@@ -103,7 +103,8 @@ def prove_lowered(
         finished, unordered = _finished_family(plan, last, sizes)
         certificate = question.ask(last, sizes, finished=finished, unordered=unordered)
     else:
-        printed = None if names else _print(plan, lowered, kernel)
+        unwritten = kernel is None and any(s.opaque for _, s in leaf_specs(lowered.program))
+        printed = None if names or unwritten else _print(plan, lowered, kernel)
         certificate = question.ask(last, sizes, printed)
     guilty = ""
     if not certificate.holds:
@@ -201,9 +202,12 @@ class Printed:
 
 
 def _print(plan: Plan, lowered: Lowered, kernel: Kernel | None) -> Printed:
-    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    leaves = library_leaves(
+        plan.backend, lowered.program, lowered.bound.mapping, opaque=kernel is not None
+    )
     if kernel is None:
         kernel = plan.backend.emit(lowered.program, leaves)
+    leaves |= {leaf.spec.key: leaf for leaf in kernel.leaves if leaf.spec.opaque}
     for _, spec in leaf_specs(lowered.program):
         # a leaf that stands in the text as a function was not put in place, whatever the library's is
         if leaves[spec.key].inline and f" {spec.symbol}(" in kernel.source:

@@ -69,8 +69,10 @@ def candidates(
     agents = {spec.key for call, spec in specs if call.impl == "agent"}
     found = []
     for work in leaf_work(program, load_machine(program.machine)):
-        leaf = floor[work.spec.key]
-        if leaf.writer != "library":
+        leaf = floor.get(work.spec.key)
+        if leaf is None:
+            kept = ""  # an opaque leaf has to be written, named or not
+        elif leaf.writer != "library":
             kept = "the mapping binds a file"
         elif wanted:
             kept = "" if work.spec.task in wanted else "not named by --leaf"
@@ -79,7 +81,8 @@ def candidates(
         else:
             kept = _kept(work, leaf, backend, config)
         found.append(Candidate(work=work, kept=kept))
-    return tuple(found)
+    # nothing can be built, and no other leaf judged in the kernel, before these are there
+    return tuple(sorted(found, key=lambda c: not c.work.spec.opaque))
 
 
 def _kept(work: LeafWork, leaf: Leaf, backend: Backend, config: AgentConfig) -> str:

@@ -19,9 +19,11 @@ MAX_DIAGNOSTICS = 20
 def prim_accesses(prim: Prim) -> tuple[tuple[str, Privilege], ...]:
     """Return (parameter, privilege) of one primitive, reads before the write."""
     row = PRIMITIVES[prim.name]
-    found: list[tuple[str, Privilege]] = [
-        (name, privilege) for name, privilege in zip(prim.ins, row.privileges[1:], strict=True)
-    ]
+    found: list[tuple[str, Privilege]] = []
+    if prim.name == "extern":
+        found += [(name, "r") for name in prim.ins]
+    else:
+        found += zip(prim.ins, row.privileges[1:], strict=True)
     found += [(name, "r") for _, name in prim.named]
     found.append((prim.out, row.privileges[0]))
     return tuple(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import TaskLangError
 from septran.ir import scalar
-from septran.tasklang import mapexpr, movement
+from septran.tasklang import extern, mapexpr, movement
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import Elsewhere, Task
@@ -199,6 +199,8 @@ def apply_primitive(name: str, y: Any, ins: tuple[Any, ...], attrs: Mapping[str,
     elif name == "map":
         operands = {k: v for k, v in attrs.items() if k != "expr"}
         y.copy_(evaluate_map(str(attrs["expr"]), operands, y))
+    elif name == "extern":
+        extern.apply(y, ins, attrs)
     elif name in ("scan", "argreduce", "gather", "scatter_acc"):
         movement.apply(name, y, ins, attrs)
     elif name in ("reduce", "reduce_acc"):

@@ -19,6 +19,7 @@ class Primitive:
     reduced: letters summed over. stream: (initial primitive, accumulating primitive) when the
         reduced dimension may be cut into blocks. attrs: allowed attributes, required ones True.
     pad: operand -> value that leaves the result unchanged when padding is read.
+    `extern` reads as many operands as its graph has inputs; all others take just `args`.
     flops: per index point, counting one multiply-add as 2. meaning: for people and prompts.
     """
 
@@ -160,6 +161,15 @@ PRIMITIVES: Mapping[str, Primitive] = {
             flops=1,
             meaning="Y[.., I[.., j, ..], ..] = op(Y[..], X[.., j, ..]) along axis, in the order of j; op sum "
             "max min prod, or last: the value itself; dims of size 1 of I broadcast; an I outside Y counts nothing",
+        ),
+        Primitive(
+            name="extern",
+            args=("Y",),
+            privileges=("w",),
+            attrs={"graph": True, "result": False},
+            pad={},
+            flops=0,
+            meaning="Y = one result of a torch graph of the operands, which are its inputs in order; whole tensors",
         ),
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from septran.errors import SeptranError, TaskLangError, closest
 from septran.ir.nodes import Prim
-from septran.tasklang import mapexpr
+from septran.tasklang import extern, mapexpr
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import AllocLocal, Elsewhere, Launch, Loop, Node, PrimCall, Task, Traced
@@ -319,7 +319,7 @@ class _Trace:
             raise TaskLangError.of(
                 "E110", f"unknown primitive {name!r}{closest(str(name), PRIMITIVES)}", span
             )
-        if len(args) != len(row.args):
+        if len(args) != len(row.args) and (name != "extern" or not args):
             raise TaskLangError.of(
                 "E106",
                 f"primitive {name} takes {len(row.args)} tensors ({', '.join(row.args)}), "
@@ -338,6 +338,8 @@ class _Trace:
         named, plain = _split_attrs(row.name, row.attrs, attrs, span)
         if name == "map":
             mapexpr.parse(str(attrs.get("expr", "")), [k for k, _ in named], span)
+        if name == "extern":
+            extern.check(plain, len(args) - 1, span)
         self.stack[-1].append(
             PrimCall(
                 Prim(

@@ -112,6 +112,8 @@ def _equal_dims(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterato
         axis = prim.attr("axis")
         assert isinstance(axis, int)
         yield from (((out, d), (x, d)) for d in range(ranks[x]) if d != axis % ranks[x])
+    elif prim.name == "extern":
+        return
     elif prim.name == "transpose":
         perm = prim.attr("perm")
         assert isinstance(perm, tuple)
@@ -251,6 +253,8 @@ def _problem(
 
 
 def _reduction(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    if prim.name == "extern":
+        return max(n for shape in shapes.values() for n in shape)
     if not PRIMITIVES[prim.name].flops or prim.name == "map":
         return 1
     x = shapes[prim.ins[0]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from septran.agent.writer import LeafVerdict
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
-from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
 from septran.leafgate import Refusal
 from septran.outcome import Level, Status
 from septran.passes.run import lower
@@ -21,7 +21,7 @@ from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases, unus
 from septran.trial.place import Place
 from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
-from septran.verify.problem import Problem
+from septran.verify.problem import Problem, Within
 from septran.verify.timing import compare_kernels
 from septran.verify.verdict import Verdict
 
@@ -56,14 +56,18 @@ class LeafJudge:
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
         folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
+        found: LeafVerdict | None = None
         refused = scan_leaf(leaf) if leaf.writer != "library" else ()
         if refused:
             return LeafVerdict(level=Level.REJECTED, status="rejected", message=str(refused[0]))
         try:
-            for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+            for number, case in enumerate(self._cases(leaf.spec)):
                 verdict = self._alone(leaf, case, folder / f"alone{number}")
+                found = leaf_verdict(verdict, f"alone, {case.label}")
                 if not verdict.passed:
-                    return leaf_verdict(verdict, f"alone, {case.label}")
+                    return found
+            if found is not None and self._missing(leaf):
+                return found
             return self._inside(leaf, folder / "kernel")
         except SeptranError as e:
             if isinstance(e, EnvironmentProblem):
@@ -77,7 +81,7 @@ class LeafJudge:
             SeptranError: the kernel cannot be printed or built with this leaf.
         """
         folder = self._work / leaf.sha
-        for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+        for number, case in enumerate(self._cases(leaf.spec)):
             verdict = self._alone(leaf, case, folder / f"alone{number}")
             yield f"alone, {case.label}", verdict
             if not verdict.passed:
@@ -93,12 +97,32 @@ class LeafJudge:
         """Return the first verdict on the leaf alone that is not right, else the last one."""
         folder = self._work / f"{next(self._count):03d}-{leaf.sha}"
         found: LeafVerdict | None = None
-        for number, case in enumerate(leaf_cases(leaf.spec, machine=self._program.machine)):
+        for number, case in enumerate(self._cases(leaf.spec)):
             verdict = self._alone(leaf, case, folder / f"alone{number}")
             found = leaf_verdict(verdict, f"alone, {case.label}")
             if not verdict.passed:
                 break
         return found
+
+    def _cases(self, spec: LeafSpec) -> tuple[LeafCase, ...]:
+        """Return what a leaf is judged on alone: any values, or for an opaque leaf what its module hands to it.
+
+        What an opaque leaf is given may be special (a matrix that is positive definite), and only the module says how.
+        """
+        cases = leaf_cases(spec, machine=self._program.machine)
+        if not spec.opaque:
+            return cases
+        given = self._problem.reference.operands.get(spec.task)
+        if given is None:
+            return ()
+        names = next(p.ins for p in spec.prims if p.name == "extern")
+        within = Within(problem=self._problem, given=given, names=names)
+        return tuple(replace(c, problem=replace(c.problem, within=within)) for c in cases)
+
+    def _missing(self, leaf: Leaf) -> bool:
+        """Return whether another leaf of the kernel is still to be written, so that it cannot be built."""
+        have = {*self._leaves, leaf.spec.key}
+        return any(s.key not in have and s.opaque for _, s in leaf_specs(self._program))
 
     def _alone(self, leaf: Leaf, case: LeafCase, folder: Path) -> Verdict:
         program = as_in_the_kernel(lower(case.program, self._backend.passes), leaf.spec)
@@ -137,8 +161,13 @@ class LeafJudge:
         found = leaf_verdict(mine.verdict, "in the kernel")
         counted = int(mine.verdict.cycles.get("total", 0))
         if mine.verdict.passed:
-            found = self._with_figures(found, mine)
+            found = self._with_figures(found, mine, leaf)
         if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
+            return found
+        if self._baseline is None and leaf.spec.opaque:
+            self._baseline = (
+                mine  # there is no library's: later leaves are compared with the first right one
+            )
             return found
         if self._baseline is None:
             self._baseline = self._judged(self._kernel(None), self._work / "baseline")
@@ -159,12 +188,14 @@ class LeafJudge:
             return found
         return replace(found, seconds=times[0], baseline_seconds=times[1])
 
-    def _with_figures(self, found: LeafVerdict, mine: Judged) -> LeafVerdict:
+    def _with_figures(self, found: LeafVerdict, mine: Judged, leaf: Leaf) -> LeafVerdict:
         """Return the verdict with what can be said without a clock, beside the library's."""
         where = mine.verdict.where
         figures = static_figures(mine.built, where)
         if not figures:
             return found
+        if leaf.spec.opaque:
+            return replace(found, figures=figures)
         if self._floor is None:
             built = build_only(self._place, self._kernel(None), folder=self._work / "floor")
             self._floor = static_figures(built, where) if built.ok else {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from septran.domain import Domain
 from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
-from septran.verify.problem import Problem
+from septran.verify.problem import Problem, Within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,6 +105,8 @@ _OWN = Case(name="own", family="own", seed=0)
 
 def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
     """Return the cases for `problem`, the most telling first; `seed` None draws a secret one."""
+    if problem.within is not None:
+        return plan(problem.within.problem, seed)
     rng = random.Random(secrets.randbits(64) if seed is None else seed)
     names = [p.name for p in problem.inputs if _is_real(problem, p)]
     open_names = [n for n in names if problem.domain(n).specials]
@@ -132,6 +134,8 @@ def draw(problem: Problem, case: Case) -> dict[str, Array]:
     """Return input name -> array in its storage dtype (ml_dtypes.bfloat16 for bfloat16)."""
     import numpy as np
 
+    if problem.within is not None:
+        return _made(problem, problem.within, case)
     arrays: dict[str, Array] = {}
     for param in problem.inputs:
         if param.name in problem.sizes:
@@ -145,6 +149,25 @@ def draw(problem: Problem, case: Case) -> dict[str, Array]:
         name, position = case.touched
         _touch(problem, arrays[name], name, position)
     return arrays
+
+
+def _made(problem: Problem, within: Within, case: Case) -> dict[str, Array]:
+    """Return what the larger problem makes of its own inputs."""
+    import numpy as np
+    import torch
+
+    def wide(array: Array) -> torch.Tensor:
+        plain = array if array.dtype.kind in "iub" else array.astype(np.float64)
+        return torch.from_numpy(np.ascontiguousarray(plain))
+
+    outer = {n: wide(a) for n, a in draw(within.problem, case).items()}
+    made = within.given(**outer, **within.problem.scalars)
+    kinds = {p.name: numpy_dtype(p.dtype) for p in problem.inputs}
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {
+            name: np.ascontiguousarray(value.numpy().astype(kinds[name]))
+            for name, value in zip(within.names, made, strict=True)
+        }
 
 
 def _given(param: KernelParam, raw: bytes) -> Array:

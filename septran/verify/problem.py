@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from septran.domain import Domain
 from septran.kernel import KernelParam
 from septran.reference import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Where the inputs of a problem come from when a larger problem makes them.
+
+    given: called as the larger problem's reference is; returns the inputs `names`, in order.
+    """
+
+    problem: Problem
+    given: Callable[..., Sequence[Any]]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +34,7 @@ class Problem:
     unused: outputs that nobody reads afterwards (a leaf's temporaries): they may hold anything.
     sizes: inputs that tell the kernel a size (`septran.kernel.size_name`) -> the value; the reference takes them
         from its tensors.
+    within: the larger problem that makes the inputs; None: they are drawn.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -35,6 +49,7 @@ class Problem:
     unused: frozenset[str] = frozenset()
     sizes: Mapping[str, int] = field(default_factory=dict)
     flushes: bool = False
+    within: Within | None = None
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

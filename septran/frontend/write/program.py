@@ -11,6 +11,7 @@ from septran.frontend.group import Group, Grouping, group, stored
 from septran.frontend.simplify import aligned, simplify
 from septran.frontend.view import View
 from septran.frontend.write.convolution import write_convolution
+from septran.frontend.write.extern import Extern, write_extern
 from septran.frontend.write.frame import comment, file_name, tuple_text, view_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.movement import write_movement
@@ -71,7 +72,7 @@ def write(canon: Canon) -> Written:
     )
 
 
-def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps:
+def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
     anchor = one.anchor
     if anchor is None:
         return write_rows(one, kept)
@@ -81,6 +82,8 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps:
         return write_convolution(one, kept)
     if anchor.kind == "window":
         return write_window(one, kept)
+    if anchor.kind == "extern":
+        return write_extern(one, kept)
     if anchor.kind == "recurrent":
         return write_recurrent(one, kept)
     return write_movement(one, kept)
