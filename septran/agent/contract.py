@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
 from septran.accuracy import load_policy
 from septran.agent.tile_work import tile_bytes, tile_flops
+from septran.aten.text import parse_text
 from septran.backends.base import Backend
 from septran.ir.dtypes import HALVES
 from septran.ir.nodes import Prim
@@ -56,9 +58,7 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         "Edges: " + _edges(spec),
         "Arithmetic: " + _arithmetic(spec),
         "Error allowed: " + _budget(spec),
-        "Compared: element by element what the kernel reads after the leaf, at full and ragged extents, with NaN, infinities and "
-        "large values among the inputs; a written operand that only holds a step in between is free. "
-        "Then the kernel is timed against the same kernel with the library's leaf.",
+        "Compared: " + _compared(spec),
         "Work of a full tile: " + _work(spec),
         "May be called: " + _CALLS,
         *_machine(spec, backend),
@@ -66,12 +66,25 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _compared(spec: LeafSpec) -> str:
+    if spec.opaque:
+        return (
+            "element by element, on what the module hands to the leaf for many secret inputs. No library has this leaf: what you "
+            "write is the only one, so a plain right one is worth more than a fast one."
+        )
+    return (
+        "element by element what the kernel reads after the leaf, at full and ragged extents, with NaN, infinities and "
+        "large values among the inputs; a written operand that only holds a step in between is free. "
+        "Then the kernel is timed against the same kernel with the library's leaf."
+    )
+
+
 def _work(spec: LeafSpec) -> str:
     read, written = tile_bytes(spec)
     flops = tile_flops(spec)
     rate = f" ({flops / (read + written):.2g} a byte)" if flops else ""
     return (
-        f"{flops:,} operations{rate} on {read:,} bytes read and {written:,} written; a function counts as 16, a division as 4. "
+        f"{'unknown' if spec.opaque else format(flops, ',')} operations{rate} on {read:,} bytes read and {written:,} written; a function counts as 16, a division as 4. "
         "No leaf can be faster than these take on the units below."
     )
 
@@ -89,10 +102,23 @@ def _budget(spec: LeafSpec) -> str:
             (f"sums and products within {sums}", {"gemm", "gemm_acc", "reduce", "reduce_acc"}),
             (f"maps within {maps}", {"map"}),
             ("copies exact", {"copy", "fill", "transpose"}),
+            (_graph_budget(spec), {"extern"}),
         )
         if names & of
     ]
     return f"per element against float64, with {unit}: {', '.join(said)}; plus one rounding of the stored type."
+
+
+def _graph_budget(spec: LeafSpec) -> str:
+    """Return the budget of an opaque leaf: that of a chain (docs/verification.md), in the words of a formula."""
+    policy = load_policy()
+    terms = max(n for p in spec.params for n in p.shape)
+    factor = policy.probe_coefficient + policy.probe_per_sqrt * math.sqrt(terms)
+    return (
+        f"the graph's result within {factor:.3g} u (that is {policy.probe_coefficient:g} + {policy.probe_per_sqrt:g} sqrt({terms})) "
+        "times what a relative change of 1 in each input does to it at most (measured, to first order), "
+        f"and {policy.torch_error_factor:g} times the error of torch in float32; so accumulate long sums in double"
+    )
 
 
 def _machine(spec: LeafSpec, backend: Backend) -> list[str]:
@@ -151,14 +177,13 @@ def _edges(spec: LeafSpec) -> str:
 
 
 def _arithmetic(spec: LeafSpec) -> str:
+    if spec.opaque:
+        return "compute in float32 or double, as the error allows; round once when storing; inputs are finite."
     wide = any(p.dtype == "float64" for p in spec.params)
     text = f"compute and accumulate in {'float64' if wide else 'float32'}; round once when storing"
     if any(p.dtype in HALVES for p in spec.params):
         text += "; 16-bit types are storage only"
-    return (
-        text
-        + "; max and min return NaN when an operand is NaN; inputs may hold NaN and infinities."
-    )
+    return text + ("; inputs are finite." if spec.opaque else _SPECIAL)
 
 
 def meaning(spec: LeafSpec, prim: Prim) -> str:
@@ -180,6 +205,8 @@ def meaning(spec: LeafSpec, prim: Prim) -> str:
             return f"map: {out} = {substitute_operands(expr, operands)}"
         case "reduce" | "reduce_acc":
             return f"{prim.name}: {_reduce(prim, shapes)}"
+        case "extern":
+            return _extern(prim)
     return f"{prim.name}: {prim.out} from {', '.join(prim.ins)} {dict(prim.attrs)}"
 
 
@@ -231,6 +258,22 @@ def _gemm(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
     return (
         f"{index(prim.out, ('i', 'j'), rows[:-1])} {sign} sum over k of "
         f"{index(a, a_last, a_lead)} * {index(b, b_last, b_lead)}"
+    )
+
+
+def _extern(prim: Prim) -> str:
+    """Return what an opaque leaf computes: its graph line by line, and which operand is which of its inputs."""
+    graph = parse_text(str(prim.attr("graph")))
+    result = graph.outputs[int(str(prim.attr("result", 0)))].value.name
+    pairs = zip(graph.inputs, prim.ins, strict=True)
+    given = [f"{one.name} is {name}" for one, name in pairs if one.name != name]
+    lines = str(prim.attr("graph")).strip().splitlines()
+    return "\n".join(
+        [
+            f"extern: {prim.out} = {result} of this PyTorch graph (ATen operators)"
+            + (f", where {', '.join(given)}:" if given else ":"),
+            *(f"     {line}" for line in lines),
+        ]
     )
 
 

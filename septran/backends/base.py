@@ -199,6 +199,8 @@ class Backend:
     """which of `septran.ir.scalar.RARE` its `map` expressions may use"""
     movement: bool = False
     """whether its library has leaves for scan, argreduce, gather and scatter_acc"""
+    opaque: bool = False
+    """whether a leaf may work on whole tensors that no library knows (`extern`)"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
     scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = field(default=None)

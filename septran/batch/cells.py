@@ -71,6 +71,8 @@ class _Expansion:
         self._shas: dict[str, str] = {}
         self._refused: list[tuple[Path, str]] = []
         self._ground = _ground()
+        # what has no form is an opaque leaf where somebody can write it
+        self._models = any(writer != "library" for writer in batch.writers)
 
     def cells(self) -> tuple[Cell, ...]:
         batch = self._batch
@@ -163,6 +165,8 @@ class _Expansion:
         for name in ("task_file", "logic"):
             if name in words:
                 words[name] = Path(words[name])
+        if self._models and "task_file" in words:
+            words["opaque"] = "nodes"
         operator, logic = operator_of(GenRequest(backend="", **words))
         return _Source(operator, logic.sha, given)
 
@@ -305,6 +309,8 @@ class _Expansion:
         opened = [name for name, size in dims.items() if isinstance(size, str)]
         if opened:  # a key of its own, so that cells without keep theirs
             request["dynamic"] = opened
+        if writer != "library" and "task_file" in source.given:
+            request["opaque"] = "nodes"
         timed = self._batch.time and {"threads": self._settings.threads}
         return Cell(
             id=f"{source.operator.name}/{target}/{sizes}/{dtype}/{writer}",

@@ -17,7 +17,8 @@ THRESHOLDS = (0.5, 0.8, 1.0, 1.5, 2.0)
 class Score:
     """Task files on one target.
 
-    files: asked for, refused ones included. correct: accurate kernels. speed: geometric mean over the correct and
+    files: asked for, refused ones included. correct: accurate kernels; opaque: those of them in which a part of the module is an
+    opaque leaf, which a model wrote. speed: geometric mean over the correct and
     timed ones of eager's time over the kernel's, None when none was timed. fast: p -> share of all files that are
     correct and more than p times as fast as eager.
     """
@@ -25,6 +26,7 @@ class Score:
     backend: str
     files: int
     correct: int
+    opaque: int
     timed: int
     speed: float | None
     fast: Mapping[float, float]
@@ -34,6 +36,7 @@ class Score:
         return {
             "files": self.files,
             "correct": self.correct,
+            "by_an_opaque_leaf": self.opaque,
             "timed": self.timed,
             "speed": self.speed,
             "fast": {str(p): share for p, share in self.fast.items()},
@@ -42,6 +45,8 @@ class Score:
     def text(self) -> str:
         """Return the score on one line."""
         words = [f"{self.backend}: {self.correct} of {self.files} task files correct"]
+        if self.opaque:
+            words.append(f"{self.opaque} of them by an opaque leaf")
         if self.speed is not None:
             words.append(f"{self.speed:.2f} x eager (geometric mean of {self.timed})")
             words += [f"fast_{p:g} {share:.2f}" for p, share in self.fast.items()]
@@ -63,7 +68,7 @@ def scores(
         if request.get("task_file"):
             by_target.setdefault(str(request["backend"]), []).append(cell)
     return tuple(
-        _score(backend, ids, {i: _speed(found[i]) for i in ids if i in found and i in good})
+        _score(backend, ids, {i: found[i] for i in ids if i in found and i in good})
         for backend, ids in by_target.items()
     )
 
@@ -73,13 +78,18 @@ def _speed(data: Mapping[str, Any]) -> float | None:
     return float(speed) if speed else None
 
 
-def _score(backend: str, ids: Sequence[str], correct: Mapping[str, float | None]) -> Score:
-    speeds = [s for s in correct.values() if s is not None]
+def _opaque(data: Mapping[str, Any]) -> bool:
+    return any(leaf.get("opaque") for leaf in data.get("leaves") or ())
+
+
+def _score(backend: str, ids: Sequence[str], correct: Mapping[str, Mapping[str, Any]]) -> Score:
+    speeds = [s for s in map(_speed, correct.values()) if s is not None]
     mean = math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None
     return Score(
         backend=backend,
         files=len(ids),
         correct=len(correct),
+        opaque=sum(map(_opaque, correct.values())),
         timed=len(speeds),
         speed=None if mean is None else round(mean, 3),
         fast={p: sum(s > p for s in speeds) / len(ids) for p in THRESHOLDS},

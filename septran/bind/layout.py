@@ -156,7 +156,7 @@ MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 
 
 def check_primitives(
-    program: Program, target: str, *, movement: bool, functions: Collection[str]
+    program: Program, target: str, *, movement: bool, opaque: bool, functions: Collection[str]
 ) -> None:
     """Raise Unsupported M173 when a leaf uses a primitive or a function that the target has no code for."""
     for stmt in walk(program.body):
@@ -172,6 +172,13 @@ def check_primitives(
                     stmt.span,
                     help="use a target that has it (cpp, cuda_c), or say it with other functions",
                 )
+        if any(p.name == "extern" for p in stmt.prims) and not opaque:
+            raise Unsupported.of(
+                "M173",
+                f"{target} has no place for an opaque leaf (extern, {stmt.task}): its operands are whole tensors",
+                stmt.span,
+                help="use a target that has one (cpp), or say the part in Task Lang",
+            )
         missing = [p.name for p in stmt.prims if p.name in MOVEMENT and not movement]
         if missing:
             raise Unsupported.of(

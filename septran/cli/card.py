@@ -162,4 +162,6 @@ def cycle_rows(cycles: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _leaf(leaf: Mapping[str, Any]) -> str:
     text = f"{leaf.get('task')}: {leaf.get('name')} ({leaf.get('writer')})"
+    if leaf.get("opaque"):
+        text += "; opaque: it means a part of the module's torch graph"
     return f"{text}; faster by prediction only" if leaf.get("accepted") == "predicted" else text

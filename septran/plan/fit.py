@@ -69,7 +69,11 @@ def lower_to_fit(
         )
         check_layouts(bound.program, backend.name, views=backend.views, fills=backend.fills)
         check_primitives(
-            bound.program, backend.name, movement=backend.movement, functions=backend.functions
+            bound.program,
+            backend.name,
+            movement=backend.movement,
+            opaque=backend.opaque,
+            functions=backend.functions,
         )
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)

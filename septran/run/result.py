@@ -223,13 +223,15 @@ class Result:
 
 
 def _leaf(leaf: Leaf, model: str | None, predicted: bool) -> dict[str, Any]:
-    found = {
+    found: dict[str, Any] = {
         "task": leaf.spec.task,
         "writer": leaf.writer,
         "name": leaf.name,
         "spec": leaf.spec.key,
         "sha": leaf.sha,
     }
+    if leaf.spec.opaque:
+        found["opaque"] = True
     if predicted:
         found["accepted"] = "predicted"
     return {**found, "model": model} if model else found

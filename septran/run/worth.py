@@ -181,6 +181,7 @@ class AskPlan:
                     "bytes": round(c.work.moved),
                     "asked": c.asked,
                     "kept": c.kept,
+                    "opaque": c.work.spec.opaque,
                     "prompt_tokens": next(prompts) if c.asked else None,
                 }
                 for c in self.candidates
@@ -200,13 +201,17 @@ class AskPlan:
         for c in self.candidates:
             w = c.work
             tokens = str(next(prompts)) if c.asked else "-"
-            rows.append((w.spec.task, f"{100 * w.share:.1f} %", f"{w.calls:.0f}", w.bound, tokens, c.kept or "yes"))  # fmt: skip
+            rows.append((w.spec.task, f"{100 * w.share:.1f} %", f"{w.calls:.0f}", w.bound, tokens, c.kept or _asked(c)))  # fmt: skip
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = [
             "  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[5]])
             for row in rows
         ]
         return "\n".join([*lines, "", self.line()]) + "\n"
+
+
+def _asked(one: Candidate) -> str:
+    return "yes, opaque: no library has it" if one.work.spec.opaque else "yes"
 
 
 def ask_plan(

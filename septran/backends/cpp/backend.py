@@ -157,6 +157,7 @@ CPP = Backend(
     views=True,
     fills=True,
     movement=True,
+    opaque=True,
     functions=RARE,
     layouts=layouts,
     load=load,
