@@ -183,7 +183,10 @@ def _arithmetic(spec: LeafSpec) -> str:
     text = f"compute and accumulate in {'float64' if wide else 'float32'}; round once when storing"
     if any(p.dtype in HALVES for p in spec.params):
         text += "; 16-bit types are storage only"
-    return text + ("; inputs are finite." if spec.opaque else _SPECIAL)
+    return (
+        text
+        + "; max and min return NaN when an operand is NaN; inputs may hold NaN and infinities."
+    )
 
 
 def meaning(spec: LeafSpec, prim: Prim) -> str:

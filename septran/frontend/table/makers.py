@@ -45,3 +45,8 @@ def _triangle(b: Builder, node: Node, a: Args) -> Value:
     i, j = x.rank - 2, x.rank - 1
     sign = "<=" if "tril" in node.op else ">="
     return b.map(f"select(at({j}) {sign} at({i}) + {number(k)}, x, 0)", {"x": x})
+
+
+@row("eye")
+def _eye(b: Builder, node: Node, a: Args) -> Value:
+    return b.map("select(at(0) == at(1), 1, 0)", {}, node.meta.shape)

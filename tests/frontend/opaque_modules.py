@@ -1,0 +1,184 @@
+"""Modules with a part that no table row says, and bodies of that part as a model could write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.frontend.modules import Module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque:
+    """A module, and opaque leaf -> a right C++ body."""
+
+    module: Module
+    bodies: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.module.name
+
+
+SPECTRUM = """
+for (long i = 0; i < relu.n[0]; ++i)
+    for (long k = 0; k < abs_1.n[1]; ++k) {
+        double re = 0.0, im = 0.0;
+        for (long t = 0; t < relu.n[1]; ++t) {
+            const double a = 6.283185307179586 * double((k * t) % relu.n[1]) / double(relu.n[1]);
+            re += double(relu(i, t)) * std::cos(a);
+            im -= double(relu(i, t)) * std::sin(a);
+        }
+        abs_1(i, k) = float(std::sqrt(re * re + im * im));
+    }
+"""
+CHOLESKY = """
+for (long b = 0; b < {y}.n[0]; ++b)
+    for (long i = 0; i < {y}.n[1]; ++i)
+        for (long j = 0; j < {y}.n[2]; ++j) {{
+            if (j > i) {{ {y}(b, i, j) = 0.0f; continue; }}
+            double s = double({x}(b, i, j));
+            for (long k = 0; k < j; ++k) s -= double({y}(b, i, k)) * double({y}(b, j, k));
+            {y}(b, i, j) = i == j ? float(std::sqrt(s)) : float(s / double({y}(b, j, j)));
+        }}
+"""
+SUBSTITUTE = """
+for (long b = 0; b < {y}.n[0]; ++b)
+    for (long c = 0; c < {y}.n[2]; ++c)
+        for (long i = 0; i < {y}.n[1]; ++i) {{
+            double s = double({r}(b, i, c));
+            for (long k = 0; k < i; ++k) s -= double({a}(b, i, k)) * double({y}(b, k, c));
+            {y}(b, i, c) = float(s / double({a}(b, i, i)));
+        }}
+"""
+CROSS = """
+for (long i = 0; i < {y}.n[0]; ++i)
+    for (long k = 0; k < 3; ++k) {{
+        const long p = (k + 1) % 3, q = (k + 2) % 3;
+        {y}(i, k) = float(double({a}(i, p)) * double({b}(i, q)) - double({a}(i, q)) * double({b}(i, p)));
+    }}
+"""
+SAMPLE = """
+const long h = x.n[2], w = x.n[3];
+for (long n = 0; n < x.n[0]; ++n)
+    for (long i = 0; i < {y}.n[2]; ++i)
+        for (long j = 0; j < {y}.n[3]; ++j) {{
+            const double u = ((double({g}(n, i, j, 0)) + 1.0) * double(w) - 1.0) * 0.5;
+            const double v = ((double({g}(n, i, j, 1)) + 1.0) * double(h) - 1.0) * 0.5;
+            const double u0 = std::floor(u), v0 = std::floor(v);
+            for (long c = 0; c < x.n[1]; ++c) {{
+                double s = 0.0;
+                for (long a = 0; a < 2; ++a)
+                    for (long b = 0; b < 2; ++b) {{
+                        const double vy = v0 + double(a), ux = u0 + double(b);
+                        if (vy < 0.0 || ux < 0.0 || vy >= double(h) || ux >= double(w)) continue;
+                        const double f = (1.0 - std::fabs(v - vy)) * (1.0 - std::fabs(u - ux));
+                        s += f * double(x(n, c, long(vy), long(ux)));
+                    }}
+                {y}(n, c, i, j) = float(s);
+            }}
+        }}
+"""
+KRON = """
+for (long i = 0; i < {y}.n[0]; ++i)
+    for (long j = 0; j < {y}.n[1]; ++j)
+        {y}(i, j) = x(i / z.n[0], j / z.n[1]) * z(i % z.n[0], j % z.n[1]);
+"""
+SLOGDET = """
+double m[64];
+for (long b = 0; b < add.n[0]; ++b) {
+    const long n = add.n[1];
+    for (long i = 0; i < n; ++i)
+        for (long j = 0; j < n; ++j) m[i * n + j] = double(add(b, i, j));
+    double sign = 1.0, size = 0.0;
+    for (long k = 0; k < n; ++k) {
+        long at = k;
+        for (long i = k + 1; i < n; ++i)
+            if (std::fabs(m[i * n + k]) > std::fabs(m[at * n + k])) at = i;
+        if (at != k) {
+            sign = -sign;
+            for (long j = 0; j < n; ++j) {
+                const double t = m[k * n + j];
+                m[k * n + j] = m[at * n + j];
+                m[at * n + j] = t;
+            }
+        }
+        const double p = m[k * n + k];
+        sign = p < 0.0 ? -sign : sign;
+        size += std::log(std::fabs(p));
+        for (long i = k + 1; i < n; ++i) {
+            const double f = m[i * n + k] / p;
+            for (long j = k; j < n; ++j) m[i * n + j] -= f * m[k * n + j];
+        }
+    }
+    getitem(b) = float(sign);
+    getitem_1(b) = float(size);
+}
+"""
+
+MODULES = (
+    Opaque(
+        module=Module(
+            name="spectrum",
+            body="y = torch.relu(x)\nf = torch.fft.rfft(y, dim=1)\nreturn torch.abs(f) * 0.5 + 1.0",
+            inputs="torch.randn(3, 10)",
+            kernels=3,
+        ),
+        bodies={"abs_1_leaf": SPECTRUM},
+    ),
+    Opaque(
+        module=Module(
+            name="turn",
+            args="x, z",
+            body="return torch.relu(torch.linalg.cross(x * 2.0, z)) + 1.0",
+            inputs="torch.randn(5, 3), torch.randn(5, 3)",
+            kernels=3,
+        ),
+        bodies={"linalg_cross_leaf": CROSS.format(y="linalg_cross", a="mul", b="z")},
+    ),
+    Opaque(
+        module=Module(
+            name="gaussian",  # two opaque leaves, one behind the other
+            args="x, r",
+            body="a = x @ x.mT + 4.0 * torch.eye(5)\nl = torch.linalg.cholesky(a)\n"
+            "return torch.linalg.solve_triangular(l, r, upper=False).square().sum(1)",
+            inputs="torch.randn(2, 5, 5), torch.randn(2, 5, 3)",
+            kernels=4,
+        ),
+        bodies={
+            "linalg_cholesky_leaf": CHOLESKY.format(y="linalg_cholesky", x="add"),
+            "linalg_solve_triangular_leaf": SUBSTITUTE.format(
+                y="linalg_solve_triangular", a="linalg_cholesky", r="r"
+            ),
+        },
+    ),
+    Opaque(
+        module=Module(
+            name="warp",
+            args="x, g",
+            body="return F.grid_sample(x, torch.tanh(g), align_corners=False) * 0.5",
+            inputs="torch.randn(1, 2, 6, 5), torch.randn(1, 4, 3, 2)",
+            kernels=3,
+        ),
+        bodies={"grid_sampler_leaf": SAMPLE.format(y="grid_sampler", g="tanh")},
+    ),
+    Opaque(
+        module=Module(
+            name="blocks",
+            args="x, z",
+            body="return torch.kron(x, z).sum(0)",
+            inputs="torch.randn(3, 2), torch.randn(2, 4)",
+            kernels=2,
+        ),
+        bodies={"kron_leaf": KRON.format(y="kron")},
+    ),
+    Opaque(
+        module=Module(
+            name="volume",  # one operator, two results
+            body="return torch.linalg.slogdet(x @ x.mT + 4.0 * torch.eye(6))",
+            inputs="torch.randn(3, 6, 6)",
+            kernels=2,
+        ),
+        bodies={"getitem_1_leaf": SLOGDET},
+    ),
+)
+BY_NAME = {one.name: one for one in MODULES}
