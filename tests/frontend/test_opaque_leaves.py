@@ -16,7 +16,6 @@ from tests.support.openai_double import Answer, ChatDouble
 RIGHT = BY_NAME["turn"].bodies["linalg_cross_leaf"]
 WRONG = RIGHT.replace("(k + 1) % 3, q = (k + 2) % 3", "(k + 2) % 3, q = (k + 1) % 3")
 KEPT = "static float kept[15];\n" + RIGHT
-ZEROS = "for (long i = 0; i < 5; ++i) for (long k = 0; k < 3; ++k) linalg_cross(i, k) = 0.0f;"
 
 
 def _ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any], str]:
@@ -35,16 +34,16 @@ def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = BY_NAME["turn"].module.write(tmp_path)
-    steps = [Answer(fenced(body)) for body in (WRONG, KEPT, ZEROS, RIGHT)]
+    steps = [Answer(fenced(body)) for body in (WRONG, KEPT, RIGHT)]
     with ChatDouble(steps) as double:
-        code, found, _ = _ran(
+        code, found, told = _ran(
             capsys,
             *("gen", "--task", str(path), "--backend", "cpp", "--writer", "llm"),
             *("--base-url", double.base_url, "--leaf", "linalg_cross_leaf"),
         )
         assert not double.unused()
         first = json.dumps(double.requests[0].body)
-    assert (code, found["level"]) == (0, "accurate")
+    assert (code, found.get("level")) == (0, "accurate"), told
     (leaf,) = (one for one in found["leaves"] if one.get("opaque"))
     assert (leaf["task"], leaf["writer"]) == ("linalg_cross_leaf", "llm")
     others = [one["writer"] for one in found["leaves"] if one is not leaf]
@@ -54,7 +53,7 @@ def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(
         assert words in first, words
     tries = [json.loads(f.read_text()) for f in Path(found["run"]).glob("agent/leaves/*.json")]
     (history,) = (t["history"] for t in tries)
-    assert [h["verdict"]["status"] for h in history] == ["wrong", "unusable", "wrong", "ok"]
+    assert [h["verdict"]["status"] for h in history] == ["wrong", "unusable", "ok"]
 
 
 @pytest.mark.slow
