@@ -112,6 +112,7 @@ class Reference:
         rounding it does to the result. Without it only changes of inputs are measured.
     choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
     operands: task of an opaque leaf -> what its operands are, in order, for the arguments of `fn`.
+    defined: called as fn; whether there is a value for these arguments (a singular matrix has no inverse). None: always.
     """
 
     fn: Callable[..., Any]
@@ -127,6 +128,7 @@ class Reference:
     choices: tuple[Choice, ...] = ()
     chosen: Callable[[Mapping[str, Any]], Reference] | None = None
     operands: Mapping[str, Callable[..., tuple[Any, ...]]] = field(default_factory=dict)
+    defined: Callable[..., bool] | None = None
 
     def settled(self) -> Reference:
         """Return this reference with the modules in place of their stand-ins, as timing wants it.

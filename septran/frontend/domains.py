@@ -120,7 +120,12 @@ def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, large
                     elif finite.numel():
                         worst.append(float(finite.abs().max()))
 
-        run_graph(graph, values, look=look)
+        try:
+            run_graph(graph, values, look=look)
+        except (
+            RuntimeError
+        ):  # torch has no value for these, as for the inverse of a singular matrix
+            return False
         if max(worst, default=0.0) > largest:
             return False
     return True

@@ -247,7 +247,22 @@ def reference_of(
         choices=tuple(choice(n, d) for n, d in shown.items()),
         chosen=decided,
         operands=operands or {},
+        defined=_has_value(called(partial(run_graph, graph))) if operands else None,
     )
+
+
+def _has_value(fn: Callable[..., Any]) -> Callable[..., bool]:
+    """Return whether `fn` has a value for its arguments: torch computes it, and nothing finite becomes NaN."""
+
+    def defined(**values: torch.Tensor) -> bool:
+        try:
+            found = fn(**values)
+        except RuntimeError:
+            return False
+        results = found if isinstance(found, tuple) else (found,)
+        return not any(bool(t.isnan().any()) for t in results if t.is_floating_point())
+
+    return defined
 
 
 def _operands(

@@ -104,9 +104,27 @@ _OWN = Case(name="own", family="own", seed=0)
 
 
 def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
-    """Return the cases for `problem`, the most telling first; `seed` None draws a secret one."""
+    """Return the cases for `problem`, the most telling first; `seed` None draws a secret one.
+
+    Cases for which the operator has no value are left out (`undefined` names them).
+    """
     if problem.within is not None:
         return plan(problem.within.problem, seed)
+    return tuple(c for c in _planned(problem, seed) if _has_value(problem, c))
+
+
+def undefined(problem: Problem, seed: int) -> tuple[str, ...]:
+    """Return the names of the cases for which the operator has no value."""
+    outer = problem if problem.within is None else problem.within.problem
+    return tuple(c.name for c in _planned(outer, seed) if not _has_value(outer, c))
+
+
+def _has_value(problem: Problem, case: Case) -> bool:
+    defined = problem.reference.defined
+    return defined is None or defined(**_tensors(draw(problem, case)), **problem.scalars)
+
+
+def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
     rng = random.Random(secrets.randbits(64) if seed is None else seed)
     names = [p.name for p in problem.inputs if _is_real(problem, p)]
     open_names = [n for n in names if problem.domain(n).specials]
@@ -154,20 +172,23 @@ def draw(problem: Problem, case: Case) -> dict[str, Array]:
 def _made(problem: Problem, within: Within, case: Case) -> dict[str, Array]:
     """Return what the larger problem makes of its own inputs."""
     import numpy as np
-    import torch
 
-    def wide(array: Array) -> torch.Tensor:
-        plain = array if array.dtype.kind in "iub" else array.astype(np.float64)
-        return torch.from_numpy(np.ascontiguousarray(plain))
-
-    outer = {n: wide(a) for n, a in draw(within.problem, case).items()}
-    made = within.given(**outer, **within.problem.scalars)
+    made = within.given(**_tensors(draw(within.problem, case)), **within.problem.scalars)
     kinds = {p.name: numpy_dtype(p.dtype) for p in problem.inputs}
     with np.errstate(over="ignore", invalid="ignore"):
         return {
             name: np.ascontiguousarray(value.numpy().astype(kinds[name]))
             for name, value in zip(within.names, made, strict=True)
         }
+
+
+def _tensors(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return torch tensors of arrays, floats as float64."""
+    import numpy as np
+    import torch
+
+    plain = {n: a if a.dtype.kind in "iub" else a.astype(np.float64) for n, a in arrays.items()}
+    return {n: torch.from_numpy(np.ascontiguousarray(a)) for n, a in plain.items()}
 
 
 def _given(param: KernelParam, raw: bytes) -> Array:

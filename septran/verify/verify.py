@@ -22,7 +22,7 @@ from septran.outcome import Level, Status
 from septran.verify import admission, budget, hosted, judge
 from septran.verify.arena import Placement
 from septran.verify.budget import Expected
-from septran.verify.cases import Case, draw, plan
+from septran.verify.cases import Case, draw, plan, undefined
 from septran.verify.enforced import with_facts
 from septran.verify.environment import environment_facts
 from septran.verify.figures import Check, believed
@@ -267,12 +267,14 @@ def _elements(problem: Problem) -> int:
 
 
 def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
+    none = ", ".join(undefined(problem, seed))
+    found = (f"inputs {none}: torch has no value for them",) if none else ()
     if _elements(problem) <= _LARGE:
-        return ()
+        return found
     cases = plan(problem, seed)
     kept = _first(cases)
     names = ", ".join(case.name for case in cases if case not in kept)
-    return (f"inputs {names}: only at smaller dims",)
+    return (*found, f"inputs {names}: only at smaller dims")
 
 
 def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Policy) -> Verdict:

@@ -115,7 +115,47 @@ for (long b = 0; b < add.n[0]; ++b) {
 }
 """
 
+INVERSE = """
+double m[128];
+for (long b = 0; b < {y}.n[0]; ++b) {{
+    const long n = {y}.n[1];
+    for (long i = 0; i < n; ++i)
+        for (long j = 0; j < n; ++j) {{
+            m[i * 2 * n + j] = double({x}(b, i, j));
+            m[i * 2 * n + n + j] = i == j ? 1.0 : 0.0;
+        }}
+    for (long k = 0; k < n; ++k) {{
+        long at = k;
+        for (long i = k + 1; i < n; ++i)
+            if (std::fabs(m[i * 2 * n + k]) > std::fabs(m[at * 2 * n + k])) at = i;
+        for (long j = 0; j < 2 * n; ++j) {{
+            const double t = m[k * 2 * n + j];
+            m[k * 2 * n + j] = m[at * 2 * n + j];
+            m[at * 2 * n + j] = t;
+        }}
+        const double p = m[k * 2 * n + k];
+        for (long j = 0; j < 2 * n; ++j) m[k * 2 * n + j] /= p;
+        for (long i = 0; i < n; ++i) {{
+            if (i == k) continue;
+            const double f = m[i * 2 * n + k];
+            for (long j = 0; j < 2 * n; ++j) m[i * 2 * n + j] -= f * m[k * 2 * n + j];
+        }}
+    }}
+    for (long i = 0; i < n; ++i)
+        for (long j = 0; j < n; ++j) {y}(b, i, j) = float(m[i * 2 * n + n + j]);
+}}
+"""
+
 MODULES = (
+    Opaque(
+        module=Module(
+            name="undo",  # any matrix: there is no value for a singular one
+            body="return torch.linalg.inv(x).square().mean(2)",
+            inputs="torch.randn(2, 4, 4) + 4.0 * torch.eye(4)",
+            kernels=2,
+        ),
+        bodies={"linalg_inv_leaf": INVERSE.format(y="linalg_inv", x="x")},
+    ),
     Opaque(
         module=Module(
             name="spectrum",
