@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from septran.call.memory import repeats, shares_memory
 from septran.call.open_dims import OpenDims
 from septran.call.operators import call_signature, read_parameters
 from septran.call.plain import PlainCall
+from septran.call.waiting import said_after
 from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
 from septran.gpu import Missing
 from septran.machine import load_machine
@@ -483,18 +482,6 @@ class CompiledKernel:
             order=tuple(names.index(p.name) for p in params),
             written=frozenset(p.name for p in params if "w" in p.privilege),
         )
-
-
-@contextmanager
-def said_after(seconds: float, text: str) -> Iterator[None]:
-    """Say `text` on stderr when the body takes longer than `seconds`."""
-    timer = threading.Timer(seconds, lambda: sys.stderr.write(f"{text} ...\n"))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _key(values: tuple[Any, ...]) -> object:

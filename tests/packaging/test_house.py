@@ -11,23 +11,12 @@ import sys
 import pytest
 
 import septran
-from septran import assets
+from septran import assets, backends
 from tests.packaging.sources import PACKAGE, ROOT, files, relative
 
 LIMIT = 500
 BANNED = re.compile(r"(Manager|Engine|Helper|Handler|Utils?|Wrapper|_v2)(?![a-z])")
-BACKENDS = (
-    "cpp",
-    "cuda_c",
-    "hip_c",
-    "tilelang_cuda",
-    "tilelang_hip",
-    "tilelang_npuir",
-    "dsa_c",
-    "triton_cuda",
-    "triton_hip",
-    "triton_npu",
-)
+BACKENDS = tuple(dict(backends.BUILTIN))
 
 
 def test_no_file_is_too_long():

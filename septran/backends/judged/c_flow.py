@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from septran.backends.judged.c_functions import CFile, Closure, CSource
 from septran.backends.judged.c_words import SIZES
-from septran.backends.judged.flow import COMPARED, Flow, assigned
+from septran.backends.judged.expressions import COMPARED
+from septran.backends.judged.flow import Flow, assigned
 from septran.backends.judged.values import Other, Pointer, Tile, Value, numbers
 from septran.prove.foreign.launch import Memory, NotRead
 from septran.prove.foreign.quantity import Number, Space, Where

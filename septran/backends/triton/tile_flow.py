@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from septran.backends.judged.flow import COMPARED, Flow
+from septran.backends.judged.expressions import COMPARED
+from septran.backends.judged.flow import Flow
 from septran.backends.judged.values import Block, Other, Pointer, Tile, Value
 from septran.prove.foreign.launch import NotRead
 from septran.prove.foreign.quantity import Number, Space, Where
