@@ -10,6 +10,7 @@ What a user gets is the figure: `kernel(x)` allocates its output, as torch does,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from septran.backends.base import Built
 from septran.gpu import Gpu
 from septran.kernel import Kernel
 from septran.reference import Remote
-from septran.stopwatch import gpu_slot, rotating_slot
+from septran.stopwatch import gpu_slot, one_processor, rotating_slot
 from septran.verify import budget, judge
 from septran.verify.arena import Arena, tensor_bytes
 from septran.verify.call_cost import CallCost, call_cost
@@ -164,7 +165,10 @@ def race(
     None when one of them stopped answering or gave wrong outputs while it was timed.
     """
     settings = sessions or Sessions()
-    with tempfile.TemporaryDirectory(prefix="septran-timing-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="septran-timing-") as folder,
+        _place(settings) as placed,
+    ):
         try:
             first = _timed(*one, problem, Path(folder) / "one", settings)
             second = _timed(*two, problem, Path(folder) / "two", settings)
@@ -174,6 +178,7 @@ def race(
                 found = measure_pairs(
                     first.slot, second.slot, budget_s=budget_s, slot_s=slot_s, most=first.most
                 )
+                placed.close()
                 if first.wrong(found.first_s) or second.wrong(found.second_s):
                     return None
         except (TimeoutError, OSError):
@@ -207,7 +212,10 @@ def measure(
     settings = settings or Sessions()
     built = Built(ok=True, artifact=built) if isinstance(built, Path) else built
     try:
-        with _timed(kernel, built, problem, run_dir / "timing", settings) as timed:
+        with (
+            _place(settings) as placed,
+            _timed(kernel, built, problem, run_dir / "timing", settings) as timed,
+        ):
             timed.wait_ready()
             by_processor = timed.by_processor_time
             if settings.gpu is not None:
@@ -220,6 +228,7 @@ def measure(
                 found = measure_pairs(
                     timed.slot, slots[baseline], budget_s=budget_s, slot_s=slot_s, most=timed.most
                 )
+            placed.close()
             wrong = timed.wrong(found.first_s)
     except (TimeoutError, OSError) as error:
         return Timing(ok=False, why=f"the kernel stopped answering: {error}")
@@ -241,6 +250,17 @@ def measure(
         pairs=len(found.first),
         threads=1 if by_processor else settings.threads,
     )
+
+
+def _place(settings: Sessions) -> contextlib.ExitStack:
+    """Return the context in which both sides of a pair run on one processor, where each has one thread.
+
+    Closed before results are judged, which may take all processors: threads stay where they began.
+    """
+    placed = contextlib.ExitStack()
+    if settings.threads == 1 and settings.gpu is None:
+        placed.enter_context(one_processor())
+    return placed
 
 
 def _timed(
