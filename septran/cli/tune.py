@@ -31,6 +31,11 @@ _TRIALS = 30
 @click.option(
     "--resume", metavar="RUN", help="Go on with an interrupted search; flags may be left out."
 )
+@click.option(
+    "--proposer",
+    metavar="WHO",
+    help="A model proposes values before the sampler does: llm (the configured endpoint) or command:PROGRAM.",
+)
 @click.option("--report", type=OUTPUT, help="Write a page that draws the search.")
 @THREADS
 @WHERE
@@ -67,6 +72,7 @@ def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
             seed=given["tune_seed"] or 0,
             resume=given["resume"],
             output=given["output"],
+            proposer=given["proposer"] or "",
         )
         found = tune(request, settings=settings, progress=progress).to_json()
     if report is not None:
@@ -86,6 +92,10 @@ def _text(found: Mapping[str, Any]) -> str:
     sizes = " ".join(f"{name}={size}" for name, size in found["dims"].items())
     counts = f"{found['proposed']} proposed: {found['measured'] - 1} measured, {found['pruned']} pruned by the model, "
     counts += f"{found['refused']} do not map, {found['wrong']} wrong"
+    if found["asked"] is not None:
+        mine = [t for t in found["trials"] if t["by"] == "model"]
+        tokens = found["asked"]["tokens"]
+        counts += f"\n  model asked {found['asked']['calls']} times, {tokens} tokens: {len(mine)} of its proposals were tried"
     best, speed = found["best"], found["speedup"]
     lines = [f"{found['op']} on {found['backend']}, {sizes}, {found['dtype']}", f"  {counts}"]
     lines.append(f"  default    {_values(found['default'], found['unit'])}")

@@ -28,7 +28,7 @@ class Trial:
     """One proposal. number: 0 is the default. values: choice -> value. predicted: ticks, None where unknown.
 
     state: measured, pruned (the model expects it to be slower than what was found), refused (it does not map or fit) or wrong
-    (the verifier did not accept it); why says more. found: cycles or seconds.
+    (the verifier did not accept it); why says more. found: cycles or seconds. by: "model" or "sampler", "" for the default.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Trial:
     found: float | None = None
     why: str = ""
     seconds: float = 0.0
+    by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

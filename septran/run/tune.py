@@ -18,6 +18,7 @@ from typing import Any
 from septran import assets
 from septran.atomic import write_atomic
 from septran.errors import EnvironmentProblem, MappingError, SeptranError, exit_code_of
+from septran.machine import load_machine
 from septran.mapping.schema import ExplicitMapping
 from septran.mapping.space import choices_of, settled, values_of, with_values
 from septran.mapping.text import mapping_text
@@ -27,6 +28,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, machine_of, predicted_ticks, resolve
 from septran.plan.tuned import Tuned, added, policy_sha
 from septran.run import store
+from septran.run.ask_values import Asked, asked
 from septran.run.predict import of_known_sizes
 from septran.run.trials import Trial, Trials, rank_correlation
 from septran.settings import Settings
@@ -46,13 +48,17 @@ _FINAL_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """kernel: what is tuned. trials: kernels that may be built besides the default. resume: a run. output: file of results."""
+    """kernel: what is tuned. trials: kernels that may be built besides the default. resume: a run. output: file of results.
+
+    proposer: a model that proposes before the sampler does ("llm", "command:PROGRAM"), "" for none.
+    """
 
     kernel: GenRequest
     trials: int = 30
     seed: int = 0
     resume: str | None = None
     output: Path | None = None
+    proposer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,7 @@ class Outcome:
     better: bool
     file: str
     run: str
+    asked: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the septran.tune/1 object."""
@@ -91,6 +98,7 @@ class Outcome:
             "best": {"values": dict(self.best.values), "found": self.best.found},
             "speedup": {"middle": self.ratio, "low": self.low, "high": self.high},
             "better": self.better,
+            "asked": None if self.asked is None else dict(self.asked),
             "rank_correlation": rank_correlation(pairs),
             "trials": [t.to_json() for t in self.trials],
             "file": self.file,
@@ -131,6 +139,7 @@ class _Search:
     run: store.Run
     trials: Trials
     unit: str
+    asked: Asked | None = None
     first: Judged | None = None
 
     @classmethod
@@ -158,9 +167,10 @@ class _Search:
             run = store.find(request.resume, store.root(settings))
             run.update(status="running", pid=os.getpid())
         else:
-            asked = {**_plain(request.kernel), "trials": request.trials, "tune_seed": request.seed}
+            given = {**_plain(request.kernel), "trials": request.trials, "tune_seed": request.seed}
+            given |= {"proposer": request.proposer or None}
             label = ("tune", plan.operator.name, plan.backend.name)
-            run = store.create({**asked, "command": "tune"}, label=label, settings=settings)
+            run = store.create({**given, "command": "tune"}, label=label, settings=settings)
         return cls(
             request=request,
             settings=settings,
@@ -172,17 +182,27 @@ class _Search:
             run=run,
             trials=Trials.kept(run.dir / "trials.jsonl", choices, request.seed),
             unit="cycles" if plan.backend.figures is not None else "seconds",
+            asked=asked(request.proposer, plan, settings, run.dir / "asked.json"),
         )
 
     def whole(self) -> Outcome:
         self.start()
         proposals = _PROPOSALS * self.request.trials
         while self.trials.built < self.request.trials and len(self.trials.done) <= proposals:
-            values = self.trials.propose()
+            by, values = self.proposed()
             if values is None:
                 break
-            self.trials.add(self.tried(values))
+            self.trials.add(replace(self.tried(values), by=by))
         return self.finish()
+
+    def proposed(self) -> tuple[str, Mapping[str, Any] | None]:
+        """Return who proposes what next: the model while it has something, then the sampler."""
+        if self.asked is not None:
+            facts = load_machine(self.plan.backend.machine(self.plan.arch)).facts
+            found = self.asked.next(self.plan, self.trials, self.unit, facts)
+            if found is not None:
+                return "model", found
+        return "sampler", self.trials.propose()
 
     def start(self) -> None:
         """Verify the default and measure it, unless the run has."""
@@ -289,6 +309,7 @@ class _Search:
             high=high,
             better=better,
             file=str(self.written(best, ratio, low, high, better=better)),
+            asked=None if self.asked is None else self.asked.summary(),
             run=str(self.run.dir),
         )
         data = outcome.to_json()

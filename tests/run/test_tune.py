@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from septran import spanyaml
+from septran.agent.proposals import read as read_proposals
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.plan.tuned import read
 from septran.run import tune as tuner
@@ -104,6 +106,53 @@ def test_tune_finds_what_gen_then_takes(septran):
     assert near < septran(*plainly).json["ticks"]
     far = ("predict", *SMALL[:4], "--dim", "N=300000", "--json")
     assert septran(*far).json["ticks"] == septran(*far, "--no-tuned").json["ticks"]
+
+
+REPLY = """I would hide the copies.
+```json
+[{"host.block_size": 4096}, {"host.block_size": 3}, {"host.nothing": 1}, [], {"host.block_size": 4096}]
+```"""
+
+
+def test_a_model_may_only_say_what_is_open():
+    choices = {"host.block_size": (1024, 4096), "host.deep": (True, False)}
+    default = {"host.block_size": 1024, "host.deep": True}
+    found, dropped = read_proposals(REPLY, choices, default, most=8)
+    assert found == ({"host.block_size": 4096, "host.deep": True},)
+    assert dropped == (
+        "host.block_size cannot be 3",
+        "there is no choice 'host.nothing'",
+        "[] is no object",
+    )
+    for reply in ("", "none", "[1, 2", '[{"host.deep": 1}]', json.dumps([default]), "[" * 99999):
+        assert read_proposals(reply, choices, default, most=8)[0] == ()
+
+
+def test_who_searches_is_a_known_name(septran):
+    done = septran("tune", *SMALL, "--proposer", "gpt")
+    assert done.code == 2 and "C144" in done.err
+
+
+@pytest.mark.slow
+def test_what_a_model_proposes_is_tried_first_and_asked_for_once(septran, tmp_path):
+    program = tmp_path / "model.py"
+    program.write_text(
+        "import json, pathlib, re, sys\n"
+        "prompt = sys.stdin.read()\n"
+        f"log = pathlib.Path({str(tmp_path / 'log')!r})\n"
+        "log.write_text(log.read_text() + 'x' if log.exists() else 'x')\n"
+        "name, values = re.search(r'- (host.block_size\\S*): \\d+; (.*)', prompt).groups()\n"
+        "print(json.dumps([{name: v} for v in json.loads(values)[-2:]]))\n"
+    )
+    asked = (*SMALL, "--trials", "3", "--proposer", f"command:{sys.executable} {program}", "--json")
+    found = septran("tune", *asked).json
+    by = [t["by"] for t in found["trials"]]
+    assert by[0] == "" and by[1] == "model" and by.index("sampler") == 1 + by.count("model")
+    assert found["asked"]["calls"] == len((tmp_path / "log").read_text()) == 2
+    tried = [t for t in found["trials"] if t["by"] == "model"]
+    assert all(t["state"] in ("measured", "pruned", "refused") for t in tried)
+    # the same judge, the same rule: nothing replaces the default unless it is better
+    assert found["best"]["found"] <= found["default"]["found"]
 
 
 @pytest.mark.slow
