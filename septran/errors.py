@@ -20,10 +20,10 @@ Every diagnostic has a code that `septran explain CODE` documents (docs/errors/C
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _MESSAGE = 2000  # characters of a message that are shown; it may quote a word of megabytes
 
@@ -150,6 +150,32 @@ class SeptranError(Exception):
     def codes(self) -> tuple[str, ...]:
         """The codes of all diagnostics, in source order."""
         return tuple(d.code for d in self.diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no result. exit_code: a command's. errors: as `SeptranError.to_json` says them."""
+
+    exit_code: int
+    errors: tuple[Mapping[str, object], ...]
+
+    @classmethod
+    def of(cls, e: SeptranError) -> Failure:
+        """Return what an error says."""
+        return cls(e.exit_code, tuple(e.to_json()))
+
+    @classmethod
+    def said(cls, exit_code: int, code: str, message: str) -> Failure:
+        """Return one diagnostic without a place."""
+        return cls(exit_code, ({"code": code, "message": message},))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.error/1 object."""
+        return {
+            "schema": "septran.error/1",
+            "exit_code": self.exit_code,
+            "errors": list(self.errors),
+        }
 
 
 class InputError(SeptranError):

@@ -205,5 +205,7 @@ def _bug(e: BaseException, term: Terminal) -> int:
 
 def _fail(term: Terminal, code: int, problems: Sequence[dict[str, object]], rendered: str) -> None:
     if term.json:
-        term.emit({"schema": "septran.error/1", "exit_code": code, "errors": list(problems)})
+        from septran.errors import Failure
+
+        term.emit(Failure(code, tuple(problems)).to_json())
     term.error(rendered)

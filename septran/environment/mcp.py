@@ -7,7 +7,7 @@ from typing import Any
 from septran.environment.service import Full, Service
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked
-from septran.errors import EnvironmentProblem, SeptranError
+from septran.errors import EnvironmentProblem, Failure, SeptranError
 
 _INSTRUCTIONS = """Write leaves of tensor kernels and have them verified. list_tasks names kernels, contract says what a leaf of
 one computes and gives the frame with the hole to fill, submit judges a body for the hole, explain says what a result or an error code means."""
@@ -75,10 +75,6 @@ def _told(call: Any) -> dict[str, Any]:
         answer: dict[str, Any] = call()
         return answer
     except SeptranError as e:
-        return {"schema": "septran.error/1", "exit_code": e.exit_code, "errors": e.to_json()}
+        return Failure.of(e).to_json()
     except Full as e:
-        return {
-            "schema": "septran.error/1",
-            "exit_code": 3,
-            "errors": [{"code": "C181", "message": str(e)}],
-        }
+        return Failure.said(3, "C181", str(e)).to_json()

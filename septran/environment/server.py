@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 from septran.environment.service import Full, Service
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked
-from septran.errors import ConfigError, SeptranError
+from septran.errors import ConfigError, Failure, SeptranError
 
 MOST_BYTES = 1 << 20
 MOST_WAIT_S = 60.0
@@ -74,15 +74,13 @@ class _Routes(BaseHTTPRequestHandler):
         try:
             route()
         except Full as e:
-            error = {"code": "C181", "message": str(e)}
-            self._send(
-                HTTPStatus.TOO_MANY_REQUESTS, _errors(error), {"Retry-After": str(e.retry_s)}
-            )
+            why = Failure.said(3, "C181", str(e)).to_json()
+            self._send(HTTPStatus.TOO_MANY_REQUESTS, why, {"Retry-After": str(e.retry_s)})
         except SeptranError as e:
             status = (
                 HTTPStatus.NOT_FOUND if self.command == "GET" else HTTPStatus.UNPROCESSABLE_ENTITY
             )
-            self._send(status, {**_errors(), "exit_code": e.exit_code, "errors": e.to_json()})
+            self._send(status, Failure.of(e).to_json())
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
 
@@ -128,7 +126,7 @@ class _Routes(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, found)
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        self._send(status, _errors({"code": code, "message": message}))
+        self._send(status, Failure.said(2, code, message).to_json())
 
     def _send(
         self, status: HTTPStatus, data: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -194,7 +192,3 @@ def _wait(query: Mapping[str, list[str]]) -> float:
         return min(MOST_WAIT_S, max(0.0, float(query.get("wait", ["0"])[0])))
     except ValueError:
         return 0.0
-
-
-def _errors(*errors: Mapping[str, Any]) -> dict[str, Any]:
-    return {"schema": "septran.error/1", "exit_code": 2, "errors": list(errors)}

@@ -20,7 +20,7 @@ from septran.batch.pool import Worker
 from septran.environment.ledger import Ledger
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, kernels, leaf_tasks
-from septran.errors import SeptranError
+from septran.errors import Failure, SeptranError
 from septran.settings import Settings
 
 _POLL_S = 0.05
@@ -196,12 +196,9 @@ class Service:
         if how != "done":
             from septran.atomic import write_atomic
 
-            error = {
-                "code": "V206",
-                "message": f"the worker {how}; nothing is known about the leaf",
-            }
-            found = {"schema": "septran.error/1", "exit_code": 3, "errors": [error]}
-            write_atomic(job.result, json.dumps(found) + "\n")
+            why = f"the worker {how}; nothing is known about the leaf"
+            found = Failure.said(3, "V206", why)
+            write_atomic(job.result, json.dumps(found.to_json()) + "\n")
         self.ledger.note(job.name)
         with self._lock:
             self._running.discard(job.name)

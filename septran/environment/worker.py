@@ -16,7 +16,7 @@ from typing import Any
 from septran.atomic import write_atomic
 from septran.batch.worker import answers
 from septran.environment.step import Submission, step
-from septran.errors import SeptranError
+from septran.errors import Failure, SeptranError
 from septran.settings import load
 
 
@@ -35,11 +35,10 @@ def judged(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return step(Submission.from_json(data), settings=load()).to_json()
     except SeptranError as e:
-        return {"schema": "septran.error/1", "exit_code": e.exit_code, "errors": e.to_json()}
+        return Failure.of(e).to_json()
     except Exception as e:  # a bug here must not cost the other submissions
         sys.stderr.write(traceback.format_exc())
-        found = {"code": "INTERNAL", "message": f"{type(e).__name__}: {e}"}
-        return {"schema": "septran.error/1", "exit_code": 4, "errors": [found]}
+        return Failure.said(4, "INTERNAL", f"{type(e).__name__}: {e}").to_json()
 
 
 if __name__ == "__main__":
