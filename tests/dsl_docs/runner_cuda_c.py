@@ -138,8 +138,8 @@ def undefined(text: str, spelled: Dialect, more: tuple[str, ...] = ()) -> set[st
     }
 
 
-def _element(case: Case, name: str) -> str:
-    return "__half" if case.half and name in ("A", "B") else "float"
+def _element(case: Case, name: str, spelled: Dialect) -> str:
+    return spelled.types["float16" if case.half and name in ("A", "B") else "float32"]
 
 
 def _fragment(kind: str, spelled: Dialect) -> str:
@@ -150,7 +150,7 @@ def _type(case: Case, index: int, name: str, kind: str, spelled: Dialect) -> str
     const = "" if index == 0 else "const "
     if kind in ("frag", "column"):
         return f"{const}{_fragment(kind, spelled)}&"
-    return f"st::View<{const}{_element(case, name)}, 2>"
+    return f"st::View<{const}{_element(case, name, spelled)}, 2>"
 
 
 def kernel_text(body: str, case: Case, spelled: Dialect) -> str:
@@ -160,7 +160,7 @@ def kernel_text(body: str, case: Case, spelled: Dialect) -> str:
     )
     args, before, after, call = [], [], [], []
     for i, (name, rows, columns, kind) in enumerate(case.params):
-        const, t = ("" if i == 0 else "const "), _element(case, name)
+        const, t = ("" if i == 0 else "const "), _element(case, name, spelled)
         args.append(f"{const}{t}* {name}_p")
         view = f"st::View<{const}{t}, 2>{{{name}_p, {{{rows}, {columns}}}, {{{columns} + 3, 1}}}}"
         if kind == "view":
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(256) kernel({", ".join(args)}, int m, int n, i
 def _program(body: str, case: Case, spelled: Dialect) -> str:
     fills, call = [], []
     for name, rows, columns, _ in case.params:
-        low, t = name.lower(), _element(case, name)
+        low, t = name.lower(), _element(case, name, spelled)
         written = name == case.params[0][0]
         value = "0.5f" if written else "draw()"
         fills.append(

@@ -63,7 +63,9 @@ def available_hip() -> Mapping[Capability, Availability]:
         "compile": Availability(
             ok=bool(known),
             detail="; ".join(filter(None, (detail, *lacking))),
-            install=code_object.INSTALL if lacking else "",
+            install="; ".join(
+                code_object.install(arch) for arch in HIP_ARCHES if arch not in known
+            ),
         ),
         "emulate": _emulates("HIP"),
         "device": Availability(ok=False, detail="these kernels are not launched on a GPU"),

@@ -37,7 +37,7 @@ HIP = Dialect(
     api="hip",
     suffix=".hip",
     wave=64,
-    types={**CUDA_TYPES, "bfloat16": "hip_bfloat16"},
+    types={**CUDA_TYPES, "float16": "_Float16", "bfloat16": "hip_bfloat16"},
     headers=("septran_hip.cuh", *_SHARED, "st_mfma.cuh"),
     by_address=True,
 )

@@ -199,7 +199,7 @@ def compile_code_object(kernel: Kernel, folder: Path) -> Built | str:
     """
     tools = code_object.tools(kernel.arch)
     if isinstance(tools, str):
-        return f"{tools} ({code_object.INSTALL})"
+        return f"{tools} ({code_object.install(kernel.arch)})"
     work = folder / "compile"
     work.mkdir(exist_ok=True)
     for name, text in kernel.files:

@@ -36,6 +36,11 @@ class Tools:
     name: str = "clang"
 
 
+def install(arch: str) -> str:
+    """Return what a user types to get the tools that know `arch`; gfx950's clang comes from Debian's security archive."""
+    return INSTALL.replace("-19", f"-{_NEWEST}") if arch in _FIRST else INSTALL
+
+
 def tools(arch: str = "") -> Tools | str:
     """Return the tools that know `arch`, or in words what is missing."""
     first = _FIRST.get(arch, 19)
@@ -83,9 +88,11 @@ def _script(
         "set -e",
         f"mkdir -p lib && ln -sf {_BITCODE}/*.bc lib/",
         f"if ! [ -e {isa} ]; then echo {shlex.quote(constant)} > isa.cl",
-        f"{clang} -x cl -cl-std=CL2.0 --target=amdgcn-amd-amdhsa -nogpulib -emit-llvm -c -o {isa} isa.cl; fi",
+        f"{clang} -x cl -cl-std=CL2.0 --target=amdgcn-amd-amdhsa -mcode-object-version=5 -nogpulib -emit-llvm -c -o {isa} isa.cl; fi",
         f"{taken} {shlex.quote(source)} > object.hip",
-        f"{clang} -x hip --cuda-device-only --offload-arch={arch} -O3 --no-gpu-bundle-output -std=c++17 -nogpuinc "
+        f"{clang} -x hip --cuda-device-only --offload-arch={arch} -O3 -mcode-object-version=5 --no-gpu-bundle-output -std=c++17 -nogpuinc "
+        # HIP's older headers ask for what newer clangs do not say; the chips here have wavefronts of 64
+        "-Wno-builtin-macro-redefined -D__AMDGCN_WAVEFRONT_SIZE=64 "
         f"-D__HIP_PLATFORM_AMD__ {folders} -I. -I/usr/include --rocm-path=/usr "
         "-include __clang_hip_runtime_wrapper.h --rocm-device-lib-path=lib -o kernel.co object.hip",
         f"{shlex.quote(found.readelf)} --notes kernel.co",

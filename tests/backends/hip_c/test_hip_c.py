@@ -146,15 +146,31 @@ def test_a_code_object_is_made_or_what_is_missing_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arch", HIP_C.arches)
 @pytest.mark.parametrize("name", list(cases.operators()))
-def test_compiles_without_spills(name: str, tmp_path: Path) -> None:
-    if isinstance(missing := code_object.tools("gfx942"), str):
+def test_compiles_without_spills(name: str, arch: str, tmp_path: Path) -> None:
+    if isinstance(missing := code_object.tools(arch), str):
         pytest.skip(missing)
     op = cases.operators()[name][0]
     for dtype in op.dtypes:
-        built = compile_code_object(kernel(name, dtype, op.dims), tmp_path / dtype)
+        folder = tmp_path / dtype
+        folder.mkdir()
+        built = compile_code_object(kernel(name, dtype, op.dims, arch), folder)
         assert not isinstance(built, str) and built.ok, built
         assert dict(built.facts)["spill_bytes"] == 0, built.facts
+
+
+def test_a_chip_that_this_clang_does_not_know_asks_for_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_19(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name.endswith("-19") else None
+
+    monkeypatch.setattr(code_object.shutil, "which", only_19)
+    said = compile_code_object(
+        kernel("gemm", "float16", {"M": 70, "N": 50, "K": 40}, "gfx950"), tmp_path
+    )
+    assert isinstance(said, str) and "clang-22" in said and "from 20 on" in said
 
 
 def test_a_kernel_that_clang_refuses_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 // HIP's words for what the other parts use, and the instructions HIP C++ has no word for. Wavefronts of 64 (CDNA).
 #pragma once
 #include <hip/hip_runtime.h>
-#include <hip/hip_fp16.h>
 #include <hip/hip_bfloat16.h>
 #ifdef SEPTRAN_EMULATE
 #define ST_SHARED(T, name, n)               \
@@ -20,17 +19,30 @@
 #define ST_DEVICE __device__ __forceinline__
 #define ST_CONST __host__ __device__ constexpr
 
-#ifndef SEPTRAN_EMULATE
+namespace st {
+
+// What the other parts call CUDA's types. float16 is the compiler's own type: HIP's header of it does not fit every clang.
+using __half = _Float16;
 using __nv_bfloat16 = hip_bfloat16;
+ST_DEVICE float __half2float(__half x) { return static_cast<float>(x); }
+ST_DEVICE __half __float2half_rn(float x) { return static_cast<__half>(x); }
+#ifndef SEPTRAN_EMULATE
 ST_DEVICE float __bfloat162float(hip_bfloat16 x) { return static_cast<float>(x); }
 ST_DEVICE hip_bfloat16 __float2bfloat16_rn(float x) { return hip_bfloat16(x); }
 #endif
 
-namespace st {
-
 using uint = unsigned int;
 
 constexpr int wave = 64;  // threads that run in step
+#ifndef SEPTRAN_EMULATE
+/// __syncthreads as HIP defines it, without the function of the device libraries that not every clang finds there.
+ST_DEVICE void block_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+#define __syncthreads() st::block_barrier()
+#endif
 /// How a wavefront's lanes lie on a tile in LM rows. pair: rows of a block that a lane holds; steps: from the lane of one
 /// row (column) to that of the next. Sixteen rows lie as MFMA has them: lane l on row l % 16.
 template <int LM> struct Lanes {
@@ -40,7 +52,13 @@ template <class T> ST_DEVICE T lane_xor(T v, int mask) {
 #ifdef SEPTRAN_EMULATE
   return cuemu::shuffle(~cuemu::Mask(0), v, cuemu::lane() ^ mask, "__shfl_xor");
 #else
-  return __shfl_xor(v, mask);
+  static_assert(sizeof v % sizeof(int) == 0, "lanes exchange words of 4 bytes");
+  int words[sizeof v / sizeof(int)];
+  __builtin_memcpy(words, &v, sizeof v);
+#pragma unroll
+  for (int& word : words) word = __builtin_amdgcn_ds_bpermute(static_cast<int>((threadIdx.x % wave) ^ mask) * 4, word);
+  __builtin_memcpy(&v, words, sizeof v);
+  return v;
 #endif
 }
 
