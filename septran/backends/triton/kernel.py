@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.backends.text.leaf_shape import leaf_shape
 from septran.backends.text.names import Names
+from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.shapes import TL_DTYPE, index_text, padded_shape, shape_text
 from septran.backends.triton.spelling import float_text
 from septran.backends.triton.tile import TileText, undefined
@@ -49,7 +50,8 @@ class KernelText:
             self.names.taken.add(leaf.spec.symbol)
         ptr = {b: self.names.fresh(b) for b in self.pointers}
         self.vars = {v: self.names.fresh(v) for v in self.host_vars}
-        self.text = TileText(names=self.names, vars=self.vars, pointers=ptr)
+        flat = ARCHES[self.program.arch].runtime == "npu"
+        self.text = TileText(names=self.names, vars=self.vars, pointers=ptr, flat=flat)
 
     def pointer(self, buffer: str) -> str:
         """Return the kernel's argument name for a GLOBAL buffer."""

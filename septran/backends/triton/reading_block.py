@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from septran.backends.reading import python_syntax as py
 from septran.backends.triton.reading_tensors import Tensor, Tensors, never_negative
 from septran.backends.triton.shapes import TL_DTYPE
-from septran.ir.expr import Const, Expr, Var
+from septran.ir.expr import Const, Expr, Var, substitute
 from septran.prove.printed import Act, Held, Kind, Loop, Number, Room, Test, View
 from septran.prove.text_held import positions
 
@@ -177,7 +177,7 @@ class Block:
             self._leaf(stmt, [name], value)
         elif name in self.names.tiles:
             self._tile(stmt, name, value)
-        elif call is not None and call.name in ("tl.load", "tl.where"):
+        elif call is not None and call.name in ("tl.load", "tl.where", "tl.reshape"):
             self._settle()
             self._bind(name, stmt)
             self.temps[name] = self._loaded(value)
@@ -340,14 +340,20 @@ class Block:
         call = py.called(node)
         if call is not None and call.name == "tl.load":
             return self._loaded(node)
+        if call is not None and call.name == "tl.reshape":
+            return self._loaded(node)
         if call is not None and call.name == "tl.where":
             inner = py.called(call.args[1]) if len(call.args) == 3 else None
             return self._loaded(node) if inner is not None and inner.name == "tl.load" else None
         return None
 
     def _loaded(self, node: ast.expr) -> View:
-        """Return `tl.load(..)` or `tl.where(mask, tl.load(..), 0)`."""
+        """Return `tl.load(..)`, `tl.reshape(tl.load(..), shape)` or `tl.where(mask, tl.load(..), 0)`."""
         call = py.called(node)
+        if call is not None and call.name == "tl.reshape":
+            if len(call.args) != 2 or call.named:
+                raise py.wrong(node)
+            return _reshaped(node, self._loaded(call.args[0]), py.shape(call.args[1]))
         if call is not None and call.name == "tl.where":
             view = self._loaded(call.args[1])
             assert view.held is not None
@@ -400,6 +406,24 @@ class Block:
         """Replace an operand of the last statement."""
         last = self.acts[-1]
         self.acts[-1] = replace(last, views=(*last.views[:at], view, *last.views[at + 1 :]))
+
+
+def _reshaped(node: ast.expr, view: View, shape: tuple[int, ...]) -> View:
+    """Return a loaded tile in another shape, whose dims are the same where they are not 1."""
+    held = view.held
+    assert held is not None
+    old = [d for d, n in enumerate(held.shape) if n != 1]
+    new = [d for d, n in enumerate(shape) if n != 1]
+    if [held.shape[d] for d in old] != [shape[d] for d in new]:
+        raise py.broken(node, f"a tile of {held.shape} becomes one of {shape}")
+    moved: dict[str, Expr] = dict.fromkeys(positions(len(held.shape)), Const(0))
+    moved |= {
+        positions(len(held.shape))[d]: Var(positions(len(shape))[e])
+        for d, e in zip(old, new, strict=True)
+    }
+    tests = tuple(Test(t.op, substitute(t.a, moved), substitute(t.b, moved)) for t in held.tests)
+    told = replace(held, shape=shape, index=positions(len(shape)), tests=tests)
+    return replace(view, at=substitute(view.at, moved), held=told)
 
 
 def _of_block(node: ast.expr, alias: Mapping[str, Expr]) -> Expr | None:

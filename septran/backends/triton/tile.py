@@ -26,16 +26,24 @@ _INT32_MAX = 2**31 - 1
 class TileText:
     """Writes the text of region accesses; `vars` maps loop variables to identifiers.
 
-    One instance per kernel: equal index lines inside one scope are written once.
+    One instance per kernel: equal index lines inside one scope are written once. flat: tiles of more than two dims, of
+    which at most two are not 1, are loaded as tiles of two dims.
     """
 
     names: Names
     vars: Mapping[str, str]
     pointers: Mapping[str, str]
     scopes: list[dict[str, str]] = field(default_factory=lambda: [{}])
+    flat: bool = False
 
     def load(self, region: Region) -> tuple[list[str], str]:
         """Return (lines, expression) for the padded tile; positions outside of the tile hold zero."""
+        axes = _two_axes(region) if self.flat else None
+        if axes is not None:
+            lines, address, mask = self._access(region, axes)
+            tail = f", mask={mask}, other=0" if mask else ""
+            text = f"tl.reshape(tl.load({address}{tail}), {shape_text(padded_shape(region.tile))})"
+            return lines, text
         lines, address, mask = self._access(region)
         if region.fill:
             inside = self.mask(region)
@@ -71,25 +79,38 @@ class TileText:
         self.scopes[-1][text] = name
         return name
 
-    def _access(self, region: Region) -> tuple[list[str], str, str]:
+    def _access(
+        self, region: Region, axes: tuple[int, ...] | None = None
+    ) -> tuple[list[str], str, str]:
+        """Return lines, address and mask of a region; axes: its dims that the tile has, the others are positions."""
         lines: list[str] = []
-        buffer, rank = region.buffer, region.rank
+        buffer = region.buffer
+        kept = tuple(range(region.rank)) if axes is None else axes
         strides = buffer.steps
         reach = buffer.start + sum((n - 1) * s for n, s in zip(buffer.shape, strides, strict=True))
         wide = reach >= _INT32_MAX
         terms, masks = [self.pointers[buffer.name]], []
         if buffer.start:
             terms.append(str(buffer.start))
-        for d in range(rank):
+        for d in range(region.rank):
             stride = strides[d]
-            row = self._row(lines, region, d, wide=wide)
-            place = along(row, d, rank)
+            row = self._row(lines, region, d, wide=wide, position=d not in kept)
+            limits = [f"({m})" for m in self._limits(region, d, row)]
+            place = row
+            if d in kept:
+                place = along(row, kept.index(d), len(kept))
+                limits = [along(m, kept.index(d), len(kept)) for m in limits]
             terms.append(place if stride == 1 else f"{place} * {stride}")
-            masks += [along(f"({m})", d, rank) for m in self._limits(region, d, row)]
+            masks += limits
         return lines, " + ".join(terms), " & ".join(masks)
 
-    def _row(self, lines: list[str], region: Region, d: int, *, wide: bool) -> str:
+    def _row(
+        self, lines: list[str], region: Region, d: int, *, wide: bool, position: bool = False
+    ) -> str:
         offset, step, tile = region.offset[d], region.step[d], region.tile[d]
+        if position:
+            text = index_text(offset, dict(self.vars))
+            return self.line(lines, f"{region.buffer.name}_{d}", text)
         text = f"tl.arange(0, {padded(tile)})"
         if step != 1:
             text += f" * {step}"
@@ -115,6 +136,17 @@ class TileText:
         if region.guard and not (offset == Const(0) and step == 1 and tile <= size):
             found += [f"{row} >= 0", f"{row} < {size}"]
         return list(dict.fromkeys(found))
+
+
+def _two_axes(region: Region) -> tuple[int, ...] | None:
+    """Return the two dims that a tile of more keeps when the others are 1 and whole, None where there are none such."""
+    if region.rank < 3 or region.fill:
+        return None
+    one = [d for d in range(region.rank) if region.tile[d] == 1 and region.extent[d] == Const(1)]
+    kept = [d for d in range(region.rank) if d not in one]
+    while len(kept) < 2:
+        kept = sorted((*kept, one.pop()))
+    return tuple(kept) if len(kept) == 2 else None
 
 
 def _clipped(extent: Expr, tile: int, size: int, offset: Expr) -> bool:
