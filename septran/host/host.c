@@ -40,7 +40,7 @@ static char *place[MAX_PLACEMENTS][MAX_PARAMS];
 
 struct block {
   char *base;
-  size_t used, peak;
+  size_t used, peak, last; /* last: the topmost block of a heap */
 };
 static struct block scratch[MAX_THREADS][USES];
 static struct block heap[MAX_THREADS];
@@ -77,14 +77,18 @@ void st_fresh(void *p, size_t bytes) {
   if (!in_slot) memset(p, calls & 1 ? POISON : NUMBER, bytes);
 }
 
-/* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. */
+/* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. Before each block stand
+ * its size, what was used before it, the block below it, and whether it was given back. */
+enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4 };
+extern char st_foreign[] __attribute__((weak)); /* linked with a file that SepTran did not write: what it holds it keeps */
 static void *take(size_t unit, size_t bytes) {
   struct block *h = &heap[omp_get_thread_num()];
   if (unit < LINE) unit = LINE;
   const size_t at = up(h->used + LINE, unit);
   if (bytes > HEAP || at + bytes > HEAP) return 0;
-  ((size_t *)(h->base + at))[-1] = bytes;
-  ((size_t *)(h->base + at))[-2] = h->used;
+  size_t *block = (size_t *)(h->base + at);
+  block[SIZE] = bytes, block[BEFORE] = h->used, block[BELOW] = h->last, block[FREED] = 0;
+  h->last = at;
   h->used = at + bytes;
   if (h->used > h->peak) h->peak = h->used;
   return h->base + at;
@@ -95,14 +99,16 @@ void *st_calloc(size_t n, size_t bytes) {
   void *p = bytes && n > HEAP / bytes ? 0 : take(LINE, n * bytes);
   return p ? memset(p, 0, n * bytes) : 0;
 }
-void st_free(void *p) { /* the last one is given back at once, the others after the call */
+void st_free(void *p) { /* given back once all above it are, or after the call */
   if (!p) return;
+  ((size_t *)p)[FREED] = 1;
   struct block *h = &heap[omp_get_thread_num()];
-  if ((char *)p + ((size_t *)p)[-1] == h->base + h->used) h->used = ((size_t *)p)[-2];
+  for (size_t *top; h->last && (top = (size_t *)(h->base + h->last))[FREED]; h->last = top[BELOW]) h->used = top[BEFORE];
 }
 void *st_realloc(void *old, size_t bytes) {
   void *p = take(LINE, bytes);
-  if (p && old) memcpy(p, old, ((size_t *)old)[-1] < bytes ? ((size_t *)old)[-1] : bytes);
+  if (p && old) memcpy(p, old, ((size_t *)old)[SIZE] < bytes ? ((size_t *)old)[SIZE] : bytes);
+  if (p) st_free(old);
   return p;
 }
 int st_posix_memalign(void **out, size_t unit, size_t bytes) { return (*out = take(unit, bytes)) ? 0 : ENOMEM; }
@@ -125,6 +131,26 @@ DELETE(st__ZdaPv);
 DELETE(st__ZdaPvm);
 DELETE(st__ZdaPvSt11align_val_t);
 DELETE(st__ZdaPvmSt11align_val_t);
+
+/* What a file that SepTran did not write prints goes nowhere: there is no file to print to. */
+int st_printf(const char *f, ...) { return (void)f, 0; }
+int st___printf_chk(int n, const char *f, ...) { return (void)n, (void)f, 0; }
+int st_fprintf(void *to, const char *f, ...) { return (void)to, (void)f, 0; }
+int st___fprintf_chk(void *to, int n, const char *f, ...) { return (void)to, (void)n, (void)f, 0; }
+int st_puts(const char *s) { return (void)s, 0; }
+int st_putchar(int c) { return c; }
+int st_fputs(const char *s, void *to) { return (void)s, (void)to, 0; }
+int st_fputc(int c, void *to) { return (void)to, c; }
+size_t st_fwrite(const void *p, size_t bytes, size_t n, void *to) { return (void)p, (void)bytes, (void)to, n; }
+int st_fflush(void *to) { return (void)to, 0; }
+
+/* What such a file runs when it is loaded (global objects) runs here, once the process is confined; the linker names both ends. */
+typedef void initializer(int, char **, char **);
+extern initializer *__start_st_init[] __attribute__((weak)), *__stop_st_init[] __attribute__((weak));
+static void initialize(void) {
+  char *nothing[] = {0};
+  for (initializer **each = __start_st_init; each != __stop_st_init; ++each) (*each)(0, nothing, nothing);
+}
 
 /* What a simulator that is linked with the kernel has to say; claims, as from any child. */
 void st_say(const char *words) {
@@ -226,8 +252,10 @@ static void take_back_heaps(void) {
   size_t peak = 0;
   for (uint64_t t = 0; t < plan[THREADS]; ++t) peak = heap[t].peak > peak ? heap[t].peak : peak;
   for (uint64_t t = 0; t < plan[THREADS]; ++t) {
-    if (peak) memset(heap[t].base, POISON, peak);
-    heap[t].used = heap[t].peak = 0;
+    struct block *h = &heap[t];
+    if (!st_foreign) h->used = h->last = 0;
+    if (peak > h->used) memset(h->base + h->used, POISON, peak - h->used);
+    h->peak = h->used;
   }
 }
 static void take_back_scratch(void) {
@@ -344,7 +372,7 @@ static void slot(void) {
     }
     if (!without) st_entry(args);
     reset_registers();
-    for (uint64_t t = 0; t < plan[THREADS]; ++t) heap[t].used = 0;
+    for (uint64_t t = 0; t < plan[THREADS] && !st_foreign; ++t) heap[t].used = heap[t].last = 0;
     for (uint64_t i = 0; i < plan[PARAMS]; ++i)
       if (row(0, i)[KIND]) h = digest(place[0][i], row(0, i)[BYTES], h);
   }
@@ -387,6 +415,7 @@ int main(int argc, char **argv) {
   syscall(__NR_close_range, 0, ~0u, 0);
   control[READY] = confine() == 0 ? 1 : 2;
   if (control[READY] == 2) _exit(14);
+  initialize();
   uint32_t seen = 0;
   volatile uint32_t *go = (volatile uint32_t *)(control + GO), *done = (volatile uint32_t *)(control + DONE);
   ring(done);

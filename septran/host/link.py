@@ -29,6 +29,11 @@ _REDIRECTED = (
     *("_ZdlPv", "_ZdlPvm", "_ZdlPvSt11align_val_t", "_ZdlPvmSt11align_val_t"),
     *("_ZdaPv", "_ZdaPvm", "_ZdaPvSt11align_val_t", "_ZdaPvmSt11align_val_t"),
 )
+# of a file that SepTran did not write: what prints
+_SILENT = (
+    *("printf", "__printf_chk", "fprintf", "__fprintf_chk", "puts", "putchar"),
+    *("fputs", "fputc", "fwrite", "fflush"),
+)
 NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -148,18 +153,27 @@ def link_commands(
     runtime: str = "",
     *,
     objcopy: str = "objcopy",
+    foreign: bool = False,
 ) -> str:
-    """Return the shell text that links object `kernel`, and object `runtime`, with the host into `output`."""
+    """Return the shell text that links object `kernel`, and object `runtime`, with the host into `output`.
+
+    foreign: SepTran did not write it: what it prints goes nowhere, and what it would run when it is loaded the host runs.
+    """
     assert NAME.fullmatch(entry), entry
     words = " ".join(f"--redefine-sym {name}=st_{name}" for name in _REDIRECTED)
     quoted = shlex.quote(compiler)
-    steps = [f"{objcopy} --keep-global-symbol={entry} {words} {kernel} host_kernel.o"]
+    more = marked = ""
+    if foreign:
+        marked = "-Wl,--defsym,st_foreign=1 "
+        more = " ".join(f"--redefine-sym {name}=st_{name}" for name in _SILENT)
+        more += " --rename-section .init_array=st_init"
+    steps = [f"{objcopy} --keep-global-symbol={entry} {words} {more} {kernel} host_kernel.o"]
     objects = "host_kernel.o"
     if runtime:
         steps.append(f"{objcopy} {words} {runtime} host_runtime.o")
         objects += " host_runtime.o"
     steps.append(
-        f"{quoted} {' '.join(_STATIC)} -Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
+        f"{quoted} {' '.join(_STATIC)} {marked}-Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
         f"{objects} -o {output} -lm 2>/dev/null"
     )
     return f"{' && '.join(steps)}; rm -f {objects}"

@@ -18,6 +18,8 @@ _SECTIONS = re.compile(
     r"|\.(comment|symtab|strtab|shstrtab|group|riscv\.attributes)|\.note\.(GNU-stack|gnu\.property)"
     r"|(\.rela)?\.debug_\w+"
 )
+# of files that SepTran did not write: variables, and .init_array, which the link gives another name
+_FOREIGN = re.compile(r"(\.rela)?\.(t?data|t?bss|init_array)|(\.rela)?\.(t?data|t?bss)\..*")
 # null, program bits, symbols, strings, relocations, note, no bits, group, x86-64 unwind tables, RISC-V attributes
 _KINDS = frozenset({0, 1, 2, 3, 4, 7, 8, 17, 0x70000001, 0x70000003})
 # of LLVM, which always writes them: options for the linker, addresses that matter. Empty, they say nothing
@@ -49,16 +51,19 @@ class Symbol:
     defined: bool
 
 
-def findings(path: Path, entry: str, allowed: Callable[[str], bool]) -> list[str]:
+def findings(
+    path: Path, entry: str, allowed: Callable[[str], bool], *, foreign: bool = False
+) -> list[str]:
     """Return what the object holds that no kernel needs, in words; [] when it may be linked.
 
-    allowed: whether a kernel may need a symbol of this name.
+    allowed: whether a kernel may need a symbol of this name. foreign: SepTran did not write it: it may have variables that live
+    between calls, and global objects, whose code runs once the host is confined.
     """
     try:
         sections, symbols = read(path.read_bytes())
     except (struct.error, ValueError, IndexError) as error:
         return [f"is not an object of this machine: {error}"]
-    found = [f"holds {text}" for s in sections if (text := _wrong(s))]
+    found = [f"holds {text}" for s in sections if (text := _wrong(s, foreign))]
     for symbol in symbols:
         if symbol.kind == _IFUNC:
             found.append(f"has an indirect function {symbol.name}")
@@ -79,7 +84,9 @@ def offers(path: Path, entry: str) -> bool:
     return any(s.name == entry and s.defined and s.is_global for s in symbols)
 
 
-def _wrong(section: Section) -> str:
+def _wrong(section: Section, foreign: bool) -> str:
+    if foreign and _FOREIGN.fullmatch(section.name) and not section.flags & _EXECUTE:
+        return ""
     if section.kind in _LLVM and not section.size:
         return ""
     if section.kind not in _KINDS:

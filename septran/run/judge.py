@@ -15,7 +15,7 @@ from typing import Any
 from septran import backends
 from septran.backends.base import Backend, Foreign, Host
 from septran.errors import ConfigError, Span, closest
-from septran.kernel import content_hash
+from septran.kernel import Kernel, content_hash
 from septran.outcome import Level, Status
 from septran.plan.wanted import load_wanted
 from septran.prove.foreign.launch import Proof
@@ -25,7 +25,11 @@ from septran.run.judge_maker import sized_with
 from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
+from septran.toolchain.built import Built
+from septran.toolchain.hosted import UNLINKED
+from septran.toolchain.watched import starts_threads
 from septran.trial.place import place_in
+from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
@@ -161,7 +165,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
             asked = Request(
                 where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
             )
-            verdict = verify(kernel, built, wanted.problem, run_dir=folder, request=asked)
+            verdict = _verdict(kernel, built, wanted.problem, folder, asked)
             if foreign.watched is not None:
                 at = folder / "watched"
                 verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
@@ -183,6 +187,30 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         left_out=left_out,
         proof=proof,
         sha=content_hash([text, _read(request.reference), host.name, backend.name]),
+    )
+
+
+def _verdict(
+    kernel: Kernel, built: Built, problem: Problem, folder: Path, asked: Request
+) -> Verdict:
+    """Return the verdict; a file that the static host cannot hold is not run in a process worth attacking instead."""
+    threads = built.foreign and starts_threads(built)
+    if not threads and UNLINKED not in built.not_checked:
+        return verify(kernel, built, problem, run_dir=folder, request=asked)
+    what = "it starts threads of its own" if threads else "it needs shared libraries"
+    return Verdict(
+        level=Level.UNAVAILABLE,
+        status=Status.UNAVAILABLE,
+        where=asked.where,
+        kernel=kernel.name,
+        kernel_sha=kernel.sha,
+        backend=kernel.backend,
+        arch=kernel.arch,
+        dims=dict(problem.dims),
+        seed=asked.seed,
+        code="V217",
+        message=f"the static host, which judges such files, has not what this one needs: {what}",
+        hint="OpenMP's threads, the C and C++ libraries and memory are there",
     )
 
 

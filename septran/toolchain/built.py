@@ -24,6 +24,7 @@ class Built:
     not_checked: compile gates that could not run here, with the reason.
     kernel_object, host: the kernel's object and the static host that was linked with it (septran/host/), None
         where kernels are judged in a Python process; why not stands in `not_checked` of the verdict.
+    foreign: SepTran did not write it, so it may hold variables and global objects.
     runtime_calls: what a kernel may call of the simulator that is linked with it; None: it runs by itself.
     """
 
@@ -37,3 +38,4 @@ class Built:
     kernel_object: Path | None = None
     host: Path | None = None
     runtime_calls: frozenset[str] | None = None
+    foreign: bool = False

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from septran.host.link import (
@@ -34,6 +35,7 @@ from septran.toolchain.confined import plain, run_confined, toolchain_folders
 from septran.toolchain.processors import Processor
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
+UNLINKED = "static host: the kernel cannot be linked without shared libraries"
 _OBJECT, _LIBRARY, _HOST = "kernel.o", "kernel.so", "kernel.host"
 
 
@@ -46,6 +48,7 @@ def compile_hosted(
     support: Path | Runtime,
     processor: Processor | None = None,
     hosted: bool = True,
+    foreign: bool = False,
     extra: str = "",
     timeout_s: float = 120.0,
 ) -> Built:
@@ -54,7 +57,7 @@ def compile_hosted(
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
     processor: what the object is for, when it is not this machine's; its host runs emulated. hosted: False for a library
-    alone. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
+    alone. foreign: SepTran did not write it. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
@@ -66,7 +69,9 @@ def compile_hosted(
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     outputs = _outputs(host)
-    command = _command(kernel, compiler, flags, host, processor, linked=runtime is not None)
+    command = _command(
+        kernel, compiler, flags, host, processor, linked=runtime is not None, foreign=foreign
+    )
     native = host_features() if "-march=native" in flags else ""
     linked = [str(path) for path in (library.path, host.path)]
     digest = hashlib.sha256()
@@ -87,7 +92,10 @@ def compile_hosted(
         for name, path in zip(outputs, kept, strict=True):
             (folder / name).unlink(missing_ok=True)
             shutil.copy(path, folder / name)
-        return _built(folder, outputs, shown, runtime, cached=True, not_checked=missing)
+        return replace(
+            _built(folder, outputs, shown, runtime, cached=True, not_checked=missing),
+            foreign=foreign,
+        )
     shutil.copyfile(library.path, folder / "support.o")
     if host.path is not None:
         shutil.copyfile(host.path, folder / "host.o")
@@ -100,14 +108,15 @@ def compile_hosted(
     if done.code != 0 or not all(plain(folder / name) for name in outputs[:2]):
         return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
     if _HOST in outputs and not plain(folder / _HOST):
-        missing = ("static host: the kernel cannot be linked without shared libraries",)
+        missing = (UNLINKED,)
         outputs = outputs[:2]
     for name, path in zip(outputs, kept, strict=False):
         keep(folder / name, path)
-    return _built(
+    built = _built(
         folder, outputs, shown, runtime, cached=False, log=log, seconds=done.seconds,
         not_checked=(*done.not_enforced, *missing),
     )  # fmt: skip
+    return replace(built, foreign=foreign)
 
 
 def null_host() -> Path | None:
@@ -158,13 +167,14 @@ def _command(
     processor: Processor | None,
     *,
     linked: bool,
+    foreign: bool,
 ) -> str:
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
     openmp = "-fopenmp " if "-fopenmp" in flags else ""
     target = "".join(f"{f} " for f in flags if f.startswith("--target"))
     steps = [
-        f"{tool} {shlex.join(compiles)} -fno-exceptions -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
+        f"{tool} {shlex.join(compiles)}{'' if foreign else ' -fno-exceptions'} -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
     ]
     steps.append(f"{tool} -shared {target}{openmp}{_OBJECT} support.o -o {_LIBRARY} -lm")
     text = " && ".join(steps)
@@ -175,6 +185,7 @@ def _command(
         link = link_commands(
             by.path if by else compiler.path, _OBJECT, kernel.entry, Path("host.o"), _HOST, runtime,
             objcopy="objcopy" if processor is None else processor.tool("objcopy"),
+            foreign=foreign,
         )  # fmt: skip
         text += f" && {{ {link}; true; }}"
     return text

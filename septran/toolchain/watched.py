@@ -18,11 +18,21 @@ _RUNNER = Path(host.__file__).resolve().parent / "watched.c"
 _PROGRAM = "watched"
 # last, so that they count: what is watched is compiled in a third of the time, and cannot ask whether it is watched
 _WATCHED = ("-O1", "-g1", "-fsanitize=thread", "-U__SANITIZE_THREAD__")
-_THREADS = ("GOMP_", "omp_", "pthread_create", "thrd_create", "_ZNSt6thread")
+_OWN_MAIN = "-Dmain=septran_main_of_the_file"
+_THREADS = ("pthread_create", "thrd_create", "_ZNSt6thread")
 
 
 def has_threads(built: Built) -> bool:
-    """Return whether a built kernel asks for threads, by the names that it needs."""
+    """Return whether a built kernel asks for threads, OpenMP's included, by the names that it needs."""
+    return _needs(built, ("GOMP_", "omp_", *_THREADS))
+
+
+def starts_threads(built: Built) -> bool:
+    """Return whether a built kernel starts threads without OpenMP."""
+    return _needs(built, _THREADS)
+
+
+def _needs(built: Built, names: tuple[str, ...]) -> bool:
     path, shared = (built.kernel_object, False) if built.kernel_object else (built.artifact, True)
     if path is None:
         return False
@@ -30,7 +40,7 @@ def has_threads(built: Built) -> bool:
         _, symbols = object_gate.read(path.read_bytes(), shared=shared)
     except (OSError, ValueError, IndexError):
         return True
-    return any(s.name.startswith(_THREADS) for s in symbols if not s.defined)
+    return any(s.name.startswith(names) for s in symbols if not s.defined)
 
 
 def compile_watched(
@@ -57,7 +67,7 @@ def compile_watched(
     units = [f"./{shlex.quote(kernel.main)}", *([shlex.quote(str(support))] if support else [])]
     runner = f"{tool} -x c -std=gnu11 -fPIC {shlex.join(_WATCHED)} -DENTRY={kernel.entry} -c {_RUNNER.name}"
     # libgomp is linked by -fopenmp alone: what the runner has not is then missing
-    linked = f"{tool} {shlex.join([*compiles, *_WATCHED])} -c"
+    linked = f"{tool} {shlex.join([*compiles, *_WATCHED, _OWN_MAIN])} -c"
     steps = [f"{runner} -o runner.o"]
     steps += [f"{linked} {unit} -o unit{n}.o" for n, unit in enumerate(units)]
     objects = " ".join(f"unit{n}.o" for n in range(len(units)))

@@ -85,7 +85,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         flags=(*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}"),
         support=emulation(),
         extra=headers(),
-        hosted=False,
+        foreign=True,
     )
 
 
@@ -107,7 +107,6 @@ FOREIGN = Foreign(
     launches=read_launches,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
-        "static host: the file may need the C library, so it runs in a Python process",
         "races beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
         "cheating on the host: the file may compute before it launches",
         "time: nothing was measured",

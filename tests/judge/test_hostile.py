@@ -1,0 +1,118 @@
+"""A judged file meets no interpreter, no loader and no system call: it runs in the static host, as SepTran's own kernels do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran import settings
+from septran.run.judge import Judgement, JudgeRequest, judge
+from tests.attacks.corpus_host import FIND, LOADER
+from tests.verify.kernels import GEMM
+
+N = 300
+HONEST = """#include <cstdio>
+#include <stdexcept>
+#include <vector>
+static std::vector<float> table(4, 2.0f);
+static std::vector<float> kept;
+static int calls;
+void scale(const float* x, float* y, int n) {
+  printf("called %d\\n", ++calls);
+  fprintf(stderr, "hello\\n");
+  try { if (calls == 1) throw std::runtime_error("first"); } catch (const std::exception& e) { puts(e.what()); }
+  kept.resize(n);
+  std::vector<float> copy(x, x + n);
+  #pragma omp parallel for
+  for (int i = 0; i < n; i++) kept[i] = copy[i] * table[i % 4];
+  for (int i = 0; i < n; i++) y[i] = kept[i];
+}
+int main() { return 0; }
+"""
+CUDA = """#include <cuda_runtime.h>
+#include <cstring>
+{before}
+__global__ void twice(const float* x, float* y, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * 2;
+}}
+void scale(const float* x, float* y, int n) {{
+  {body}
+  twice<<<(n + 63) / 64, 64>>>(x, y, n);
+}}
+"""
+CPP = """#include <cstring>
+{before}
+void scale(const float* x, float* y, int n) {{
+  {body}
+  for (int i = 0; i < n; i++) y[i] = x[i] * 2;
+}}
+"""
+
+
+def judged(text: str, folder: Path, suffix: str = ".cpp") -> Judgement:
+    file, reference = folder / f"scale{suffix}", folder / "wanted.py"
+    file.write_text(text, encoding="utf-8")
+    reference.write_text(
+        "import torch\ndef reference(x): return x * 2\n"
+        f"def get_inputs(): return [torch.randn({N})]\n"
+    )
+    request = JudgeRequest(file=file, reference=reference, entry="scale", numbers={"n": N})
+    return judge(request, settings=settings.load())
+
+
+def _hostile(number: int, text: str) -> str:
+    body = LOADER[number].body.removeprefix(GEMM)
+    return text.format(before=FIND, body=f"{{ {body} }}")
+
+
+@pytest.mark.parametrize(
+    ("number", "suffix"),
+    [
+        (0, ".cpp"),
+        *(pytest.param(n, ".cpp", marks=pytest.mark.slow) for n in range(1, len(LOADER))),
+        *(pytest.param(n, ".cu", marks=pytest.mark.slow) for n in range(len(LOADER))),
+    ],
+)
+def test_what_lies_about_in_a_process_is_not_there(
+    number: int, suffix: str, tmp_path: Path
+) -> None:
+    found = judged(_hostile(number, CUDA if suffix == ".cu" else CPP), tmp_path, suffix)
+    assert found.code == 1, (LOADER[number].what, found.verdict.not_checked)
+    assert found.verdict.code == "V205", found.verdict.message
+
+
+def test_an_honest_file_may_print_throw_and_keep(tmp_path: Path) -> None:
+    found = judged(HONEST, tmp_path)
+    assert found.code == 0, found.verdict.message
+    assert "static host" in found.verdict.enforced
+    assert "time: nothing was measured" in found.verdict.not_checked
+    assert not any(line.startswith("races") for line in found.verdict.not_checked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".cpp", ".cu"])
+def test_the_honest_ones(suffix: str, tmp_path: Path) -> None:
+    text = (CUDA if suffix == ".cu" else CPP).format(before="", body="")
+    found = judged(text, tmp_path, suffix)
+    assert found.code == 0, found.verdict.message
+    assert "static host" in found.verdict.enforced
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "words"),
+    [
+        ('extern "C" void* PyList_New(long);', "if (n < 0) PyList_New(0);", "shared libraries"),
+        pytest.param(
+            "#include <thread>", "std::thread([] {}).join();", "threads of its own",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_host_has_not_is_not_run_elsewhere(
+    before: str, body: str, words: str, tmp_path: Path
+) -> None:
+    found = judged(CPP.format(before=before, body=body), tmp_path)
+    assert (found.code, found.verdict.code) == (3, "V217")
+    assert words in found.verdict.message
