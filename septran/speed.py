@@ -16,6 +16,9 @@ simulated one has none. A word in place of a number names a figure of the same f
         VEC: {vector: 64, operations: {other: 1, exp: 4}, latency: 8}
       levels:                        # nearest first; the last one holds everything
         - {name: L1, bytes: 49152, read: 128, write: 64}
+      resident: {blocks: 32, threads: 2048, registers: 65536, shared: 233472}   # a GPU: what one of its units holds at once
+
+Of a GPU the first level is shared memory, bytes a tick of one unit; the others serve all units together.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ OTHER = "other"
 Wrong = Callable[..., SeptranError]
 _NUMBERS = ("clock", "units", "launch", "issue")
 _ENGINE = ("row", "vector", "fill", "latency", "tile", "products", "operations")
+_RESIDENT = ("blocks", "threads", "registers", "shared")
 _LEVEL = ("name", "bytes", "read", "write")
 
 
@@ -76,6 +80,7 @@ class Speed:
     issue: float
     engines: Mapping[str, Rates]
     levels: tuple[Level, ...] = ()
+    resident: Mapping[str, float] = field(default_factory=dict)
 
     def level(self, size: int) -> Level:
         """Return the nearest level that holds `size` bytes."""
@@ -90,7 +95,7 @@ def read_speed(data: Any, limits: Mapping[str, Any], wrong: Wrong) -> Speed | No
     if data is None:
         return None
     reader = _Reader(limits, wrong)
-    known = {"of", "sources", "engines", "levels", *_NUMBERS}
+    known = {"of", "sources", "engines", "levels", "resident", *_NUMBERS}
     found = reader.mapping(data, known)
     sources = found.get("sources") or []
     if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
@@ -108,6 +113,7 @@ def read_speed(data: Any, limits: Mapping[str, Any], wrong: Wrong) -> Speed | No
         units=int(reader.number(found.get("units", 1), "units")),
         engines={name: reader.engine(name, facts) for name, facts in engines.items()},
         levels=reader.levels(found.get("levels") or []),
+        resident=reader.resident(found.get("resident")),
         **numbers,
     )
 
@@ -151,6 +157,15 @@ class _Reader:
         return Rates(
             tile=(tile[0], tile[1]), products=products, operations=tables["operations"], **single
         )
+
+    def resident(self, data: Any) -> dict[str, float]:
+        if data is None:
+            return {}
+        facts = self.mapping(data, _RESIDENT, "resident")
+        missing = [key for key in _RESIDENT if key not in facts]
+        if missing:
+            raise self.wrong(f"{missing[0]!r} is missing", "resident")
+        return {key: self.number(facts[key], "resident", key) for key in _RESIDENT}
 
     def levels(self, data: Any) -> tuple[Level, ...]:
         if not isinstance(data, list):

@@ -18,10 +18,14 @@ from septran.kernel import LeafSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A body in a prompt with one line about it; status and message for the last attempt."""
+    """A body in a prompt with one line about it; status and message for the last attempt.
+
+    predicted: time and bound of its kernel where nothing could be measured.
+    """
 
     body: str
     text: str = ""
+    predicted: str = ""
     status: str = ""
     message: str = ""
 

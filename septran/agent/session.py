@@ -121,7 +121,7 @@ class Session:
     def shown(self, attempt: Attempt) -> Shown:
         """Return a verified or failed attempt for a prompt."""
         body = self.bodies.get(attempt.leaf.sha, "") if attempt.leaf else ""
-        return Shown(body=body, text=quality(attempt.verdict))
+        return Shown(body=body, text=quality(attempt.verdict), predicted=attempt.verdict.predicted)
 
     def lesson(self, best: Attempt, dsl: str) -> Lesson:
         """Return what this search taught: the verified body, and the last failure before it."""

@@ -29,6 +29,7 @@ class LeafVerdict:
     roofline: share of the machine's limit that the leaf reaches (0..1); None when not measured.
     figures, baseline_figures: of the kernel with this leaf and with the library's, without a clock: registers and spills
         of a device compiler, vector width of machine code; {} when there are none.
+    predicted: what `septran predict` says of the kernel, where nothing was measured; "" else.
     """
 
     level: Level
@@ -40,6 +41,7 @@ class LeafVerdict:
     roofline: float | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     baseline_figures: Mapping[str, float] = field(default_factory=dict)
+    predicted: str = ""
 
     @property
     def predicted_better(self) -> bool:

@@ -50,6 +50,7 @@ def _text(found: Mapping[str, Any]) -> str:
     for name, part in sorted(found["parts"].items(), key=lambda item: -item[1]):
         if part:
             lines.append(f"  {name:12s} {part:>14,} {part / found['ticks']:6.0%}")
+    lines += [f"why        {sentence}" for sentence in found["why"]]
     moved = ", ".join(f"{size / 1e6:.2f} MB {name}" for name, size in found["traffic"].items())
     lines.append(f"touches    {moved}")
     if found["flops"]:

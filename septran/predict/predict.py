@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from septran.ir.nodes import Program
 from septran.machine import Machine
+from septran.predict.blocks import launched
 from septran.predict.caches import cached
 from septran.predict.cost import Unknown
 from septran.predict.prediction import Prediction, unknown
@@ -21,6 +22,8 @@ def predict(program: Program, machine: Machine, *, threads: int, between: int) -
     if speed is None:
         return unknown(f"configs/machines/{machine.name}.yaml has no `speed:`")
     try:
+        if speed.resident:
+            return launched(program, speed)
         if set(speed.engines) - {PROCESSOR}:
             return queued(program, speed)
         return cached(program, speed, threads=threads, between=between)

@@ -13,6 +13,7 @@ class Prediction:
 
     bound: what limits it: the name of an engine, "arithmetic", a level of memory, "launch" or "waiting" (for one
     another); "unknown" where ticks are. parts: ticks that each of these would need alone.
+    why: sentences that say more.
     """
 
     ticks: float | None
@@ -20,6 +21,7 @@ class Prediction:
     bound: str
     parts: Mapping[str, float] = field(default_factory=dict)
     unknown: str = ""
+    why: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float | None:
@@ -33,6 +35,7 @@ class Prediction:
             "seconds": self.seconds,
             "bound": self.bound,
             "parts": {name: round(value) for name, value in self.parts.items()},
+            "why": list(self.why),
             "unknown": self.unknown or None,
         }
 
@@ -40,3 +43,17 @@ class Prediction:
 def unknown(why: str, clock: float | None = None) -> Prediction:
     """Return the prediction that there is none, and why."""
     return Prediction(ticks=None, clock=clock, bound="unknown", unknown=why)
+
+
+def summary(found: Prediction) -> str:
+    """Return time, bound and reasons in a line that says it is a prediction; "" where there is none."""
+    if found.ticks is None:
+        return ""
+    time = f"{found.ticks:,.0f} cycles"
+    if found.seconds is not None:
+        time = f"{1e6 * found.seconds:,.1f} us"
+    shares = sorted(found.parts.items(), key=lambda item: -item[1])[:3]
+    told = ", ".join(f"{name} {value / found.ticks:.0%}" for name, value in shares if value)
+    return "; ".join(
+        (f"predicted, not measured: {time}, bound by {found.bound} ({told})", *found.why)
+    )

@@ -13,9 +13,13 @@ from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
 from septran.leafgate import Refusal
+from septran.machine import load_machine
 from septran.outcome import Level, Status
 from septran.passes.run import lower
 from septran.plan.floor import admitted
+from septran.plan.predicted import threads_of
+from septran.predict.predict import predict
+from septran.predict.prediction import summary
 from septran.trial.judge import Judged, build_only, judge_kernel
 from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases, unused_operands
 from septran.trial.place import Place
@@ -156,14 +160,23 @@ class LeafJudge:
             leaves[leaf.spec.key] = leaf
         return self._backend.emit(self._program, leaves)
 
+    def _prediction(self, kernel: Kernel) -> str:
+        """Return what is predicted of the kernel's Program, whatever its leaves' bodies are; "" when nothing is."""
+        leaves = {leaf.spec.key: leaf for leaf in kernel.leaves}
+        finished = self._backend.finished(self._program, leaves, check=False)
+        machine = load_machine(finished.machine)
+        return summary(predict(finished, machine, threads=threads_of(machine), between=0))
+
     def _inside(self, leaf: Leaf, folder: Path) -> LeafVerdict:
         mine = self._judged(self._kernel(leaf), folder)
         found = leaf_verdict(mine.verdict, "in the kernel")
         counted = int(mine.verdict.cycles.get("total", 0))
         if mine.verdict.passed:
             found = self._with_figures(found, mine, leaf)
-        if not mine.verdict.passed or (mine.verdict.where == "emulated" and not counted):
+        if not mine.verdict.passed:
             return found
+        if mine.verdict.where == "emulated" and not counted:
+            return replace(found, predicted=self._prediction(mine.kernel))
         if self._baseline is None and leaf.spec.opaque:
             self._baseline = (
                 mine  # there is no library's: later leaves are compared with the first right one

@@ -191,3 +191,14 @@ def test_an_unknown_variable_in_a_template_is_an_error() -> None:
 def test_primitive_words() -> None:
     assert {"gemm", "gemm_acc", "float32"} <= primitive_words(GEMM)
     assert {"softmax", "reduce", "max"} <= primitive_words(SOFTMAX)
+
+
+def test_the_optimizer_is_told_what_is_predicted_where_nothing_was_measured():
+    def text(best: Shown) -> str:
+        return Prompter.of(GEMM, BACKEND, CONFIG).render("optimizer", "user", Context(best=best))[1].text  # fmt: skip
+
+    said = "predicted, not measured: 95.6 us, bound by arithmetic"
+    assert f"Nothing measured it here. {said}" in text(
+        Shown(body="y", text="right", predicted=said)
+    )
+    assert "Nothing measured" not in text(Shown(body="y", text="1.2 x the library's speed"))

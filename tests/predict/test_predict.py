@@ -12,7 +12,7 @@ from septran.machine import Machine, load_machine
 from septran.plan import catalog
 from septran.plan.resolve import GenRequest
 from septran.predict.predict import predict
-from septran.predict.prediction import Prediction
+from septran.predict.prediction import Prediction, summary
 from septran.run.predict import predicted
 
 FILE = """name: dsa_c.odd
@@ -64,6 +64,41 @@ def test_a_machine_without_figures_has_an_unknown_bound(septran):
     found = septran("predict", "--op", "gemm", "--backend", "tilelang_npuir")
     assert found.code == 3
     assert "unknown bound: configs/machines/tilelang_npuir.910b.yaml has no `speed:`" in found.out
+
+
+def test_a_gpu_that_is_not_here_has_a_time_a_bound_and_reasons(septran):
+    args = ("predict", "--op", "gemm", "--backend", "cuda_c", "--dim", "M=8192", "--dim", "N=8192")
+    found = septran(*args, "--dim", "K=8192", "--dtype", "bfloat16", "--json").json
+    assert found["bound"] == "arithmetic" and found["seconds"] > 0
+    # 312 Tflop/s at the most, whatever else is predicted
+    assert found["flops"] / found["seconds"] < 312.2e12
+    assert "4096 blocks of 256 threads on 108 multiprocessors" in found["why"][0]
+    text = septran("predict", "--op", "gemm", "--backend", "cuda_c").out
+    assert (
+        "predicted" in text
+        and "16 blocks of 256 threads" in text
+        and "limited by registers" in text
+    )
+
+
+@pytest.mark.parametrize("backend", ["cuda_c", "triton_cuda", "tilelang_cuda"])
+def test_a_large_pointwise_operator_is_bound_by_the_memory_of_a_gpu(backend):
+    found = told("add", backend, N=100_000_000)
+    assert found.bound == "DRAM"
+    assert found.seconds is not None and 12 * 100_000_000 / found.seconds < 3.35e12
+    small = told("add", backend, N=10_000)
+    assert small.bound == "launch" and small.ticks is not None
+
+
+def test_more_products_take_longer_and_few_blocks_leave_multiprocessors_idle():
+    one, many = (told("gemm", "cuda_c", M=m, N=512, K=512) for m in (512, 8192))
+    assert one.ticks and many.ticks and one.ticks < many.ticks < 16 * one.ticks
+    assert any("15% of them work" in sentence for sentence in one.why)
+
+
+def test_a_summary_says_that_nothing_was_measured():
+    assert summary(told("gemm", "cuda_c")).startswith("predicted, not measured: ")
+    assert summary(Prediction(ticks=None, clock=None, bound="unknown")) == ""
 
 
 @pytest.mark.parametrize("command", ["predict", "tune"])
@@ -152,6 +187,7 @@ def test_a_long_loop_is_not_followed_to_its_end():
         ("speed:\n  of: x\n  sources: [a]\n  engine: 1\n", 11, "did you mean 'engines'"),
         ("speed:\n  of: x\n  sources: [a]\n  engines:\n    V: {vector: vec_byte}\n", 12, "nor a limit"),
         ("speed:\n  of: x\n  sources: [a]\n  engines:\n    V: {vectors: 1}\n", 12, "did you mean 'vector'"),
+        ("speed:\n  of: x\n  sources: [a]\n  engines: {V: {vector: 1}}\n  resident: {threads: 1}\n", 12, "'blocks' is missing"),
         ("speed:\n  of: x\n  sources: [a]\n  clock: -1\n  engines: {V: {}}\n", 11, "nor a limit"),
     ],
 )  # fmt: skip

@@ -1,0 +1,35 @@
+"""A leaf that is right and cannot be timed here comes with what is predicted of its kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran import backends
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.leaf_judge import LeafJudge
+from septran.trial.place import place_of
+
+
+@pytest.mark.slow
+def test_a_leaf_for_a_gpu_that_is_not_here(tmp_path: Path):
+    plan = resolve(GenRequest(op="relu", backend="cuda_c", dims={"N": 5000}))
+    lowered = lower_plan(plan)
+    backend = backends.get("cuda_c")
+    leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
+    (leaf,) = leaves.values()
+    judge = LeafJudge(
+        place_of(backend, plan.arch or "", "emulated", 1),
+        lowered.program,
+        problem_of(plan, lowered.program, plan.dims),
+        leaves,
+        work=tmp_path,
+    )
+    found = judge.check(leaf)
+    assert found.verified, found.message
+    assert found.speedup is None
+    assert found.predicted.startswith("predicted, not measured: ")
+    assert "bound by launch" in found.predicted
