@@ -96,6 +96,15 @@ def test_more_products_take_longer_and_few_blocks_leave_multiprocessors_idle():
     assert any("15% of them work" in sentence for sentence in one.why)
 
 
+def test_products_of_bfloat16_have_a_time_on_a_cpu():
+    narrow, wide = (
+        predicted(GenRequest(op="gemm", backend="cpp", dtype=dtype)).prediction
+        for dtype in ("bfloat16", "float32")
+    )
+    assert narrow.bound == "arithmetic" and narrow.ticks and wide.ticks
+    assert narrow.ticks < wide.ticks
+
+
 def test_a_summary_says_that_nothing_was_measured():
     assert summary(told("gemm", "cuda_c")).startswith("predicted, not measured: ")
     assert summary(Prediction(ticks=None, clock=None, bound="unknown")) == ""
