@@ -93,8 +93,10 @@ KERNEL = ("gen", "show", "prove", "map", "bench")
 # the passes of these targets alone
 ADDED = {
     "septran show --after check_tiles": ("--backend", "tilelang_npuir"),
+    "septran show --after cut_windows": ("--backend", "tilelang_npuir"),
     "septran show --after drop_implied": ("--backend", "dsa_c"),
     "septran show --after place_barriers": ("--backend", "cuda_c"),
+    "septran show --after plan_blocks": ("--backend", "pallas_tpu"),
 }
 
 

@@ -97,6 +97,7 @@ def show(what: str, **more: str | None) -> str:
         ("tilelang_npuir", "910b", "gemm", "name_leaves", "place_tiles", "acc: L0C"),
         ("tilelang_npuir", "910b", "gemm", "place_tiles", "start_products", "scalar began = "),
         ("tilelang_npuir", "910b", "softmax", "merge_stages", "name_leaves", "_t1: UB"),
+        ("tilelang_npuir", "910b", "conv2d", "cast_copies", "cut_windows", " inside 0 to 1; max("),
     ],
 )
 def test_what_a_printer_follows_is_in_the_program(backend, arch, op, before, after, text):
