@@ -238,7 +238,7 @@ def _help(node: Node, why: str) -> str:
     if why != _NO_NUMBERS and allowed(node.op):
         return (
             "`--writer llm` (or command:PROGRAM) lets a model write this part as one opaque leaf, which is judged as any "
-            'other; `--fallback torch`, or fallback="torch" from Python, leaves it to torch'
+            'other; from Python, fallback="torch" leaves the module to torch'
         )
     return (
         "write this part in Task Lang and pass the whole with --logic, or change the module; a kernel that you have "

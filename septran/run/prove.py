@@ -209,6 +209,11 @@ def _print(plan: Plan, lowered: Lowered, kernel: Kernel | None) -> Printed:
         kernel = plan.backend.emit(lowered.program, leaves)
     leaves |= {leaf.spec.key: leaf for leaf in kernel.leaves if leaf.spec.opaque}
     for _, spec in leaf_specs(lowered.program):
+        if (
+            spec.key not in leaves
+        ):  # a stored kernel holds it as text; only that it is a function matters here
+            source = f"{plan.backend.signature(spec)} {{\n}}\n"
+            leaves[spec.key] = Leaf(spec=spec, writer="stored", name=spec.symbol, source=source)
         # a leaf that stands in the text as a function was not put in place, whatever the library's is
         if leaves[spec.key].inline and f" {spec.symbol}(" in kernel.source:
             leaves[spec.key] = replace(leaves[spec.key], inline=False)

@@ -78,9 +78,11 @@ def read_leaves(backend: Backend, lowered: Lowered, kernel: Kernel) -> Read:
 
     A kernel whose text has no leaves of their own (Python, which is read whole; calls of a vendor) has nothing to refuse.
     """
-    floor = library_leaves(backend, lowered.program, lowered.bound.mapping)
+    floor = library_leaves(backend, lowered.program, lowered.bound.mapping, opaque=True)
     section = _SECTION.search(kernel.source)
     if section is None:
+        if any(spec.opaque for spec in distinct_specs(lowered.program)):
+            return Read(unread=f"{_UNREAD}the kernel has no place for them")
         printed = _SECTION.search(backend.emit(lowered.program, floor).source)
         return Read(unread=f"{_UNREAD}the kernel has no place for them") if printed else Read()
     specs = {spec.key: spec for spec in distinct_specs(lowered.program)}
@@ -88,7 +90,8 @@ def read_leaves(backend: Backend, lowered: Lowered, kernel: Kernel) -> Read:
     leaves, refused = {}, []
     for key, text in texts.items():
         leaf = Leaf(spec=specs[key], writer="stored", name=specs[key].symbol, source=text)
-        leaves[key] = floor[key] if floor[key].source.strip() == text else leaf
+        own = floor.get(key)
+        leaves[key] = own if own is not None and own.source.strip() == text else leaf
         if leaves[key] is leaf and (why := _refusal(leaf, backend)):
             refused.append(why)
     if refused:

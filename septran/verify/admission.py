@@ -16,7 +16,7 @@ from septran.accuracy import Policy, load_policy
 from septran.ir.dtypes import is_float
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
-from septran.verify.cases import Case, draw, numpy_dtype, plan
+from septran.verify.cases import Case, draw, gives_value, has_value, numpy_dtype, plan
 from septran.verify.problem import Problem
 from septran.verify.settle import settle
 
@@ -134,12 +134,12 @@ def _constant(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Ou
     return tuple(found)
 
 
-def _other(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs:
+def _other(p: Problem, c: Case, a: Mapping[str, Array], right: Outputs) -> Outputs | None:
     from dataclasses import replace
 
     # the same family, other values: what a kernel that remembers one answer gives
-    arrays = draw(p, replace(c, seed=c.seed ^ 0x5DEECE66D, touched=None))
-    return budget.evaluate(p, budget.tensors(arrays))
+    other = replace(c, seed=c.seed ^ 0x5DEECE66D, touched=None)
+    return budget.evaluate(p, budget.tensors(draw(p, other))) if has_value(p, other) else None
 
 
 def _identity(name: str) -> Mutant:
@@ -157,7 +157,8 @@ def _ignored(name: str) -> Mutant:
         other = draw(p, replace(c, seed=c.seed ^ 0x9E3779B97F4A7C, touched=None))
         if (other[name] == a[name]).all():
             return None
-        return budget.evaluate(p, budget.tensors({**a, name: other[name]}))
+        given = budget.tensors({**a, name: other[name]})
+        return budget.evaluate(p, given) if gives_value(p, given) else None
 
     return mutant
 
@@ -170,7 +171,8 @@ def _rounded(bits: int) -> Mutant:
         for param in p.inputs:
             array = a[param.name]
             inputs[param.name] = _chop(array, bits) if is_float(param.dtype) else array
-        return budget.evaluate(p, budget.tensors(inputs))
+        given = budget.tensors(inputs)
+        return budget.evaluate(p, given) if gives_value(p, given) else None
 
     return mutant
 

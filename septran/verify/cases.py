@@ -110,18 +110,24 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
     """
     if problem.within is not None:
         return plan(problem.within.problem, seed)
-    return tuple(c for c in _planned(problem, seed) if _has_value(problem, c))
+    return tuple(c for c in _planned(problem, seed) if has_value(problem, c))
 
 
 def undefined(problem: Problem, seed: int) -> tuple[str, ...]:
     """Return the names of the cases for which the operator has no value."""
     outer = problem if problem.within is None else problem.within.problem
-    return tuple(c.name for c in _planned(outer, seed) if not _has_value(outer, c))
+    return tuple(c.name for c in _planned(outer, seed) if not has_value(outer, c))
 
 
-def _has_value(problem: Problem, case: Case) -> bool:
+def has_value(problem: Problem, case: Case) -> bool:
+    """Return whether the operator has a value for the inputs of a case."""
+    return problem.reference.defined is None or gives_value(problem, _tensors(draw(problem, case)))
+
+
+def gives_value(problem: Problem, inputs: Mapping[str, Any]) -> bool:
+    """Return whether the operator has a value for these tensors (float64)."""
     defined = problem.reference.defined
-    return defined is None or defined(**_tensors(draw(problem, case)), **problem.scalars)
+    return defined is None or defined(**inputs, **problem.scalars)
 
 
 def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:

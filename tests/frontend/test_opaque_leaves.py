@@ -87,6 +87,8 @@ def test_a_command_writes_the_leaf(
     code, found, told = _ran(capsys, *words, *asked)
     assert (code, found.get("level")) == (0, "accurate"), told
     assert {x["task"] for x in found["leaves"] if x.get("opaque")} == set(one.bodies)
+    code, again, told = _ran(capsys, "verify", found["run"])
+    assert (code, again.get("level")) == (0, "accurate"), told
     # what was printed is a kernel again, with the leaf that the first run left in the store
     logic = tmp_path / "logic.py"
     assert main(["import", str(path), "-o", str(logic)]) == 0
