@@ -25,7 +25,16 @@ return relu
 """
 
 
-@pytest.mark.parametrize("one", MODULES, ids=lambda m: m.name)
+_QUICK = ("spectrum", "gaussian", "volume")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(m, id=m.name, marks=[] if m.name in _QUICK else pytest.mark.slow)
+        for m in MODULES
+    ],
+)
 def test_only_the_part_without_a_row_is_opaque_and_the_logic_computes_the_module(
     one: Opaque, tmp_path: Path
 ) -> None:
@@ -39,15 +48,14 @@ def test_only_the_part_without_a_row_is_opaque_and_the_logic_computes_the_module
     computes_the_module(found, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["spectrum", "volume"])
-def test_the_whole_module_is_one_leaf(name: str, tmp_path: Path) -> None:
-    found = imported(graph_of(BY_NAME[name].module.write(tmp_path)), "whole")
+def test_the_whole_module_is_one_leaf(tmp_path: Path) -> None:
+    found = imported(graph_of(BY_NAME["volume"].module.write(tmp_path)), "whole")
     assert found.written.kernels == len(found.opaque_leaves) == 1
     computes_the_module(found, tmp_path)
 
 
 def test_the_text_of_a_graph_says_what_the_graph_says(tmp_path: Path) -> None:
-    for one in MODULES:
+    for one in (BY_NAME[n] for n in _QUICK):
         found = imported(graph_of(one.module.write(tmp_path)), "whole")
         (op,) = found.opaque_leaves.values()
         text = str(op.attrs["graph"])
@@ -169,6 +177,7 @@ def test_without_a_writer_the_node_its_line_and_what_to_do(
     assert "--writer llm" in told
 
 
+@pytest.mark.slow
 def test_other_targets_refuse_it_precisely(tmp_path: Path) -> None:
     from septran.plan.resolve import GenRequest, lower_plan, resolve
 
