@@ -83,9 +83,7 @@ MUTANTS = {
     "accumulator not cleared": Mutant(GEMM, r"\n    leaf_zero_\w+\(acc\);", ""),
     "edge clipped": Mutant(GEMM, r"st::bound\(acc, 100, |st::bound\(C_r, ", r"st::bound(acc, 99, "),
     "last block skipped": Mutant(GEMM, r"k0 < 6; \+\+k0", "k0 < 5; ++k0"),
-    "k tail not masked": Mutant(
-        WIDE, r"k \+ q < K \? get_b<P>", "k + q < K + 1 ? get_b<P>", "st_mfma.cuh"
-    ),
+    "k tail dropped": Mutant(WIDE, r"if \(k >= K\) break;", "if (k + 16 > K) break;", "st_mfma.cuh"),
     "operands of the instruction swapped": Mutant(
         GEMM, r"mfma\(&C\.v\[i \* F::C \+ 4 \* j\], a\[i\], b\)", "mfma(&C.v[i * F::C + 4 * j], b, a[i])", "st_mfma.cuh"
     ),
