@@ -60,6 +60,7 @@ FENCES = {
     "optuna": ("run/",),
     "ray": ("batch/",),
     "mcp": ("environment/",),
+    "openenv": ("environment/",),
     "matplotlib": ("report/",),
     "cryptography": ("verify/", "run/"),
 }
