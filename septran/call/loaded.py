@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.call.kept import place_key
 from septran.call.open_build import OpenBuild
-from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved, structured
+from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
+from septran.call.structure import structured
 from septran.errors import ArgumentError, EnvironmentProblem, InputError
 from septran.kernel import Kernel, KernelParam
 from septran.tasklang.operator import evaluate_dim

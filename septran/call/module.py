@@ -22,7 +22,8 @@ from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
-from septran.call.saved import Result, Saved, SavedKernel, structure_of, write_saved
+from septran.call.saved import Result, Saved, SavedKernel, write_saved
+from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
 from septran.errors import ArgumentError, ConfigError, InputError
 from septran.frontend.draw import draw

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.call.structure import structured
 from septran.errors import InputError
 from septran.kernel import Kernel, KernelParam
 from septran.verify.evidence import bad_name, kernel_json, signed, signer
@@ -138,38 +139,6 @@ def read_saved(folder: Path) -> Saved:
         raise InputError.of("V221", f"{main} is not a saved module: {type(e).__name__}: {e}") from e
 
 
-def structure_of(value: Any) -> Any:
-    """Return how a module's results hang together, as plain values; raises InputError V220."""
-    match value:
-        case bool():
-            pass
-        case None | int():
-            return value
-        case tuple() | list() if type(value) in (tuple, list):
-            kind = "tuple" if isinstance(value, tuple) else "list"
-            return [kind, *map(structure_of, value)]
-        case dict() if type(value) is dict and all(isinstance(k, str) for k in value):
-            return {k: structure_of(v) for k, v in value.items()}
-    raise InputError.of(
-        "V220",
-        f"a module that returns a {type(value).__name__} cannot be saved",
-        help="tuples, lists and dicts with text keys can be",
-    )
-
-
-def structured(structure: Any, results: list[Any]) -> Any:
-    """Return the results put together as `structure` says."""
-    match structure:
-        case int():
-            return results[structure]
-        case [("tuple" | "list") as kind, *items]:
-            found = [structured(s, results) for s in items]
-            return tuple(found) if kind == "tuple" else found
-        case dict():
-            return {k: structured(v, results) for k, v in structure.items()}
-    return None
-
-
 def _read(path: Path, most: int | None = None) -> bytes:
     if path.is_symlink() or not path.is_file():
         raise ValueError(f"{path.name} is no plain file")
@@ -218,6 +187,7 @@ def _kernel_from_json(data: Mapping[str, Any], path: Path) -> SavedKernel:
         raise InputError.of("V221", f"{path}: {wrong}")
     if kernel.sha != about["sha"]:
         raise InputError.of("V222", f"{path}: the sources are not those that were judged")
+    structured(data["structure"], list(range(len(data["results"]))))  # it is one, or ValueError
     return SavedKernel(
         key=_tuples(data["key"]),
         kernel=kernel,

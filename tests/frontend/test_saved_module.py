@@ -6,15 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
 import septran
+from septran.call.structure import structured
 from septran.errors import ArgumentError, InputError, NotCorrect
 from septran.verify import evidence
 
@@ -119,6 +121,43 @@ def test_what_is_no_kernel_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"V220.*linalg_inv"):
         left.save(tmp_path / "left")
     assert not (tmp_path / "left").exists()
+
+
+class Point(NamedTuple):
+    """A pair that a module returns."""
+
+    y: torch.Tensor
+    rest: dict[int, list[torch.Tensor]]
+
+
+def test_results_in_named_tuples_and_dicts_come_back_as_they_were(tmp_path: Path) -> None:
+    class Nested(nn.Module):
+        def forward(self, x: torch.Tensor) -> OrderedDict[str, Point]:
+            return OrderedDict(p=Point(x.relu(), {3: [x.exp()], 1: []}))
+
+    x = torch.randn(4, 6)
+    septran.compile(Nested(), (x,)).save(tmp_path / "nested")
+    found = septran.load(tmp_path / "nested")(x)
+    assert type(found) is OrderedDict and list(found) == ["p"]
+    point = found["p"]
+    assert type(point).__name__ == "Point" and point._fields == ("y", "rest")
+    assert list(point.rest) == [3, 1] and point.rest[1] == []
+    torch.testing.assert_close(point.y, x.relu())
+    torch.testing.assert_close(point.rest[3][0], x.exp())
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        ["named", "a b", ["x"], 0],
+        ["named", "P", ["x", "x"], 0, 0],
+        ["named", "P", ["x"]],
+        ["set", 0],
+    ],
+)
+def test_a_structure_that_is_none_is_refused(structure: Any) -> None:
+    with pytest.raises(ValueError):
+        structured(structure, [1, 2])
 
 
 def _edit(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
