@@ -8,6 +8,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -322,11 +323,17 @@ class CompiledKernel:
         )
         if not hasattr(run, "fresh") or bound.numpy or not plain or key in self._known:
             return
-        launch: Any = run if bound.shape is None else run.shaped(bound.shape)  # type: ignore[attr-defined]
+        flat = bound.shape is None or (len(bound.shape) == 1 and self._open is not None)
+        if not flat and not hasattr(
+            run, "shaped"
+        ):  # sizes go along with tensors of the kernel's own rank alone
+            return
+        launch: Any = run if flat or bound.shape is None else run.shaped(bound.shape)  # type: ignore[attr-defined]
+        into = launch.into if self._open is None else partial(launch.into, len(self._read))
         with self._lock:
             self._known.add(key)
             self._quick = (launch.fresh, *self._quick)[:_QUICK]
-            self._into = (launch.into, *self._into)[:_QUICK]
+            self._into = (into, *self._into)[:_QUICK]
 
     def _with_outputs(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return inputs and outputs in order when exactly the outputs have names, else nothing that fits."""

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
 from septran.errors import EnvironmentProblem
@@ -39,9 +39,27 @@ class OpenBuild:
         import torch
 
         run = self._launch(replace(self._kernel, params=tuple(params)), self._artifact)
-        told = [torch.tensor([n]) for n in sizes]
+        told = tuple(torch.tensor([n]) for n in sizes)
+        return (_Direct if hasattr(run, "fresh") else _Sized)(run, told)
 
-        def call(*tensors: torch.Tensor) -> None:
-            run(*tensors, *told)
 
-        return call
+class _Sized:
+    """A kernel with its sizes behind the tensors."""
+
+    def __init__(self, run: Callable[..., None], told: tuple[torch.Tensor, ...]) -> None:
+        self._run, self._told = run, told
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        self._run(*tensors, *self._told)
+
+
+class _Direct(_Sized):
+    """The same where the loader takes calls without Python's checks (launch.cpp); the sizes are its last inputs."""
+
+    def fresh(self, *inputs: Any) -> Any:
+        """Return new outputs; NotImplemented where the values are of another kind."""
+        return self._run.fresh(*inputs, *self._told)  # type: ignore[attr-defined]
+
+    def into(self, read: int, *values: Any) -> Any:
+        """Write the outputs, which come behind `read` inputs; NotImplemented where the values are of another kind."""
+        return self._run.into(*values[:read], *self._told, *values[read:])  # type: ignore[attr-defined]

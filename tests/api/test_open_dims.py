@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import septran
+from septran import backends
 from septran.errors import SeptranError
 
 
@@ -129,6 +130,32 @@ def test_a_view_whose_strides_would_be_open_is_refused(tmp_path: Path):
     with pytest.raises(SeptranError) as e:
         septran.compile(file, target="cpp", dynamic=("B",))(torch.randn(4, 5))
     assert e.value.codes == ("C162",) and "a stride of X would be an open size" in str(e.value)
+
+
+def test_repeated_calls_go_straight_to_the_kernel(monkeypatch: pytest.MonkeyPatch):
+    from septran.call import kernel as calls
+
+    kernel = septran.compile(op="softmax", dynamic=("M",), verify=False)
+    first, second = torch.randn(5, 24), torch.randn(70, 24)
+    kernel(first), kernel(second)
+    met = []
+    kept = calls.bind
+    monkeypatch.setattr(calls, "bind", lambda *a: (met.append(1), kept(*a))[1])
+    for x in (first, second, first):
+        torch.testing.assert_close(kernel(x), torch.softmax(x, 1))
+        y = torch.empty_like(x)
+        assert kernel(x, Y=y) is None
+        torch.testing.assert_close(y, torch.softmax(x, 1))
+    assert not met
+    torch.testing.assert_close(kernel(torch.ones(6, 24)), torch.full((6, 24), 1 / 24))
+    assert met
+
+
+@pytest.mark.parametrize("target", [n for n in backends.names() if n != backends.HOST])
+def test_other_targets_say_that_sizes_are_in_their_text(target: str):
+    with pytest.raises(SeptranError) as e:
+        septran.compile(op="softmax", target=target, dynamic=("M",))(torch.randn(2, 3))
+    assert e.value.codes == ("C162",) and "sizes in their text" in str(e.value)
 
 
 def test_a_size_that_the_kernel_is_not_for_is_said():
