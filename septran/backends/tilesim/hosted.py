@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from septran_torch_host import DEVICE, Gate, HostError, Module, gate_digest
+from septran_torch_host import DEVICE, Gate, HostError, Module, gate_digest, own_work
 
 from .common import Symbol, TensorType
 from .errors import SimError
@@ -132,25 +132,22 @@ class Hosted:
             raise SimError(
                 "shape", f"the kernel takes {len(parameters)} arguments, {len(given)} are given"
             )
-        self.gate.launching = True
-        try:
-            kinds = [p.annotation for p in parameters]
+        kinds = [p.annotation for p in parameters]
+        with own_work():
             args = [
                 self.array(p.name, k, g) if isinstance(k, TensorType) else g
                 for p, k, g in zip(parameters, kinds, given, strict=True)
             ]
-            for arg, tensor in zip(args, given, strict=True):
-                if isinstance(arg, np.ndarray) and self.gate._place(tensor) in self.gate.inputs:
-                    arg.flags.writeable = False
-            before = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-            notes = len(self.machine.unwritten)
-            written = prim.run(args)
-            if len(self.machine.unwritten) > notes:
-                self._depends(prim, before, args)
-            for k in written:
-                self.gate.watch.stored.add(self.gate._place(given[k]))
-        finally:
-            self.gate.launching = False
+        for arg, tensor in zip(args, given, strict=True):
+            if isinstance(arg, np.ndarray) and self.gate._place(tensor) in self.gate.inputs:
+                arg.flags.writeable = False
+        before = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        notes = len(self.machine.unwritten)
+        written = prim.run(args)
+        if len(self.machine.unwritten) > notes:
+            self._depends(prim, before, args)
+        for k in written:
+            self.gate.watch.stored.add(self.gate._place(given[k]))
 
     def _depends(self, prim: PrimFunc, before: list[Any], args: list[Any]) -> None:
         """Raise when results change with what lies in memory that nobody wrote."""

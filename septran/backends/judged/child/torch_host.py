@@ -2,7 +2,8 @@
 
 Two modes of torch stand around each call. `Machine` answers what a host asks about the device (`x.is_cuda`,
 `device="cuda"`, the number of multiprocessors). `Gate` lets allocations, views, copies, fills and launches pass
-and refuses every other operator of torch: what a kernel is judged for, the kernel does.
+and refuses every other operator of torch: what a kernel is judged for, the kernel does. Both hold during a launch, too: a grid
+function, an argument's `data_ptr` and a helper that device code calls are the file's own Python, not the device's.
 Lies beside a judged kernel as septran_torch_host.py.
 """
 
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 DEVICE = torch.device("cuda", 0)
 
@@ -101,7 +102,6 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def __init__(self, watch: Watch, file: str) -> None:
         super().__init__()
         self.watch, self.file = watch, file
-        self.launching = False
         self.kept: list[Any] = []
         self.known: dict[int, str] = {}
         self.inputs: set[int] = set()
@@ -131,9 +131,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[-1]
-        if (
-            self.launching or name in _VIEWS or name in _ASKS
-        ):  # a launch's own torch is the interpreter's
+        if name in _VIEWS or name in _ASKS:
             return func(*args, **kwargs)
         if name in _FILLS or name == "copy_":
             self._may_write(args[0], name)
@@ -191,6 +189,13 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return int(tensor.untyped_storage().data_ptr())
 
 
+@contextlib.contextmanager
+def own_work() -> Iterator[None]:
+    """Neither mode sees what an emulator itself does with tensors."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
+
+
 def poison(tensor: Any) -> None:
     """Fill memory that nobody has written with what shows: NaN, or 77."""
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
@@ -229,7 +234,7 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
             return True
         if func is torch.Tensor.get_device:
             return 0
-        if func in self.reads and not self.gate.launching:
+        if func in self.reads:
             raise self.gate.refused("reads a tensor's values", "a launch is what may look at them")
         if func is torch.Tensor.cuda:
             return args[0]

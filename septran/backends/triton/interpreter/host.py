@@ -132,12 +132,8 @@ def install(
     made = Launches(gate)
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:
-        gate.launching = True
-        try:
-            made.note(self, args, options)
-            return stock_launch(self, *args, **options)
-        finally:
-            gate.launching = False
+        made.note(self, args, options)
+        return stock_launch(self, *args, **options)
 
     stock_run = it.InterpretedFunction.run
 

@@ -43,6 +43,7 @@ def install(watch: Watch) -> None:
     import triton
     import triton.language as tl
     import triton.runtime.interpreter as it
+    from torch.utils._python_dispatch import _disable_current_modes as disable_modes
 
     if not triton.__version__.startswith("3."):
         raise EmulationError(f"triton {triton.__version__} is unknown to this emulator")
@@ -120,7 +121,9 @@ def install(watch: Watch) -> None:
         return narrow((product + wide(z)).astype(np.float32), z.dtype)
 
     def create_erf(self: Any, a: Any) -> Any:
-        found = torch.erf(torch.from_numpy(a.data.astype(np.float64))).numpy()
+        # whoever watches what a host calls (modes of torch) does not mean the interpreter's own arithmetic
+        with disable_modes(), torch._C.DisableTorchFunction():
+            found = torch.erf(torch.from_numpy(a.data.astype(np.float64))).numpy()
         return handle(found.astype(a.data.dtype), a.dtype.scalar)
 
     def size_of(ptrs: Any) -> int:
