@@ -11,6 +11,7 @@ What a user gets is the figure: `kernel(x)` allocates its output, as torch does,
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -124,19 +125,22 @@ def compare_kernels(
 ) -> tuple[float, float] | None:
     """Return seconds per call of two verified kernels in alternating slots, each in its own child.
 
-    Where the 95 % interval of their ratio holds 1, both are given the same seconds. A win of `mine` is measured
-    again in new children with the roles exchanged, and the less favourable pair counts: one lucky run (where
-    pages fell, what else ran) does not make a kernel faster.
+    Where the 95 % interval of their ratio holds 1, both are given the same seconds. A difference is measured
+    again in new children with the roles exchanged, and the smaller one counts, none where the two disagree: one
+    lucky or unlucky run (where pages fell, what else ran) makes a kernel neither faster nor slower.
     None when one of them stopped answering or gave wrong outputs while it was timed.
     """
     settings = sessions or Sessions()
     found = _compare(mine, other, problem, settings, budget_s, slot_s)
-    if found is None or found[0] >= found[1]:
+    if found is None or found[0] == found[1]:
         return found
     again = _compare(other, mine, problem, settings, budget_s, slot_s)
     if again is None:
         return None
-    return max(found, again[::-1], key=lambda pair: pair[0] / pair[1])
+    first, second = math.log(found[0] / found[1]), math.log(again[1] / again[0])
+    if first * second <= 0:
+        return found[1], found[1]
+    return found if abs(first) <= abs(second) else again[::-1]
 
 
 def _compare(
