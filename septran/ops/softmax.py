@@ -63,6 +63,11 @@ def _cross_entropy(X, target):
     return F.cross_entropy(X, target[:, 0], reduction="none")[:, None]
 
 
+def _sum_near_one(X, **_):
+    """A sum of exponentials is at least 1 and is rounded there, however small its logarithm."""
+    return torch.ones_like(X[:, :1])
+
+
 DIMS = {"M": 128, "N": 1024}
 ODD = ({"M": 37, "N": 777}, {"M": 1, "N": 1}, {"M": 3, "N": 65})
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -89,7 +94,10 @@ OPERATORS = (
         dims=DIMS,
         odd_dims=ODD,
         reference=Reference(
-            fn=lambda X: torch.log_softmax(X, -1), kind="chain", reduction=lambda d: d["N"]
+            fn=lambda X: torch.log_softmax(X, -1),
+            kind="chain",
+            reduction=lambda d: d["N"],
+            magnitude=_sum_near_one,
         ),
         dtypes=DTYPES,
     ),
@@ -101,7 +109,12 @@ OPERATORS = (
         outputs=("Y",),
         dims=DIMS,
         odd_dims=ODD,
-        reference=Reference(fn=_cross_entropy, kind="chain", reduction=lambda d: d["N"]),
+        reference=Reference(
+            fn=_cross_entropy,
+            kind="chain",
+            reduction=lambda d: d["N"],
+            magnitude=_sum_near_one,
+        ),
         domains={"target": Domain(kind="index", low=0, high="N")},
         dtypes=("float32", "float16", "bfloat16"),
     ),

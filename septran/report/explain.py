@@ -40,7 +40,7 @@ BUDGETS: Mapping[str, str] = {
     "reduction": "8 u sum|a| (zero-mean inputs), max(8, 2 sqrt N) u sum|a| otherwise",
     "softmax": "(16 + 4 |x - max| + 2 sqrt N) u |result|",
     "elementwise": "8 last places + 8 x the effect of input changes of u + 8 x torch's own error",
-    "chain": "(8 + 2 sqrt n) x the effect of input changes of u, and last places of the largest value",
+    "chain": "(8 + 2 sqrt n) x the effect of input changes of u + 8 x torch's own error + last places",
 }
 
 _NEEDED = frozenset(

@@ -197,11 +197,13 @@ def _problem(
     steps = {p.name: p.step for p in spec.params}
     outs = [p.name for p in spec.params if "w" in p.privilege]
 
-    def reference(**given: Any) -> Any:
+    def computed(given: Mapping[str, Any], size: float = 0.0, seed: int = 0) -> Any:
+        """Run the primitives; each result is then changed by `size` of itself, up or down."""
         import torch
 
         from septran.tasklang.oracle import apply_primitive
 
+        noise = torch.Generator().manual_seed(seed)
         wide = next(
             (
                 t.dtype
@@ -226,8 +228,15 @@ def _problem(
             apply_primitive(
                 prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs
             )
+            out = tensors[prim.out]
+            if size and out.is_floating_point():
+                signs = torch.randint(0, 2, out.shape, generator=noise, dtype=torch.int8)
+                out.mul_(1 + size * (2.0 * signs.to(out.dtype) - 1.0))
         found = tuple(whole[n] for n in outs)
         return found[0] if len(found) == 1 else found
+
+    def reference(**given: Any) -> Any:
+        return computed(given)
 
     magnitude = _magnitude(spec, reference, values) if _only_a_map(spec) else None
     reduced = [_reduction(prim, {p.name: p.shape for p in spec.params}) for prim in spec.prims]
@@ -244,6 +253,7 @@ def _problem(
         params=kernel_params(program),
         reference=Reference(
             fn=reference,
+            rounded=lambda size, seed: lambda **given: computed(given, size, seed),
             kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]
             reduction=lambda dims: max([1, *reduced]),
             magnitude=magnitude,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, torch.Tensor]
 
 _LARGE = 1 << 18
+# directions in which torch's own error in float32 is measured, besides the inputs as they are
+_OWN = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +204,7 @@ def _one(
     budget = budget * problem.reference.lipschitz
     fraction, least = DTYPES[param.dtype].digits - 1, DTYPES[param.dtype].least
     if problem.reference.storage_roundings:
-        scale = _pooled(values.abs().nan_to_num(0.0, 0.0, 0.0))
+        scale = values.abs().nan_to_num(0.0, 0.0, 0.0)
         if problem.reference.magnitude is not None:
             # terms of both signs cancel in the result, their roundings do not
             scale = scale.maximum(_magnitude(problem, inputs, index, default=False))
@@ -241,17 +243,15 @@ def _arithmetic(
             factor = rule["constant"] + rule["per_distance"] * distance
             return (factor + rule["per_sqrt"] * root) * u * size + few
         case _:
-            pool = reference.kind == "chain"
             probe, own = _conditioning(problem, inputs, values, index, policy, seed)
-            if pool:
-                probe, own = _pooled(probe), _pooled(own)
-                few = few + (reference.ulps + 2 * root) * u * _pooled(size) * 0.25
-            long = reference.kind in ("chain", "choice")
+            long = reference.kind != "elementwise"
+            if long:
+                few = few + 0.25 * (reference.ulps + 2 * root) * u * size
             factor = policy.probe_coefficient + policy.probe_per_sqrt * root * long
             found = factor * probe + policy.torch_error_factor * own + few
             if reference.magnitude is not None:
                 scale = _magnitude(problem, inputs, index, default=False)
-                found = found + reference.ulps * u * scale
+                found = found + (reference.ulps + 2 * root * long) * u * scale
             return found
 
 
@@ -289,7 +289,8 @@ def _conditioning(
     A backward stable algorithm is as good as an exact one on inputs perturbed by a few u; what that does
     to the result is measured instead of derived, so it holds for any fused operator. The steps are as long
     as the budget allows (in float64, 1 + u is 1) and go both ways: a maximum hides one of them, and with it
-    what cancels below it. Of a torch module each intermediate result is moved, too: a common large term that a norm
+    what cancels below it. The error of one evaluation in float32 may be small by luck, so the worst of a few counts, whose inputs
+    are moved by u. Of a torch module each intermediate result is moved, too: a common large term that a norm
     takes out again leaves its rounding behind, which no change of an input shows (running error analysis).
     """
     import torch
@@ -297,61 +298,74 @@ def _conditioning(
     u = policy.unit_roundoff[problem.accumulate]
     step = policy.probe_coefficient * u
     generator = torch.Generator().manual_seed(seed % 2**31)
-
     rounded = problem.reference.rounded
 
-    def change(signs: Tensors) -> torch.Tensor:
+    def change(signs: Tensors, ways: tuple[float, ...]) -> torch.Tensor:
         largest = torch.zeros_like(values)
         marks = int(torch.randint(0, 2**31, (), generator=generator))
-        for way in (step, -step):
+        for way in ways:
             moved = {n: t * (1 + way * signs[n]) if n in signs else t for n, t in inputs.items()}
             fn = problem.reference.fn if rounded is None else rounded(way, marks)
             found = _call(problem, fn, moved)[index].to(torch.float64)
             largest = largest.maximum((found - values).abs().nan_to_num(0.0, 0.0, 0.0))
         return largest
 
-    moves = _moves(problem, inputs, policy, generator)
-    if problem.reference.kind == "elementwise":  # the effects of single inputs add up
-        most = sum(map(change, moves), torch.zeros_like(values))
-    else:
-        most = torch.zeros_like(values)
-        for signs in moves:
-            most = most.maximum(change(signs))
-    most = most / policy.probe_coefficient
+    together = problem.reference.kind != "elementwise"
+    moves = tuple((_together if together else _alone)(inputs, policy.probes, generator))
+    # a random direction is as good as its opposite, except that each element is seen from both sides
+    both = 2 if together else len(moves)
+    found = [
+        change(signs, (step, -step) if number < both else (step,)) / policy.probe_coefficient
+        for number, signs in enumerate(moves)
+    ]
+    most = torch.zeros_like(values)
+    for one in found:  # the effects of single inputs add up
+        most = most.maximum(one) if together else most + one
     if problem.accumulate == "float64":
         return most, most * 0.0
-    own = evaluate(problem, inputs, dtype=torch.float32)[index].to(torch.float64)
-    return most, (own - values).abs().nan_to_num(0.0, 0.0, 0.0)
+    own = torch.zeros_like(values)
+    for signs in ({}, *moves[: _OWN if together else 0]):
+        moved = {n: t * (1 + u * signs[n]) if n in signs else t for n, t in inputs.items()}
+        low = evaluate(problem, moved, dtype=torch.float32)[index].to(torch.float64)
+        own = own.maximum((low - values).abs().nan_to_num(0.0, 0.0, 0.0))
+    return most, own
 
 
-def _moves(
-    problem: Problem, inputs: Tensors, policy: Policy, generator: torch.Generator
-) -> Iterator[Tensors]:
-    """Yield the directions in which inputs are perturbed, as signs per element.
+def _alone(inputs: Tensors, probes: int, generator: torch.Generator) -> Iterator[Tensors]:
+    """Yield the inputs one by one: an elementwise result depends on one element of each, and these effects add up."""
+    import torch
 
-    An elementwise result depends on one element of each input, so each input is moved alone; elsewhere
-    random directions stand for all of them.
+    for name, tensor in _floats(inputs).items():
+        yield {name: torch.ones_like(tensor, dtype=torch.float64)}
+
+
+def _together(inputs: Tensors, probes: int, generator: torch.Generator) -> Iterator[Tensors]:
+    """Yield random directions, as signs per element of all inputs.
+
+    Each element has a budget of its own, so its effects may not cancel by luck in all of them. Every direction comes again
+    with some inputs turned round, each pair of inputs against each other at some time: what cancels between
+    two inputs in the one adds up in the other.
     """
     import torch
 
-    floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
-    if problem.reference.kind == "elementwise":
-        for name, tensor in floats.items():
-            yield {name: torch.ones_like(tensor)}
-        return
-    for _ in range(policy.probes):
-        yield {
+    floats = _floats(inputs)
+    bits = max(1, (len(floats) - 1).bit_length())
+    for number in range(probes):
+        if number % 2 == 0 or len(floats) == 1:
             # in float64: in float32 the step that float64 asks for would be lost, 1 + u is 1
-            name: torch.randint(0, 2, t.shape, generator=generator).double() * 2.0 - 1.0
-            for name, t in floats.items()
-        }
+            signs = {
+                name: torch.empty(t.shape, dtype=torch.int8)
+                .random_(0, 2, generator=generator).double().mul_(2).sub_(1)
+                for name, t in floats.items()
+            }  # fmt: skip
+            yield signs
+        else:
+            bit = number // 2 % bits
+            yield {n: -s if at >> bit & 1 else s for at, (n, s) in enumerate(signs.items())}
 
 
-def _pooled(error: torch.Tensor) -> torch.Tensor:
-    """Return the row's largest value in each element (last axis); a lucky element proves nothing."""
-    if error.dim() < 2:
-        return error
-    return error.amax(dim=-1, keepdim=True).expand_as(error)
+def _floats(inputs: Tensors) -> dict[str, torch.Tensor]:
+    return {n: t for n, t in inputs.items() if t.is_floating_point()}
 
 
 def _spacing(size: torch.Tensor, fraction: int, least: int) -> torch.Tensor:

@@ -14,7 +14,8 @@ from septran.verify.budget import Expected, expected
 from septran.verify.cases import Case
 from septran.verify.cases import draw as draw_case
 from septran.verify.problem import Problem
-from tests.verify import kernels
+from tests.verify import alarms, kernels
+from tests.verify.honest import OPERATORS
 
 DTYPES = {"float64": np.float64, "float32": np.float32}
 U = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -134,3 +135,48 @@ def test_kernels_with_and_without_fma_pass_and_a_planted_bug_does_not(tmp_path):
         source = kernels.entry(body.replace("VALUE", value))
         verdict = kernels.check(source, problem, folder, seed=5, flags=("-O2", "-ffp-contract=off"))
         assert verdict.passed is passes, (value, verdict.message)
+
+
+# ---- a row is no excuse: each element has a budget of its own
+
+TINY_LOST = """
+    for (int i = 0; i < 17; i++) { float most = 0;
+      for (int j = 0; j < 65; j++) if (std::isfinite(Y[i*65+j])) most = std::fmax(most, std::fabs(Y[i*65+j]));
+      for (int j = 0; j < 65; j++) if (std::fabs(Y[i*65+j]) < most * SHARE) Y[i*65+j] *= 1.01f; }"""
+
+
+@pytest.mark.parametrize(("share", "passes"), [("0", True), ("2e-7f", False)])
+def test_a_small_element_beside_large_ones_is_judged_by_its_own_size(share, passes, tmp_path):
+    """A hundredth of what is less than 2e-7 of its row is less than the rounding of the row's largest element."""
+    source = kernels.entry(kernels.LAYERNORM + TINY_LOST.replace("SHARE", share))
+    verdict = kernels.check(source, kernels.layernorm(), tmp_path, seed=3)
+    assert verdict.passed is passes, verdict.message
+    assert passes or verdict.code == "V202"
+
+
+def test_budgets_follow_each_element():
+    problem = kernels.layernorm()
+    rng = np.random.default_rng(1)
+    data = {p.name: rng.standard_normal(p.shape).astype("float32") for p in problem.inputs}
+    data["G"][5] = data["B"][5] = 1e-12
+    (one,) = expected(problem, data, zero_mean=False, policy=load_policy(), seed=1)
+    share = (one.budget[:, 5] / one.values[:, 5].abs()).numpy()
+    assert np.median(share) < 1e-4
+
+
+OFTEN = ("layernorm", "log_softmax", "attention")
+
+
+@pytest.mark.parametrize("op", OFTEN)
+def test_honest_kernels_keep_to_the_budgets(op, tmp_path):
+    problem, kernel = alarms.library(op, "float32", tmp_path)
+    found = alarms.alarms(problem, kernel, range(3))
+    assert not found.refused, found
+    assert 0 < found.most < 0.5, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPERATORS)
+def test_no_false_alarm_in_two_hundred_verdicts(op):
+    refused = [(name, found) for name, found in alarms.rows(200, (op,)) if found.refused]
+    assert refused == []
