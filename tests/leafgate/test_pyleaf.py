@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 
 import pytest
 
+from septran import assets, spanyaml
 from septran.leafgate import Refusal
 from septran.leafgate.pyleaf import print_python_leaf
 
@@ -114,3 +116,11 @@ def test_bombs_end_quickly(bomb: str) -> None:
     with pytest.raises(Refusal):
         printed(bomb)
     assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize(("of", "family"), [("triton", "triton"), ("pallas", "pallas")])
+def test_whatever_the_library_calls_a_reply_may_call(of: str, family: str) -> None:
+    """A helper that no shape of the corpus needs would be found missing by the first model that repeats the library."""
+    prelude = importlib.import_module(f"septran.backends.{family}.prelude").PRELUDE
+    rules = spanyaml.load(assets.find(f"configs/leaves/{of}.yaml").path).value
+    assert {name for name, _ in prelude} <= set(rules["functions"].split())
