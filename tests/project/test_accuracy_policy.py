@@ -23,9 +23,9 @@ def test_the_bundled_policy() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code", "said"),
     [
-        ("probes: 4", "prob: 4", "C020", "unknown key 'prob'"),
-        ("probes: 4", "", "C020", "'probes' is missing"),
-        ("probes: 4", "probes: 4.5", "C021", "probes must be a number"),
+        ("probes: 8", "prob: 4", "C020", "unknown key 'prob'"),
+        ("probes: 8", "", "C020", "'probes' is missing"),
+        ("probes: 8", "probes: 8.5", "C021", "probes must be a number"),
         ("probe_per_sqrt: 2.0", "probe_per_sqrt: much", "C021", "probe_per_sqrt must be a number"),
         ("probe_per_sqrt: 2.0", "probe_per_sqrt: 0", "C021", "above 0"),
         ("per_distance: 4.0, ", "", "C020", "'per_distance' is missing"),
