@@ -13,6 +13,7 @@ from septran import backends
 from septran.backends.cuda.toolchain import compile_code_object, compile_emulated
 from septran.backends.device import code_object
 from septran.kernel import Kernel
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.running import run_kernel
 from tests.backends.operators import program_of
@@ -43,6 +44,13 @@ def test_a_product_from_the_command_line_is_verified(septran) -> None:
     assert "gemm_leaf_mfma" in done.out
     assert re.search(r"verdict\s+accurate", done.out)
     assert re.search(r"proved .*text", done.out)
+
+
+@pytest.mark.parametrize("name", ["conv2d_stride2", "attention"])
+def test_a_sample_that_is_more_than_a_block_has_is_cut_smaller(name: str) -> None:
+    """64 KiB a block: the policy's caps are tried in order until the tiles fit."""
+    plan = resolve(GenRequest(op=name, backend="hip_c", dtype="float32"))
+    assert lower_plan(plan).program.target == "hip_c"
 
 
 def every() -> Iterator[object]:
