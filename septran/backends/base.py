@@ -112,7 +112,7 @@ class Foreign:
         entry; SyntaxError where the text is none. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
-    watched: as `Backend.watched`.
+    watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
@@ -132,6 +132,7 @@ class Foreign:
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None
     watched: Callable[[Kernel, Path], Built] | None = None
+    unordered: Callable[[str], bool] = lambda text: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

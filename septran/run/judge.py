@@ -163,7 +163,12 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
             (folder / "build").mkdir(parents=True, exist_ok=True)
             built = place.build(kernel, folder / "build")
             asked = Request(
-                where=place.where, language="", seed=request.seed, sessions=sessions, gate=False
+                where=place.where,
+                language="",
+                seed=request.seed,
+                sessions=sessions,
+                gate=False,
+                unordered=foreign.unordered(text),
             )
             verdict = _verdict(kernel, built, wanted.problem, folder, asked)
             if foreign.watched is not None:

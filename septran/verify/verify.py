@@ -43,6 +43,7 @@ class Request:
 
     seed: of the secret inputs; None draws one (it is recorded). policy: None loads configs/accuracy.yaml.
     admission: also judge trivial answers on the same inputs; those that pass are listed in not_checked.
+    unordered: its sums may be added in any order (atomic operations), so repeats need not have the same bits.
     figures: what the backend makes of its simulator's figures; ValueError where they are impossible.
     """
 
@@ -53,6 +54,7 @@ class Request:
     sessions: Sessions = field(default_factory=Sessions)
     gate: bool = True
     admission: bool = False
+    unordered: bool = False
     figures: Check | None = None
 
 
@@ -224,7 +226,7 @@ def _run_and_judge(
         return refused
     policy = request.policy or load_policy()
     with budget.threads(1):
-        return _judge(base, problem, transcript, policy)
+        return _judge(base, problem, transcript, policy, unordered=request.unordered)
 
 
 def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[Call, ...]:
@@ -277,7 +279,9 @@ def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
     return (*found, f"inputs {names}: only at smaller dims")
 
 
-def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Policy) -> Verdict:
+def _judge(
+    base: Verdict, problem: Problem, transcript: Transcript, policy: Policy, *, unordered: bool
+) -> Verdict:
     results: list[CaseResult] = []
     worst: tuple[float, Worst, str] | None = None
     base = replace(base, level=Level.RAN)
@@ -319,7 +323,7 @@ def _judge(base: Verdict, problem: Problem, transcript: Transcript, policy: Poli
             f"{_sentence(worst[1])}",
             hint=_numeric_hint(failed, len(results)),
         )
-    return _last_checks(base, problem, transcript)
+    return _last_checks(base, problem, transcript, unordered=unordered)
 
 
 def _ties(results: Sequence[CaseResult], about: tuple[str, ...]) -> str:
@@ -368,7 +372,9 @@ def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected,
     return found
 
 
-def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Verdict:
+def _last_checks(
+    base: Verdict, problem: Problem, transcript: Transcript, *, unordered: bool
+) -> Verdict:
     rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
     if transcript.unsteady:
         return replace(
@@ -386,7 +392,7 @@ def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Ver
                 f"(inputs {ran.call.case.name!r})",
                 hint="a store runs past the end, or before the start, of the tensor",
             )
-        if ran.call.repeat_of is not None:
+        if ran.call.repeat_of is not None and not unordered:
             first = next(r for r in transcript.ran if r.call.case == ran.call.case)
             used = [p.name for p in problem.outputs if p.name not in problem.unused]
             same = all(first.outputs[name] == ran.outputs[name] for name in used)
@@ -397,6 +403,9 @@ def _last_checks(base: Verdict, problem: Problem, transcript: Transcript) -> Ver
                     message="the same inputs gave different bits",
                     hint="a race, uninitialised memory, or an order of sums that varies",
                 )
+    if unordered:
+        missing = "the same bits in repeated calls: atomic operations add in any order"
+        base = replace(base, not_checked=(*base.not_checked, missing))
     return replace(base, level=Level.ACCURATE, status=Status.PASSED, message="accurate")
 
 

@@ -100,6 +100,31 @@ def test_the_honest_ones(suffix: str, tmp_path: Path) -> None:
     assert "static host" in found.verdict.enforced
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_atomic_sums_of_several_blocks(seed: int, tmp_path: Path) -> None:
+    """Each call runs the blocks in another order, so floats round differently; that is no race."""
+    file, reference = tmp_path / "sum.cu", tmp_path / "wanted.py"
+    file.write_text(
+        "#include <cuda_runtime.h>\n"
+        "__global__ void total(const float* x, float* y, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) atomicAdd(y, x[i]);\n}\n"
+        "void launch(const float* x, float* y, int n) {\n  cudaMemset(y, 0, 4);\n"
+        "  total<<<(n + 63) / 64, 64>>>(x, y, n);\n}\n"
+    )
+    reference.write_text(
+        "import torch\ndef reference(x): return x.sum().reshape(1)\n"
+        "def get_inputs(): return [torch.randn(300)]\n"
+    )
+    asked = JudgeRequest(file=file, reference=reference, numbers={"n": 300}, seed=seed)
+    found = judge(asked, settings=settings.load())
+    assert found.code == 0, found.verdict.message
+    assert any("any order" in line for line in found.verdict.not_checked)
+    file.write_text(file.read_text().replace("atomicAdd(y, x[i])", "*y += x[i]"))
+    found = judge(asked, settings=settings.load())
+    assert (found.code, found.finding) == (1, "race"), found.verdict.message
+
+
 @pytest.mark.parametrize(
     ("before", "body", "words"),
     [

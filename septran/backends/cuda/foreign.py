@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +94,11 @@ def _unsupported(text: str) -> tuple[str, ...]:
     return (*unsupported(blank(text)), *of_torch(text))
 
 
+def _unordered(text: str) -> bool:
+    """Whether the text adds atomically: the emulation runs each call in another order, and floats then round differently."""
+    return re.search(r"\batomic(Add|Sub|Exch|CAS)\w*\s*\(", blank(text)) is not None
+
+
 FOREIGN = Foreign(
     suffixes=(".cu", ".cuh"),
     marks=(),
@@ -105,6 +111,7 @@ FOREIGN = Foreign(
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
     unsupported=_unsupported,
     launches=read_launches,
+    unordered=_unordered,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
         "races beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
