@@ -1,13 +1,15 @@
-"""python -m tests.leafgate.consistency [BACKEND ...]: the library's leaves, sent back as replies, are accepted.
+"""python -m tests.leafgate.consistency [BACKEND[/DTYPE[/OPERATOR]] ...]: the library's leaves, sent back, are accepted.
 
 Every library leaf of every operator, as `septran show --leaf` prints it, goes the way of a model's reply: taken out of
-a fenced block, through the gate, judged alone at its full and its edge tiles. Writes the rows of the backends that were
-asked for into docs/self-consistency.md; exit status 1 when a leaf is not accepted.
+a fenced block, through the gate, judged alone at its full and its edge tiles, then in the kernel, and timed against itself
+where times are measured. Writes the rows that were asked for into docs/self-consistency.md, each as soon as it is known;
+exit status 1 when a leaf is not accepted.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -31,21 +33,37 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "self-consistency.md"
 HEAD = """# The library, judged as a model is
 
 Library leaves as `septran show --leaf` prints them, sent back as a reply: taken out of its fence, printed by the gate ([leaf-language](leaf-language.md)), judged alone on secret inputs at
-the full and at the edge tiles. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once. dsa_c's library leaves are lists of operations and have no text.
-A run replaces the rows of the targets that it was asked for; cpp and cuda_c were tried with all operators, the others until the run was stopped (`pytest --slow tests/leafgate` tries all).
+the full and at the edge tiles, then in the kernel. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once. dsa_c's library leaves are lists of operations and have no text.
+The score is the library's time over that of the body sent back, in alternating slots, where times are measured (cpp); 1.00 also says that the two runs do not agree on a difference. Other
+figures of this table were taken on two processors with a load of sixteen and say little; a slow test asks for 0.95 to 1.05 in the median of three.
+A run replaces the rows that it was asked for. cpp and triton_cuda were tried with all operators, the others until the run was stopped; `pytest --slow tests/leafgate` tries all, in bfloat16 and float64, too.
 """
 BACKENDS = ("cpp", "cuda_c", "triton_cuda", "tilelang_cuda", "tilelang_npuir")
+DTYPES = ("float32", "bfloat16", "float64")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One leaf that was sent back. told: why it was refused, "" when it was accepted."""
+    """One leaf that was sent back. told: why it was refused, "" when it was accepted. score: "" where none is measured."""
 
     backend: str
     op: str
     dtype: str
     leaf: str
-    told: str
+    told: str = ""
+    score: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rows are asked for: words BACKEND, BACKEND/DTYPE or BACKEND/DTYPE/OPERATOR; none asks for all."""
+
+    words: tuple[str, ...] = ()
+
+    def about(self, *cell: str) -> bool:
+        """Return whether a row of (backend, dtype, operator), or of these first words of it, is asked for."""
+        parts = [tuple(word.split("/")) for word in self.words] or [()]
+        return any(all(a == b for a, b in zip(cell, part, strict=False)) for part in parts)
 
 
 def leaves(backend: str, op: str, dtype: str) -> tuple[Leaf, ...]:
@@ -75,66 +93,89 @@ def sent_back(leaf: Leaf, op: str, dtype: str, folder: Path) -> LeafVerdict:
         work=folder,
     )
     try:
-        verdict = judge.alone(assemble(frame, found.body, spec, "command", "library"))
+        return judge.check(assemble(frame, found.body, spec, "command", "library"))
     except SeptranError as e:
         return LeafVerdict(level="unavailable", status="unavailable", message=str(e))
-    assert verdict is not None
-    return verdict
 
 
-def rows(backends: tuple[str, ...], dtypes: tuple[str, ...]) -> Iterator[Row]:
-    """Yield what became of each distinct leaf."""
+def distinct(backend: str, dtype: str) -> Iterator[tuple[str, Leaf]]:
+    """Yield (operator, leaf) of each leaf that no earlier operator has."""
     seen: set[str] = set()
-    for backend in backends:
-        for dtype in dtypes:
-            for op in OPERATORS:
-                try:
-                    found = leaves(backend, op, dtype)
-                except SeptranError:
-                    continue
-                for leaf in found:
-                    if leaf.spec.key in seen:
-                        continue
-                    seen.add(leaf.spec.key)
-                    with tempfile.TemporaryDirectory() as folder:
-                        verdict = sent_back(leaf, op, dtype, Path(folder))
-                    told = "" if verdict.verified else verdict.message.splitlines()[0]
-                    yield Row(backend, op, dtype, leaf.spec.task, told)
+    for op in OPERATORS:
+        try:
+            found = leaves(backend, op, dtype)
+        except SeptranError:  # the operator or the target has no such dtype
+            continue
+        for leaf in found:
+            if leaf.spec.key not in seen:
+                seen.add(leaf.spec.key)
+                yield op, leaf
+
+
+def rows(asked: Asked) -> Iterator[Row]:
+    """Yield what became of each distinct leaf that is asked for."""
+    for backend, dtype in itertools.product(BACKENDS, DTYPES):
+        if not asked.about(backend, dtype):
+            continue
+        for op, leaf in distinct(backend, dtype):
+            if not asked.about(backend, dtype, op):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                verdict = sent_back(leaf, op, dtype, Path(folder))
+            told = "" if verdict.verified else verdict.message.splitlines()[0].replace("|", "/")
+            score = f"{verdict.speedup:.2f}" if verdict.speedup else ""
+            yield Row(backend, op, dtype, leaf.spec.task, told, score)
 
 
 def page(found: Sequence[Row], date: str) -> str:
     """Return docs/self-consistency.md."""
-    parts = [
+    lines = [
         HEAD.format(date=date),
-        "| target | operator | dtype | leaf | sent back |\n|---|---|---|---|---|",
+        "| target | operator | dtype | leaf | sent back | score |\n|---|---|---|---|---|---|",
+        *map(line, found),
     ]
-    parts += [
-        f"| {r.backend} | {r.op} | {r.dtype} | {r.leaf} | {f'**refused**: {r.told}' if r.told else 'accepted'} |"
-        for r in found
-    ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def kept(text: str, asked: tuple[str, ...]) -> list[Row]:
-    """Return the rows of the page `text` that are about other targets than those `asked` for."""
+def line(row: Row) -> str:
+    told = f"**refused**: {row.told}" if row.told else "accepted"
+    return f"| {row.backend} | {row.op} | {row.dtype} | {row.leaf} | {told} | {row.score} |"
+
+
+def told_on(text: str) -> list[Row]:
+    """Return the rows of the page `text`."""
     cells = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines()]
     return [
-        Row(*cell[:4], "" if cell[4] == "accepted" else cell[4].removeprefix("**refused**: "))
+        Row(
+            *cell[:4],
+            "" if cell[4] == "accepted" else cell[4].removeprefix("**refused**: "),
+            cell[5],
+        )
         for cell in cells
-        if len(cell) == 5 and cell[0] in BACKENDS and cell[0] not in asked
+        if len(cell) == 6 and cell[0] in BACKENDS
     ]
+
+
+def write(tried: Sequence[Row]) -> None:
+    """Put `tried` into the page, in place of the rows of the same operators; the others stay."""
+    cells = {(row.backend, row.dtype, row.op) for row in tried}
+    before = told_on(PAGE.read_text(encoding="utf-8"))
+    kept = [row for row in before if (row.backend, row.dtype, row.op) not in cells]
+    places = list(OPERATORS)
+    found = sorted(
+        [*kept, *tried],
+        key=lambda r: (BACKENDS.index(r.backend), DTYPES.index(r.dtype), places.index(r.op)),
+    )
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    PAGE.write_text(page(found, today), encoding="utf-8")
 
 
 def main() -> int:
-    asked = tuple(sys.argv[1:]) or BACKENDS
-    tried = []
-    for row in rows(asked, ("float32",)):
+    asked, tried = Asked(tuple(sys.argv[1:])), []
+    for row in rows(asked):
         tried.append(row)
-        print(page([row], "").splitlines()[-1], flush=True)
-    all_rows = [*tried, *kept(PAGE.read_text(encoding="utf-8"), asked)]
-    all_rows.sort(key=lambda row: BACKENDS.index(row.backend))
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    PAGE.write_text(page(all_rows, today), encoding="utf-8")
+        print(line(row), flush=True)
+        write(tried)
     return 1 if any(row.told for row in tried) else 0
 
 
