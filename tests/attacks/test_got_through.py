@@ -15,10 +15,8 @@ from tests.attacks.corpus import CORPUS
 RIGHT = [a for a in CORPUS if a.through and a.language == "cuda"]
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [pytest.param(a, id=a.name, marks=() if a.name == "U45" else pytest.mark.slow) for a in RIGHT],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", [pytest.param(a, id=a.name) for a in RIGHT])
 def test_it_is_the_host_that_refuses(attack: Attack, tmp_path: Path) -> None:
     kernel, built, problem, sessions, language, where = families.make(
         attack.language,

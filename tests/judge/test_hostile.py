@@ -125,14 +125,12 @@ def test_atomic_sums_of_several_blocks(seed: int, tmp_path: Path) -> None:
     assert (found.code, found.finding) == (1, "race"), found.verdict.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "body", "words"),
     [
         ('extern "C" void* PyList_New(long);', "if (n < 0) PyList_New(0);", "shared libraries"),
-        pytest.param(
-            "#include <thread>", "std::thread([] {}).join();", "threads of its own",
-            marks=pytest.mark.slow,
-        ),
+        ("#include <thread>", "std::thread([] {}).join();", "threads of its own"),
     ],
 )  # fmt: skip
 def test_what_the_host_has_not_is_not_run_elsewhere(

@@ -43,6 +43,7 @@ def test_zero_by_luck_is_refused(tmp_path: Path) -> None:
     assert written["code"] == "V223"
 
 
+@pytest.mark.slow
 def test_a_value_of_its_own_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = LUCKY.replace("int first;", "int first = 0;")
     verdict = _judged(honest, tmp_path / "a", suspect=True)

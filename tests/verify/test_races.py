@@ -92,6 +92,7 @@ def test_honest_threads_pass(tmp_path: Path) -> None:
     assert "under ThreadSanitizer" in verdict.enforced[-1]
 
 
+@pytest.mark.slow
 def test_what_is_not_watched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = f"{LOOP}\n#pragma omp parallel\n{{\n#pragma omp task\nY[0] = X[0];\n}}"
     verdict = _watched(tasks, tmp_path / "tasks")
