@@ -93,7 +93,7 @@ def fill(folder: Path, wanted: list[dict], workers: int, until: float) -> dict[i
 def main() -> int:
     """Fill both ledgers and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--count", type=int, default=9)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--dir", type=Path, default=Path("runs/verdicts"))

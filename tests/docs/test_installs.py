@@ -184,6 +184,7 @@ SCRIPTS = {
     "python -m tests.attacks NAME": ("S01", 0, "S01 ok"),
     "python -m tests.attacks.fuzz COUNT SEED [FAMILY ...]": ("1 1 cpp", 0, "all"),
     "python benchmarks/cpp_call.py": ("", 0, "add 1000"),
+    "python benchmarks/verdicts.py": ("", 0, "septran.verdicts/1"),
 }
 _MINUTES = "minutes to hours of measuring; it writes a page, which a test compares with the code"
 _TESTS = "these are tests, which CI runs as such"

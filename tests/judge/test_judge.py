@@ -58,6 +58,7 @@ def test_a_tilelang_tutorial_as_it_is(capsys):
     assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
 
 
+@pytest.mark.slow
 def test_what_the_tilelang_emulator_lacks_is_said_and_nobody_accused(tmp_path):
     text = (HERE / "tutorial_tilelang.py").read_text()
     file = tmp_path / "warps.py"
