@@ -31,7 +31,8 @@ def command(file: Path, output: Path | None, mode: str, whole: bool) -> int:
 
     What has no form becomes an opaque leaf, which a model writes (`septran gen --writer llm`).
     """
-    from septran.plan.torch_module import import_module, write_logic
+    from septran.plan.task_file import import_module
+    from septran.plan.torch_module import write_logic
 
     found = import_module(
         file,

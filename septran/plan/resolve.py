@@ -167,7 +167,7 @@ def operator_of(request: GenRequest) -> tuple[Operator, Logic]:
         ConfigError: C044 unknown operator, C133 the logic file names no or several operators.
     """
     if request.task_file is not None:
-        from septran.plan.torch_module import load_task_file
+        from septran.plan.task_file import load_task_file
 
         return load_task_file(request.task_file, opaque=request.opaque)  # type: ignore[arg-type]
     if request.logic is not None:

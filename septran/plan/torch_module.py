@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 from septran.assets import home
 from septran.aten.evaluate import run_graph
 from septran.aten.graph import Graph, Meta, Output, Ref, parse_graph
-from septran.aten.open_graph import OpenGraph
 from septran.atomic import write_atomic
 from septran.domain import Domain
 from septran.errors import ConfigError
 from septran.frontend.canon import Canon, Op
-from septran.frontend.capture import Mode, capture_open
 from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
 from septran.frontend.table import clean_name
@@ -68,44 +66,10 @@ class Imported:
         return {name: one.name for name, one in _names(self).items()}
 
 
-def import_module(path: Path, *, mode: Mode = "eval", opaque: Opaque = "") -> Imported:
-    """Return the logic of a module file.
-
-    opaque: "nodes": what has no form becomes an opaque leaf; "whole": the module is one.
-
-    Raises:
-        ConfigError: C134 the file, C150 nodes without a Task Lang form, C151 torch.export, C152 random
-            numbers. EnvironmentProblem: V214.
-    """
-    graph = capture_open(path, mode=mode)
-    if isinstance(graph, OpenGraph):
-        from septran.plan.open_module import load_open
-
-        return load_open(graph)[0]
-    return imported(graph, opaque)
-
-
 def imported(graph: Graph, opaque: Opaque = "") -> Imported:
     """Return the logic of an exported graph; raises ConfigError C150, C152."""
     canon = translate(graph, opaque)
     return Imported(graph=graph, canon=canon, written=write(canon), opaque=opaque)
-
-
-def load_task_file(
-    path: Path, *, mode: Mode = "eval", opaque: Opaque = ""
-) -> tuple[Operator, Logic]:
-    """Return the operator that a module file is, and its logic.
-
-    Raises:
-        ConfigError: C134, C150, C151, C152. EnvironmentProblem: V214. TaskLangError: the written logic is
-            not accepted.
-    """
-    graph = capture_open(path, mode=mode)
-    if isinstance(graph, OpenGraph):
-        from septran.plan.open_module import load_open
-
-        return load_open(graph)[1:]
-    return load_imported(imported(graph, opaque))
 
 
 def load_written(path: Path) -> tuple[Operator, Logic] | None:
@@ -362,4 +326,4 @@ def write_logic(found: Imported, target: Path) -> None:
     write_atomic(target, found.text)
 
 
-__all__ = ["Domain", "Imported", "import_module", "load_task_file", "operator_of", "write_logic"]
+__all__ = ["Domain", "Imported", "operator_of", "write_logic"]

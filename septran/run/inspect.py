@@ -90,7 +90,7 @@ def graph(task_file: Path | None) -> str:
         ConfigError: C137 no module file; C134, C150, C151, C152 as `septran import` raises them.
     """
     from septran.frontend.draw import draw
-    from septran.plan.torch_module import import_module
+    from septran.plan.task_file import import_module
 
     if task_file is None:
         raise ConfigError.of("C137", "only a torch module has a graph", help="give --task FILE")

@@ -9,7 +9,7 @@ import pytest
 
 from septran.errors import ConfigError
 from septran.frontend.capture import capture
-from septran.plan.torch_module import import_module, load_task_file
+from septran.plan.task_file import import_module, load_task_file
 from tests.frontend.modules import Module
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from septran import backends
 from septran.errors import InternalError, SeptranError
-from septran.plan import torch_module
+from septran.plan import task_file, torch_module
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.prove import RULES
 from septran.run.prove import WITHIN_S, prove_lowered
@@ -62,7 +62,7 @@ def measure(
             path = Path(folder) / source.name
             shutil.copy(source, path)
             once = functools.cache(lambda p, **_: torch_module.load_imported(imported(p)))
-            torch_module.load_task_file = once  # a child for each target would take minutes
+            task_file.load_task_file = once  # a child for each target would take minutes
             for target in targets:
                 if target in rows.get(name, {}):
                     continue

@@ -14,7 +14,7 @@ from septran import backends
 from septran.cli.card import _proof
 from septran.ir import nodes as ir
 from septran.ir.text import parse_program
-from septran.plan import torch_module
+from septran.plan import task_file, torch_module
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.plan.symbolic import symbolic
 from septran.plan.unmapped import unmapped
@@ -304,7 +304,7 @@ def _module(path: Path):
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Return the request for a task file, imported in this process."""
-    monkeypatch.setattr(torch_module, "load_task_file", lambda p, **_: _module(p))
+    monkeypatch.setattr(task_file, "load_task_file", lambda p, **_: _module(p))
 
     def request(name: str, target: str) -> GenRequest:
         path = tmp_path / f"{Path(name).name}.py"
