@@ -326,7 +326,12 @@ def _conditioning(
     own = torch.zeros_like(values)
     for signs in ({}, *moves[: _OWN if together else 0]):
         moved = {n: t * (1 + u * signs[n]) if n in signs else t for n, t in inputs.items()}
-        low = evaluate(problem, moved, dtype=torch.float32)[index].to(torch.float64)
+        try:
+            low = evaluate(problem, moved, dtype=torch.float32)[index].to(torch.float64)
+        except RuntimeError:
+            if problem.reference.defined is None:
+                raise
+            continue  # singular so close to regular: this direction tells nothing
         own = own.maximum((low - values).abs().nan_to_num(0.0, 0.0, 0.0))
     return most, own
 
