@@ -17,6 +17,9 @@ from septran.tasklang.operator import Operator, evaluate_dim
 if TYPE_CHECKING:
     import torch
 
+_MOST = 64
+"""torch's limit of an operator's parameters; a network has more weights than that."""
+
 
 def register(
     operator: Operator,
@@ -28,7 +31,8 @@ def register(
 ) -> Callable[..., Any]:
     """Return `run` as an operator of torch: tensors `read` in order, then scalars (None: the default); new tensors out.
 
-    torch.func.vmap runs it once per element of the batch.
+    torch.func.vmap runs it once per element of the batch. More tensors than torch lets an operator have go as one list,
+    and vmap does not take them.
 
     unique: what makes this kernel different from others of the operator's name. backward: called with
     the gradient of each output and the inputs; returns a gradient (or None) for each input.
@@ -39,8 +43,10 @@ def register(
     name = f"septran::{re.sub(r'[^A-Za-z0-9_]', '_', operator.name)}_{digest}"
     results = ", ".join("Tensor" for _ in operator.outputs)
     several = len(operator.outputs) > 1
-    parameters = [f"Tensor {n}" for n in read] + [f"float? {n}=None" for n in operator.scalars]
-    schema = f"({', '.join(parameters)}) -> {f'({results})' if several else results}"
+    scalars = [f"float? {n}=None" for n in operator.scalars]
+    listed = len(read) + len(scalars) > _MOST
+    parameters = ["Tensor[] tensors"] if listed else [f"Tensor {n}" for n in read]
+    schema = f"({', '.join(parameters + scalars)}) -> {f'({results})' if several else results}"
 
     def fake(*values: Any) -> Any:
         given = dict(zip(read, values, strict=False))
@@ -57,23 +63,33 @@ def register(
             return torch.stack(found), 0
         return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(operator.outputs)
 
-    made: Any = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
-    made.register_fake(fake)
-    made.register_vmap(each)
+    made: Any = torch.library.custom_op(
+        name, _spread(run) if listed else run, mutates_args=(), schema=schema
+    )
+    made.register_fake(_spread(fake) if listed else fake)
+    if not listed:
+        made.register_vmap(each)
     if backward is not None:
         given = backward
 
         def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            ctx.save_for_backward(*inputs[: len(read)])
+            ctx.save_for_backward(*(inputs[0] if listed else inputs[: len(read)]))
 
         def back(ctx: Any, *gradients: torch.Tensor) -> Any:
             found = given(*gradients, *ctx.saved_tensors)
             every = found if isinstance(found, tuple) else (found,)
-            return (*every, *(None for _ in operator.scalars))
+            return (*([list(every)] if listed else every), *(None for _ in operator.scalars))
 
         made.register_autograd(back, setup_context=keep)
+    if listed:
+        count = len(read)
+        return lambda *values: made(list(values[:count]), *values[count:])
     found: Callable[..., Any] = made
     return found
+
+
+def _spread(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tensors, *scalars: fn(*tensors, *scalars)
 
 
 def _empty(operator: Operator, name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -86,7 +86,9 @@ class LoadedModule:
         """The weights that are used, by the module's names; changing them in place changes the results."""
         if self._module is None:
             return dict(self._weights)
-        return dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        # what the module made itself was saved, and is none of its weights
+        held = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        return dict(self._weights) | held
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns; raises ArgumentError C140 for shapes that were not saved."""

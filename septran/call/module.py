@@ -126,7 +126,7 @@ class CompiledModule:
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = ready.made
         users = dict(zip(made.order, given, strict=True))
-        held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        held = self._held(made.constants)
         values = {}
         operator = made.kernel.operator
         assert operator is not None
@@ -229,7 +229,8 @@ class CompiledModule:
                     opened=ready.made.opened(),
                 )
             )
-        held = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        constants = self._constants()
+        held = self._held(constants)
         used = {n for k in kernels for kind, n in k.parameters.values() if kind != "user_input"}
         used |= {r.target for k in kernels for r in k.results if r.kind == "buffer_mutation"}
         with torch.no_grad():
@@ -241,10 +242,31 @@ class CompiledModule:
                     mode=self.mode,
                     place=place_key(self.backend),
                     kernels=tuple(kernels),
-                    weights={n: held[n] for n in sorted(used)} if weights else None,
+                    weights={n: held[n] for n in sorted(used if weights else constants)}
+                    if weights or constants
+                    else None,
                 ),
                 Path(path),
             )
+
+    def _held(self, constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        found = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        return found | dict(constants)
+
+    def _constants(self) -> dict[str, torch.Tensor]:
+        """Return what the module made itself in any of its exports; raises InputError V220 when two disagree."""
+        found: dict[str, torch.Tensor] = {}
+        for ready in self._ready.values():
+            if isinstance(ready, ConfigError):
+                continue
+            for name, tensor in ready.made.constants.items():
+                if not tensor.equal(found.setdefault(name, tensor)):
+                    raise InputError.of(
+                        "V220",
+                        f"{type(self.module).__name__} makes another constant {name} for other shapes",
+                        help="compile the module once for each set of shapes, and save each",
+                    )
+        return found
 
     def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
         from torch.utils import _pytree as pytree
@@ -326,13 +348,17 @@ def _exported(
     """Return what an export says as plain values, the bytes of inputs and weights, and the structure of the results."""
     from septran.errors import Span
     from septran.frontend.child import capture as child
+    from septran.frontend.table import KNOWN
 
     path = _source(module)
     was = module.training
     try:
         if mode == "eval":
             _set_training(module, False)
-        program = child.export(module, args, dict(kwargs), path, shapes)
+        program = child.export(module, args, dict(kwargs), path, shapes, known=KNOWN)
+        with tempfile.TemporaryDirectory(prefix="septran-export-") as folder:
+            data = child.describe(program, (args, dict(kwargs)), path, Path(folder))
+            raw = (Path(folder) / "values.bin").read_bytes()
     except child.Refused as e:
         raise ConfigError.of(
             "C151",
@@ -342,9 +368,6 @@ def _exported(
         ) from e
     finally:
         _set_training(module, was)
-    with tempfile.TemporaryDirectory(prefix="septran-export-") as folder:
-        data = child.describe(program, (args, dict(kwargs)), path, Path(folder))
-        raw = (Path(folder) / "values.bin").read_bytes()
     values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
     return data, values, program.call_spec.out_spec
 

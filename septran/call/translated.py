@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from septran.aten.graph import Graph
+from septran.aten.graph import Graph, Meta
 from septran.aten.open_graph import OpenGraph
 from septran.backends.base import Backend
 from septran.call.kernel import CompiledKernel
 from septran.call.saved import Opened
-from septran.errors import ArgumentError
 from septran.plan.open_module import load_open
 from septran.plan.resolve import load_target_mapping
 from septran.plan.specialize import Specialized
@@ -28,7 +27,7 @@ class Translated:
     """A graph's kernel. parameters: of the kernel -> (kind, the module's name for it).
 
     order: user inputs of the graph, as the flattened arguments that are tensors come. open: the graph with its open sizes,
-    of which `imported` is the one at the example's.
+    of which `imported` is the one at the example's. constants: tensors that the module makes itself, by their names in the graph.
     """
 
     imported: Imported
@@ -36,6 +35,7 @@ class Translated:
     parameters: Mapping[str, tuple[str, str]]
     order: tuple[str, ...]
     open: OpenGraph | None = None
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def blank(self) -> dict[str, torch.Tensor]:
         """Return tensors of the shapes and dtypes that the kernel reads."""
@@ -70,7 +70,7 @@ def translated(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Tr
     """Return the kernel of a graph.
 
     Raises:
-        ConfigError: C150, C152. ArgumentError: C140, a tensor that is no parameter or buffer.
+        ConfigError: C150, C152.
         TaskLangError, MappingError: the target refuses the logic.
     """
     found = imported(graph)
@@ -113,13 +113,20 @@ def _compiled(
     parameters = {}
     for name, origin in found.origins().items():
         one = by_name[origin]
-        if one.kind == "constant_tensor":
-            raise ArgumentError.of(
-                "C140",
-                f"the module makes a constant tensor in forward ({one.target}), which is no "
-                "parameter or buffer",
-                help="register it with register_buffer",
-            )
         parameters[name] = (one.kind, one.name if one.kind == "user_input" else one.target)
     order = tuple(i.name for i in graph.inputs if i.kind == "user_input")
-    return Translated(imported=found, kernel=kernel, parameters=parameters, order=order)
+    constants = {
+        i.target: _tensor(i.meta, graph.values[i.name])
+        for i in graph.inputs
+        if i.kind == "constant_tensor" and i.name in graph.values
+    }
+    return Translated(
+        imported=found, kernel=kernel, parameters=parameters, order=order, constants=constants
+    )
+
+
+def _tensor(meta: Meta, raw: bytes) -> torch.Tensor:
+    import torch
+
+    dtype = getattr(torch, meta.dtype)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(meta.shape)

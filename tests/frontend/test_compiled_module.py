@@ -5,13 +5,16 @@ from __future__ import annotations
 import pkgutil
 import tomllib
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 import septran
+from septran.call.library import register
 from septran.errors import ArgumentError, ConfigError
+from septran.plan import catalog
 from tests.packaging.sources import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,6 +68,59 @@ def test_what_has_no_form_is_refused_at_its_line() -> None:
         septran.compile(Inverse(), (torch.randn(3, 3),), target="cpp")
     assert caught.value.codes == ("C150",)
     assert caught.value.diagnostics[0].span.file.endswith("test_compiled_module.py")
+
+
+def test_sizes_that_depend_on_values_are_refused() -> None:
+    class Picked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[x > 0]
+
+    with pytest.raises(ConfigError) as found:
+        septran.compile(Picked(), (torch.randn(8),))
+    assert found.value.codes == ("C151",)
+
+
+def test_tensors_that_the_module_makes_are_computed_with_and_saved(tmp_path) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.tensor([1.0, 2.0, 5.0]) * self.w
+
+    module, x = Scaled(), torch.randn(4, 3)
+    compiled = septran.compile(module, (x,))
+    torch.testing.assert_close(compiled(x), module(x).detach())
+    for weights in (True, False):
+        compiled.save(tmp_path / str(weights), weights=weights)
+        torch.testing.assert_close(
+            septran.load(tmp_path / str(weights), module)(x), module(x).detach()
+        )
+    with pytest.raises(ArgumentError, match="needs a weight w"):
+        septran.load(tmp_path / "False")
+
+
+def test_an_operator_takes_more_tensors_than_torch_has_room_for() -> None:
+    names = [f"X{i}" for i in range(103)]  # a ResNet-18 has as many
+    operator = replace(
+        catalog.shipped(catalog.op_file("relu")).operators["relu"],
+        name="many",
+        tensors=dict.fromkeys(("Y", *names), "N"),
+        scalars={},
+    )
+    called = register(
+        operator,
+        names,
+        lambda *tensors: sum(tensors),
+        unique="many",
+        backward=lambda gradient, *tensors: tuple(gradient * i for i in range(len(tensors))),
+    )
+    tensors = [torch.full((2,), float(i), requires_grad=True) for i in range(103)]
+    found = called(*tensors)
+    assert found.tolist() == [5253.0] * 2
+    found.sum().backward()
+    assert tensors[7].grad is not None and tensors[7].grad.tolist() == [7.0] * 2
 
 
 def test_what_has_no_form_is_left_to_torch_where_that_is_asked() -> None:
