@@ -68,6 +68,7 @@ ALLOWED = frozenset(
     index_fill index_reduce masked_scatter put take diagonal_scatter as_strided as_strided_copy
     column_stack hstack vstack dstack hsplit vsplit dsplit tensor_split ctc_loss poisson_nll_loss gaussian_nll_loss
     multi_margin_loss multilabel_margin_loss soft_margin_loss cosine_embedding_loss multilabel_soft_margin_loss
+    _unsafe_index _unsafe_index_put
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -203,6 +204,9 @@ def _run(
         raise ValueError(f"{node.op} has unnamed arguments")
     named = {k: value(v) for k, v in node.named.items()}
     schema = fn._schema  # type: ignore[attr-defined]
+    divisor = named.get("other")
+    if name in _STEPS and isinstance(divisor, float) and _dtype_of(node) != "float64":
+        named["other"] = torch.tensor(divisor, dtype=torch.float32).item()
     plain = [  # a text of a graph leaves out what is None
         named.pop(a.name) if a.name in named else a.default_value
         for a in schema.arguments
@@ -223,6 +227,11 @@ def _wide_kind(name: str, wide: torch.dtype) -> torch.dtype:
         return wide.to_complex()
     found: torch.dtype = wide if name in FLOATS else getattr(torch, name)
     return found
+
+
+def _dtype_of(node: Node) -> str:
+    """Return the dtype of a node's (first) result."""
+    return node.results[0].dtype if node.results[0] is not None else ""
 
 
 def _topk(x: torch.Tensor, k: int, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -246,6 +255,8 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
     return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
 
 
+_STEPS = ("fmod", "remainder", "floor_divide")
+"""What jumps at multiples of its divisor, which torch rounds to float32 before: 1.4 is a multiple of that 0.7 or is not."""
 _ORDERS = ("sort", "argsort", "msort", "kthvalue")
 _VIEWS = ("view", "_unsafe_view", "unsafe_view")
 _PLACES = ("device", "layout", "pin_memory", "memory_format")

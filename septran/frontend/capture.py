@@ -12,6 +12,7 @@ from septran import sandbox
 from septran.aten.graph import Graph, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
+from septran.frontend.table import KNOWN
 
 Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0
@@ -53,7 +54,7 @@ def capture_open(
         folder = Path(name)
         copy = folder / "module.py"
         copy.write_text(text, encoding="utf-8")
-        config = json.dumps({"mode": mode, "values_bytes": VALUES_BYTES})
+        config = json.dumps({"mode": mode, "values_bytes": VALUES_BYTES, "known": sorted(KNOWN)})
         result = sandbox.run(
             [sys.executable, "-I", _CHILD, copy, folder, config],
             rw_dir=folder,

@@ -80,6 +80,7 @@ def inline(
         if source.shape != shape[lead:]:
             return None
         text = re.sub(r"\bat\((\d+)\)", lambda m: f"at({int(m[1]) + lead})", text)
+    names: dict[str, str] = {}
     for name, view in source.ins.items():
         wide = view.expand(source.shape).expand(shape)
         same = next((k for k, v in found.items() if v == wide), None)
@@ -89,5 +90,7 @@ def inline(
                 number += 1
                 same = f"{name}{number}"
             found[same] = wide
-        text = re.sub(rf"\b{name}\b(?!\()", f"\0{same}\0", text)
-    return substitute(expr, key, text.replace("\0", "")), found
+        names[name] = same
+    # at once: one name's successor may be the name of another
+    text = re.sub(r"\b[A-Za-z_]\w*\b(?!\()", lambda m: names.get(m[0], m[0]), text)
+    return substitute(expr, key, text), found

@@ -11,6 +11,7 @@ import torch
 
 from septran.aten.graph import Graph, parse_graph
 from septran.frontend.child import capture as child
+from septran.frontend.table import KNOWN
 from septran.frontend.translate import translate
 from septran.frontend.write import write
 from septran.plan.torch_module import Imported, operator_of
@@ -20,7 +21,7 @@ from septran.tasklang.oracle import run_oracle
 
 def graph_of(path: Path, mode: str = "eval") -> Graph:
     """Return the exported graph of a module file."""
-    config = {"mode": mode, "values_bytes": 1 << 24}
+    config = {"mode": mode, "values_bytes": 1 << 24, "known": sorted(KNOWN)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export's own, raised from the standard library
         data = child._capture(path, path.parent, config)

@@ -50,38 +50,19 @@ for (long b = 0; b < {y}.n[0]; ++b)
             {y}(b, i, c) = float(s / double({a}(b, i, i)));
         }}
 """
-CROSS = """
-for (long i = 0; i < {y}.n[0]; ++i)
-    for (long k = 0; k < 3; ++k) {{
-        const long p = (k + 1) % 3, q = (k + 2) % 3;
-        {y}(i, k) = float(double({a}(i, p)) * double({b}(i, q)) - double({a}(i, q)) * double({b}(i, p)));
+RUNNING = """
+for (long {c} = 0; {c} < {y}.n[{other}]; ++{c}) {{
+    double acc = 0.0;
+    for (long {t} = 0; {t} < {y}.n[{axis}]; ++{t}) {{
+        const double v = double({x}(i, j));
+        const double hi = v > acc ? v : acc, lo = v > acc ? acc : v;
+        if ({t} == 0) acc = v;
+        else if (v != v || acc != acc) acc = v + acc;
+        else if (hi == lo && hi * 0.0 != 0.0) acc = hi;
+        else acc = hi + std::log1p(std::exp(lo - hi));
+        {y}(i, j) = float(acc);
     }}
-"""
-SAMPLE = """
-const long h = x.n[2], w = x.n[3];
-for (long n = 0; n < x.n[0]; ++n)
-    for (long i = 0; i < {y}.n[2]; ++i)
-        for (long j = 0; j < {y}.n[3]; ++j) {{
-            const double u = ((double({g}(n, i, j, 0)) + 1.0) * double(w) - 1.0) * 0.5;
-            const double v = ((double({g}(n, i, j, 1)) + 1.0) * double(h) - 1.0) * 0.5;
-            const double u0 = std::floor(u), v0 = std::floor(v);
-            for (long c = 0; c < x.n[1]; ++c) {{
-                double s = 0.0;
-                for (long a = 0; a < 2; ++a)
-                    for (long b = 0; b < 2; ++b) {{
-                        const double vy = v0 + double(a), ux = u0 + double(b);
-                        if (vy < 0.0 || ux < 0.0 || vy >= double(h) || ux >= double(w)) continue;
-                        const double f = (1.0 - std::fabs(v - vy)) * (1.0 - std::fabs(u - ux));
-                        s += f * double(x(n, c, long(vy), long(ux)));
-                    }}
-                {y}(n, c, i, j) = float(s);
-            }}
-        }}
-"""
-KRON = """
-for (long i = 0; i < {y}.n[0]; ++i)
-    for (long j = 0; j < {y}.n[1]; ++j)
-        {y}(i, j) = x(i / z.n[0], j / z.n[1]) * z(i % z.n[0], j % z.n[1]);
+}}
 """
 SLOGDET = """
 double m[64];
@@ -167,13 +148,17 @@ MODULES = (
     ),
     Opaque(
         module=Module(
-            name="turn",
+            name="running",
             args="x, z",
-            body="return torch.relu(torch.linalg.cross(x * 2.0, z)) + 1.0",
+            body="return torch.relu(torch.logcumsumexp(x * 2.0, 0) - z) + 1.0",
             inputs="torch.randn(5, 3), torch.randn(5, 3)",
             kernels=3,
         ),
-        bodies={"linalg_cross_leaf": CROSS.format(y="linalg_cross", a="mul", b="z")},
+        bodies={
+            "logcumsumexp_leaf": RUNNING.format(
+                y="logcumsumexp", x="mul", t="i", c="j", axis=0, other=1
+            )
+        },
     ),
     Opaque(
         module=Module(
@@ -193,23 +178,16 @@ MODULES = (
     ),
     Opaque(
         module=Module(
-            name="warp",
-            args="x, g",
-            body="return F.grid_sample(x, torch.tanh(g), align_corners=False) * 0.5",
-            inputs="torch.randn(1, 2, 6, 5), torch.randn(1, 4, 3, 2)",
-            kernels=3,
-        ),
-        bodies={"grid_sampler_leaf": SAMPLE.format(y="grid_sampler", g="tanh")},
-    ),
-    Opaque(
-        module=Module(
             name="blocks",
-            args="x, z",
-            body="return torch.kron(x, z).sum(0)",
-            inputs="torch.randn(3, 2), torch.randn(2, 4)",
+            body="return torch.logcumsumexp(x, 1).sum(0)",
+            inputs="torch.randn(6, 8)",
             kernels=2,
         ),
-        bodies={"kron_leaf": KRON.format(y="kron")},
+        bodies={
+            "logcumsumexp_leaf": RUNNING.format(
+                y="logcumsumexp", x="x", t="j", c="i", axis=1, other=0
+            )
+        },
     ),
     Opaque(
         module=Module(

@@ -146,22 +146,22 @@ def test_what_nobody_can_judge_is_refused_by_name(tmp_path: Path) -> None:
 def test_import_prints_it_and_the_file_works_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = BY_NAME["turn"].module.write(tmp_path)
+    path = BY_NAME["running"].module.write(tmp_path)
     logic = tmp_path / "logic.py"
     assert main(["import", str(path), "-o", str(logic), "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["opaque_leaves"]
-    assert told["leaf"] == "linalg_cross_leaf"
+    assert told["leaf"] == "logcumsumexp_leaf"
     assert path.read_text().splitlines()[told["line"] - 1].strip().startswith("return")
     text = logic.read_text()
     ast.parse(text)
-    assert 'task.call_primitive("extern", linalg_cross, mul, z, graph=LINALG_CROSS_GRAPH)' in text
-    assert "aten.linalg_cross.default(self=mul, other=z" in text
+    assert 'task.call_primitive("extern", logcumsumexp, mul, graph=LOGCUMSUMEXP_GRAPH)' in text
+    assert "aten.logcumsumexp.default(self=mul, dim=0" in text
     assert main(["check", str(logic)]) == 0
     # nobody writes the leaf: exit 2, with the line of the module in the message
     assert main(["gen", "--logic", str(logic), "--backend", "cpp"]) == 2
     told = capsys.readouterr().err
     assert "L520" in told
-    assert "turn.py:" in told
+    assert "running.py:" in told
     assert "--writer llm" in told
 
 
@@ -181,7 +181,7 @@ def test_without_a_writer_the_node_its_line_and_what_to_do(
 def test_other_targets_refuse_it_precisely(tmp_path: Path) -> None:
     from septran.plan.resolve import GenRequest, lower_plan, resolve
 
-    path = BY_NAME["turn"].module.write(tmp_path)
+    path = BY_NAME["running"].module.write(tmp_path)
     request = GenRequest(op=None, task_file=path, backend="triton_cuda", opaque="nodes")
     with pytest.raises(SeptranError) as caught:
         lower_plan(resolve(request))

@@ -13,8 +13,8 @@ from tests.agent.leaves import fenced
 from tests.frontend.opaque_modules import BY_NAME, MODULES, Opaque
 from tests.support.openai_double import Answer, ChatDouble
 
-RIGHT = BY_NAME["turn"].bodies["linalg_cross_leaf"]
-WRONG = RIGHT.replace("(k + 1) % 3, q = (k + 2) % 3", "(k + 2) % 3, q = (k + 1) % 3")
+RIGHT = BY_NAME["running"].bodies["logcumsumexp_leaf"]
+WRONG = RIGHT.replace("std::exp(lo - hi)", "std::exp(hi - lo)")
 KEPT = "static float kept[15];\n" + RIGHT
 
 
@@ -33,23 +33,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = BY_NAME["turn"].module.write(tmp_path)
+    path = BY_NAME["running"].module.write(tmp_path)
     steps = [Answer(fenced(body)) for body in (WRONG, KEPT, RIGHT)]
     with ChatDouble(steps) as double:
         code, found, told = _ran(
             capsys,
             *("gen", "--task", str(path), "--backend", "cpp", "--writer", "llm"),
-            *("--base-url", double.base_url, "--leaf", "linalg_cross_leaf"),
+            *("--base-url", double.base_url, "--leaf", "logcumsumexp_leaf"),
         )
         assert not double.unused()
         first = json.dumps(double.requests[0].body)
     assert (code, found.get("level")) == (0, "accurate"), told
     (leaf,) = (one for one in found["leaves"] if one.get("opaque"))
-    assert (leaf["task"], leaf["writer"]) == ("linalg_cross_leaf", "llm")
+    assert (leaf["task"], leaf["writer"]) == ("logcumsumexp_leaf", "llm")
     others = [one["writer"] for one in found["leaves"] if one is not leaf]
     assert others == ["library", "library"]  # the rest is compiled as usual
-    assert any("linalg_cross_leaf is opaque" in a for a in found["proof"]["assumes"]["data"])
-    for words in ("aten.linalg_cross.default", "turn.py:", "float32[5, 3]", "sqrt(5)"):
+    assert any("logcumsumexp_leaf is opaque" in a for a in found["proof"]["assumes"]["data"])
+    for words in ("aten.logcumsumexp.default", "running.py:", "float32[5, 3]", "sqrt(5)"):
         assert words in first, words
     tries = [json.loads(f.read_text()) for f in Path(found["run"]).glob("agent/leaves/*.json")]
     (history,) = (t["history"] for t in tries)
@@ -60,7 +60,7 @@ def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(
 def test_a_model_that_is_never_right_leaves_no_kernel(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = BY_NAME["turn"].module.write(tmp_path)
+    path = BY_NAME["running"].module.write(tmp_path)
     with ChatDouble(lambda body: Answer(fenced(WRONG))) as double:
         code, _, told = _ran(
             capsys,
@@ -69,7 +69,7 @@ def test_a_model_that_is_never_right_leaves_no_kernel(
         )
     assert code == 2
     assert "L520" in told
-    assert not list(home.glob("runs/*/turn.cpp"))
+    assert not list(home.glob("runs/*/running.cpp"))
 
 
 @pytest.mark.slow
@@ -109,7 +109,13 @@ def test_the_whole_module_is_written_and_a_folder_is_counted_apart(
     whole = """
 for (long j = 0; j < 8; ++j) {
     double s = 0.0;
-    for (long i = 0; i < 6; ++i) s += double(x(i / 2, j / 4)) * double(z(i % 2, j % 4));
+    for (long i = 0; i < 6; ++i) {
+        double most = double(x(i, 0)), sum = 0.0;
+        for (long t = 1; t <= j; ++t) most = double(x(i, t)) > most ? double(x(i, t)) : most;
+        for (long t = 0; t <= j; ++t)
+            sum += double(x(i, t)) == most ? 1.0 : std::exp(double(x(i, t)) - most);
+        s += most + std::log(sum);
+    }
     sum_1(j) = float(s);
 }
 """
@@ -120,7 +126,9 @@ for (long j = 0; j < 8; ++j) {
     )
     assert (code, found.get("level")) == (0, "accurate"), told
     assert [x["opaque"] for x in found["leaves"]] == [True]
-    (suite / "plain.py").write_text(path.read_text().replace("torch.kron(x, z)", "(x * 2.0)"))
+    (suite / "plain.py").write_text(
+        path.read_text().replace("torch.logcumsumexp(x, 1)", "(x * 2.0)")
+    )
     batch = tmp_path / "b.yaml"
     script = _command(tmp_path, BY_NAME["blocks"].bodies)
     batch.write_text(f"tasks: [{suite}]\nbackends: [cpp]\nwriters: ['command:{script}']\n")

@@ -18,8 +18,10 @@ from tests.frontend.planning import planned
 TASKS = Path(__file__).parent / "tasks"
 QUICK = (
     "level1/attention_half",
+    "level1/far_from_core",
     "level2/conv_activation_bn",
     "level3/lstm_hidden",
+    "level3/rnn_relu",
     "level3/vanilla_rnn_hidden",
     "serving/int4_unpack",
     "serving/kv_cache_put",

@@ -26,6 +26,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 _NEEDED = ("Model", "get_init_inputs")
 _FUNCTION = "reference"
 """A file may define a function of this name instead of a module; it has no weights."""
+_DEEPEST = 4
+"""Rules of torch that are followed one after another."""
 
 
 _OPEN = "get_dynamic_shapes"
@@ -65,7 +67,7 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
         model, inputs = _build(module, path, config)
     shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
-        program = export(model, inputs, {}, path, shapes)
+        program = export(model, inputs, {}, path, shapes, known=frozenset(config["known"]))
     found = describe(program, inputs, path, out if small else None)
     if shapes is not None:
         found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
@@ -156,22 +158,66 @@ def _nbytes(t: Any) -> int:
 
 
 def export(
-    model: Any, inputs: tuple[Any, ...], named: dict[str, Any], path: Path, dynamic: Any = None
+    model: Any,
+    inputs: tuple[Any, ...],
+    named: dict[str, Any],
+    path: Path,
+    dynamic: Any = None,
+    *,
+    known: frozenset[str],
 ) -> Any:
-    """Return torch's exported program without decompositions; raises Refused. dynamic: torch's `dynamic_shapes`."""
+    """Return torch's exported program; raises Refused. dynamic: torch's `dynamic_shapes`.
+
+    known: operators that stay as they are; any other is decomposed by torch's own rules where those end in known ones.
+    """
     first: BaseException | None = None
     for strict in (False, True):
         try:
             with torch.no_grad():
-                return torch.export.export(
+                program = torch.export.export(
                     model, inputs, named, dynamic_shapes=dynamic, strict=strict
                 ).run_decompositions({})
+                return _decomposed(program, known)
         except Exception as e:
             first = first or e
     assert first is not None
     lines = [f.lineno for f in traceback.extract_tb(first.__traceback__) if f.filename == str(path)]
     line = (lines[-1] if lines else 1) or 1
     raise Refused("export", f"{type(first).__name__}: {_first(first)}", line) from first
+
+
+def _decomposed(program: Any, known: frozenset[str]) -> Any:
+    for operator in sorted(_unknown(program, known), key=str):
+        found, tried = program, {operator}
+        for _ in range(_DEEPEST):
+            rules = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+            wanted = {one: rules[one] for one in tried if one in rules}
+            if operator not in wanted:
+                break
+            try:
+                found = program.run_decompositions(wanted)
+            except (
+                Exception
+            ):  # torch's rule does not fit these arguments: the operator stays, and is named
+                break
+            new = _unknown(found, known) - _unknown(program, known)
+            if not new:
+                program = found
+                break
+            tried |= new
+    return program
+
+
+def _unknown(program: Any, known: frozenset[str]) -> set[Any]:
+    called = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    return {
+        one
+        for one in called
+        if isinstance(one, torch._ops.OpOverload)
+        and one.namespace == "aten"
+        and one._schema.name.split("::")[1] not in known
+        and torch.Tag.nondeterministic_seeded not in one.tags
+    }
 
 
 # ---- sizes that stay open
@@ -274,6 +320,8 @@ def _size(n: Any) -> Any:
     """Return a size: a number, or an expression over open sizes and its value here."""
     if isinstance(n, int):
         return n
+    if n.node.hint is None:
+        raise Refused("export", "a size of an intermediate result depends on values")
     return {"size": str(n.node.expr), "hint": int(n.node.hint)}
 
 

@@ -1,5 +1,6 @@
 """One row per ATen operator: name -> a function that says it in canonical nodes."""
 
+from septran.aten.evaluate import ALLOWED
 from septran.frontend.table import (
     bits,
     checks,
@@ -17,7 +18,11 @@ from septran.frontend.table import (
 )
 from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
 
+KNOWN = frozenset(ROWS) & ALLOWED
+"""Operators that have a form, and that the judge may run."""
+
 __all__ = [
+    "KNOWN",
     "ROWS",
     "Args",
     "Builder",

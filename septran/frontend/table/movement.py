@@ -10,6 +10,7 @@ from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast
 from septran.frontend.table.layout import cut, join, padded, wrapped
 from septran.frontend.table.rows import extreme
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 MAX_TOP = 64
 """Elements of a top-k, each found by a walk over its row."""
@@ -56,6 +57,8 @@ def _topk(b: Builder, node: Node, a: Args) -> Value:
     op = "max" if a["largest"] in (None, True) else "min"
     below = "(-1 / 0.0)" if op == "max" else "(1 / 0.0)"
     dtype, rest = b.dtypes[x.source], x
+    if op == "min" and dtype in FLOATS:  # NaN is the largest of all
+        rest = b.map(f"select(x != x, {below}, x)", {"x": x}, x.shape, name="rest", dtype=dtype)
     values, places = [], []
     for at in range(k):
         place = extreme(b, op, rest, axis)
@@ -133,7 +136,7 @@ def _gather(b: Builder, node: Node, a: Args) -> Value:
     return take(b, x, i, axis)
 
 
-@row("index")
+@row("index", "_unsafe_index")
 def _index(b: Builder, node: Node, a: Args) -> Value:
     x, indices = a.view("self"), a["indices"]
     if any(i is not None and b.dtypes[i.source] == "bool" for i in indices):

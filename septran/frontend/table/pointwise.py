@@ -71,15 +71,50 @@ UNARY: dict[str, str] = {
     "relu_": "max(x, 0)",
     "sinh": f"0.5 * ({expm1('x')} - {expm1('-x')})",
     "cosh": "0.5 * (exp(x) + exp(-x))",
+    "asin": "atan(x / sqrt((1 - x) * (1 + x)))",
+    "acos": "2 * atan(sqrt((1 - x) / (1 + x)))",
+    # beyond 1e9 the square may overflow, and what the logarithm leaves out is below float64's last place
+    "asinh": "select(x < 0, -1, 1) * select(abs(x) > 1e9, log(abs(x)) + 0.6931471805599453, "
+    "log1p(abs(x) + x * x / (1 + sqrt(x * x + 1))))",
+    "acosh": "select(x > 1e9, log(x) + 0.6931471805599453, log1p((x - 1) + sqrt(x - 1) * sqrt(x + 1)))",
+    "atanh": "select(x < 0, -0.5, 0.5) * log1p(2 * abs(x) / (1 - abs(x)))",
 }
 """ATen operator of one tensor -> its map expression over x."""
+
+_LARGE, _SMALL = "max(abs(x), abs(y))", "min(abs(x), abs(y))"
+_INF = "(1 / 0.0)"
+
+
+def _below(x: str) -> str:
+    """Return text of whether `x` has a minus sign, zero's too."""
+    return f"select({x} < 0, 1, select(1 / {x} < 0, 1, 0)) > 0"
+
+
+def _angle() -> str:
+    """Return text of atan2(x, y): the angle in the first octant, turned into its own."""
+    ratio = f"select({_LARGE} == 0, 0, select({_SMALL} == {_INF}, 1, {_SMALL} / {_LARGE}))"
+    octant = f"atan({ratio})"
+    quarter = f"select(abs(x) > abs(y), 1.5707963267948966 - {octant}, {octant})"
+    half = f"select({_below('y')}, 3.141592653589793 - {quarter}, {quarter})"
+    return f"select({_below('x')}, -({half}), {half})"
+
 
 BINARY: dict[str, str] = {
     "mul": "x * y",
     "maximum": "max(x, y)",
     "minimum": "min(x, y)",
-    "atan2": "",
+    "fmax": "select(x != x, y, select(y != y, x, max(x, y)))",
+    "fmin": "select(x != x, y, select(y != y, x, min(x, y)))",
+    "copysign": f"select({_below('y')}, -abs(x), abs(x))",
+    # scaled by the larger one, so that no square overflows or vanishes
+    "hypot": f"select(abs(x) == {_INF}, {_INF}, select(abs(y) == {_INF}, {_INF}, select({_LARGE} == 0, 0, "
+    f"{_LARGE} * sqrt(1 + ({_SMALL} / {_LARGE}) * ({_SMALL} / {_LARGE})))))",
+    "atan2": _angle(),
+    "xlogy": "select(y != y, y, select(x == 0, 0, x * log(y)))",
+    "special_xlog1py": "select(y != y, y, select(x == 0, 0, x * log1p(y)))",
+    "ldexp": "x * exp2(y)",
 }
+"""ATen operator of two operands -> its map expression over x and y."""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -97,7 +132,7 @@ def other(a: Args) -> Value:
     return a.first("other", "tensor2", "exponent")
 
 
-@row("mul", "maximum", "minimum")
+@row(*BINARY)
 def _binary(b: Builder, node: Node, a: Args) -> Value:
     expr = BINARY[node.op.split(".")[1]]
     return b.map(expr, {"x": a["self"], "y": other(a)})
@@ -317,7 +352,8 @@ def _lerp(b: Builder, node: Node, a: Args) -> Value:
 def _addc(b: Builder, node: Node, a: Args) -> Value:
     sign = "*" if node.op.split(".")[1] == "addcmul" else "/"
     value = a["value"] if a["value"] is not None else 1
-    expr = f"x + {number(value)} * (y {sign} z)"
+    # the factor first, as torch: a quotient may overflow where its multiple does not
+    expr = f"x + {number(value)} * y {sign} z"
     return b.map(expr, {"x": a["self"], "y": a["tensor1"], "z": a["tensor2"]})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -132,7 +133,8 @@ def _step(op: Op, states: list[str], count: int) -> list[str]:
         f"def {op.name}_step({params}):",
     ]
     for out, expr in _STEPS[op.attrs["cell"]]:
-        used = [n for n in names if n in expr.replace("(", " ").replace(")", " ").split()]
+        said = set(re.findall(r"\w+", expr))
+        used = [n for n in names if n in said]
         operands = "".join(f", {n}={n}" for n in used)
         leaf.append(f'    task.call_primitive("map", {out}, expr="{expr}"{operands})')
     leaf.append('    task.call_primitive("copy", y, h)')
