@@ -61,6 +61,8 @@ class _Writable(_Named):
             EnvironmentProblem: V002, the system would refuse to write there. click.BadParameter: nobody could.
         """
         path = self.named(value, param, ctx)
+        if str(value) == "-":
+            self.fail("'-' is no file; leave -o out to have it printed, or name ./-", param, ctx)
         try:
             allowed = os.access(path, os.W_OK) if _exists(path) else _can_make(path)
         except OSError as e:

@@ -10,16 +10,28 @@ import torch
 
 from septran.backends.base import Backend
 from septran.bind.bind import ArgType, BoundKernel, bind
+from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.ir.spec import check_program
 from septran.machine import load_machine
 from septran.mapping.load import load_mapping
+from septran.mapping.schema import Policy
+from septran.mapping.smaller import smaller
 from septran.passes.run import PassRun, lower
 from septran.tasklang.load import execute_logic
 from septran.tasklang.operator import Operator
 from tests.backends.operators import ROOT, all_operators
 
-__all__ = ["all_operators", "arguments", "bound", "inputs", "outcomes", "reference", "tolerance"]
+__all__ = [
+    "all_operators",
+    "arguments",
+    "bound",
+    "fitting",
+    "inputs",
+    "outcomes",
+    "reference",
+    "tolerance",
+]
 
 
 def arguments(op: Operator, dims: Mapping[str, int], dtype: str) -> dict[str, object]:
@@ -39,21 +51,41 @@ def bound(
     arch: str,
     dtype: str,
     dims: Mapping[str, int],
-    mapping: Path | None = None,
+    mapping: Path | Policy | None = None,
 ) -> BoundKernel:
-    """Bind under the target's policy, or under an explicit mapping file."""
-    file = mapping or ROOT / "mappings" / f"{backend.name}.{arch}.mapping.yaml"
-    if not file.is_file():
-        file = ROOT / "mappings" / f"{backend.name}.mapping.yaml"
+    """Bind under the target's policy, or under another mapping."""
     return bind(
         op.entry,
-        load_mapping(file),
+        mapping if isinstance(mapping, Policy) else load_mapping(mapping or _policy(backend, arch)),
         load_machine(backend.machine(arch)),
         arguments(op, dims, dtype),  # type: ignore[arg-type]
         tasks=execute_logic(path).tasks,
         arch=arch,
         cores=2,
     )
+
+
+def _policy(backend: Backend, arch: str) -> Path:
+    file = ROOT / "mappings" / f"{backend.name}.{arch}.mapping.yaml"
+    return file if file.is_file() else ROOT / "mappings" / f"{backend.name}.mapping.yaml"
+
+
+def fitting(
+    op: Operator, path: Path, backend: Backend, arch: str, dtype: str
+) -> list[tuple[str, Program]]:
+    """Return what `outcomes` yields at the sample sizes, with smaller tiles where the policy's are too large (M011), as `gen` does."""
+    mapping = load_mapping(_policy(backend, arch))
+    assert isinstance(mapping, Policy)
+    refused: MappingError | None = None
+    for one in (mapping, *smaller(mapping)):
+        try:
+            return list(outcomes(bound(op, path, backend, arch, dtype, op.dims, one), backend))
+        except MappingError as e:
+            if "M011" not in e.codes:
+                raise
+            refused = refused or e
+    assert refused is not None
+    raise refused
 
 
 def outcomes(found: BoundKernel, backend: Backend) -> Iterator[tuple[str, Program]]:

@@ -15,7 +15,7 @@ from septran import backends
 from septran.ir.text import print_program
 from septran.mapping.text import mapping_text
 from septran.passes.interpret import interpret
-from tests.bind.running import all_operators, bound, inputs, outcomes, reference, tolerance
+from tests.bind.running import all_operators, bound, fitting, inputs, outcomes, reference, tolerance
 
 OPERATORS = all_operators()
 TARGETS = [(name, arch) for name in backends.names() for arch in backends.get(name).arches or ("",)]
@@ -90,8 +90,7 @@ def test_every_pass_keeps_the_meaning_at_odd_sizes(name, target, arch):
 def test_every_operator_binds_and_lowers_at_its_sample_sizes(name, target, arch):
     op, path = OPERATORS[name]
     backend = backends.get(target)
-    found = bound(op, path, backend, arch, _dtype(op, backend), op.dims)
-    stages = [stage for stage, _ in outcomes(found, backend)]
+    stages = [stage for stage, _ in fitting(op, path, backend, arch, _dtype(op, backend))]
     assert stages == [
         "bind",
         *(n for n, _ in backend.passes),

@@ -204,6 +204,7 @@ class Target:
             bound.program,
             self.backend.name,
             movement=self.backend.movement,
+            opaque=self.backend.opaque,
             functions=self.backend.functions,
         )
         return lower(bound.program, self.backend.passes)

@@ -48,8 +48,8 @@ def test_the_kernels_own_time_is_the_figure(tmp_path: Path, plugged_in: gpu.Gpu)
 def test_work_on_a_stream_of_its_own_is_not_hidden(tmp_path: Path, plugged_in: gpu.Gpu) -> None:
     found = measured(LATER.format(work=ASLEEP.format(ms=4) + RELU), tmp_path, plugged_in)
     assert found.ok, found.why
-    # the 20 launches of the check sleep side by side, so each has a twentieth of the device's time
-    assert found.kernel_s > 0.004 / 20
+    # launches of the check sleep side by side, so each has a part of the device's time; hidden, it would be torch's
+    assert found.kernel_s > 8 * found.torch_s
 
 
 def test_a_kernel_that_stops_working_when_it_is_timed(tmp_path: Path, plugged_in: gpu.Gpu) -> None:

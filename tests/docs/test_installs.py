@@ -196,6 +196,7 @@ NOT_RUN = {
     "python -m tests.prove.module_table": _MINUTES,
     "python -m tests.prove.symbolic_table": _MINUTES,
     "python -m tests.prove.table": _MINUTES,
+    "python -m tests.verify.alarms": _MINUTES,
     "python -m tests.verify.honest SEEDS": _MINUTES,
     "python benchmarks/dsa_cycles.py --write": _MINUTES,
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,

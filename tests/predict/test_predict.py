@@ -14,6 +14,7 @@ from septran.plan.resolve import GenRequest
 from septran.predict.predict import predict
 from septran.predict.prediction import Prediction, summary
 from septran.run.predict import predicted
+from tests.packaging.sources import ROOT
 
 FILE = """name: dsa_c.odd
 procs: [HOST, CLUSTER, CORE]
@@ -117,8 +118,14 @@ def test_a_dim_that_stays_open_has_no_time(septran, command):
     assert "a time needs all sizes, and N stays open" in found.out
 
 
-def test_a_figure_that_is_missing_is_named_and_not_guessed(septran):
-    found = septran("predict", "--op", "gemm", "--backend", "cpp", "--dtype", "bfloat16", "--json")
+def test_a_figure_that_is_missing_is_named_and_not_guessed(septran, tmp_path):
+    shipped = (ROOT / "configs" / "machines" / "cpp.x86_64.yaml").read_text()
+    own = tmp_path / "configs" / "machines" / "cpp.x86_64.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(shipped.replace(", bfloat16: 0.135}", "}"))
+    words = ("predict", "--op", "gemm", "--backend", "cpp", "--dtype", "bfloat16", "--json")
+    assert septran(*words).code == 0
+    found = septran(*words, "--project", str(tmp_path))
     assert found.code == 3 and found.json["ticks"] is None and found.json["bound"] == "unknown"
     assert "no rate for products of bfloat16" in found.json["unknown"]
 

@@ -254,10 +254,7 @@ def modules_of(page: str) -> str:
     return page[page.index(MODULES) : page.index(MODULES_END) + len(MODULES_END)]
 
 
-BLANKS = (
-    "\n`-`: the target's own compiler orders copies. Streamed panels of `gemm_seed` rest on a law that its "
-    "certificate names: a sum over an axis is the sum over its blocks in order.\n"
-)
+BLANKS = "\n`-`: the target's own compiler orders copies; of Triton kernels that load what they store (`gemm_seed`) `order` is asked, too. Streamed panels of `gemm_seed` rest on a law that its certificate names: a sum over an axis is the sum over its blocks in order.\n"
 FAULTS = (
     "In the Program: a statement dropped, a leaf run twice, a loop with one iteration more or less or made "
     "parallel, an operand shifted, clipped, in the wrong slot or by another loop's variable; a barrier, post or wait dropped. In the text: one number "
