@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import tomllib
@@ -16,8 +17,11 @@ import pytest
 from septran import settings
 from septran.cli.main import main
 from septran.run import store
+from tests.agent.leaves import fenced
 from tests.cli.test_eval import library_bodies
 from tests.docs.test_blocks import blocks
+from tests.frontend.opaque_modules import BY_NAME as OPAQUE
+from tests.frontend.opaque_modules import SPECTRUM
 from tests.packaging.sources import ROOT
 from tests.support.openai_double import Answer, ChatDouble
 
@@ -87,6 +91,22 @@ OPERATORS = (
     ),
 )
 """
+OPEN = (
+    MODEL.format(given="x", result="torch.relu(x) + 1", inputs="torch.randn(6, 9)")
+    + """
+
+def get_dynamic_shapes():
+    return {"x": {0: torch.export.Dim("B")}}
+"""
+)
+WHOLE_SPECTRUM = (
+    SPECTRUM.replace("double(relu(i, t))", "(x(i, t) > 0.0f ? double(x(i, t)) : x(i, t) * 0.0)")
+    .replace("relu.n", "x.n")
+    .replace("abs_1", "add")
+    .replace(
+        "float(std::sqrt(re * re + im * im))", "float(std::sqrt(re * re + im * im) * 0.5 + 1.0)"
+    )
+)
 ASK = "#!/bin/sh\ncat > /dev/null\ncat reply.md\n"
 # as the shipped files of these names, with fewer rows
 LEAVES = "version: 1\nleaves:\n  - {op: softmax, leaf: softmax_leaf}\n"
@@ -150,6 +170,8 @@ def files() -> dict[str, str]:
         "configs/suites/cpu.yaml": SUITE,
         "notes.txt": "notes",
         "ask.sh": ASK,
+        "spectrum.py": OPAQUE["spectrum"].module.text(),
+        "open.py": OPEN,
     }
 
 
@@ -178,9 +200,16 @@ def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
     reply = f"```cpp\n{''.join(bodies.values())}```\n"
     (folder / "reply.md").write_text(reply)
     assert main(("map", "--op", "gemm", "--backend", "cpp", "-o", "gemm.mapping.yaml")) == 0
-    with ChatDouble(lambda body: Answer(reply)) as double:
+    with ChatDouble(lambda body: Answer(_opaque(json.dumps(body)) or reply)) as double:
         patched.setenv("SEPTRAN_BASE_URL", double.base_url)
         yield Shop(folder, verified, first, second, double.base_url)
+
+
+def _opaque(asked: str) -> str:
+    """Return the leaf of spectrum.py that a prompt asks for, its own or that of the whole module; "" for any other."""
+    if "task add_leaf" in asked:
+        return fenced(WHOLE_SPECTRUM)
+    return fenced(SPECTRUM) if "task abs_1_leaf" in asked else ""
 
 
 def index(folder: Path, requirements: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 STANDS_FOR = {
     "COUNT SEED [FAMILY ...]": "1 1 cpp",
+    "--task FILE": "--task open.py",
     "COMMAND [OPTIONS]": "ls",
     "CODE": "E134",
     "FOLDER": "lessons",
@@ -149,6 +150,10 @@ def test_a_command_runs(shop, capfd, command):
     words = completed(command, shop)
     if words[1:3] == ["tune", "--resume"]:
         assert main(("tune", *BARE["tune"])) == 0
+    if "logic.py" in words and words[1] == "gen":  # what the lines above it in its block do
+        assert main(("import", "spectrum.py", "-o", "logic.py")) == 0
+        told = ("gen", "--task", "spectrum.py", "--backend", "cpp", "--writer", "llm")
+        assert main((*told, "--leaf", "abs_1_leaf")) == 0
     assert main(words[1:]) == 0, (words, capfd.readouterr().err[-900:])
 
 

@@ -134,6 +134,7 @@ CHANGED = {
     "septran init .": "septran init another_project",
     "septran assets eject": "septran assets eject mappings/cpp.mapping.yaml",
     "septran judge FILE": "septran judge kernel.py --reference model.py",
+    "septran tune --proposer": "septran tune --op relu --backend dsa_c --dim N=64 --trials 2 --proposer command:./ask.sh",
 }
 # run by tests/docs/test_installs.py against an index of packages
 INSTALLED = [c for c in CALLS if "doctor --install" in c]

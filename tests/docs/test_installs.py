@@ -82,7 +82,8 @@ def test_a_target_gets_its_packages(command, packages, fresh_home, capfd):
     assert main(command.split()[1:]) == 0, capfd.readouterr().err
     target = command.split()[-1]
     found = {
-        p.name.split("-")[0] for p in (fresh_home / "environments" / target).glob("*.dist-info")
+        p.name.split("-")[0].replace("_", "-")
+        for p in (fresh_home / "environments" / target).glob("*.dist-info")
     }
     assert found == {p.split("==")[0] for p in backends.get(target).packages}
 
