@@ -15,6 +15,7 @@ from septran.call.kept import place_key
 from septran.call.open_build import OpenBuild
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
 from septran.call.structure import structured
+from septran.call.weights import named_weights
 from septran.errors import ArgumentError, EnvironmentProblem, InputError
 from septran.kernel import Kernel, KernelParam
 from septran.tasklang.operator import evaluate_dim
@@ -87,7 +88,7 @@ class LoadedModule:
         if self._module is None:
             return dict(self._weights)
         # what the module made itself was saved, and is none of its weights
-        held = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        held = named_weights(self._module)
         return dict(self._weights) | held
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -25,6 +25,7 @@ from septran.call.loaded import call_key
 from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
+from septran.call.weights import named_weights
 from septran.errors import ArgumentError, ConfigError, InputError
 from septran.frontend.draw import draw
 from septran.plan.workspace import Workspace, workspace_of
@@ -250,7 +251,7 @@ class CompiledModule:
             )
 
     def _held(self, constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        found = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        found = named_weights(self.module)
         return found | dict(constants)
 
     def _constants(self) -> dict[str, torch.Tensor]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 _LIMITS = (1e6, 1e3, 32.0, 8.0, 2.0)
+_SMALL = (0.5, 0.1, 0.03)
+"""For networks so deep that products of larger weights leave the dtype on their way."""
 _LARGEST = 1e37
 _HALF = 3e4
 _MAX_ELEMENTS = 1 << 24
@@ -32,6 +34,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     deep = sum(op.kind in ("matmul", "conv", "recurrent") for op in canon.ops) > 1
     deep = deep or any(op.kind == "extern" for op in canon.ops)
     limits: tuple[float, ...] = _LIMITS[2:] if deep or _casts(canon, "int8", "uint8") else _LIMITS
+    limits = (*limits, *_SMALL) if deep else limits
     limits = limits[1:] if _casts(canon, "int64", "int32") and limits is _LIMITS else limits
     limit, signed = _range(graph, positive, limits)
     specials = (
@@ -50,7 +53,9 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         elif one.meta.dtype not in FLOATS:
             found[param] = _whole_numbers(graph, one)
         elif name in positive:
-            found[param] = Domain(kind="positive", low=0.05, high=limit or 1e3, specials=False)
+            least = _least(limit or 1e3)
+            high = max(limit or 1e3, 2 * least)
+            found[param] = Domain(kind="positive", low=least, high=high, specials=False)
         elif not signed and one.kind == "user_input":
             found[param] = Domain(kind="positive", low=0.01, high=limit or 1e3, specials=False)
         elif limit is not None:
@@ -179,5 +184,10 @@ def _draw(
         values = values.sign()
     values = values * limit
     if one.name in positive or (not signed and one.kind == "user_input"):
-        return values.abs() + 0.05
+        return values.abs() + (_least(limit) if one.name in positive else 0.05)
     return values
+
+
+def _least(limit: float) -> float:
+    """Return the smallest variance: one over its root multiplies what a deep network passes on."""
+    return 0.05 if limit >= 1 else 1.0

@@ -101,6 +101,24 @@ def test_tensors_that_the_module_makes_are_computed_with_and_saved(tmp_path) -> 
         septran.load(tmp_path / "False")
 
 
+def test_tied_weights_have_two_names(tmp_path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(9, 4)
+            self.head = nn.Linear(4, 9, bias=False)
+            self.head.weight = self.words.weight
+
+        def forward(self, i: torch.Tensor) -> torch.Tensor:
+            return self.head(self.words(i))
+
+    module, i = Tied(), torch.arange(5)
+    compiled = septran.compile(module, (i,))
+    torch.testing.assert_close(compiled(i), module(i).detach())
+    compiled.save(tmp_path / "tied")
+    torch.testing.assert_close(septran.load(tmp_path / "tied", module)(i), module(i).detach())
+
+
 def test_an_operator_takes_more_tensors_than_torch_has_room_for() -> None:
     names = [f"X{i}" for i in range(103)]  # a ResNet-18 has as many
     operator = replace(
