@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,3 +108,54 @@ def test_on_ordinary_inputs_it_bites_as_before(problem: Problem) -> None:
     with_rounding, without = ratios(problem, shift=1.0), ratios(inputs_only, shift=1.0)
     growth = [b / a for a, b in zip(with_rounding, without, strict=True)]
     assert max(growth) < 4
+
+
+TAIL = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(4, 16)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.up(x))
+
+def get_inputs():
+    return [torch.randn(8, 4)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def tail(path: Path, *, fault: float) -> float:
+    """Return error / budget of a result that is right but for a GELU's tail, which is off by `fault` of the row's largest."""
+    path.write_text(TAIL)
+    plan, lowered = planned(load_imported(imported(path)), "cpp")
+    problem = problem_of(plan, lowered.program, {})
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x": np.ones((8, 4), np.float32),
+        "up_weight": rng.uniform(0.1, 1.0, (16, 4)).astype(np.float32),
+        "up_bias": np.zeros(16, np.float32),
+    }
+    arrays["up_weight"][
+        5
+    ] = -10.0  # gelu(-40) is 0 in every dtype: nothing but the row's share is allowed there
+    assert arrays.keys() == {p.name for p in problem.inputs}
+    (known,) = budget.expected(problem, arrays, zero_mean=False, policy=load_policy(), seed=0)
+    values = known.values.clone()
+    values[:, 5] += fault * values.abs().amax(dim=1)
+    (param,) = problem.outputs
+    return judge.compare(param, known, values.float().numpy().tobytes()).ratio
+
+
+def test_what_cancels_inside_an_operator_has_two_roundings_of_its_row_and_no_more(
+    tmp_path: Path,
+) -> None:
+    """A planted fault just above the row's share is found, in an element whose own budget is next to nothing."""
+    u = 2.0**-24
+    assert tail(tmp_path / "inside.py", fault=1.8 * u) < 1
+    assert tail(tmp_path / "above.py", fault=2.2 * u) > 1
