@@ -68,7 +68,7 @@ ALLOWED = frozenset(
     index_fill index_reduce masked_scatter put take diagonal_scatter as_strided as_strided_copy
     column_stack hstack vstack dstack hsplit vsplit dsplit tensor_split ctc_loss poisson_nll_loss gaussian_nll_loss
     multi_margin_loss multilabel_margin_loss soft_margin_loss cosine_embedding_loss multilabel_soft_margin_loss
-    _unsafe_index _unsafe_index_put
+    _unsafe_index _unsafe_index_put _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -85,7 +85,7 @@ EXACT = frozenset(
     repeat_interleave reshape roll round scalar_tensor scatter select select_scatter sgn sign slice slice_scatter sort
     argsort kthvalue msort split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
     transpose tril triu trunc type_as unbind unflatten unfold unsafe_view unsqueeze upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d view view_as where zeros zeros_like _to_copy _unsafe_view
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d view view_as where zeros zeros_like _to_copy _unsafe_view
     """.split()
 )
 """Names of operators whose results are elements of what they read, or whole numbers: they round nothing."""
@@ -199,6 +199,8 @@ def _run(
         return _topk(*(value(node.named[k]) for k in ("self", "k", "dim", "largest")))
     if name in _ORDERS:
         return _ordered(name, {k: value(v) for k, v in node.named.items()})
+    if name in _MEANS:
+        return _with_mean(_MEANS[name], {k: value(v) for k, v in node.named.items()})
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
     if node.args:
         raise ValueError(f"{node.op} has unnamed arguments")
@@ -255,6 +257,24 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
     return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
 
 
+def _with_mean(name: str, given: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a variance (or its root) and the mean, each by its own operator.
+
+    torch's operator for both updates the mean as it walks the row: of one with an infinity it is NaN or infinite, as the
+    elements happen to lie. The mean itself is infinite.
+    """
+    import torch
+
+    x, dim = given["self"], given.get("dim")
+    kept = bool(given.get("keepdim"))
+    correction = given.get("correction")
+    if correction is None:
+        correction = 0 if given.get("unbiased") is False else 1
+    spread = getattr(torch, name)(x, dim, correction=correction, keepdim=kept)
+    return spread, torch.mean(x, dim, keepdim=kept)
+
+
+_MEANS = {"var_mean": "var", "std_mean": "std"}
 _STEPS = ("fmod", "remainder", "floor_divide")
 """What jumps at multiples of its divisor, which torch rounds to float32 before: 1.4 is a multiple of that 0.7 or is not."""
 _ORDERS = ("sort", "argsort", "msort", "kthvalue")

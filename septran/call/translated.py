@@ -129,4 +129,6 @@ def _tensor(meta: Meta, raw: bytes) -> torch.Tensor:
     import torch
 
     dtype = getattr(torch, meta.dtype)
+    if not raw:  # a tensor without elements
+        return torch.empty(meta.shape, dtype=dtype)
     return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(meta.shape)

@@ -266,6 +266,10 @@ def _result(builder: Builder, graph: Graph, value: Ref, env: Mapping[str, Any]) 
     if isinstance(found, int | float):
         raise ConfigError.of("C150", f"{graph.file}: Model returns a constant", Span(graph.file, 1))
     assert isinstance(found, View)
+    if not found.elements:
+        raise ConfigError.of(
+            "C150", f"{graph.file}: Model returns a tensor without elements", Span(graph.file, 1)
+        )
     return found
 
 

@@ -125,8 +125,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
     }
     inputs = [n for n in tensors if n not in written.outputs]
     names = found.origins()
-    dtypes = [dtype for _, _, dtype in written.params]
-    floats = [d for d in dtypes if d in FLOATS]
+    floats = [dtype for _, _, dtype in written.params if dtype in FLOATS]
     kind, terms = error_model(found.canon)
     operands = {
         leaf: partial(_operands, graph, {n: names[n] for n in inputs}, op.attrs["reads"])
@@ -144,7 +143,9 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
             graph, {n: names[n] for n in inputs}, written, kind, terms, operands
         ),
         domains=domains_of(graph, found.canon, {n: names[n] for n in inputs}),
-        dtypes=(floats[0] if floats else dtypes[0],),
+        dtypes=(
+            floats[0] if floats else "float32",
+        ),  # of a module of integers alone: what it would accumulate in
         samples={n: graph.values[names[n]] for n in inputs if names[n] in graph.values},
     )
 

@@ -209,13 +209,13 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
 
 
 def _unknown(program: Any, known: frozenset[str]) -> set[Any]:
+    """Return the operators that have no form; those outside of `aten` (prims, the user's own) never have one."""
     called = {node.target for node in program.graph.nodes if node.op == "call_function"}
     return {
         one
         for one in called
         if isinstance(one, torch._ops.OpOverload)
-        and one.namespace == "aten"
-        and one._schema.name.split("::")[1] not in known
+        and not (one.namespace == "aten" and one._schema.name.split("::")[1] in known)
         and torch.Tag.nondeterministic_seeded not in one.tags
     }
 

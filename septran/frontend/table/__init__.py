@@ -13,6 +13,7 @@ from septran.frontend.table import (
     pointwise,
     products,
     recurrent,
+    resample,
     rows,
     windows,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "pointwise",
     "products",
     "recurrent",
+    "resample",
     "rows",
     "windows",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from septran.aten.graph import Node
+from septran.aten.graph import Meta, Node
 from septran.frontend.canon import Kind, Op
 from septran.frontend.view import View
 
@@ -84,7 +84,7 @@ class Builder:
         if not dtype:
             meta = next(m for m in self.node.results if m is not None)
             dtype = meta.dtype
-        if math.prod(shape) == 0:
+        if math.prod(shape) == 0 or any(v.elements == 0 for v in ins.values()):
             raise NoForm("a tensor without elements")
         if not tuple(shape):  # kernels have at least one dim
             flat = {k: View_reshape(v, (1,)) for k, v in ins.items()}
@@ -102,6 +102,12 @@ class Builder:
         self.ops.append(op)
         self.dtypes[op.name] = dtype
         return View.of(op.name, op.shape)
+
+    def empty(self, meta: Meta) -> View:
+        """Return a tensor without elements: a `cat` leaves it out, and nothing else reads it."""
+        name = self.fresh("empty")
+        self.dtypes[name] = meta.dtype
+        return View.of(name, meta.shape)
 
     def map(
         self,

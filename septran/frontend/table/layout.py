@@ -105,12 +105,15 @@ def _slice(b: Builder, node: Node, a: Args) -> Value:
     start, end = a["start"] or 0, n if a["end"] is None else a["end"]
     start = min(max(start + n if start < 0 else start, 0), n)
     end = min(max(end + n if end < 0 else end, start), n)
-    return cut(x, axis, start, -(-(end - start) // step), step)
+    size = -(-(end - start) // step)
+    return cut(x, axis, start, size, step) if size else b.empty(node.meta)
 
 
 @row("narrow")
 def _narrow(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
+    if not a["length"]:
+        return b.empty(node.meta)
     return cut(x, a["dim"] % x.rank, a["start"] % x.shape[a["dim"]], a["length"])
 
 
@@ -151,6 +154,8 @@ def _split(b: Builder, node: Node, a: Args) -> Value:
 @row("cat", "concat")
 def _cat(b: Builder, node: Node, a: Args) -> Value:
     parts = [p for p in a["tensors"] if p.elements]
+    if not parts:
+        return b.empty(node.meta)
     axis = (a["dim"] or 0) % parts[0].rank
     return join(b, parts, axis)
 
@@ -202,9 +207,14 @@ def _slice_scatter(b: Builder, node: Node, a: Args) -> Value:
 @row("roll")
 def _roll(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
-    if not a["dims"]:
-        raise NoForm("roll of the flattened tensor")
-    for shift, dim in zip(_many(a["shifts"]), _many(a["dims"]), strict=True):
+    if not a["dims"]:  # of the flattened tensor
+        return b.reshape(rolled(b, b.reshape(x, (x.elements,)), a["shifts"], (0,)), x.shape)
+    return rolled(b, x, a["shifts"], a["dims"])
+
+
+def rolled(b: Builder, x: View, shifts: Value, dims: Value) -> View:
+    """Return `x` with what leaves one end of a dim at the other."""
+    for shift, dim in zip(_many(shifts), _many(dims), strict=True):
         axis, n = dim % x.rank, x.shape[dim % x.rank]
         k = shift % n
         if k:
@@ -226,25 +236,14 @@ def _repeat(b: Builder, node: Node, a: Args) -> Value:
 @row("repeat_interleave")
 def _repeat_interleave(b: Builder, node: Node, a: Args) -> Value:
     x, times = a.view("self"), a["repeats"]
-    if not isinstance(times, int) or a["dim"] is None:
+    if not isinstance(times, int):
         raise NoForm("repeat_interleave with a tensor of counts")
-    axis = a["dim"] % x.rank
+    if a["dim"] is None:
+        x = b.reshape(x, (x.elements,))
+    axis = (a["dim"] or 0) % x.rank
     shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
     wide = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
     return b.reshape(b.reshape(x, shape).expand(wide), node.meta.shape)
-
-
-@row("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _upsample(b: Builder, node: Node, a: Args) -> Value:
-    x, out = a.first("self", "input"), node.meta.shape
-    spatial = x.rank - 2
-    if any(o % n for o, n in zip(out[2:], x.shape[2:], strict=True)):
-        raise NoForm("nearest upsampling by a factor that is no integer")
-    times = [o // n for o, n in zip(out[2:], x.shape[2:], strict=True)]
-    narrow = (*x.shape[:2], *(v for n in x.shape[2:] for v in (n, 1)))
-    wide = (*x.shape[:2], *(v for n, t in zip(x.shape[2:], times, strict=True) for v in (n, t)))
-    assert len(wide) == 2 + 2 * spatial
-    return b.reshape(b.reshape(x, narrow).expand(wide), out)
 
 
 @row("pixel_shuffle")

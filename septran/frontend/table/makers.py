@@ -28,6 +28,8 @@ def _full(b: Builder, node: Node, a: Args) -> Value:
         return value.expand(node.meta.shape)
     if not node.meta.shape:
         return value
+    if not node.meta.elements:
+        return b.empty(node.meta)
     return b.map(number(value), {}, node.meta.shape)
 
 

@@ -7,6 +7,7 @@ from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut
 from septran.frontend.table.movement import put
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 MAX_ROW = 4096
 """Elements of a row that is sorted: each is compared with each."""
@@ -36,6 +37,28 @@ def _kthvalue(b: Builder, node: Node, a: Args) -> Value:
         for t, m in zip((values, places), node.results, strict=True)
         if m is not None
     )
+
+
+@row("median")
+def _median(b: Builder, node: Node, a: Args) -> Value:
+    """The lower of the two in the middle; NaN where the line has one."""
+    x = a.view("self")
+    if x.rank == 0:
+        return (x, None) if node.many else x
+    whole = not node.many
+    if whole:
+        x = b.reshape(x, (x.elements,))
+    axis = 0 if whole else a["dim"] % x.rank
+    values, _ = ordered(b, x, axis, largest=False)
+    middle = cut(values, axis, (x.shape[axis] - 1) // 2, 1)
+    dtype = b.dtypes[x.source]
+    if dtype in FLOATS:
+        most = b.reduce("max", x, (axis,), name="most")
+        middle = b.map("select(m != m, m, x)", {"x": middle, "m": most}, name="middle", dtype=dtype)
+    meta = node.results[0]
+    assert meta is not None
+    found = b.reshape(middle, meta.shape)
+    return (found, None) if node.many else found
 
 
 def ordered(b: Builder, x: View, dim: int, *, largest: bool) -> tuple[View, View]:

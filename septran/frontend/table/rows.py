@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.table.layout import cut
 from septran.frontend.view import View
 from septran.ir.dtypes import FLOATS
 
@@ -36,6 +37,22 @@ def _float(b: Builder, x: View) -> None:
         raise NoForm(f"a reduction of {b.dtypes[x.source]}")
 
 
+def whole_numbers(b: Builder, op: str, x: View, axes: Sequence[int]) -> View:
+    """Return the reduction of integers, the axes kept: the last of a running one, which is exact in their own dtype."""
+    assert b.node is not None
+    made = next(m.dtype for m in b.node.results if m is not None)
+    axes = tuple(sorted(axes))
+    rest = tuple(d for d in range(x.rank) if d not in axes)
+    kept = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
+    n = count(x, axes)
+    lines = b.reshape(x.permute((*rest, *axes)), (*(x.shape[d] for d in rest), n))
+    if b.dtypes[x.source] != made:
+        lines = b.map("x", {"x": lines}, lines.shape, name="wide", dtype=made)
+    axis = lines.rank - 1
+    running = b.add("scan", lines.shape, {"x": lines}, name="running", op=op, axis=axis)
+    return b.reshape(cut(running, axis, n - 1, 1), kept)
+
+
 def counted(b: Builder, node: Node, x: View, axes: Sequence[int]) -> View:
     """Return how many truth values are set over `axes`; float32 counts up to 2**24 exactly."""
     if count(x, axes) > 1 << 24:
@@ -54,20 +71,22 @@ def _any(b: Builder, node: Node, a: Args) -> Value:
     return shaped(b, node, b.map("x > 0", {"x": kept}))
 
 
-_REDUCE = {"sum": "sum", "amax": "max", "amin": "min", "prod": "prod", "nansum": ""}
+_REDUCE = {"sum": "sum", "amax": "max", "amin": "min", "prod": "prod"}
 
 
 @row("sum", "amax", "amin", "prod")
 def _reduce(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
-    if b.dtypes[x.source] != "bool" or not node.op.startswith("aten.sum"):
-        _float(b, x)
+    op, axes = _REDUCE[node.op.split(".")[1]], axes_of(a["dim"], x.rank)
+    if b.dtypes[x.source] == "bool":
+        if op != "sum":
+            raise NoForm(f"{op} of truth values")
+        return shaped(b, node, counted(b, node, x, axes))
     if x.rank == 0:
-        return x
-    op = _REDUCE[node.op.split(".")[1]]
-    if b.dtypes[x.source] == "bool" and op == "sum":
-        return shaped(b, node, counted(b, node, x, axes_of(a["dim"], x.rank)))
-    return shaped(b, node, b.reduce(op, x, axes_of(a["dim"], x.rank)))
+        return x if b.dtypes[x.source] == node.meta.dtype else b.map("x", {"x": x})
+    if b.dtypes[x.source] not in FLOATS:
+        return shaped(b, node, whole_numbers(b, op, x, axes))
+    return shaped(b, node, b.reduce(op, x, axes))
 
 
 def extreme(b: Builder, op: str, x: View, axis: int) -> View:
@@ -82,8 +101,11 @@ def _max(b: Builder, node: Node, a: Args) -> Value:
     x, op = a.view("self"), node.op.split(".")[1]
     if a["other"] is not None:
         return b.map(f"{op}(x, y)", {"x": x, "y": a["other"]})
-    _float(b, x)
-    kept = b.reduce(op, x, axes_of(a["dim"], x.rank))
+    axes = axes_of(a["dim"], x.rank)
+    whole = b.dtypes[x.source] not in FLOATS
+    if whole and b.dtypes[x.source] == "bool":
+        raise NoForm(f"{op} of truth values")
+    kept = whole_numbers(b, op, x, axes) if whole else b.reduce(op, x, axes)
     if not node.many:
         return shaped(b, node, kept)
     return (shaped(b, node, kept), shaped(b, node, extreme(b, op, x, a["dim"]), at=1))
@@ -101,6 +123,22 @@ def squares(b: Builder, x: View, axes: Sequence[int], name: str = "") -> tuple[V
     return d, b.reduce("sum", b.map("x * x", {"x": d}, name="square"), axes, name="squares")
 
 
+@row("histc")
+def _histc(b: Builder, node: Node, a: Args) -> Value:
+    """How many elements lie in each of the bins between min and max; the last one has its upper end."""
+    x, bins, low, high = a.view("self"), a["bins"], a["min"] or 0, a["max"] or 0
+    if low == high:
+        raise NoForm("a histogram whose ends are the smallest and the largest element")
+    if bins * x.elements > 1 << 24:
+        raise NoForm("a histogram that compares more than 2**24 times")
+    x = b.reshape(x, (1, x.elements))
+    place = f"min(floor((x - {number(low)}) * {bins} / {number(high - low)}), {bins - 1})"
+    inside = f"x >= {number(low)} and x <= {number(high)} and {place} == at(0)"
+    wide = (bins, x.elements)
+    ones = b.map(f"select({inside}, 1, 0)", {"x": x}, wide, name="inside", dtype="float32")
+    return shaped(b, node, b.reduce("sum", ones, (1,)))
+
+
 @row("mean")
 def _mean(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
@@ -108,7 +146,7 @@ def _mean(b: Builder, node: Node, a: Args) -> Value:
     return shaped(b, node, mean(b, x, axes_of(a["dim"], x.rank), node.name))
 
 
-@row("var", "std", "var_mean")
+@row("var", "std", "var_mean", "std_mean")
 def _var(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     axes = axes_of(a["dim"], x.rank)
@@ -119,7 +157,7 @@ def _var(b: Builder, node: Node, a: Args) -> Value:
     if n == 0:
         raise NoForm("a variance of one element")
     _, total = squares(b, x, axes)
-    root = node.op.split(".")[1] == "std"
+    root = node.op.split(".")[1].startswith("std")
     expr = f"x * {number(1.0 / n)}"
     found = b.map(f"sqrt({expr})" if root else expr, {"x": total}, name=node.name)
     if node.many:
@@ -143,7 +181,7 @@ def _norm(b: Builder, node: Node, a: Args) -> Value:
     if p == float("-inf"):
         return shaped(b, node, b.reduce("min", b.map("abs(x)", {"x": x}), axes))
     if p == 0:
-        raise NoForm("a norm of order 0")
+        return shaped(b, node, b.reduce("sum", b.map("select(x != 0, 1, 0)", {"x": x}), axes))
     total = b.reduce("sum", b.map(f"abs(x) ** {number(float(p))}", {"x": x}), axes)
     return shaped(b, node, b.map(f"x ** {number(1.0 / p)}", {"x": total}))
 

@@ -1,0 +1,94 @@
+"""Rows of nearest resampling: each position reads one of the source's, along one axis after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from septran.aten.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.movement import moved
+from septran.frontend.view import View
+
+MAX_APART = 16
+"""Positions of an axis where torch's rounding of the factor reads another element than the exact factor."""
+
+
+@row("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest(b: Builder, node: Node, a: Args) -> Value:
+    x, out = a.first("self", "input"), node.meta.shape
+    pairs = list(zip(x.shape[2:], out[2:], strict=True))
+    if any(o % n for n, o in pairs):
+        return resampled(b, x, pairs, _factors(a, len(pairs)), exact=False)
+    narrow = (*x.shape[:2], *(v for n, _ in pairs for v in (n, 1)))
+    wide = (*x.shape[:2], *(v for n, o in pairs for v in (n, o // n)))
+    return b.reshape(b.reshape(x, narrow).expand(wide), out)
+
+
+@row("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+def _nearest_exact(b: Builder, node: Node, a: Args) -> Value:
+    x = a.first("self", "input")
+    pairs = list(zip(x.shape[2:], node.meta.shape[2:], strict=True))
+    return resampled(b, x, pairs, _factors(a, len(pairs)), exact=True)
+
+
+def _factors(a: Args, dims: int) -> tuple[float | None, ...]:
+    """Return the factor of each axis that the module gives, None where the sizes say it."""
+    if a["scale_factors"] is not None:
+        return tuple(a["scale_factors"])
+    names = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+    return tuple(a[name] for name in names[dims])
+
+
+def resampled(
+    b: Builder,
+    x: View,
+    pairs: Sequence[tuple[int, int]],
+    factors: Sequence[float | None],
+    *,
+    exact: bool,
+) -> View:
+    """Return `x` with its last axes read at the nearest positions. pairs: size before and after, of each axis."""
+    first = x.rank - len(pairs)
+    for d, ((n, out), factor) in enumerate(zip(pairs, factors, strict=True)):
+        axis = first + d
+        places = nearest_places(n, out, factor, exact=exact)
+        if places != tuple(range(n)):
+            x = moved(b, x, axis, out, _position(f"at({axis})", n, places, factor, exact))
+    return x
+
+
+def nearest_places(n: int, out: int, factor: float | None, *, exact: bool) -> tuple[int, ...]:
+    """Return the positions that torch itself reads; NoForm where they depend on the dtype."""
+    import torch
+
+    aten = torch.ops.aten
+    run = aten._upsample_nearest_exact1d.default if exact else aten.upsample_nearest1d.default
+    found = [
+        tuple(int(v) for v in run(torch.arange(n, dtype=d).reshape(1, 1, n), [out], factor)[0, 0])
+        for d in (torch.float64, torch.float32)
+    ]
+    if found[0] != found[1]:
+        raise NoForm("nearest resampling whose positions depend on the dtype")
+    return found[0]
+
+
+def _position(at: str, n: int, places: Sequence[int], factor: float | None, exact: bool) -> str:
+    """Return the text of `places` as an expression of `at`, a quotient of whole numbers."""
+    step = Fraction(n, len(places))
+    if factor is not None and factor > 0:
+        step = Fraction(1 / factor).limit_denominator(1 << 12)
+    p, q = step.numerator, step.denominator
+    text = f"((2 * {at} + 1) * {p}) // {2 * q}" if exact else f"({at} * {p}) // {q}"
+
+    def said(i: int) -> int:
+        return min(math.floor((i + Fraction(1, 2)) * step if exact else i * step), n - 1)
+
+    text = f"min({text}, {n - 1})"
+    apart = [i for i, place in enumerate(places) if said(i) != place]
+    if len(apart) > MAX_APART:
+        raise NoForm(f"nearest resampling by {factor}, whose rounding reads other elements")
+    for i in apart:
+        text = f"select({at} == {i}, {places[i]}, {text})"
+    return text

@@ -1,0 +1,133 @@
+"""Operators of public networks that had no form, or were judged by a result that depends on the order of a row: compiled, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+import septran
+from septran.aten.evaluate import run_graph
+from septran.errors import ConfigError
+from septran.frontend.table.build import NoForm
+from septran.frontend.table.resample import _position, nearest_places
+from septran.frontend.translate import translate
+from tests.frontend.importing import graph_of
+from tests.frontend.modules import Module
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Call(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        """Return what the function returns."""
+        return self.fn(*args)
+
+
+def _floats(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+def _whole(*shape: int) -> torch.Tensor:
+    return torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(1))
+
+
+CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "sum_of_integers": (lambda i: i.sum(1), _whole(5, 8)),
+    "sum_of_int32_is_int64": (lambda i: i.sum() + i.sum((0, 2))[1], _whole(3, 4, 5).int()),
+    "extremes_of_integers": (lambda i: (i.amax(0), i.amin((0, 2)), i.max(1)), _whole(5, 8, 3)),
+    "ends_of_segments": (
+        lambda i: torch.cumsum(torch.cat((torch.zeros(1, dtype=torch.int64), i.sum(1))), 0),
+        _whole(5, 8),
+    ),
+    "nearest_up": (lambda x: F.interpolate(x, size=(7, 9)), _floats(1, 2, 5, 4)),
+    "nearest_down": (lambda x: F.interpolate(x, scale_factor=0.6), _floats(1, 2, 7, 10)),
+    "nearest_exact": (
+        lambda x: F.interpolate(x, size=(7, 10), mode="nearest-exact"),
+        _floats(1, 2, 5, 4),
+    ),
+    "median": (lambda x: (x.median(1)[0], x.median(0, keepdim=True).values), _floats(4, 9)),
+    "median_of_all": (lambda x: x.median(), _floats(3, 8)),
+    "std_mean": (lambda x: torch.std_mean(x, 1), _floats(3, 9)),
+    "var_mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), _floats(3, 4, 5)),
+    "histogram": (lambda i: torch.histc(i.float(), 9, 0, 8), _whole(48)),
+    "histogram_between": (lambda x: torch.histc(x, 10, -2, 3), _floats(90)),
+    "roll_of_all": (lambda x: torch.roll(x, 2), _floats(3, 4)),
+    "repeat_of_all": (lambda x: torch.repeat_interleave(x, 2), _floats(3, 4)),
+    "norm_of_order_0": (lambda x: torch.linalg.vector_norm(x.relu(), 0, dim=1), _floats(3, 9)),
+    "cat_of_nothing": (
+        lambda x: torch.cat((torch.zeros(0, 4), x, x[3:], torch.tensor([])), 0) * 2,
+        _floats(3, 4),
+    ),
+}
+QUICK = ("sum_of_int32_is_int64", "nearest_down", "median", "std_mean", "histogram")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in CASES]
+)
+def test_it_is_compiled_and_verified(name: str) -> None:
+    fn, x = CASES[name]
+    module = Call(fn)
+    found, wanted = tree_leaves(septran.compile(module, (x,))(x)), tree_leaves(module(x))
+    for one, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("factor", [None, 0.3, 1.7, 2.3, 1 / 3])
+def test_nearest_positions_are_those_of_torch(factor: float | None, *, exact: bool) -> None:
+    compared = 0
+    for n in range(1, 40):
+        for out in (1, 7, 24, 41) if factor is None else (max(int(n * factor), 1),):
+            try:
+                places = nearest_places(n, out, factor, exact=exact)
+                text = _position("i", n, places, factor, exact)
+            except NoForm:
+                continue
+            names = {"min": min, "select": lambda test, a, b: a if test else b}
+            assert places == tuple(eval(text, names | {"i": i}) for i in range(out))
+            compared += 1
+    assert (
+        compared >= 8
+    )  # a factor such as 2.3 is refused where float32 and float64 read different positions
+
+
+def test_the_mean_beside_a_variance_is_the_mean(tmp_path: Path) -> None:
+    """torch's own operator for both gives NaN or infinity for such a row, as its elements happen to lie."""
+    module = Module(name="with_mean", body="return torch.var_mean(x, 1)", inputs="torch.ones(2, 3)")
+    graph = graph_of(module.write(tmp_path))
+    x = torch.tensor([[-torch.inf, 1.0, 2.0], [1.0, 2.0, -torch.inf]])
+    (name,) = (i.name for i in graph.inputs)
+    spread, mean = run_graph(graph, {name: x.double()})
+    assert spread.isnan().all() and (mean == -torch.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("torch.erfinv(x)", "erfinv (erfinv): no Task Lang form"),
+        ("x[:0] + 1", "a tensor without elements"),
+        ("x[:0]", "a tensor without elements"),
+        ("torch.histc(x, 5)", "whose ends are the smallest and the largest element"),
+    ],
+)
+def test_what_is_refused_is_named_as_the_module_says_it(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    """Not by the operators that torch's rules end in."""
+    with pytest.raises(ConfigError) as e:
+        translate(graph_of(Module(name="refused", body=body).write(tmp_path)))
+    assert e.value.diagnostics[0].code == "C150" and said in str(e.value)
