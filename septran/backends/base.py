@@ -104,12 +104,21 @@ class HostCall:
     state: tuple[tuple[str, str], ...] = ()
 
 
+class Unjudged(Exception):
+    """A file that SepTran did not write says what cannot be judged here. what: in words; line: of the file."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(what)
+        self.line = line
+        self.what = what
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """How a file that SepTran did not write is judged for a target.
 
     suffixes: of such files. marks: words of which the text holds one. hosts: text -> the functions that may be the
-        entry; SyntaxError where the text is none. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
+        entry; SyntaxError where the text is none; `Unjudged`, as `kernel`. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
     watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
@@ -232,7 +241,7 @@ class Backend:
     """kernel + the finished Program (which only says how buffers lie) -> what its text says; None: nobody reads it."""
     device: OnDevice | None = field(default=None)
     """how kernels run on a GPU when this machine has one that fits; None: `where` is all there is."""
-    foreign: Foreign | None = field(default=None)
+    foreigns: tuple[Foreign, ...] = ()
     """how files that SepTran did not write are judged; None: they are not."""
 
     def finishing(self, leaves: Mapping[str, Leaf]) -> tuple[tuple[str, Pass], ...]:

@@ -33,6 +33,11 @@ def told(verdict: Verdict) -> Verdict:
     if verdict.code == "V205" and "HostError: host:" in verdict.message:
         text = verdict.message.partition("host: ")[2]
         return replace(verdict, code="V204", status=Status.INCORRECT_SHAPE, message=text, hint="")
+    if verdict.code == "V209" and first.get("kind") == "result":
+        return replace(verdict, code="V204", status=Status.INCORRECT_SHAPE, hint="")
+    if verdict.code == "V209" and first.get("kind") == "check":
+        text = f"the host function refuses these inputs: {first.get('message')}"
+        return replace(verdict, code="V205", message=text, hint="")
     if verdict.code == "V209" and first.get("kind") in _NOT_TAKEN:
         return replace(verdict, hint="the language refuses such a kernel")
     emulated = verdict.where == "emulated"

@@ -7,13 +7,14 @@ established, and by what, is the same as for SepTran's own kernels (docs/verific
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, Host
+from septran.backends.base import Backend, Foreign, Host, Unjudged
 from septran.errors import ConfigError, Span, closest
 from septran.kernel import Kernel, content_hash
 from septran.outcome import Level, Status
@@ -36,9 +37,7 @@ from septran.verify.verify import Request, verify
 
 SCHEMA = "septran.judge/1"
 _ELSEWHERE = (
-    ("load_inline", "CUDA text inside Python (load_inline) needs torch's extension interface; put the kernel and a host "
-     "function on pointers into a .cu file"),
-    ("cpp_extension", "torch's C++ extension interface; judge the .cu file, with a host function on pointers"),
+    ("cpp_extension", "it loads its kernels from other files; judge the .cu file"),
 )  # fmt: skip
 """marks of files that are not judged, and why"""
 
@@ -126,8 +125,10 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     """
     text = _read(request.file)
     backend, foreign = _target(request, text)
-    host = _entry(request, foreign, text)
-    if foreign.unsupported is not None and (used := foreign.unsupported(text)):
+    with _told_where(request.file):
+        host = _entry(request, foreign, text)
+        used = foreign.unsupported(text) if foreign.unsupported is not None else ()
+    if used:
         raise ConfigError.of(
             "C173",
             f"{request.file}: it uses {', '.join(used)}, which cannot be judged without a device",
@@ -142,7 +143,8 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         made = sized_with(call, host.maker, wanted, request.numbers, request.file)
         call = replace(call, made_with=made)
     arch = backends.resolve_arch(backend, None)
-    kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
+    with _told_where(request.file):
+        kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
     place = replace(
         place_in(settings, backend, arch, "emulated"),
         build=foreign.build,
@@ -219,6 +221,15 @@ def _verdict(
     )
 
 
+@contextmanager
+def _told_where(file: Path) -> Iterator[None]:
+    """Give what a file says that cannot be judged its place: C173."""
+    try:
+        yield
+    except Unjudged as e:
+        raise ConfigError.of("C173", f"{file}: {e.what}", Span(str(file), e.line)) from e
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -228,20 +239,22 @@ def _read(path: Path) -> str:
 
 def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
     """Return the target that the file is for: the one asked for, or the first whose marks it has."""
-    known = {n: b.foreign for n in backends.names() if (b := backends.get(n)).foreign is not None}
+    known = {n: b.foreigns for n in backends.names() if (b := backends.get(n)).foreigns}
     if request.backend:
         found = backends.get(request.backend)
-        if found.foreign is None:
+        if not found.foreigns:
             raise ConfigError.of(
                 "C170",
                 f"files for {found.name} are not judged",
                 help=f"targets whose files are: {', '.join(known)}",
             )
-        return found, found.foreign
-    for name, foreign in known.items():
-        marked = not foreign.marks or any(mark in text for mark in foreign.marks)
-        if request.file.suffix in foreign.suffixes and marked:
-            return backends.get(name), foreign
+        fitting = (f for f in found.foreigns if request.file.suffix in f.suffixes)
+        return found, next(fitting, found.foreigns[0])
+    for name, foreigns in known.items():
+        for foreign in foreigns:
+            marked = not foreign.marks or any(mark in text for mark in foreign.marks)
+            if request.file.suffix in foreign.suffixes and marked:
+                return backends.get(name), foreign
     for mark, what in _ELSEWHERE:
         if mark in text:
             raise ConfigError.of("C173", f"{request.file}: {what}", Span(str(request.file), 1))

@@ -15,6 +15,7 @@ from septran.run.judge import Judgement, JudgeRequest, judge
 from tests.judge.corpus import BUGS, HERE, HONEST, REFERENCES, Bug, Honest
 
 QUICK = (
+    "inline add: the check is off by one",
     "add: blocks overlap",
     "C++ add: the wrong stride",
     "CUDA add: the check is off by one",
@@ -102,7 +103,7 @@ def test_no_honest_kernel_is_accused(honest, tmp_path):
         ("import triton\n", "C170", "no function launches"),
         ("import triton\ndef (", "C170", "invalid syntax"),
         ("import numpy\n", "C170", "cannot be told"),
-        ("from torch.utils.cpp_extension import load_inline\n", "C173", "into a .cu file"),
+        ("from torch.utils.cpp_extension import load\n", "C173", "judge the .cu file"),
         ("import tilelang\n", "C170", "no function launches"),
         (
             "import tilelang\n@tilelang.jit\ndef f(n, block):\n    @T.prim_func\n"

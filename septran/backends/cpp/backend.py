@@ -162,5 +162,5 @@ CPP = Backend(
     layouts=layouts,
     load=load,
     launch=launchable,
-    foreign=FOREIGN,
+    foreigns=(FOREIGN,),
 )

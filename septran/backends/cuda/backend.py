@@ -11,6 +11,7 @@ from septran.backends.base import Availability, Backend, Capability, OnDevice
 from septran.backends.cuda.dialect import HIP
 from septran.backends.cuda.emit import emit
 from septran.backends.cuda.foreign import FOREIGN
+from septran.backends.cuda.inline import FOREIGN as INLINE
 from septran.backends.cuda.leaves import library_leaf, signature
 from septran.backends.cuda.passes.place_fragments import place_fragments
 from septran.backends.cuda.passes.place_shared import place_shared
@@ -109,7 +110,7 @@ CUDA_C = Backend(
     views=True,
     functions=RARE,
     load=load,
-    foreign=FOREIGN,
+    foreigns=(FOREIGN, INLINE),
     device=OnDevice(vendor="nvidia", build=compile_device, loader="cuda_device.py.j2"),
 )
 
@@ -126,6 +127,6 @@ HIP_C = replace(
     available=available_hip,
     docs="hip_c",
     load=None,
-    foreign=None,
+    foreigns=(),
     device=None,
 )

@@ -10,12 +10,21 @@ from pathlib import Path
 from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, emulation, headers
-from septran.backends.judged.c_foreign import judged, of_torch, read_launches
+from septran.backends.cuda.torch_text import (
+    call_text,
+    computes_with_torch,
+    launching,
+    on_torch,
+    torch_functions,
+)
+from septran.backends.cuda.torch_text import entry as torch_entry
+from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
+from septran.prove.foreign.launch import Launch, NotRead
 from septran.toolchain.compilers import cpp_compiler
 from septran.toolchain.hosted import compile_hosted
 
@@ -43,12 +52,16 @@ def _launching(text: str) -> tuple[CFunction, ...]:
 
 
 def hosts(text: str) -> tuple[Host, ...]:
-    """Return the functions on pointers and numbers that launch and that no other such function calls."""
+    """Return the functions on pointers and numbers, or on torch's tensors, that launch and that no other such function calls."""
+    if on_torch(text):
+        return tuple(f.host() for f in launching(text))
     return hosts_of(outermost(_launching(text)))
 
 
 def host(text: str, name: str) -> Host | None:
-    """Return the function `name`, None when the file has none on pointers and numbers."""
+    """Return the function `name`, None when the file has none on pointers and numbers, or on torch's tensors."""
+    if on_torch(text):
+        return next((f.host() for f in torch_functions(text) if f.name == name), None)
     return named(hosts_of(functions(text, _device)), name)
 
 
@@ -56,6 +69,9 @@ def kernel(
     text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file with the judge's entry after it, which runs every order of threads."""
+    if on_torch(text):
+        run = call_text(call, params)
+        return plain_kernel(text, torch_entry(ENTRY, params, run, returns=call.returns), call, params, "cuda_c", arch, ".cu"), ()  # fmt: skip
     function = {f.name: f for f in functions(text, _device)}[call.host.name]
     sizes = ", ".join(
         f"{{args[{i}], {_nbytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
@@ -90,8 +106,17 @@ def build(kernel: Kernel, folder: Path) -> Built:
     )
 
 
-def _unsupported(text: str) -> tuple[str, ...]:
-    return (*unsupported(blank(text)), *of_torch(text))
+def unjudged_words(text: str) -> tuple[str, ...]:
+    """Return what a text uses that cannot be judged here."""
+    return (*unsupported(blank(text)), *(computes_with_torch(text) if on_torch(text) else ()))
+
+
+def _launches(
+    text: str, file: str, call: HostCall, params: tuple[KernelParam, ...], run_dir: Path
+) -> tuple[Launch, ...]:
+    if on_torch(text):
+        raise NotRead(0, "host functions on torch's tensors are not read")
+    return read_launches(text, file, call, params, run_dir)
 
 
 def _unordered(text: str) -> bool:
@@ -109,8 +134,8 @@ FOREIGN = Foreign(
     loader="cuda_emu.py.j2",
     # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
-    unsupported=_unsupported,
-    launches=read_launches,
+    unsupported=unjudged_words,
+    launches=_launches,
     unordered=_unordered,
     unchecked=(
         "compile for a GPU: nvcc was not asked",

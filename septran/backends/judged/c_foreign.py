@@ -13,7 +13,7 @@ from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
 
-_ENTRY = "septran_judged_entry"
+ENTRY = "septran_judged_entry"
 
 
 def judged(
@@ -28,13 +28,26 @@ def judged(
     around: str = "{call};",
 ) -> Kernel:
     """Return the file with the judge's entry after it; around: the statement with `{call}` in it."""
+    entry = entry_text(ENTRY, function, call, params, around=around)
+    return plain_kernel(text, entry, call, params, backend, arch, suffix)
+
+
+def plain_kernel(
+    text: str,
+    entry: str,
+    call: HostCall,
+    params: tuple[KernelParam, ...],
+    backend: str,
+    arch: str,
+    suffix: str,
+) -> Kernel:
+    """Return a text with the judge's entry after it as a Kernel."""
     main = f"judged_kernel{suffix}"
-    entry = entry_text(_ENTRY, function, call, params, around=around)
     return Kernel(
         name=call.host.name,
         backend=backend,
         arch=arch,
-        entry=_ENTRY,
+        entry=ENTRY,
         params=params,
         main=main,
         files=((main, f"{text}\n{entry}"),),

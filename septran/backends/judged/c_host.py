@@ -69,25 +69,48 @@ class CFunction:
     body: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CHead:
+    """A function as it is written. before: what stands before its name. params, body: their text, comments made empty."""
+
+    name: str
+    line: int
+    before: str
+    params: str
+    body: str
+
+
 def functions(text: str, skip: Callable[[str], bool]) -> tuple[CFunction, ...]:
     """Return the functions at file level all of whose parameters are pointers to elements or numbers.
 
     skip: whether what stands before a function's name says that it is not for the host.
     """
+    found = []
+    for head in heads(text):
+        if skip(head.before) or "template" in head.before:
+            continue
+        params = _params(head.params)
+        if params is None or not any(p.kind == "tensor" for p in params):
+            continue
+        found.append(CFunction(name=head.name, line=head.line, params=params, body=head.body))
+    return tuple(found)
+
+
+def heads(text: str) -> tuple[CHead, ...]:
+    """Return all functions defined at file level, `main` left out."""
     plain = blank(text)
     found = []
     for match in _HEAD.finditer(plain):
         name, before = match["name"], match["before"].split(";")[-1].split("}")[-1].strip()
         if _depth(plain[: match.start("name")]) or name in _KEYWORDS or name == "main":
             continue
-        if not before or skip(before) or "template" in before:
-            continue
-        params = _params(match["params"])
-        if params is None or not any(p.kind == "tensor" for p in params):
+        if not before:
             continue
         end = _close(plain, match.end() - 1)
         line = text.count("\n", 0, match.start("name")) + 1
-        found.append(CFunction(name=name, line=line, params=params, body=plain[match.end() : end]))
+        found.append(
+            CHead(name=name, line=line, before=before, params=match["params"], body=plain[match.end() : end])
+        )  # fmt: skip
     return tuple(found)
 
 

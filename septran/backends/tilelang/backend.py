@@ -47,7 +47,7 @@ def _manifest(
         dtypes=("float32", "float16", "bfloat16", "float64"),
         functions=("sin", "cos", "floor", "ceil", "trunc"),
         load=load,
-        foreign=FOREIGN if vendor == "nvidia" else None,
+        foreigns=(FOREIGN,) if vendor == "nvidia" else (),
         device=OnDevice(
             vendor=vendor,
             build=write_device,

@@ -54,7 +54,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
             loader="triton_device.py.j2",
             session=DEVICE_SESSION,
         ),
-        foreign=FOREIGN if runtime == "cuda" else None,
+        foreigns=(FOREIGN,) if runtime == "cuda" else (),
     )
 
 
@@ -73,5 +73,5 @@ TRITON_NPU = replace(
     packages=ascend.PACKAGES,
     load=None,
     device=None,
-    foreign=None,
+    foreigns=(),
 )

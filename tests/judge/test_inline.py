@@ -1,0 +1,75 @@
+"""Files whose kernels are CUDA inside Python (`load_inline`): what is read of them, and what is refused with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran import settings
+from septran.backends.base import Unjudged
+from septran.backends.cuda.inline import extension, hosts
+from septran.errors import ConfigError
+from septran.run.judge import JudgeRequest, judge
+from tests.judge.corpus import HERE, REFERENCES
+
+ADD = (HERE / "inline_add.py").read_text(encoding="utf-8")
+CALL = "self.elementwise_add.add_cuda(a, b)"
+
+
+def refused(text, folder):
+    file = folder / "answer.py"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        request = JudgeRequest(file=file, reference=REFERENCES / "inline_add.py")
+        judge(request, settings=settings.load())
+    assert error.value.codes == ("C173",)
+    return str(error.value)
+
+
+def test_the_sources_are_read_and_nothing_is_run():
+    read = extension(f"raise SystemExit('it ran')\n{ADD}")
+    assert read.offered == {"add_cuda": "add_cuda"}
+    assert "__global__ void add_kernel" in read.text and "import" not in read.text
+    assert read.text.count("#line") == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("source = ", "source = '' + "),
+        ("cuda_sources=source", "cuda_sources=[source]"),
+        ('functions=["add_cuda"]', 'functions={"add_cuda": "adds"}'),
+        ('functions=["add_cuda"]', 'functions="add_cuda"'),
+        ("cuda_sources=source", 'cuda_sources=f"{source}"'),
+    ],
+)
+def test_sources_may_be_said_in_other_ways(change):
+    read = extension(ADD.replace(*change))
+    assert read.offered == {"add_cuda": "add_cuda"} and "add_kernel<<<" in read.text
+
+
+def test_without_a_module_the_functions_that_are_offered_are_entries():
+    assert [h.name for h in hosts(ADD[: ADD.index("class ModelNew")])] == ["add_cuda"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ((CALL, f"torch.relu({CALL})"), "`torch.relu("),
+        ((CALL, f"a + {CALL}"), "arithmetic on tensors"),
+        ((CALL, "self.elementwise_add.add_cuda(a, self.weight)"), "no weight of the reference"),
+        ((f"return {CALL}", f"for _ in range(2):\n            a = {CALL}"), "for _ in range(2):"),
+        (("cuda_sources=source", "cuda_sources=open('k.cu').read()"), "not written out"),
+        (("    cuda_sources=source,\n", ""), "without cuda_sources"),
+        (("return out;", "return torch::add(a, b);"), "torch::add of torch's own library"),
+        (("#include <cuda_runtime.h>", "#include <cub/cub.cuh>"), "a CUDA C++ library"),
+    ],
+)
+def test_what_is_not_judged_is_refused_with_its_reason(change, word, tmp_path):
+    assert ADD.count(change[0]) == 1
+    assert word in refused(ADD.replace(*change), tmp_path)
+
+
+def test_a_source_that_is_not_written_out_has_its_line():
+    with pytest.raises(Unjudged) as error:
+        extension("import os\nload_inline('x', '',\n  cuda_sources=os.environ['K'])\n")
+    assert error.value.line == 3
