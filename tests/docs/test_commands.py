@@ -19,7 +19,8 @@ from tests.docs.test_blocks import blocks, session
 from tests.docs.test_hints import filled, parsed
 from tests.packaging.sources import ROOT
 
-PAGES = (ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md")))
+SKILL = ROOT / "skills" / "septran" / "SKILL.md"
+PAGES = (ROOT / "README.md", ROOT / "README.zh-CN.md", SKILL, *sorted((ROOT / "docs").glob("*.md")))
 ERRORS = sorted((ROOT / "docs" / "errors").glob("*.md"))
 _OTHER = re.compile(r"(?:make|pip|python|pytest|curl|git|npm|bash|sh) .*")
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -29,6 +30,8 @@ STANDS_FOR = {
     "--task FILE": "--task open.py",
     "COMMAND [OPTIONS]": "ls",
     "CODE": "E134",
+    "REFERENCE.py": "model.py",
+    "--task module.py": "--task open.py",
     "FOLDER": "lessons",
     "FILES": "axpy.py",
     "PASS": "insert_copies",
@@ -88,7 +91,7 @@ BARE = {
     "tune": ("--op", "add", "--backend", "dsa_c", "--trials", "2"),
     "verify": ("latest",),
 }
-FILE = {"batch": "smoke.yaml", "gen": "axpy.py", "prove": "certificate.json"}
+FILE = {"batch": "smoke.yaml", "gen": "axpy.py", "judge": "kernel.py", "prove": "certificate.json"}
 SUBJECTS = {"--op", "--logic", "--task", "--check", "--suite"}
 KERNEL = ("gen", "show", "prove", "map", "bench")
 # the passes of these targets alone
