@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Hazard", "check_order", "interpret"]
-GRID = "GRID"
-"""Scope of a Sync of all cores."""
 Env = dict[str, int]
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import atexit
 import functools
-import hashlib
 import os
 import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from septran import assets
-from septran.intact import intact, seal
-from septran.toolchain.built import Built
-from septran.toolchain.confined import Run, plain, probe, run
+from septran.intact import seal
+from septran.toolchain.confined import probe
 from septran.toolchain.processors import PROCESSORS, Processor, foreign
 
 FLAGS = (
@@ -153,53 +150,6 @@ def _cache_aside(wanted: Path) -> Path:
     folder = tempfile.mkdtemp(prefix="septran-cache-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-def compile_shared(
-    sources: Sequence[tuple[str, str]],
-    main: str,
-    folder: Path,
-    *,
-    compiler: Compiler,
-    flags: Sequence[str],
-    output: str,
-    extra: str = "",
-    runner: Run = run,
-    timeout_s: float = 120.0,
-) -> Built:
-    """Compile `main` of `sources` (name, text) into `folder/output`, or take it from the cache.
-
-    extra: anything else the result depends on (headers outside `sources`).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in sources:
-        (folder / name).write_text(text, encoding="utf-8")
-    command = [compiler.path, *flags, main, "-o", output]
-    target = folder / output
-    digest = hashlib.sha256()
-    native = host_features() if "-march=native" in flags else ""
-    for part in (compiler.path, compiler.version, *flags, native, extra, main, *map(str, sources)):
-        digest.update(part.encode() + b"\0")
-    kept = cache_folder() / "compiled" / f"{digest.hexdigest()[:32]}{Path(output).suffix}"
-    shown = " ".join([Path(compiler.path).name, *flags, main, "-o", output])
-    if intact(kept):
-        target.unlink(missing_ok=True)
-        shutil.copyfile(kept, target)
-        return Built(ok=True, artifact=target, command=shown, facts=(("cached", True),))
-    done = runner(command, folder, timeout_s)
-    log = done.output.replace(str(folder) + os.sep, "")
-    if done.code != 0 or not plain(target):
-        return Built(ok=False, artifact=None, log=log, command=shown, seconds=done.seconds)
-    keep(target, kept)
-    return Built(
-        ok=True,
-        artifact=target,
-        log=log,
-        command=shown,
-        seconds=done.seconds,
-        facts=(("cached", False),),
-        not_checked=done.not_enforced,
-    )
 
 
 def keep(target: Path, kept: Path) -> None:

@@ -15,8 +15,9 @@ from septran.sandbox import SandboxResult
 from septran.sandbox import run as sandboxed
 from septran.toolchain import compilers as toolchains
 from septran.toolchain import confined as process
-from septran.toolchain.compilers import compile_shared, cpp_compiler
+from septran.toolchain.compilers import cpp_compiler
 from septran.toolchain.confined import Finished, child_result, plain, run, run_confined
+from tests.support.shared import compile_shared
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +27,7 @@ def confined(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def compiled(text: str, folder: Path, runner: process.Run = run) -> Built:
-    compiler = cpp_compiler("native")
-    assert compiler is not None
-    flags = ("-shared", "-fPIC")
-    return compile_shared(
-        [("k.cpp", text)],
-        "k.cpp",
-        folder,
-        compiler=compiler,
-        flags=flags,
-        output="k.so",
-        runner=runner,
-    )
+    return compile_shared(text, folder, flags=("-shared", "-fPIC"), runner=runner)
 
 
 @pytest.mark.usefixtures("confined")

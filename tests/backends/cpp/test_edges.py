@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from septran.backends.cpp.emit import runtime_folder
-from septran.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from tests.support.shared import compile_shared
 
 STRIDED_COPY = """
 extern "C" __attribute__((visibility("default"))) void run(const float* x, float* y) {
@@ -23,14 +23,7 @@ extern "C" __attribute__((visibility("default"))) void run(const float* x, float
 
 def test_a_tail_of_known_length_is_not_read_whole(tmp_path):
     text = "".join((runtime_folder() / f"{n}.h").read_text() for n in ("view", "vec"))
-    built = compile_shared(
-        [("v.cpp", text + STRIDED_COPY)],
-        "v.cpp",
-        tmp_path,
-        compiler=cpp_compiler("native"),
-        flags=flags_for("native"),
-        output="v.so",
-    )
+    built = compile_shared(text + STRIDED_COPY, tmp_path)
     assert built.ok, built.log
     page = mmap.PAGESIZE
     held = mmap.mmap(-1, 2 * page)

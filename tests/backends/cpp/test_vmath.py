@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from septran.backends.cpp.emit import runtime_folder
-from septran.toolchain.compilers import compile_shared, cpp_compiler, flags_for
+from tests.support.shared import compile_shared
 
 UFUNCS = {
     "exp": np.exp,
@@ -73,15 +73,7 @@ def library(request, tmp_path):
             f" {{ using namespace st; for (long i = 0; i < n; i += lanes<f32v>)"
             f" store_n(y + i, v{name}(load_n<f32v>(x + i, n - i)), n - i); }}\n"
         )
-    compiler = cpp_compiler(request.param)
-    built = compile_shared(
-        [("v.cpp", text)],
-        "v.cpp",
-        tmp_path,
-        compiler=compiler,
-        flags=flags_for(request.param),
-        output="v.so",
-    )
+    built = compile_shared(text, tmp_path, arch=request.param)
     assert built.ok, built.log
     return ctypes.CDLL(str(built.artifact))
 
