@@ -84,6 +84,17 @@ class Machine:
             raise KeyError(f"machine {self.name} does not say how large {name} is")
         return memory.capacity
 
+    def limit(self, name: str) -> int:
+        """Return a whole number of the file's `limits`.
+
+        Raises:
+            KeyError: the file does not say it.
+        """
+        value = self.limits.get(name)
+        if not isinstance(value, int):
+            raise KeyError(f"machine {self.name} does not say {name}")
+        return value
+
     def level(self, proc: str) -> int:
         """Return the depth of a processor level, 0 = HOST."""
         return self.procs.index(proc)

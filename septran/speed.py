@@ -16,7 +16,7 @@ simulated one has none. A word in place of a number names a figure of the same f
         VEC: {vector: 64, operations: {other: 1, exp: 4}, latency: 8}
       levels:                        # nearest first; the last one holds everything
         - {name: L1, bytes: 49152, read: 128, write: 64}
-      resident: {blocks: 32, threads: 2048, registers: 65536, shared: 233472}   # a GPU: what one of its units holds at once
+      resident: {blocks: 32, threads: 2048, registers: 65536, shared: 233472, warp: 32, thread_registers: 255}   # a GPU: what one of its units holds at once, and a thread at most
 
 Of a GPU the first level is shared memory, bytes a tick of one unit; the others serve all units together.
 """
@@ -36,7 +36,7 @@ OTHER = "other"
 Wrong = Callable[..., SeptranError]
 _NUMBERS = ("clock", "units", "launch", "issue")
 _ENGINE = ("row", "vector", "fill", "latency", "tile", "products", "operations")
-_RESIDENT = ("blocks", "threads", "registers", "shared")
+_RESIDENT = ("blocks", "threads", "registers", "shared", "warp", "thread_registers")
 _LEVEL = ("name", "bytes", "read", "write")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-_REGISTERS = 65536
-"""of a multiprocessor; they decide how many warps it holds"""
-_WARPS = 64
+RESIDENT = "resident_warps"
+"""Figure: warps that one processor of the machine holds with so many registers each."""
 
 
 def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | None:
@@ -19,7 +19,7 @@ def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | 
         return None
     for one, two in (
         (-_spilled(mine), -_spilled(library)),
-        (_warps(mine["registers"]), _warps(library["registers"])),
+        (mine.get(RESIDENT, 0.0), library.get(RESIDENT, 0.0)),
     ):
         if one != two:
             return 1 if one > two else -1
@@ -30,10 +30,17 @@ def _spilled(figures: Mapping[str, float]) -> float:
     return figures.get("spill_bytes", 0.0) + figures.get("stack_bytes", 0.0)
 
 
-def _warps(registers: float) -> int:
-    """Return the warps of 32 threads that fit; registers are handed out in steps of 8."""
-    steps = max(1, -(-int(registers) // 8))
-    return min(_WARPS, _REGISTERS // (32 * 8 * steps))
+def with_resident(figures: Mapping[str, float], limits: Mapping[str, Any]) -> dict[str, float]:
+    """Return figures with the warps that fit at a time, where the machine's file says what a processor holds.
+
+    limits: of the machine: warp_size, resident_threads, resident_registers, register_step.
+    """
+    names = ("warp_size", "resident_threads", "resident_registers", "register_step")
+    if "registers" not in figures or not all(name in limits for name in names):
+        return dict(figures)
+    warp, threads, registers, step = (int(limits[name]) for name in names)
+    each = step * max(1, -(-int(figures["registers"]) // step))
+    return {**figures, RESIDENT: float(min(threads, registers // each) // warp)}
 
 
 def told_figures(mine: Mapping[str, float], library: Mapping[str, float]) -> str:

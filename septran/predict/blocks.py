@@ -26,8 +26,6 @@ from septran.speed import OTHER, PROCESSOR, Level, Rates, Speed
 
 _BESIDE = 40
 """registers of a thread beside the Program's tiles: addresses, counters, operands on their way"""
-_MOST_REGISTERS = 255
-_WARP = 32
 _GROUP = 4
 """warps of a warpgroup"""
 
@@ -98,8 +96,9 @@ def _of_launch(launch: Launch, env: Env, program: Program, speed: Speed) -> _Tak
     parts["waiting"] = max(0.0, waves * (chain - (min(on_one, resident) - 1) * alone))
     parts["launch"] = speed.launch
     used = min(1.0, blocks / speed.units)
-    warps = min(on_one, resident) * math.ceil(threads / _WARP)
-    most = int(speed.resident["threads"]) // _WARP
+    warp = int(speed.resident["warp"])
+    warps = min(on_one, resident) * math.ceil(threads / warp)
+    most = int(speed.resident["threads"]) // warp
     why = (
         f"{blocks} blocks of {threads} threads on {speed.units} multiprocessors: "
         f"{used:.0%} of them work, {waves} after another",
@@ -186,7 +185,7 @@ def _resident(body: tuple[Stmt, ...], threads: int, speed: Speed) -> tuple[int, 
             b = stmt.buffer
             held[b.mem] += (b.size or math.prod(b.shape) * nbytes(b.dtype)) * b.versions
     tiles = math.ceil(held["REGISTER"] / 4 / threads)
-    registers = min(_MOST_REGISTERS, tiles + _BESIDE) * threads
+    registers = min(speed.resident["thread_registers"], tiles + _BESIDE) * threads
     room = {
         "blocks": speed.resident["blocks"],
         "threads": speed.resident["threads"] // threads,

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from septran.agent.figures import with_resident
 from septran.agent.writer import LeafVerdict
+from septran.backends.base import Built
 from septran.errors import EnvironmentProblem, SeptranError
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, Leaf, LeafSpec, leaf_specs
@@ -204,15 +206,20 @@ class LeafJudge:
     def _with_figures(self, found: LeafVerdict, mine: Judged, leaf: Leaf) -> LeafVerdict:
         """Return the verdict with what can be said without a clock, beside the library's."""
         where = mine.verdict.where
-        figures = static_figures(mine.built, where)
+        figures = self._figures(mine.built, where)
         if not figures:
             return found
         if leaf.spec.opaque:
             return replace(found, figures=figures)
         if self._floor is None:
             built = build_only(self._place, self._kernel(None), folder=self._work / "floor")
-            self._floor = static_figures(built, where) if built.ok else {}
+            self._floor = self._figures(built, where) if built.ok else {}
         return replace(found, figures=figures, baseline_figures=self._floor)
+
+    def _figures(self, built: Built, where: str) -> dict[str, float]:
+        return with_resident(
+            static_figures(built, where), load_machine(self._program.machine).limits
+        )
 
 
 def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:

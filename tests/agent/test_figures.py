@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from septran.agent.figures import preferred, told_figures
+from septran.agent.figures import preferred, told_figures, with_resident
 from septran.agent.llm import llm_writer, outcome_json
 from septran.agent.session import quality
 from septran.agent.writer import Budget, LeafVerdict
 from septran.backends.base import Built
 from septran.cli.card import rows
+from septran.machine import load_machine
 from septran.outcome import Level
 from septran.trial.static_figures import static_figures, summary
 from tests.agent.leaves import BACKEND, RELU, RIGHT, FakeJudge, fenced
 from tests.agent.test_scenarios import config
 from tests.support.openai_double import Answer, ChatDouble
+
+HOPPER = load_machine("triton_cuda.sm_90").limits
 
 
 @pytest.mark.parametrize(
@@ -34,15 +37,37 @@ from tests.support.openai_double import Answer, ChatDouble
 def test_what_is_preferred(
     mine: dict[str, float], library: dict[str, float], wanted: int | None
 ) -> None:
-    assert preferred(mine, library) == wanted
+    assert preferred(with_resident(mine, HOPPER), with_resident(library, HOPPER)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("machine", "registers", "warps"),
+    [
+        ("cuda_c.sm_90a", 32, 64),
+        ("cuda_c.sm_90a", 121, 16),
+        ("cuda_c.sm_120a", 32, 48),  # its processors hold fewer threads
+        ("hip_c.gfx942", 128, 16),  # four SIMDs of 512 registers a lane
+        ("hip_c.gfx942", 512, 4),
+    ],
+)
+def test_warps_are_those_of_the_machine(machine: str, registers: float, warps: int) -> None:
+    found = with_resident({"registers": registers}, load_machine(machine).limits)
+    assert found["resident_warps"] == warps
+
+
+def test_a_machine_whose_file_does_not_say_it_prefers_no_register_count() -> None:
+    limits = load_machine("cpp.x86_64").limits
+    few, many = ({"registers": n} for n in (32.0, 255.0))
+    assert with_resident(few, limits) == few
+    assert preferred(few, many) == 0
 
 
 def unmeasured(registers: float) -> LeafVerdict:
     return LeafVerdict(
         level=Level.ACCURATE,
         status="ok",
-        figures={"registers": registers},
-        baseline_figures={"registers": 128.0},
+        figures=with_resident({"registers": registers}, HOPPER),
+        baseline_figures=with_resident({"registers": 128.0}, HOPPER),
     )
 
 
@@ -81,7 +106,10 @@ def test_a_measured_time_beats_a_prediction() -> None:
 
 
 def test_the_model_and_the_card_are_told() -> None:
-    assert quality(unmeasured(64.0)) == "right, registers 64 (the library's 128)"
+    assert (
+        quality(unmeasured(64.0))
+        == "right, registers 64 (the library's 128), resident warps 32 (the library's 16)"
+    )
     assert told_figures({"a_b": 1.0}, {"a_b": 1.0}) == "a b 1"
     leaf = {"task": "t", "name": "n", "writer": "llm", "accepted": "predicted"}
     text = dict(rows({"level": "accurate", "leaves": [leaf]}))["leaf"]

@@ -17,6 +17,7 @@ import pytest
 from septran.agent.docs import Block
 from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.toolchain import HERE, found, write_emulator
+from septran.machine import load_machine
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -44,7 +45,7 @@ def _compile(folder: Path, arch: str) -> Outcome:
             str(folder),
             target.runtime,
             target.name,
-            str(target.warp),
+            str(load_machine(f"triton_{target.runtime}.{arch}").limit("warp_size")),
             str(out),
         ],
         cwd=folder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from septran import spanyaml
 from septran.assets import listing
 from septran.machine import load_machine
 from tests.packaging.sources import PACKAGE
@@ -47,6 +48,43 @@ def test_no_backend_repeats_the_size_of_a_memory():
         if sizes & set(numbers(ast.parse(path.read_text(encoding="utf-8"))))
     }
     assert holding == CHILDREN | OTHERS
+
+
+def figures() -> set[float]:
+    """Every number of a machine file that nobody writes by chance: large, and neither round nor a power of two."""
+    found: set[float] = set()
+
+    def collect(value: object) -> None:
+        if isinstance(value, dict | list):
+            for each in value.values() if isinstance(value, dict) else value:
+                collect(each)
+        elif isinstance(value, int | float) and value >= 2000:
+            whole = int(value)
+            if whole & (whole - 1) and whole % 1000:
+                found.add(value)
+
+    for asset in listing("configs/machines"):
+        collect(spanyaml.load(asset.path).value)
+    return found
+
+
+# what a language allows whatever the machine: a grid's y and z in CUDA, memory of a block that a kernel need not ask for
+LANGUAGE = {
+    "backends/tilelang/passes/settle.py": 65535, "backends/cuda/launch.py": 49152, "cli/serve.py": 65535,
+}  # fmt: skip
+
+
+def test_no_module_repeats_a_figure_of_a_machine() -> None:
+    """The whole program: sizes, rates and counts alike."""
+    known = figures()
+    assert {166912, 232448, 65535, 233472} <= known
+    bad = {
+        (path.relative_to(PACKAGE).as_posix(), number)
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).as_posix().removeprefix("backends/") not in CHILDREN
+        for number in known & set(numbers(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert bad == set(LANGUAGE.items())
 
 
 def test_the_simulators_hold_what_the_machine_files_say():

@@ -95,7 +95,7 @@ def place(program: Program) -> Program:
 def order(program: Program) -> Program:
     """Pass: `order_engines` with the events that the Program's machine has."""
     rules = storage(program.machine)
-    return order_engines(program, rules.nbytes, rules.limit("events", 64))
+    return order_engines(program, rules.nbytes, rules.limit("events"))
 
 
 def _arches() -> tuple[str, ...]:

@@ -24,6 +24,7 @@ _CONFIG = (
     ("VL_VEC_LATENCY", "vec_latency", 8),
     ("VL_CLEAR_BYTES_PER_CYCLE", "clear_bytes_per_cycle", 1024),
 )
+_USUAL = {key: value for _, key, value in _CONFIG}
 _MOST_CORES = 200
 
 
@@ -33,9 +34,9 @@ class Storage:
 
     machine: Machine
 
-    def limit(self, name: str, default: int) -> int:
-        """Return a figure of the machine file's `limits`."""
-        return int(self.machine.limits.get(name, default))
+    def limit(self, name: str) -> int:
+        """Return a figure of the machine file's `limits`, the usual one where it says none."""
+        return int(self.machine.limits.get(name, _USUAL[name]))
 
     @property
     def vendor(self) -> str:
@@ -49,9 +50,7 @@ class Storage:
         last = buffer.shape[-1]
         if buffer.mem == "GLOBAL" or len(buffer.shape) < 2:
             return last
-        step = max(
-            self.limit("align_bytes", 32) // nbytes(buffer.dtype), self.limit("mma_pitch", 16)
-        )
+        step = max(self.limit("align_bytes") // nbytes(buffer.dtype), self.limit("mma_pitch"))
         return -(-last // step) * step
 
     def nbytes(self, buffer: Buffer) -> int:
@@ -59,7 +58,7 @@ class Storage:
         total = nbytes(buffer.dtype) * self.pitch(buffer)
         for n in buffer.shape[:-1]:
             total *= n
-        align = self.limit("align_bytes", 32)
+        align = self.limit("align_bytes")
         # versions of a vector are elements apart, so only matrices are rounded
         return total if len(buffer.shape) < 2 else -(-total // align) * align
 
@@ -80,7 +79,7 @@ class Storage:
             "VL_MMA_ROWS": mma[0],
             "VL_MMA_COLS": mma[1],
             "VL_MMA_DEPTH": mma[2],
-            **{name: self.limit(key, default) for name, key, default in _CONFIG},
+            **{name: self.limit(key) for name, key, _ in _CONFIG},
         }
         lines = [f"/* Facts of machine {self.machine.name}. */", "#ifndef VL_CONFIG_H"]
         lines.append("#define VL_CONFIG_H")

@@ -9,31 +9,22 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arch:
-    """runtime: Triton's own backend. name: the architecture as Triton names it. warp: threads that run in step."""
+    """runtime: Triton's own backend. name: the architecture as Triton names it."""
 
     runtime: Literal["cuda", "hip", "npu"]
     name: str
-    warp: int
-
-
-def _cuda(name: str) -> Arch:
-    return Arch(runtime="cuda", name=name, warp=32)
-
-
-def _hip(name: str, *, warp: int = 64) -> Arch:
-    return Arch(runtime="hip", name=name, warp=warp)
 
 
 ARCHES: Mapping[str, Arch] = {
-    "sm_90": _cuda("90"),
-    "sm_80": _cuda("80"),
-    "sm_100": _cuda("100"),
-    "sm_120": _cuda("120"),
-    "gfx942": _hip("gfx942"),
-    "gfx90a": _hip("gfx90a"),
-    "gfx950": _hip("gfx950"),
-    "gfx1201": _hip("gfx1201", warp=32),
-    "910b": Arch(runtime="npu", name="Ascend910B2", warp=32),
+    "sm_90": Arch(runtime="cuda", name="90"),
+    "sm_80": Arch(runtime="cuda", name="80"),
+    "sm_100": Arch(runtime="cuda", name="100"),
+    "sm_120": Arch(runtime="cuda", name="120"),
+    "gfx942": Arch(runtime="hip", name="gfx942"),
+    "gfx90a": Arch(runtime="hip", name="gfx90a"),
+    "gfx950": Arch(runtime="hip", name="gfx950"),
+    "gfx1201": Arch(runtime="hip", name="gfx1201"),
+    "910b": Arch(runtime="npu", name="Ascend910B2"),
 }
 """The first of each runtime is its backend's default."""
 

@@ -13,14 +13,13 @@ from septran.backends.base import Availability, Built, Capability
 from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.toolchain import HERE, available, scrub, write
 from septran.kernel import Kernel
+from septran.machine import load_machine
 from septran.toolchain import environment
 from septran.toolchain.confined import child_result, run_confined
 
 NAME = "triton_npu"
 PACKAGES = ("triton-ascend==3.2.0", "ascendnpu-ir==1.2.0", "pybind11")
 """A triton of its own (770 MB), which would hide the one that other targets use."""
-PROGRAMS = 65535
-"""Most programs of a launch (Triton-Ascend's documents)."""
 _SECONDS = 240.0
 _GRID = re.compile(r"\[\((\d+),\)\]\(")
 _LAST = "hivmc, BiShengIR's last step, is part of CANN"
@@ -35,8 +34,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
     main = write(kernel, folder)
     large = max((int(n) for n in _GRID.findall(kernel.source)), default=0)
     shown = f"triton-ascend {kernel.main}, bishengir-compile --target={ARCHES[kernel.arch].name}"
-    if large > PROGRAMS:
-        log = f"a launch of {large} programs; an NPU runs at most {PROGRAMS}: make tiles larger"
+    most = load_machine(f"{kernel.backend}.{kernel.arch}").limit("programs")
+    if large > most:
+        log = f"a launch of {large} programs; an NPU runs at most {most}: make tiles larger"
         return Built(ok=False, artifact=None, log=log, command=shown)
     last = f"compile for {kernel.arch}: {_LAST}"
     if not _version():

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from septran.backends.triton.arches import ARCHES
 from septran.errors import InternalError, Unsupported
 from septran.ir.access import map_bodies, reads, regions, touches, writes
 from septran.ir.launch import Launch, map_kernels
@@ -26,6 +25,7 @@ from septran.ir.nodes import (
     Sync,
     walk,
 )
+from septran.machine import load_machine
 from septran.passes.load_parts import names, parts_loaded
 from septran.passes.order_blocks import order_blocks
 from septran.passes.place_barriers import with_barriers
@@ -37,7 +37,7 @@ WARPS = "num_warps"
 
 def settle_warps(program: Program) -> Program:
     """Return `program` with the warps that hold the threads the mapping asks for; four where it does not."""
-    size = ARCHES[program.arch].warp
+    size = load_machine(program.machine).limit("warp_size")
     threads = program.option("threads", 4 * size)
     if not isinstance(threads, int):
         raise InternalError(f"threads is {threads!r}; an int was expected after tuning")

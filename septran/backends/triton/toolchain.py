@@ -58,7 +58,8 @@ def build(kernel: Kernel, folder: Path) -> Built:
         reason = f"compile for {kernel.arch}: triton is not installed; {_INSTALL}"
         return Built(ok=True, artifact=main, not_checked=(reason,))
     arch = ARCHES[kernel.arch]
-    shared_limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    machine = load_machine(f"{kernel.backend}.{kernel.arch}")
+    shared_limit = machine.capacity("SHARED")
     # the kernel file runs while it is compiled: it may write here, not beside its own sources
     work = folder / "compile"
     work.mkdir(exist_ok=True)
@@ -69,7 +70,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         str(folder),
         arch.runtime,
         arch.name,
-        str(arch.warp),
+        str(machine.limit("warp_size")),
         str(out),
     ]
     env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
