@@ -7,6 +7,7 @@ POST /v1/submissions                     a reply for a leaf: 202, or 429 with Re
 GET  /v1/submissions/ID?wait=30          queued, running or done with the reward vector
 GET  /v1/submissions/ID/explain          the same in words
 GET  /v1/explain/CODE                    the page of an error code
+GET  /v1/adapters/verifiers              a file for an environment that has verifiers and no SepTran
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,6 +26,7 @@ from septran.environment.step import Submission
 from septran.environment.tasks import Asked
 from septran.errors import ConfigError, Failure, SeptranError
 
+_ADAPTER = Path(__file__).parent / "adapters" / "septran_leaves.py"
 MOST_BYTES = 1 << 20
 MOST_WAIT_S = 60.0
 _SOCKET_S = 90.0
@@ -102,6 +105,8 @@ class _Routes(BaseHTTPRequestHandler):
                 text = service.explain(name)
                 told = None if text is None else {"schema": "septran.explain/1", "text": text}
                 self._found(told, f"nothing is known about {name[:40]!r}")
+            case ["v1", "adapters", "verifiers"]:
+                self._reply(HTTPStatus.OK, _ADAPTER.read_bytes(), "text/x-python")
             case _:
                 self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {parts.path[:80]!r}")
 
@@ -131,9 +136,13 @@ class _Routes(BaseHTTPRequestHandler):
     def _send(
         self, status: HTTPStatus, data: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
-        body = (json.dumps(data) + "\n").encode()
+        self._reply(status, (json.dumps(data) + "\n").encode(), "application/json", headers)
+
+    def _reply(
+        self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         for name, value in (headers or {}).items():
             self.send_header(name, value)

@@ -61,6 +61,7 @@ FENCES = {
     "ray": ("batch/",),
     "mcp": ("environment/",),
     "openenv": ("environment/",),
+    "verifiers": ("environment/",),
     "matplotlib": ("report/",),
     "cryptography": ("verify/", "run/"),
 }
