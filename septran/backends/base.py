@@ -235,6 +235,8 @@ class Backend:
     """whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()
     """pip requirements of the environment that only its children use (`septran doctor --install`)."""
+    extras: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(name, pip requirements) that go there only when asked for (`--install TARGET+NAME`): large, or under terms of their own"""
     copies_ordered_by: str = ""
     """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
     read_back: Callable[[Kernel, Program], Printed] | None = field(default=None)

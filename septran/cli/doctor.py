@@ -21,7 +21,7 @@ _CAPABILITIES: tuple[Capability, ...] = ("emit", "compile", "emulate", "device")
     "target",
     metavar="TARGET",
     shell_complete=complete(backend_names),
-    help="First bring the packages that only this target uses, with pip, under SEPTRAN_HOME.",
+    help="First bring the packages that only this target uses, with pip, under SEPTRAN_HOME; TARGET+NAME: with an optional part.",
 )
 @common
 def command(names: tuple[str, ...], target: str | None) -> int:
@@ -33,8 +33,7 @@ def command(names: tuple[str, ...], target: str | None) -> int:
     from septran.run import store
 
     if target is not None:
-        _install(target)
-        names = (*names, target)
+        names = (*names, _install(target))
     found = [_examine(name) for name in names or backends.names()]
     usable = any(entry["usable"] for entry in found)
     term = terminal()
@@ -55,16 +54,18 @@ def command(names: tuple[str, ...], target: str | None) -> int:
     return 0 if usable else 3
 
 
-def _install(target: str) -> None:
-    """Fill the environment of `target`.
+def _install(words: str) -> str:
+    """Fill the environment of a target, "TARGET" or "TARGET+EXTRA", and return the target's name.
 
     Raises:
-        ConfigError: C130, no such backend. C161, it has no environment of its own. EnvironmentProblem: V112.
+        ConfigError: C130, no such backend. C161, it has no environment of its own, or no such extra.
+            EnvironmentProblem: V112.
     """
     from septran import backends
     from septran.errors import ConfigError
     from septran.toolchain import environment
 
+    target, plus, extra = words.partition("+")
     backend = backends.get(target)
     if not backend.packages:
         own = [name for name, _ in backends.BUILTIN if backends.get(name).packages]
@@ -73,8 +74,14 @@ def _install(target: str) -> None:
             f"{target} uses no packages of its own",
             help=f"`septran doctor {target}` says what it lacks; --install is for {', '.join(own)}",
         )
-    terminal().note(f"installing {' '.join(backend.packages)}")
-    environment.install(target, backend.packages)
+    extras = dict(backend.extras)
+    if plus and extra not in extras:
+        known = ", ".join(environment.command(target, name) for name in ("", *extras))
+        raise ConfigError.of("C161", f"{target} has no part {extra!r}", help=known)
+    packages = (*backend.packages, *extras.get(extra, ()))
+    terminal().note(f"installing {' '.join(packages)}")
+    environment.install(target, packages)
+    return target
 
 
 def _examine(name: str) -> dict[str, Any]:

@@ -32,8 +32,10 @@ def version(target: str, package: str) -> str:
     return ""
 
 
-def command(target: str) -> str:
-    """Return what a user types to fill the environment."""
+def command(target: str, extra: str = "") -> str:
+    """Return what a user types to fill the environment, with the packages of `extra`, too."""
+    if extra:
+        return f"septran doctor --install {target}+{extra}"
     return f"septran doctor --install {target}"
 
 

@@ -44,7 +44,28 @@ def test_what_pip_says_is_told(septran, fresh_home, monkeypatch):
     assert "V112" in found.err and "No matching distribution" in found.err
 
 
-@pytest.mark.parametrize(("name", "code"), [("cpp", "C161"), ("palas_tpu", "C130")])
+def test_an_optional_part_is_brought_only_when_asked_for(septran, fresh_home, monkeypatch):
+    called: list[list[str]] = []
+
+    def pip(words: list[str], **_: object) -> SimpleNamespace:
+        called.append(words)
+        for name in ("jax-0.10.2", "libtpu-0.0.42.1"):
+            (environment.folder("pallas_tpu") / f"{name}.dist-info").mkdir(parents=True)
+        return SimpleNamespace(returncode=0, stdout="")
+
+    monkeypatch.setattr(
+        environment, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": pip})
+    )
+    found = septran("--json", "doctor", "--install", "pallas_tpu+libtpu")
+    assert found.code == 0, found.err
+    assert set(called[0]) >= {*backends.get("pallas_tpu").packages, "libtpu==0.0.42.1"}
+    assert "libtpu 0.0.42.1" in found.out
+    assert not any("libtpu" in word for word in backends.get("pallas_tpu").packages)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("cpp", "C161"), ("palas_tpu", "C130"), ("pallas_tpu+tpu", "C161")]
+)
 def test_a_target_without_packages_of_its_own_is_refused(septran, name, code):
     found = septran("doctor", "--install", name)
     assert found.code == 2 and code in found.err

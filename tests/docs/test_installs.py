@@ -49,7 +49,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that pip finds everything in that the pages name, and nothing else."""
     folder = tmp_path / "index"
     folder.mkdir()
-    own = [p for name in dict(backends.BUILTIN) for p in backends.get(name).packages]
+    targets = [backends.get(name) for name in dict(backends.BUILTIN)]
+    own = [p for t in targets for p in (*t.packages, *(w for _, part in t.extras for w in part))]
     for name, value in index(folder, [*own, "ascendnpu-ir"]).items():
         monkeypatch.setenv(name, value)
     return folder
@@ -73,19 +74,25 @@ def test_pip_knows_what_is_installed(command, packages, tmp_path):
     assert len(installed) > (1 if _EXTRA.search(command) else 0), installed
 
 
-INSTALLS = {c.replace("{target}", "pallas_tpu") for c, _ in (*COMMANDS, *HINTS) if "--install" in c}
+INSTALLS = {
+    c.replace("{target}", "pallas_tpu").replace("{extra}", "libtpu")
+    for c, _ in (*COMMANDS, *HINTS)
+    if "--install" in c
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(INSTALLS))
 def test_a_target_gets_its_packages(command, packages, fresh_home, capfd):
     assert main(command.split()[1:]) == 0, capfd.readouterr().err
-    target = command.split()[-1]
+    target, _, extra = command.split()[-1].partition("+")
     found = {
         p.name.split("-")[0].replace("_", "-")
         for p in (fresh_home / "environments" / target).glob("*.dist-info")
     }
-    assert found == {p.split("==")[0] for p in backends.get(target).packages}
+    backend = backends.get(target)
+    asked = (*backend.packages, *dict(backend.extras).get(extra, ()))
+    assert found == {p.split("==")[0] for p in asked}
 
 
 @pytest.fixture(scope="module")

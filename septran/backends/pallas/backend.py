@@ -10,7 +10,7 @@ from septran.backends.pallas.passes.read_windows import read_windows
 from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading import read
 from septran.backends.pallas.shapes import LANGUAGE
-from septran.backends.pallas.toolchain import ENV, NAME, PACKAGES, available, build
+from septran.backends.pallas.toolchain import ENV, LIBTPU, NAME, PACKAGES, available, build
 from septran.backends.text.prelude import calls_of
 from septran.passes.staging import staging_passes
 
@@ -37,6 +37,7 @@ PALLAS_TPU = Backend(
     docs=NAME,
     dtypes=("float32", "bfloat16"),
     packages=PACKAGES,
+    extras=(LIBTPU,),
     flushes_denormals=True,
     session=(
         ("env", ENV),

@@ -108,3 +108,42 @@ def test_a_product_that_a_tpu_would_round_is_refused_before_it_runs(tmp_path: Pa
     )
     assert verdict.code == "V201"
     assert "would round its operands to bfloat16" in verdict.message + verdict.log
+
+
+@pytest.fixture
+def libtpu(simulated: Path) -> None:
+    if not list((simulated / "environments" / "pallas_tpu").glob("libtpu-*.dist-info")):
+        pytest.skip("libtpu is not installed (septran doctor --install pallas_tpu+libtpu)")
+
+
+@pytest.mark.usefixtures("libtpu")
+@pytest.mark.parametrize("arch", backends.get("pallas_tpu").arches)
+@pytest.mark.parametrize("op", ["attention", "gemm", "softmax"])
+def test_machine_code_of_every_generation(op: str, arch: str, tmp_path: Path) -> None:
+    built = backends.get("pallas_tpu").build(kernel(op, arch=arch), tmp_path)
+    assert built.ok, built.log
+    assert not any("libtpu" in text for text in built.not_checked)
+    facts = dict(built.facts)
+    assert facts["bundles"] > 50 and facts["spill_bundles"] >= 0
+
+
+@pytest.mark.usefixtures("libtpu")
+@pytest.mark.parametrize("op", sorted(set(all_operators()) - {"cross_entropy"}))
+def test_every_operator_compiles(op: str, tmp_path: Path) -> None:
+    """At its sample sizes, in each type that both have."""
+    pallas = backends.get("pallas_tpu")
+    for dtype in set(all_operators()[op][0].dtypes) & set(pallas.dtypes):
+        folder = tmp_path / dtype
+        folder.mkdir()
+        built = pallas.build(kernel(op, dtype), folder)
+        assert built.ok, built.log
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_more_vector_memory_than_a_chip_has_is_refused(tmp_path: Path) -> None:
+    """What the compiler counts, not what the policy planned with."""
+    made = kernel("gemm", M=2048, N=2048, K=2048)
+    large = made.source.replace("256", "2048").replace("512", "2048")
+    large = large.replace("grid=(8, 8, 4)", "grid=(1, 1, 1)")
+    built = backends.get("pallas_tpu").build(made.with_files({made.main: large}), tmp_path)
+    assert not built.ok and "vmem" in built.log.lower()

@@ -1,6 +1,7 @@
 """Lowers a Pallas kernel for a TPU without a TPU, and reads its products. Runs in the sandboxed child only.
 
-argv: the kernel's file, a JSON file with [name, shape, dtype] of its tensors, the output JSON file.
+argv: the kernel's file, a JSON file with [name, shape, dtype] of its tensors, the output JSON file, and, where libtpu
+compiles, the topology of one chip ("v5e:2x2"), with the folder to which LIBTPU_INIT_ARGS has it write its schedules.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,9 +54,37 @@ def _products(jaxpr: Any) -> tuple[int, list[str]]:
     return found, wrong
 
 
+def _compile(entry: Any, arguments: list[Any], topology: str, schedules: Path) -> dict[str, int]:
+    """Compile `entry` to machine code of one chip; return what its schedule says.
+
+    bundles: instruction words of the kernels and of what XLA puts around them; spill_bundles: those that store or load a spill.
+    """
+    import jax
+    from jax.experimental import topologies
+
+    device = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
+    place = jax.sharding.SingleDeviceSharding(device)
+    traced = jax.jit(entry, in_shardings=place, out_shardings=place).trace(*arguments)
+    traced.lower(lowering_platforms=("tpu",)).compile()
+    bundles = spills = 0
+    for path in schedules.glob("*final_hlo-static-per-bundle-utilization.txt"):
+        _, _, name = path.name.partition("-")
+        if name.startswith(("TLP", "<")):  # the program around all kernels
+            continue
+        head, _, body = path.read_text(encoding="utf-8").partition("== UTILIZATION:\n")
+        units = [unit.strip() for unit in head.splitlines()[1].split(",")]
+        rows = [line.split() for line in body.splitlines() if re.fullmatch(r"[\d ]+", line)]
+        bundles += len(rows)
+        for row in rows:
+            used = [unit for unit, count in zip(units, row, strict=True) if count != "0"]
+            spills += any(unit.endswith((":SPILL", ":FILL")) for unit in used)
+    # the flags that ask for the schedules are not documented: without files there is no figure
+    return {"bundles": bundles, "spill_bundles": spills} if bundles else {}
+
+
 def main() -> int:
     """Trace and lower `entry`; write {"ok", "facts", "log"} to the output file."""
-    source, params, out = sys.argv[1:4]
+    source, params, out, *compiled = sys.argv[1:]
     sys.path.append(os.environ["SEPTRAN_PACKAGES"])
     result: dict[str, Any] = {"ok": True, "facts": {}, "log": ""}
     try:
@@ -69,6 +99,9 @@ def main() -> int:
         lowered = export.export(jax.jit(module.entry), platforms=["tpu"])(*arguments)
         text = lowered.mlir_module()
         result["facts"] = {"products": products, "kernels": text.count("tpu_custom_call")}
+        if compiled and not wrong:
+            topology, schedules = compiled
+            result["facts"] |= _compile(module.entry, arguments, topology, Path(schedules))
         if wrong:
             result.update(ok=False, log="\n".join(dict.fromkeys(wrong)))
     except Exception as e:  # any compiler failure is a result, not a crash
