@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks import (
     corpus_c,
+    corpus_chips,
     corpus_compile,
     corpus_cuda,
     corpus_dsl,
@@ -21,4 +22,5 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_python.ALL,
     *corpus_cuda.ALL,
     *corpus_dsl.ALL,
+    *corpus_chips.ALL,
 )

@@ -1,6 +1,6 @@
 """The backend families that attacks are tried on, and how a changed kernel of each is built for a test.
 
-The base of each is the row_sum[19, 67] that SepTran emits with library leaves.
+The base of each is a small kernel that SepTran emits with library leaves: row_sum[19, 67], or a product where a family is about copies.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,9 @@ TITLES = {
     "python": "Python leaf",
     "compile": "C++ compile step",
     "cuda": "CUDA C++",
+    "hip": "HIP C++",
     "triton": "Triton",
+    "ascend": "Triton for Ascend",
     "tilelang": "TileLang",
     "npuir": "TileLang NPU IR",
     "dsa": "C over a vendor library",
@@ -43,16 +46,40 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Family:
-    """backend; `leaves`: the line before which `before` is put; `step`: the text `body` stands for."""
+    """backend; `leaves`: the line before which `before` is put; `step`: the text `body` stands for.
+
+    op, dtype, dims: of the kernel; `policy`: (old, new) texts of the shipped policy that it is bound with.
+    """
 
     backend: str
     leaves: str
     step: str
+    op: str = "row_sum"
+    dtype: str = "float32"
+    dims: tuple[tuple[str, int], ...] = (("M", 19), ("N", 67))
+    policy: tuple[str, str] = ("", "")
 
 
 FAMILIES = {
     "compile": Family("cpp", "// ---- leaves", ""),
     "cuda": Family("cuda_c", "// ---- leaves", "st::reduce_last<st::Sum, true>(acc, X);"),
+    "hip": Family(
+        "hip_c",
+        "// ---- leaves",
+        "st::gemm_mfma<st::Product<st::Tile<19, 64>, false, false, true, true>>(C, A, st::matrix(B));",
+        op="gemm",
+        dtype="float16",
+        dims=(("M", 19), ("N", 24), ("K", 140)),
+        policy=("pipeline: 1", "pipeline: 2"),  # a ring, so that slots and waits can be wrong
+    ),
+    "ascend": Family(
+        "triton_npu",
+        "@triton.jit\n",
+        "C = tl.dot(A, B, C)",
+        op="gemm",
+        dtype="float16",
+        dims=(("M", 19), ("N", 24), ("K", 140)),
+    ),
     "triton": Family(
         "triton_cuda",
         "@triton.jit\n",
@@ -162,10 +189,10 @@ class Made(NamedTuple):
 
 def missing(language: str) -> str:
     """Return what this machine lacks, "" when nothing."""
-    if language == "triton" and importlib.util.find_spec("triton") is None:
+    if language in ("triton", "ascend") and importlib.util.find_spec("triton") is None:
         return "triton"
     if (
-        language in ("cpp", "leaf", "host", "compile", "cuda", "dsa")
+        language in ("cpp", "leaf", "host", "compile", "cuda", "hip", "dsa")
         and shutil.which("g++") is None
     ):
         return "g++"
@@ -175,9 +202,21 @@ def missing(language: str) -> str:
 @functools.cache
 def emitted(language: str) -> tuple[Kernel, Problem]:
     """Return the honest kernel of a family and its problem."""
-    backend = FAMILIES[language].backend
-    plan = resolve(GenRequest(op="row_sum", backend=backend, dims={"M": 19, "N": 67}))
-    lowered = lower_plan(plan)
+    family = FAMILIES[language]
+    asked = GenRequest(
+        op=family.op, backend=family.backend, dtype=family.dtype, dims=dict(family.dims)
+    )
+    plan = resolve(asked)
+    if any(family.policy):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{family.backend}.mapping.yaml"
+            file.write_text(
+                Path(plan.mapping.file).read_text(encoding="utf-8").replace(*family.policy)
+            )
+            plan = resolve(replace(asked, mapping=file))
+            lowered = lower_plan(plan)
+    else:
+        lowered = lower_plan(plan)
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
     kernel = plan.backend.emit(lowered.program, leaves)
     return kernel, problem_of(plan, lowered.program, plan.dims)
@@ -218,9 +257,9 @@ def build(language: str, kernel: Kernel, folder: Path) -> Built:
     """Return the kernel built for its emulation only (natively for the C++ backend)."""
     folder.mkdir(parents=True, exist_ok=True)
     match language:
-        case "cuda":
+        case "cuda" | "hip":
             return cuda_build.compile_emulated(kernel, folder)
-        case "triton":
+        case "triton" | "ascend":
             return Built(ok=True, artifact=triton_toolchain.write(kernel, folder))
         case "tilelang" | "npuir":
             return Built(ok=True, artifact=write_simulated(kernel, folder))

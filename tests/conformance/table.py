@@ -558,8 +558,9 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "hip_c": _MOVED,
     **{
         key: {**_SOME, **_MOVED}
-        for key in ("triton_cuda", "triton_hip", "triton_npu", "tilelang_cuda", "tilelang_hip")
+        for key in ("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip")
     },
+    "triton_npu": {**_SOME, **_MOVED, **_NO_FLOAT64},
     "dsa_c": {
         **_NO_RARE,
         **_MOVED,
