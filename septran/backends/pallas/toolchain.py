@@ -46,7 +46,7 @@ _DUMP = {
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the kernel and lower it to Mosaic, the TPU compiler's own language, in a child without a TPU.
 
-    Where libtpu is in the environment it is compiled to machine code of its generation, too; facts: bundles, spill_bundles.
+    Where libtpu is in the environment it is compiled to machine code of its generation, too; facts: bundles, spill_bundles, around_bundles.
     """
     started = time.monotonic()
     for name, text in kernel.files:

@@ -57,7 +57,8 @@ def _products(jaxpr: Any) -> tuple[int, list[str]]:
 def _compile(entry: Any, arguments: list[Any], topology: str, schedules: Path) -> dict[str, int]:
     """Compile `entry` to machine code of one chip; return what its schedule says.
 
-    bundles: instruction words of the kernels and of what XLA puts around them; spill_bundles: those that store or load a spill.
+    bundles: instruction words of the kernels; spill_bundles: those that store or load a spill; around_bundles: words of
+    what XLA puts around the kernels (reshapes of vectors, padding).
     """
     import jax
     from jax.experimental import topologies
@@ -66,7 +67,7 @@ def _compile(entry: Any, arguments: list[Any], topology: str, schedules: Path) -
     place = jax.sharding.SingleDeviceSharding(device)
     traced = jax.jit(entry, in_shardings=place, out_shardings=place).trace(*arguments)
     traced.lower(lowering_platforms=("tpu",)).compile()
-    bundles = spills = 0
+    bundles = spills = around = 0
     for path in schedules.glob("*final_hlo-static-per-bundle-utilization.txt"):
         _, _, name = path.name.partition("-")
         if name.startswith(("TLP", "<")):  # the program around all kernels
@@ -74,12 +75,17 @@ def _compile(entry: Any, arguments: list[Any], topology: str, schedules: Path) -
         head, _, body = path.read_text(encoding="utf-8").partition("== UTILIZATION:\n")
         units = [unit.strip() for unit in head.splitlines()[1].split(",")]
         rows = [line.split() for line in body.splitlines() if re.fullmatch(r"[\d ]+", line)]
+        if not name.startswith(f"{entry.__name__}."):
+            around += len(rows)
+            continue
         bundles += len(rows)
         for row in rows:
             used = [unit for unit, count in zip(units, row, strict=True) if count != "0"]
             spills += any(unit.endswith((":SPILL", ":FILL")) for unit in used)
     # the flags that ask for the schedules are not documented: without files there is no figure
-    return {"bundles": bundles, "spill_bundles": spills} if bundles else {}
+    if not bundles:
+        return {}
+    return {"bundles": bundles, "spill_bundles": spills, "around_bundles": around}
 
 
 def main() -> int:
