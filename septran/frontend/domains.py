@@ -24,6 +24,7 @@ _SMALL = (0.5, 0.1, 0.03)
 _LARGEST = 1e37
 _HALF = 3e4
 _MAX_ELEMENTS = 1 << 24
+_ENDS = ((False, False), (True, False))
 
 
 def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str, Domain]:
@@ -102,18 +103,21 @@ def _range(
         for limit in limits:
             if _fits(graph, limit, positive, signed=signed, largest=_HALF if half else _LARGEST):
                 return (None if limit == _LIMITS[0] and signed else limit), signed
-    return _LIMITS[-1], True
+    return limits[-1], True
 
 
 def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, largest: float) -> bool:
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    for extreme in (False, True):
+    # variances at their upper end damp a network, and at their lower one they amplify it
+    for extreme, least in ((False, False), (True, False), (True, True)) if positive else _ENDS:
         values = {
             i.name: _draw(graph, i, limit, extreme, generator, positive, signed=signed)
             for i in graph.inputs
         }
+        if least:
+            values |= {n: values[n] * 0 + _least(limit) for n in positive}
         worst: list[float] = []
 
         def look(name: str, found: Any, worst: list[float] = worst) -> None:

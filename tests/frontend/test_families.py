@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from septran.plan.torch_module import operator_of
 from septran.tasklang.load import execute_logic
@@ -87,3 +88,21 @@ def test_a_long_sequence_needs_no_more_kernels(tmp_path: Path, steps: int) -> No
     found = imported(module.write(tmp_path))
     assert found.written.kernels == 5
     assert "task.sequential_range(gru_y.shape[0])" in found.text
+
+
+def test_small_variances_do_not_take_a_deep_network_out_of_its_dtype(tmp_path: Path) -> None:
+    """Half of the judge's wide variances are the smallest, which amplify: the range of weights allows for it."""
+    init = "self.n = nn.Sequential(*(m for _ in range(24) for m in (nn.Linear(16, 16), nn.BatchNorm1d(16))))"
+    found = imported(Module(name="deep_norms", body="self.n(x)", init=init, inputs="torch.randn(4, 16)").write(tmp_path))  # fmt: skip
+    path = tmp_path / "logic.py"
+    path.write_text(found.text)
+    operator = operator_of(found, execute_logic(path))
+    generator = torch.Generator().manual_seed(3)
+    values = {}
+    for name, domain in operator.domains.items():
+        signs = torch.randint(0, 2, operator.shape(name, {}), generator=generator) * 2.0 - 1
+        small = domain.kind == "positive"
+        values[name] = (signs.abs() * domain.low if small else signs * domain.high).double()
+    assert sum(d.kind == "positive" for d in operator.domains.values()) == 24
+    result = operator.reference.fn(**values)
+    assert 0 < float(result.abs().max()) < 1e37
