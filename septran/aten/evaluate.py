@@ -6,7 +6,7 @@ computes in (float64), so that a half-precision module has one meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
@@ -115,7 +115,7 @@ def run_graph(
 
     dtype: that of all floats (default: the first float input's). look: called with each node's result.
     forced: node -> what makes its result of its arguments instead. rounded: (size, seed): each result that an operator
-    rounds is changed by so much of itself, up or down at random.
+    rounds is changed by so much of itself, up or down at random, but not on its way from constants to a whole number.
 
     Raises:
         ValueError: an operator that is not allowed.
@@ -129,12 +129,13 @@ def run_graph(
     last: dict[str, int] = {}
     size, seed = rounded or (0.0, 0)
     generator = torch.Generator().manual_seed(seed)
+    settled = _settled(nodes, set(values)) if size else frozenset()
     for at, node in enumerate(nodes):
         last.update(dict.fromkeys(node.refs(), at))
     with torch.no_grad():
         for at, node in enumerate(nodes):
             env[node.name] = _run(node, env, wide, (forced or {}).get(node.name))
-            if size and base_name(node.op) not in EXACT:
+            if size and node.name not in settled and base_name(node.op) not in EXACT:
                 env[node.name] = _moved(env[node.name], size, generator)
             if look is not None:
                 look(node.name, env[node.name])
@@ -154,6 +155,19 @@ def _moved(value: Any, size: float, generator: torch.Generator) -> Any:
         return value
     signs = torch.randint(0, 2, value.shape, generator=generator) * 2.0 - 1.0
     return value * (1 + size * signs.to(value.dtype))
+
+
+def _settled(nodes: Sequence[Node], given: set[str]) -> frozenset[str]:
+    """Return the nodes that are computed of no input and end in whole numbers, such as positions: these are right or wrong."""
+    for node in nodes:
+        if not given.isdisjoint(node.refs()):
+            given.add(node.name)
+    found: set[str] = set()
+    for node in reversed(nodes):
+        whole = node.results[0] is not None and node.results[0].dtype not in FLOATS
+        if node.name not in given and (whole or node.name in found):
+            found.update({node.name, *node.refs()})
+    return frozenset(found)
 
 
 def _needed(graph: Graph, kept: set[str]) -> list[Node]:

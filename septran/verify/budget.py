@@ -335,6 +335,8 @@ def _conditioning(
             if problem.reference.defined is None:
                 raise
             continue  # singular so close to regular: this direction tells nothing
+        except IndexError:
+            continue  # a position computed in float32 lies outside: nor does this one
         own = own.maximum((low - values).abs().nan_to_num(0.0, 0.0, 0.0))
     return most, own
 

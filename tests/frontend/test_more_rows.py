@@ -71,8 +71,44 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         lambda x: torch.cat((torch.zeros(0, 4), x, x[3:], torch.tensor([])), 0) * 2,
         _floats(3, 4),
     ),
+    "class_weights": (
+        lambda x: F.cross_entropy(
+            x,
+            torch.tensor([1, 0, 4]),
+            weight=torch.tensor([1.0, 2.0, 0.5, 0.7, 3.0]),
+            ignore_index=0,
+        ),
+        _floats(3, 5),
+    ),
+    "class_weights_smoothed": (
+        lambda x: F.cross_entropy(
+            x,
+            torch.tensor([1, 0, 4]),
+            weight=torch.tensor([1.0, 2.0, 0.5, 0.7, 3.0]),
+            label_smoothing=0.1,
+        ),
+        _floats(3, 5),
+    ),
+    "weights_of_positives": (
+        lambda x: F.binary_cross_entropy_with_logits(
+            x, (x > 0.2).float(), pos_weight=torch.tensor([2.0, 3.0, 0.5])
+        ),
+        _floats(5, 3),
+    ),
+    "rrelu": (lambda x: F.rrelu(x, training=False), _floats(9)),
+    "signbit": (lambda x: torch.where(torch.signbit(x), x, 2 * x), _floats(9)),
+    "strided": (lambda x: torch.as_strided(x, (2, 2, 3), (5, 1, 2), 1), _floats(3, 5)),
+    "upper_triangle": (lambda x: x[tuple(torch.triu_indices(4, 4, 1))], _floats(4, 4)),
 }
-QUICK = ("sum_of_int32_is_int64", "nearest_down", "median", "std_mean", "histogram")
+QUICK = (
+    "class_weights",
+    "strided",
+    "sum_of_int32_is_int64",
+    "nearest_down",
+    "median",
+    "std_mean",
+    "histogram",
+)
 
 
 @pytest.mark.parametrize(

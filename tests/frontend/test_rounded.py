@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from septran.accuracy import load_policy
+from septran.aten.evaluate import run_graph
 from septran.plan.problem import problem_of
 from septran.plan.torch_module import load_imported
 from septran.verify import budget, judge
 from septran.verify.problem import Problem
-from tests.frontend.importing import imported
+from tests.frontend.importing import graph_of, imported
+from tests.frontend.modules import Module
 from tests.frontend.planning import planned
 
 MODULE = """
@@ -159,3 +161,18 @@ def test_what_cancels_inside_an_operator_has_two_roundings_of_its_row_and_no_mor
     u = 2.0**-24
     assert tail(tmp_path / "inside.py", fault=1.8 * u) < 1
     assert tail(tmp_path / "above.py", fault=2.2 * u) > 1
+
+
+def test_positions_made_of_constants_are_not_moved_and_angles_are(tmp_path: Path) -> None:
+    """A moved position would allow another element, or lie outside; a rounded angle is a rounding like any."""
+    body = "i = torch.sqrt(torch.arange(9.0)).floor().clamp(max=2).long()\nreturn x[i], torch.cos(torch.arange(4.0) * 0.7)"
+    graph = graph_of(Module(name="positions", body=body, inputs="torch.randn(3)").write(tmp_path))
+    x = torch.tensor([1.0, 5.0, 9.0], dtype=torch.float64)
+    given = {i.name: x for i in graph.inputs}
+    if any(i.kind != "user_input" for i in graph.inputs):
+        pytest.fail("the ranges are nodes of the graph")
+    taken, angles = run_graph(graph, given)
+    for seed in range(4):
+        moved, turned = run_graph(graph, given, rounded=(1e-3, seed))
+        torch.testing.assert_close(moved, taken, rtol=1e-2, atol=0)
+        assert not torch.equal(turned, angles)

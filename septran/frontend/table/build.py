@@ -84,6 +84,8 @@ class Builder:
         if not dtype:
             meta = next(m for m in self.node.results if m is not None)
             dtype = meta.dtype
+        if math.prod(shape) == 0 and kind == "map":
+            return self.empty(Meta(shape=tuple(shape), dtype=dtype))
         if math.prod(shape) == 0 or any(v.elements == 0 for v in ins.values()):
             raise NoForm("a tensor without elements")
         if not tuple(shape):  # kernels have at least one dim

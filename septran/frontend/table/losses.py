@@ -47,13 +47,14 @@ def _reduced(b: Builder, node: Node, loss: View, how: int) -> View:
 @row("binary_cross_entropy", "binary_cross_entropy_with_logits")
 def _binary_cross_entropy(b: Builder, node: Node, a: Args) -> Value:
     x, y = a.view("self"), a.view("target")
+    operands: dict[str, Value] = {"x": x, "y": y}
     if a["pos_weight"] is not None:
-        raise NoForm("binary cross entropy with pos_weight")
-    if "logits" in node.op:
+        expr = f"(1 - y) * x + (1 + (p - 1) * y) * ({log1p('exp(-abs(x))')} + max(-x, 0))"
+        operands["p"] = a["pos_weight"]
+    elif "logits" in node.op:
         expr = f"max(x, 0) - x * y + {log1p('exp(-abs(x))')}"
     else:  # torch bounds the logarithms from below
         expr = "(y - 1) * max(log(1 - x), -100) - y * max(log(x), -100)"
-    operands: dict[str, Value] = {"x": x, "y": y}
     if a["weight"] is not None:
         expr, operands = f"({expr}) * w", operands | {"w": a["weight"]}
     return _reduced(b, node, b.map(expr, operands, x.shape, name="loss"), a["reduction"])
@@ -161,18 +162,20 @@ def _chosen(
     b: Builder, node: Node, logs: View, t: View, axis: int, a: Args, smoothing: float
 ) -> View:
     """Return the reduced loss -logs[.., t, ..]: the class is picked by position, so nothing is gathered."""
-    if a["weight"] is not None:
-        raise NoForm("class weights")
-    ignored = a["ignore_index"]
+    ignored, dtype = a["ignore_index"], b.dtypes[logs.source]
     target = b.reshape(t, (*logs.shape[:axis], 1, *logs.shape[axis + 1 :]))
+    classes = a["weight"]
+    if classes is not None:  # of each class, beside the logarithms
+        classes = b.reshape(classes, (*(1,) * axis, -1, *(1,) * (logs.rank - axis - 1)))
+        logs = b.map("x * w", {"x": logs, "w": classes}, name="weighted", dtype=dtype)
     picked = b.map(
         f"select(at({axis}) == t, -x, 0)",
         {"x": logs, "t": target},
         logs.shape,
         name="picked",
-        dtype=b.dtypes[logs.source],
+        dtype=dtype,
     )
-    loss = b.reduce("sum", picked, (axis,), name="losses", dtype=b.dtypes[logs.source])
+    loss = b.reduce("sum", picked, (axis,), name="losses", dtype=dtype)
     if smoothing:
         every = b.reduce("sum", logs, (axis,), name="every")
         k = smoothing / logs.shape[axis]
@@ -183,7 +186,7 @@ def _chosen(
         f"select(t == {number(ignored)}, 0, l)",
         {"t": target, "l": loss},
         name="counted",
-        dtype=b.dtypes[logs.source],
+        dtype=dtype,
     )
     if a["reduction"] == 0:
         return shaped(b, node, loss)
@@ -191,11 +194,13 @@ def _chosen(
     total = b.reduce("sum", loss, axes, name="total_loss")
     if a["reduction"] == 2:
         return shaped(b, node, total)
+    share: Value = 1
+    if classes is not None:
+        own = f"select(at({axis}) == t, w, 0)"
+        shares = b.map(own, {"w": classes, "t": target}, logs.shape, name="shares", dtype=dtype)
+        share = b.reduce("sum", shares, (axis,), name="share", dtype=dtype)
     used = b.map(
-        f"select(t == {number(ignored)}, 0, 1)",
-        {"t": target},
-        name="used",
-        dtype=b.dtypes[logs.source],
+        f"select(t == {number(ignored)}, 0, w)", {"t": target, "w": share}, name="used", dtype=dtype
     )
     return shaped(
         b, node, b.map("x / n", {"x": total, "n": b.reduce("sum", used, axes, name="number")})

@@ -35,6 +35,8 @@ def _full(b: Builder, node: Node, a: Args) -> Value:
 
 @row("arange")
 def _arange(b: Builder, node: Node, a: Args) -> Value:
+    if not node.meta.elements:
+        return b.empty(node.meta)
     start, step = a["start"] or 0, 1 if a["step"] is None else a["step"]
     if node.meta.shape[0] > 1 << 24:
         raise NoForm("a range of more than 2**24 numbers is not exact in float32")

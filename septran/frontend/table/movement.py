@@ -172,6 +172,17 @@ def moved(b: Builder, x: View, axis: int, count: int, expr: str) -> View:
     return take(b, x, place, axis, dtype=b.dtypes[x.source])
 
 
+@row("as_strided", "as_strided_copy")
+def _as_strided(b: Builder, node: Node, a: Args) -> Value:
+    """Read at its own places of the flattened tensor, which torch keeps row by row."""
+    x, shape = a.view("self"), node.meta.shape
+    terms = [f"at({d}) * {s}" for d, s in enumerate(a["stride"]) if s and shape[d] > 1]
+    expr = " + ".join([*terms, str(a["storage_offset"] or 0)])
+    place = b.map(expr, {}, shape or (1,), name="place", dtype="int64")
+    flat = b.reshape(place, (place.elements,))
+    return b.reshape(take(b, b.reshape(x, (x.elements,)), flat, 0), shape)
+
+
 @row("flip")
 def _flip(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")

@@ -296,6 +296,19 @@ def _leaky_relu(b: Builder, node: Node, a: Args) -> Value:
     return b.map(f"select(x > 0, x, {slope} * x)", {"x": a["self"]})
 
 
+@row("rrelu")
+def _rrelu(b: Builder, node: Node, a: Args) -> Value:
+    if a["training"]:
+        raise NoForm("rrelu in training mode draws random numbers: no defined result to judge")
+    slope = number((a["lower"] + a["upper"]) / 2)
+    return b.map(f"select(x > 0, x, {slope} * x)", {"x": a["self"]})
+
+
+@row("signbit")
+def _signbit(b: Builder, node: Node, a: Args) -> Value:
+    return b.map(_below("x"), {"x": a.view("self")})
+
+
 @row("prelu")
 def _prelu(b: Builder, node: Node, a: Args) -> Value:
     x, w = a.view("self"), a.view("weight")
