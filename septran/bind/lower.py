@@ -18,7 +18,7 @@ from septran.bind.shapes import check_shapes
 from septran.bind.stream import stream_leaf
 from septran.errors import MappingError, TaskLangError, closest
 from septran.ir import nodes as ir
-from septran.ir.expr import Const, Expr, free
+from septran.ir.expr import Const, Expr, bounds, free
 from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
 from septran.tasklang.check import Traces, leaf_privileges
@@ -36,6 +36,8 @@ class LeafSite:
     local_args: frozenset[str]
     prims: tuple[ir.Prim, ...]
     privileges: Mapping[str, ir.Privilege]
+    skips: bool
+    """whether a loop around it leaves out blocks that depend on an outer loop, as below a diagonal"""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class Lowering:
     """inclusive range of every loop variable made so far"""
     symbolic: frozenset[str] = frozenset()
     """dims that stay open"""
+    skipping: bool = False
+    """whether the walk is in a loop that leaves blocks out"""
 
     def fresh(self, name: str) -> str:
         """Return `name`, or `name_2`, `name_3`, ... when it is taken."""
@@ -181,7 +185,9 @@ class Lowering:
             due = self._due(node, inst, level)
             if due > level:
                 proc, inner_level = self.machine.procs[due], due
+        outside, self.skipping = self.skipping, self.skipping or any(map(self._skips, sizes))
         body = self.body(node.body, inst, scope.child(index, ranges), inner_level)
+        self.skipping = outside
         if any(s.bound < 1 for s in sizes):  # no iteration; walked all the same for policies
             return ()
         innermost = node.kind == "sequential" and not any(
@@ -203,6 +209,14 @@ class Lowering:
             )
             depth = None
         return body
+
+    def _skips(self, count: Size) -> bool:
+        """Return whether a loop runs more often halfway through an outer loop than at its start; a ragged edge is at the end."""
+        outer = [v for v in free(count.expr) if v in self.ranges and v not in self.symbolic]
+        first = {v: (0, 0) for v in outer}
+        half = {v: (self.ranges[v][1] // 2,) * 2 for v in outer}
+        runs = [bounds(count.expr, {**self.ranges, **at}) for at in (first, half)]
+        return runs[0] < runs[1]
 
     def _due(self, node: Loop, inst: Instance, level: int) -> int:
         """Return the processor level this parallel loop binds to, `level` when to none."""
@@ -350,6 +364,7 @@ class Lowering:
                 ),
                 prims=prims,
                 privileges=granted,
+                skips=self.skipping,
             )
         )
         scalars = tuple(

@@ -182,7 +182,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
         if rule.when:
             extents = extents if extents is not None else _role_extents(site, trial)
             known = dict.fromkeys(ROLES, 1) | extents
-            known["bytes"] = nbytes(dtype)
+            known |= {"bytes": nbytes(dtype), "skips": int(site.skips)}
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
         return rule
@@ -230,6 +230,7 @@ def _tunables(
                             "extent": trial.probe.extents.get(tunable, 1),
                             "cores": cores,
                             "bytes": nbytes(_site_dtype(site)),
+                            "skips": int(site.skips),
                         }
                         for r in ROLES:
                             known.setdefault(f"ext_{r}", 1)

@@ -56,8 +56,8 @@ _RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
 _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
 _WHOLE = ("threads", "smem_limit", "swizzle")
 # what a rule's expressions may name
-_SIZE_NAMES = (*(f"ext_{role}" for role in ROLES), "extent", "cores", "bytes")
-_WHEN_NAMES = (*ROLES, "bytes")
+_SIZE_NAMES = (*(f"ext_{role}" for role in ROLES), "extent", "cores", "bytes", "skips")
+_WHEN_NAMES = (*ROLES, "bytes", "skips")
 
 
 def load_mapping(path: Path) -> ExplicitMapping | Policy:
