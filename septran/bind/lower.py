@@ -213,7 +213,7 @@ class Lowering:
     def _skips(self, count: Size) -> bool:
         """Return whether a loop runs more often halfway through an outer loop than at its start; a ragged edge is at the end."""
         outer = [v for v in free(count.expr) if v in self.ranges and v not in self.symbolic]
-        first = {v: (0, 0) for v in outer}
+        first = dict.fromkeys(outer, (0, 0))
         half = {v: (self.ranges[v][1] // 2,) * 2 for v in outer}
         runs = [bounds(count.expr, {**self.ranges, **at}) for at in (first, half)]
         return runs[0] < runs[1]

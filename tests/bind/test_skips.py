@@ -36,8 +36,6 @@ def test_a_ragged_edge_skips_nothing(name, dims):
     assert not any(site.skips for site in _sites(name, dims))
 
 
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_policy_takes_small_tiles_where_blocks_are_skipped(dtype):
     def tiles(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from septran.backends.cpp.leaf_lines import LeafLines
@@ -10,11 +10,14 @@ from septran.backends.cpp.rows import RowGroup, RowPrim, reads
 from septran.backends.cpp.spelling import REDUCTIONS, SPELLING
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.backends.text.spell import argument
+from septran.ir.dtypes import nbytes
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name, Node, Op, walk
 
 _AT_ONCE = 4
-"""Rows that are reduced together: their loads overlap, and what they share is loaded once."""
+"""Rows that are reduced together, so that what they share is loaded once."""
+_LONG = 16384
+"""Bytes of a row from which that pays: shorter ones are read faster one after another, as one stream. Longer ones need no request for the next row."""
 _EVEN, _OVER = "even ", "over "
 """What an operand's name begins with where it stands for the factors of a hoisted division."""
 
@@ -44,7 +47,7 @@ class RowLoop:
             leaf.line("{")
             leaf.depth += 1
             self._rows([at])
-        elif not self._reduces_only():
+        elif not (self._reduces_only() and self._shares()):
             self._open_rows(at[walked[-1]], space, walked[-1])
             self._rows([at])
         else:
@@ -79,6 +82,17 @@ class RowLoop:
             row.reduces or row.at in self.leaf.dropped for row in walks[0]
         )
 
+    def _shares(self) -> bool:
+        """Return whether long rows are read beside an operand that all of them have in common."""
+        params = self.leaf.params
+        made = {p.prim.out for loop in self.group.loops for p in loop}
+        names = {n for loop in self.group.loops for p in loop for n in reads(p.prim, params)}
+        whole = [params[n] for n in names - made if params[n].shape[-1] != 1]
+        shared = [p for p in whole if all(n == 1 for n in p.shape[:-1])]
+        return bool(shared) and any(
+            p.shape[-1] * nbytes(p.dtype) >= _LONG for p in whole if p not in shared
+        )
+
     def _rows(self, places: list[list[str]]) -> None:
         """Print the work on the rows at `places` (an index per outer dim), loop by loop."""
         leaf = self.leaf
@@ -94,20 +108,29 @@ class RowLoop:
                 for row in rows:
                     row.single(loop[0])
             else:
-                # Several passes over a row: fetch the next one while the last pass computes.
-                last = len(walks) > 1 and loop is walks[-1]
-                self._inner(loop, rows, self._next_rows(rows[0]) if last else ())
+                # Several passes over a row: the next one is fetched while the second computes on what the first brought.
+                fetched = []
+                if len(walks) > 1 and loop is walks[1]:
+                    fetched += self._next_rows(rows[0], "next_row")
+                if len(walks) > 1 and loop is walks[-1]:
+                    fetched += self._next_rows(rows[0], "next_output")
+                self._inner(loop, rows, tuple(fetched))
 
-    def _next_rows(self, row: _Row) -> tuple[str, ...]:
-        """Return, per tensor of the group in GLOBAL, the address of its next row's elements."""
+    def _next_rows(self, row: _Row, how: str) -> tuple[str, ...]:
+        """Return, per tensor in GLOBAL, a call that asks for its next row: "next_row" of what is read only, "next_output" of the rest."""
+        leaf = self.leaf
+        prims = [p.prim for loop in self.group.loops for p in loop]
+        made = {prim.out for prim in prims}
         found: dict[str, None] = {}
-        for prim in (p.prim for loop in self.group.loops for p in loop):
-            for name in (*reads(prim, self.leaf.params), prim.out):
-                param = self.leaf.params[name]
-                rank = len(param.shape)
-                follows = rank == self.rank >= 2 and param.shape[-2] != 1 and param.shape[-1] != 1
-                if follows and param.mem == "GLOBAL" and row.unit(name):
-                    found[f"{row.start[name]} + {identifier(name)}.s[{rank - 2}]"] = None
+        for name in (n for prim in prims for n in (*reads(prim, leaf.params), prim.out)):
+            param = leaf.params[name]
+            rank = len(param.shape)
+            follows = rank == self.rank >= 2 and param.shape[-2] != 1 and param.shape[-1] != 1
+            asked = (name in made) is (how == "next_output")
+            if how == "next_row" and param.shape[-1] * nbytes(param.dtype) > _LONG:
+                continue
+            if asked and follows and param.mem == "GLOBAL" and row.unit(name):
+                found[f"{how}({row.start[name]} + {identifier(name)}.s[{rank - 2}]"] = None
         return tuple(found)
 
     def _inner(
@@ -127,21 +150,26 @@ class RowLoop:
         mark = leaf.traffic.mark()
         if any(p.reduces for p in loop):
             u, q = leaf.fresh("u"), leaf.fresh("q")
+            pairs = self._in_pairs(loop, rows[0])
+            by = 2 if pairs else 1
             leaf.open(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
             leaf.line("#pragma GCC unroll 4")
-            leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; ++{u}, {q} += L)")
-            self._vector(loop, rows, q, None, u, next_rows)
+            leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; {u} += {by}, {q} += {by} * L)")
+            if pairs:
+                self._vector(loop, rows, q, None, {"even": u, "odd": f"{u} + 1"}, next_rows)
+            else:
+                self._vector(loop, rows, q, None, {"": u}, next_rows)
             leaf.close()
             leaf.close()
         else:
             leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
-            self._vector(loop, rows, j, None, "0", next_rows)
+            self._vector(loop, rows, j, None, {"": "0"}, next_rows)
             leaf.close()
         leaf.traffic.rewind(mark)
         rest = leaf.fresh("rest")
         leaf.open(f"for (; {j} < {length}; {j} += L)")
         leaf.line(f"const long {rest} = {length} - {j};")
-        self._vector(loop, rows, j, rest, "0", ())
+        self._vector(loop, rows, j, rest, {"": "0"}, ())
         leaf.close()
         for row in rows:
             row.end(loop)
@@ -152,15 +180,36 @@ class RowLoop:
         rows: list[_Row],
         j: str,
         rest: str | None,
-        part: str,
+        parts: Mapping[str, str],
         next_rows: tuple[str, ...],
     ) -> None:
+        """Print the work at position `j`. parts: which elements ("": all, else even or odd) -> the sum that takes them."""
         taken = set(self.leaf.taken)
         for address in next_rows:
-            self.leaf.line(f"next_row({address} + {j});")
-        for row in rows:
-            row.step(loop, j, rest, part)
+            self.leaf.line(f"{address} + {j});")
+        for half, part in parts.items():
+            for row in rows:
+                row.step(loop, j, rest, part, half)
         self.leaf.taken = taken
+
+    def _in_pairs(self, loop: tuple[RowPrim, ...], row: _Row) -> bool:
+        """Return whether a loop may take even elements apart from odd ones: all are bfloat16, and no place of theirs matters.
+
+        A word of two is one load and one instruction for each of them; elements in order take twice that.
+        """
+        leaf = self.leaf
+        if leaf.double or any(not p.reduces and p.at not in leaf.dropped for p in loop):
+            return False
+        made = {p.prim.out for p in loop}
+        read = {n for p in loop for n in reads(p.prim, leaf.params)} - made
+        whole = [n for n in read if leaf.params[n].shape[-1] != 1]
+        trees = [leaf.spec.expression(p.prim) for p in loop if p.prim.name == "map"]
+        placed = any(isinstance(node, Index) for tree in trees for node in walk(tree))
+        return (
+            bool(whole)
+            and not placed
+            and all(leaf.params[n].dtype == "bfloat16" and row.unit(n) for n in whole)
+        )
 
 
 class _Row:
@@ -371,8 +420,13 @@ class _Row:
         return Op("*", (Op("*", (args[0], even), "float"), over), "float")
 
     # ---- one vector of elements
-    def step(self, loop: tuple[RowPrim, ...], j: str, rest: str | None, part: str) -> None:
-        """Print the work on one vector of elements at position `j`; rest: how many there are, None = all lanes."""
+    def step(
+        self, loop: tuple[RowPrim, ...], j: str, rest: str | None, part: str, half: str
+    ) -> None:
+        """Print the work on one vector of elements at position `j`.
+
+        rest: how many there are, None = all lanes. part: the sum they go to. half: "even" or "odd" ones of twice as many.
+        """
         leaf = self.leaf
         values: dict[tuple[str, str], str] = {}
 
@@ -383,7 +437,7 @@ class _Row:
                 if (name, kind) not in values:
                     leaf.traffic.load(name, self._when(at))
                     values[name, kind] = leaf.fresh(f"{name}_v")
-                    text = self._load(kind, name, j, rest)
+                    text = self._load(kind, name, j, rest, half)
                     leaf.line(f"const {kind} {values[name, kind]} = {text};")
                 return values[name, kind]
 
@@ -416,8 +470,10 @@ class _Row:
             if leaf.params[prim.out].dtype == leaf.dtype:
                 values[prim.out, kind] = var
 
-    def _load(self, kind: str, name: str, j: str, rest: str | None) -> str:
+    def _load(self, kind: str, name: str, j: str, rest: str | None, half: str) -> str:
         row = self.start[name]
+        if half:
+            return f"load_{half}({row} + {j})"
         if not self.unit(name):
             step = self._last(name)
             return f"gather<{kind}>({row} + {j} * {step}, {step}, {rest or 'L'})"

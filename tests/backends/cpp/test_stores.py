@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,9 +14,9 @@ from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.cpp.programs import prim, run_leaf
 
 
-def leaf_text(op: str, task: str, **dims: int) -> str:
+def leaf_text(op: str, task: str | None, **dims: int) -> str:
     program = lower_plan(resolve(GenRequest(op=op, backend="cpp", dims=dims))).program
-    spec = next(spec for _, spec in leaf_specs(program) if spec.task == task)
+    spec = next(spec for _, spec in leaf_specs(program) if task in (None, spec.task))
     leaf = CPP.library(spec)
     assert leaf is not None
     return leaf.source
@@ -59,23 +60,80 @@ def test_scores_are_walked_twice():
     assert stored(text) == {"S", "P", "acc"}
 
 
-def test_rows_that_are_only_read_are_read_four_at_once():
-    text = leaf_text("gemv", "dot_rows", M=64, K=4096)
-    assert "i0 + 4 <= " in text
-    assert "A.p + (i0 + 3)" in text
+@pytest.mark.parametrize(
+    ("op", "dims", "at_once"),
+    [
+        ("gemv", {"M": 64, "K": 4096}, True),
+        ("gemv", {"M": 64, "K": 1024}, False),  # short rows are one stream
+        ("row_sum", {"M": 64, "N": 4096}, False),  # share nothing
+    ],
+)
+def test_long_rows_that_share_an_operand_are_read_four_at_once(op, dims, at_once):
+    text = leaf_text(op, "dot_rows" if op == "gemv" else None, **dims)
+    assert ("i0 + 4 <= " in text) is at_once
+
+
+def test_the_next_row_is_asked_for_in_the_second_pass_and_long_rows_are_not():
+    text = leaf_text("layernorm", "layernorm_leaf", M=64, N=1024)
+    assert len(re.findall(r"next_row\(X_row", text)) == 1
+    assert text.index("next_row(X_row") < text.index("vrsqrt") < text.index("next_output(Y_row")
+    assert "next_row" not in leaf_text("softmax", "softmax_leaf", M=8, N=32768)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 9])
 def test_a_row_has_the_same_bits_alone_and_among_others(rows):
     rng = np.random.default_rng(rows)
-    x, c = rng.standard_normal((rows, 333), np.float32), np.zeros((rows, 1), np.float32)
-    sums = [prim("reduce", "Y", "X", op="sum", axis=1)]
-    got = run_leaf(sums, {"X": x}, {"Y": (c.shape, "float32")})["Y"]
-    for i in range(rows):
-        alone = run_leaf(sums, {"X": x[i : i + 1]}, {"Y": ((1, 1), "float32")})["Y"]
-        assert got[i].tobytes() == alone[0].tobytes()
-        if i > 1:
-            break
+    x, w = (rng.standard_normal(s, np.float32) for s in ((rows, 4111), (4111,)))
+    sums = [
+        prim("map", "T", named={"a": "X", "x": "W"}, expr="a * x"),
+        prim("reduce", "Y", "T", op="sum", axis=1),
+    ]
+
+    def dot(some):
+        made = {"T": (some.shape, "float32"), "Y": ((len(some), 1), "float32")}
+        return run_leaf(sums, {"X": some, "W": w}, made)["Y"]
+
+    got = dot(x)
+    for i in {0, rows - 1}:
+        assert got[i].tobytes() == dot(x[i : i + 1])[0].tobytes()
+
+
+@pytest.mark.parametrize("n", [1, 31, 64, 333, 4096])
+def test_words_of_two_bfloat16_are_reduced_as_elements_are(n):
+    rng = np.random.default_rng(n)
+    x = rng.integers(-8, 9, (5, n)).astype(ml_dtypes.bfloat16)  # sums of these are exact
+    x[1, n // 2] = 2.0**-130  # subnormal
+    sums = [prim("reduce", "Y", "X", op="sum", axis=1), prim("reduce", "Z", "X", op="max", axis=1)]
+    got = run_leaf(sums, {"X": x}, dict.fromkeys("YZ", ((5, 1), "float32")))
+    wide = x.astype(np.float64)
+    assert np.array_equal(got["Y"][:, 0], wide.sum(1).astype(np.float32))
+    assert np.array_equal(got["Z"][:, 0], wide.max(1).astype(np.float32))
+
+
+def test_where_places_count_elements_stay_in_order():
+    x = np.arange(200, dtype=np.float32).reshape(2, 100).astype(ml_dtypes.bfloat16)
+    tail = [
+        prim("map", "T", named={"x": "X"}, expr="select(index(1) >= 90, x, 0)"),
+        prim("reduce", "Y", "T", op="sum", axis=1),
+    ]
+    made = {"T": (x.shape, "float32"), "Y": ((2, 1), "float32")}
+    got = run_leaf(tail, {"X": x}, made)["Y"]
+    assert np.array_equal(got[:, 0], x[:, 90:].astype(np.float32).sum(1))
+
+
+def test_bfloat16_is_rounded_to_nearest_even_and_keeps_subnormal_numbers():
+    bits = np.arange(0, 2**32, 40961, dtype=np.uint64).astype(np.uint32)
+    halfway = (bits & 0xFFFF0000) | 0x8000
+    few = np.array([0, 1, 0x7FFFFF, 0x7F8000, 0x807F8001, 0x7F7FFFFF, 0x7F800001, 0xFFC00001], np.uint32)  # fmt: skip
+    for some in (bits, halfway, np.repeat(few, 5)):
+        x = some.view(np.float32)[None, :]
+        narrow = [prim("map", "Y", named={"x": "X"}, expr="x + 0.0")]
+        got = run_leaf(narrow, {"X": x}, {"Y": (x.shape, "bfloat16")})["Y"]
+        with np.errstate(all="ignore"):
+            want = (x + np.float32(0)).astype(ml_dtypes.bfloat16)
+        nan = np.isnan(want.astype(np.float32))
+        assert np.array_equal(np.isnan(got.astype(np.float32)), nan)
+        assert np.array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
 
 
 def test_division_by_a_row_value_is_right_at_every_size():
