@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +12,6 @@ from septran.cli.files import OUTPUT
 from septran.cli.options import THREADS, common, terminal
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import parse_dims
-
-if TYPE_CHECKING:
-    from septran.settings import Settings
 
 
 @click.command("bench")
@@ -33,7 +29,21 @@ if TYPE_CHECKING:
     "--suite", metavar="NAME", help="Measure configs/suites/NAME.yaml, or that file, in one call."
 )
 @click.option(
-    "-o", "--output", type=OUTPUT, help="Write the suite's page (.md) or figures (.json)."
+    "-o",
+    "--output",
+    "outputs",
+    type=OUTPUT,
+    multiple=True,
+    help="Write the suite's page (.md, .html) or figures (.json, row by row); repeat for several.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Keep the rows that the .json file of --output has figures for."
+)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compare with the suite's figures in FILE (.json), a release's for instance.",
 )
 @click.option("--torch-compile", is_flag=True, help="Also against torch.compile.")
 @THREADS
@@ -43,7 +53,9 @@ def command(
     sizes: tuple[str, ...],
     torch_compile: bool,
     suite: str | None,
-    output: Path | None,
+    outputs: tuple[Path, ...],
+    resume: bool,
+    against: Path | None,
     **given: Any,
 ) -> int:
     r"""Measure a kernel against torch, after verifying it; or all rows of a suite.
@@ -51,16 +63,27 @@ def command(
     \b
     septran bench --op gemm --backend cpp --size M=256,N=256,K=256 --size M=1024,N=1024,K=1024 --threads 1 --json
     septran bench --op softmax --backend cpp --threads 1 --json
-    septran bench --suite cpu --threads 1 -o cpu.md
+    septran bench --suite cpu --threads 1 -o cpu.json -o cpu.html --resume
     """
     from septran import settings as settings_
     from septran.run.bench import BenchRequest, bench
 
     settings = settings_.load(flags={"writer": given.pop("writer")})
     if suite is not None:
-        return _suite(suite, output, settings)
-    if output is not None:
-        raise click.UsageError("--output is for --suite; figures of one kernel go to --json")
+        from septran.cli.bench_suite import run
+
+        return run(
+            suite,
+            outputs,
+            settings=settings,
+            resume=resume,
+            against=against,
+            torch_compile=torch_compile,
+        )
+    if outputs or resume or against is not None:
+        raise click.UsageError(
+            "--output, --resume and --against are for --suite; figures of one kernel go to --json"
+        )
     kernel = replace(build(given, settings), require=())
     dims = [parse_dims((size,)) for size in sizes] or [{}]
     term = terminal()
@@ -90,39 +113,6 @@ def command(
         )
         term.table(_CYCLES_HEAD if counted else head, rows)
     return code
-
-
-def _suite(name: str, output: Path | None, settings: Settings) -> int:
-    """Measure every row; exit 1 when one cannot be measured or misses its gate."""
-    from septran.atomic import write_atomic
-    from septran.run import suite as suites
-    from septran.verify.environment import environment_facts
-
-    term = terminal()
-    wanted = suites.load_suite(name)
-    found = []
-    for each in suites.measure(wanted, settings=settings, progress=term.detail):
-        found.append(each)
-        term.note(f"{each.row.label}: {each.speedup or each.reason} (gate {each.row.gate})")
-    data = {
-        "schema": "septran.suite/1",
-        "suite": wanted.name,
-        "backend": wanted.backend,
-        "machine": dict(environment_facts()),
-        "rows": [each.to_json() for each in found],
-    }
-    facts = (
-        f"{environment_facts().get('cpu', 'this machine')}, {settings.threads or 'all'} thread(s)."
-    )
-    text = suites.page(wanted, tuple(found), facts)
-    if output is not None:
-        as_json = output.suffix == ".json"
-        write_atomic(output, json.dumps(data, indent=1) + "\n" if as_json else text)
-    if term.json:
-        term.emit(data)
-    else:
-        term.result(text)
-    return 0 if all(each.held is not False and each.figure for each in found) else 1
 
 
 _CYCLES_HEAD = ("dims", "type", "cores", "cycles", "limit", "use", "matrix", "overlap", "MB moved")

@@ -181,3 +181,27 @@ def predicted_plot(pairs: Sequence[tuple[float, float]], unit: str) -> str:
     axes.set_ylabel(f"measured, {unit}", color=_INK, fontsize=8.5)
     axes.set_xlabel("predicted, cycles")
     return _svg(figure)
+
+
+def roofline_plot(points: Sequence[tuple[str, float, float, float | None, str | None]]) -> str:
+    """Return kernels over operations a byte, each with its own roof; "" without any.
+
+    points: name, GFLOP/s, GB/s, share of the limit that binds it, "arithmetic" or "memory". The roof of a kernel is what
+    the machine can do at its size and type, so it stands above the point as a bar: no one line holds for L2 and DRAM.
+    """
+    if not points:
+        return ""
+    figure, axes = _figure(16)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for name, gflops, gbytes, share, by in points:
+        at = gflops / gbytes
+        color = _COLORS[0] if by == "arithmetic" else _COLORS[1]
+        if share:
+            axes.plot([at, at], [gflops, gflops / share], "-", lw=1.0, alpha=0.5, color=color)
+            axes.plot([at], [gflops / share], "_", ms=9, color=color)
+        axes.plot([at], [gflops], "o", ms=4, mew=0, color=color)
+        axes.annotate(name, (at, gflops), xytext=(5, -3), textcoords="offset points", fontsize=6.5, color=_INK)  # fmt: skip
+    axes.set_ylabel("GFLOP/s; bar: the machine's limit", color=_INK, fontsize=8.5)
+    axes.set_xlabel("operations a byte that has to move")
+    return _svg(figure)

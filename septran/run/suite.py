@@ -7,7 +7,7 @@ goal. A row that cannot be measured stays in the result, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,13 @@ class Measured:
     row: Row
     figure: Figure | None
     reason: str = ""
+    earlier: float | None = None
+    """what the same row had in other figures: torch's time over the kernel's"""
+
+    @property
+    def against_earlier(self) -> float | None:
+        """Speedup over the earlier one: above 1 the row has become faster, seen from torch."""
+        return self.speedup / self.earlier if self.speedup and self.earlier else None
 
     @property
     def speedup(self) -> float | None:
@@ -80,6 +87,7 @@ class Measured:
             "goal": self.row.goal,
             "held": self.held,
             "reason": self.reason,
+            "against_earlier": self.against_earlier,
             "figure": figure,
         }
 
@@ -136,18 +144,65 @@ def _wrong(message: str, span: Span) -> ConfigError:
 
 
 def measure(
-    suite: Suite, *, settings: Settings, progress: Callable[[str], None]
+    suite: Suite,
+    *,
+    settings: Settings,
+    progress: Callable[[str], None],
+    done: Mapping[str, Figure] | None = None,
+    earlier: Mapping[str, Figure] | None = None,
+    torch_compile: bool = False,
 ) -> Iterator[Measured]:
-    """Yield each row as it is measured; what goes wrong in one is its reason, and the others go on."""
+    """Yield each row as it is measured; what goes wrong in one is its reason, and the others go on.
+
+    done: label -> figure of rows that are not measured again. earlier: figures to compare with, of a release for instance.
+    """
     for row in suite.rows:
-        kernel = GenRequest(
-            op=row.op, backend=suite.backend, arch=row.arch, dims=row.dims, dtype=row.dtype
+        before = (earlier or {}).get(row.label)
+        found = _measured(
+            row, suite.backend, (done or {}).get(row.label), settings, progress, torch_compile
         )
-        try:
-            (figure,) = bench(BenchRequest(kernel=kernel), settings=settings, progress=progress)
-            yield Measured(row=row, figure=figure, reason=figure.reason or "")
-        except SeptranError as error:
-            yield Measured(row=row, figure=None, reason=str(error).splitlines()[0])
+        yield replace(found, earlier=before.speedup["torch_eager"] if before else None)
+
+
+def figures_of(data: Any, file: Path) -> dict[str, Figure]:
+    """Return label -> figure of a septran.suite/1 object; rows without one are left out.
+
+    Raises:
+        ConfigError: C069, it is something else.
+    """
+    try:
+        if data["schema"] != "septran.suite/1":
+            raise ValueError(data["schema"])
+        names = {f.name for f in fields(Figure)}
+        rows = [row for row in data["rows"] if row["figure"]]
+        return {
+            row["row"]: Figure(**{k: v for k, v in row["figure"].items() if k in names})
+            for row in rows
+        }
+    except (KeyError, TypeError, ValueError):
+        raise _wrong(
+            "no figures of a suite (`septran bench --suite NAME -o FILE.json`)",
+            Span(file=str(file), line=1, col=1),
+        ) from None
+
+
+def _measured(
+    row: Row,
+    backend: str,
+    known: Figure | None,
+    settings: Settings,
+    progress: Callable[[str], None],
+    torch_compile: bool,
+) -> Measured:
+    if known is not None:
+        return Measured(row=row, figure=known, reason=known.reason or "")
+    kernel = GenRequest(op=row.op, backend=backend, arch=row.arch, dims=row.dims, dtype=row.dtype)
+    request = BenchRequest(kernel=kernel, torch_compile=torch_compile)
+    try:
+        (figure,) = bench(request, settings=settings, progress=progress)
+        return Measured(row=row, figure=figure, reason=figure.reason or "")
+    except SeptranError as error:
+        return Measured(row=row, figure=None, reason=str(error).splitlines()[0])
 
 
 def page(suite: Suite, found: tuple[Measured, ...], facts: str) -> str:
@@ -157,8 +212,8 @@ def page(suite: Suite, found: tuple[Measured, ...], facts: str) -> str:
         "",
         f"{facts} torch's time over the kernel's, outputs allocated on both sides; 95 % interval.",
         "",
-        "| row | us | x torch | interval | x reused | gate | goal | of the limit | |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| row | us | x torch | interval | x reused | x compiled | x earlier | gate | goal | of the limit | |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(each) for each in found]
     missed = [each for each in found if each.held is not True]
@@ -190,12 +245,14 @@ def bound(measured: Measured) -> str:
 def _line(each: Measured) -> str:
     figure, row = each.figure, each.row
     if figure is None or each.speedup is None:
-        return (
-            f"| {row.label} | - | - | - | - | {row.gate} | {row.goal or '-'} | - | {each.reason} |"
-        )
+        return f"| {row.label} | - | - | - | - | - | - | {row.gate} | {row.goal or '-'} | - | {each.reason} |"
     share = "-" if figure.limit_share is None else f"{100 * figure.limit_share:.0f} %"
     word = {True: "held", False: "missed", None: "open"}[each.held]
     return (
         f"| {row.label} | {figure.kernel_us} | {each.speedup} | {figure.low} to {figure.high} | "
-        f"{figure.reused} | {row.gate} | {row.goal or '-'} | {share} | {word} |"
+        f"{figure.reused} | {figure.speedup['torch_compile'] or '-'} | {_short(each.against_earlier)} | {row.gate} | {row.goal or '-'} | {share} | {word} |"
     )
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -87,3 +87,16 @@ def test_a_row_without_a_figure_stays_on_the_page():
     text = page(load_suite("cpu"), (lost,), "A machine.")
     assert "- softmax M=4: error[V110]: no compiler" in text
     assert lost.to_json()["held"] is None
+
+
+def test_the_roofline_has_a_point_for_what_moves_and_computes():
+    from septran.report.suite import html
+
+    def drawn(figure):
+        row = Measured(row=ROW, figure=figure).to_json()
+        found = {"suite": "mine", "backend": "cpp", "rows": [row]}
+        return html(found, "A machine.", ["80 % of the limit"])
+
+    assert "<svg" not in drawn(FIGURE)  # its work is not known
+    text = drawn(replace(FIGURE, gflops=12.0))
+    assert "<svg" in text and text.count("softmax M=4") == 2 and "80 % of the limit" in text
