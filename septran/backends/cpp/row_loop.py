@@ -109,7 +109,7 @@ class RowLoop:
                     row.single(loop[0])
             else:
                 # Several passes over a row: the next one is fetched while the second computes on what the first brought.
-                fetched = []
+                fetched: list[str] = []
                 if len(walks) > 1 and loop is walks[1]:
                     fetched += self._next_rows(rows[0], "next_row")
                 if len(walks) > 1 and loop is walks[-1]:
