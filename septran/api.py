@@ -39,8 +39,8 @@ def compile(
 
     `septran.compile(module, example_inputs, target="cpp")` returns a CompiledModule for a torch module
     instead: a callable with the module's own signature and weights. mode: "eval", or "as-is" to leave norms
-    and dropout as the module has them. fallback: "torch" leaves a module that has no form to torch, with a
-    warning: `compiled.host_leaves` names what, and it has no verdict.
+    and dropout as the module has them. fallback: "torch" leaves to torch what has no form, and what the
+    target refuses, with a warning: `compiled.host_leaves` names what; the rest is kernels.
     op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
     At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");
     without it the mapping's `target:`, else what its processors imply. entry: the task to start with,

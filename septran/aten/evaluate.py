@@ -110,10 +110,11 @@ def run_graph(
     look: Callable[[str, Any], None] | None = None,
     forced: Mapping[str, Callable[[Mapping[str, Any]], Any]] | None = None,
     rounded: tuple[float, int] | None = None,
+    own: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """Return the graph's outputs from its inputs by name.
 
-    dtype: that of all floats (default: the first float input's). look: called with each node's result.
+    dtype: that of all floats (default: the first float input's). own: each node's own instead, as the module has it. look: called with each node's result.
     forced: node -> what makes its result of its arguments instead. rounded: (size, seed): each result that an operator
     rounds is changed by so much of itself, up or down at random, but not on its way from constants to a whole number.
 
@@ -122,7 +123,10 @@ def run_graph(
     """
     import torch
 
-    wide = dtype or next((t.dtype for t in values.values() if t.is_floating_point()), torch.float64)
+    widest = dtype or next(
+        (t.dtype for t in values.values() if t.is_floating_point()), torch.float64
+    )
+    wide = None if own else widest
     env: dict[str, Any] = dict(values)
     kept = {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
     nodes = _needed(graph, kept)
@@ -183,7 +187,7 @@ def _needed(graph: Graph, kept: set[str]) -> list[Node]:
 def _run(
     node: Node,
     env: Mapping[str, Any],
-    wide: torch.dtype,
+    wide: torch.dtype | None,
     forced: Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> Any:
     import torch
@@ -235,10 +239,13 @@ def _run(
     return fn(*plain, **named)
 
 
-def _wide_kind(name: str, wide: torch.dtype) -> torch.dtype:
+def _wide_kind(name: str, wide: torch.dtype | None) -> torch.dtype:
     """Return the dtype that the judge computes a graph's dtype in: floats and complex numbers are as wide as `wide`."""
     import torch
 
+    if wide is None:
+        own: torch.dtype = getattr(torch, name)
+        return own
     if name.startswith("complex"):
         return wide.to_complex()
     found: torch.dtype = wide if name in FLOATS else getattr(torch, name)

@@ -165,7 +165,7 @@ class _Expansion:
         for name in ("task_file", "logic"):
             if name in words:
                 words[name] = Path(words[name])
-        if self._models and "task_file" in words:
+        if (self._models or self._batch.fallback) and "task_file" in words:
             words["opaque"] = "nodes"
         operator, logic = operator_of(GenRequest(backend="", **words))
         return _Source(operator, logic.sha, given)
@@ -309,7 +309,9 @@ class _Expansion:
         opened = [name for name, size in dims.items() if isinstance(size, str)]
         if opened:  # a key of its own, so that cells without keep theirs
             request["dynamic"] = opened
-        if writer != "library" and "task_file" in source.given:
+        if "task_file" in source.given and self._batch.fallback:
+            request["fallback"] = self._batch.fallback
+        elif writer != "library" and "task_file" in source.given:
             request["opaque"] = "nodes"
         timed = self._batch.time and {"threads": self._settings.threads}
         return Cell(

@@ -14,6 +14,7 @@ budget: {minutes: 60, cell_minutes: 5, tokens: 20000}
 workers: 2
 time: true
 where: auto                    # auto, device or emulated
+fallback: torch                # torch computes what of a task file cannot be a kernel
 require: []
 """
 
@@ -34,7 +35,7 @@ Words = tuple[str, ...]
 DimSet = str | Mapping[str, int | str]
 _KEYS = (
     "name ops tasks logics backends archs dims dtypes writers include exclude budget workers "
-    "time where require"
+    "time where require fallback"
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
@@ -74,6 +75,7 @@ class BatchFile:
     time: bool = True
     where: str = "auto"
     require: Words = ()
+    fallback: str = ""
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
 
     def span(self, *path: str | int) -> Span | None:
@@ -127,6 +129,7 @@ class _Reader:
             time=self._flag("time", top),
             where=self._where(top),
             require=self._words("require", top, ()),
+            fallback=self._fallback(top),
             spans=self._doc.spans,
         )
         for number, word in enumerate(found.require):
@@ -252,6 +255,13 @@ class _Reader:
             known = ", ".join(WANTED)
             self._wrong(("where",), f"{value!r} is not one of {known}", str(value), WANTED)
             return "auto"
+        return str(value)
+
+    def _fallback(self, top: Mapping[str, Any]) -> str:
+        value = top.get("fallback", "")
+        if value not in ("", "torch"):
+            self._wrong(("fallback",), f"{value!r} is not torch", str(value), ("torch",))
+            return ""
         return str(value)
 
     def _flag(self, key: str, top: Mapping[str, Any]) -> bool:

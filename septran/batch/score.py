@@ -18,7 +18,7 @@ class Score:
     """Task files on one target.
 
     files: asked for, refused ones included. correct: accurate kernels; opaque: those of them in which a part of the module is an
-    opaque leaf, which a model wrote. speed: geometric mean over the correct and
+    opaque leaf, which a model wrote; by_torch: those of which torch computes a part. speed: geometric mean over the correct and
     timed ones of eager's time over the kernel's, None when none was timed. fast: p -> share of all files that are
     correct and more than p times as fast as eager.
     """
@@ -27,6 +27,7 @@ class Score:
     files: int
     correct: int
     opaque: int
+    by_torch: int
     timed: int
     speed: float | None
     fast: Mapping[float, float]
@@ -37,6 +38,7 @@ class Score:
             "files": self.files,
             "correct": self.correct,
             "by_an_opaque_leaf": self.opaque,
+            "with_torch": self.by_torch,
             "timed": self.timed,
             "speed": self.speed,
             "fast": {str(p): share for p, share in self.fast.items()},
@@ -47,6 +49,8 @@ class Score:
         words = [f"{self.backend}: {self.correct} of {self.files} task files correct"]
         if self.opaque:
             words.append(f"{self.opaque} of them by an opaque leaf")
+        if self.by_torch:
+            words.append(f"{self.by_torch} of them with parts that torch computes")
         if self.speed is not None:
             words.append(f"{self.speed:.2f} x eager (geometric mean of {self.timed})")
             words += [f"fast_{p:g} {share:.2f}" for p, share in self.fast.items()]
@@ -90,6 +94,7 @@ def _score(backend: str, ids: Sequence[str], correct: Mapping[str, Mapping[str, 
         files=len(ids),
         correct=len(correct),
         opaque=sum(map(_opaque, correct.values())),
+        by_torch=sum(bool(data.get("host_leaves")) for data in correct.values()),
         timed=len(speeds),
         speed=None if mean is None else round(mean, 3),
         fast={p: sum(s > p for s in speeds) / len(ids) for p in THRESHOLDS},

@@ -424,6 +424,23 @@ class CompiledKernel:
 
         always: also where the user asked for kernels that are not verified.
         """
+        self.callable_here()
+        if not (self._verify or always):
+            return
+        key = verdict_key(found.kernel, found.problem, self.logic.sha, self.backend)
+        if self.operator is not None and passed_before(key):
+            return
+        verdict = self._judged(found)
+        if not verdict.passed:
+            raise NotCorrect.of(verdict.code or "V202", verdict.message, help=verdict.hint)
+        self.passed(found)
+
+    def passed(self, found: Specialized) -> None:
+        """Keep that this kernel is right."""
+        remember_passed(verdict_key(found.kernel, found.problem, self.logic.sha, self.backend))
+
+    def callable_here(self) -> None:
+        """Raise EnvironmentProblem V111 where kernels of the target cannot be called from this process."""
         missing = device_for(self.backend, self.arch) if self.backend.device else None
         if self.backend.load is None or isinstance(missing, Missing):
             why = f": {missing.detail}" if isinstance(missing, Missing) else ""
@@ -433,15 +450,6 @@ class CompiledKernel:
                 help="read kernel.source(...), check it with kernel.verify(...), or run "
                 f"`septran gen --backend {self.backend.name}`",
             )
-        if not (self._verify or always):
-            return
-        key = verdict_key(found.kernel, found.problem, self.logic.sha, self.backend)
-        if self.operator is not None and passed_before(key):
-            return
-        verdict = self._judged(found)
-        if not verdict.passed:
-            raise NotCorrect.of(verdict.code or "V202", verdict.message, help=verdict.hint)
-        remember_passed(key)
 
     def _loaded(self, found: Specialized) -> Callable[..., None]:
         assert self.backend.load is not None

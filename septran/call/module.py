@@ -22,27 +22,28 @@ from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
+from septran.call.partitioned import Split, split
 from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
 from septran.call.weights import named_weights
-from septran.errors import ArgumentError, ConfigError, InputError
-from septran.frontend.draw import draw
-from septran.plan.workspace import Workspace, workspace_of
+from septran.errors import ArgumentError, ConfigError, InputError, SeptranError, Unsupported
+from septran.plan.workspace import Workspace
 from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     import torch
 
 _FALLBACKS = ("error", "torch")
-_NO_FORM = frozenset(("C150", "C151", "C152"))
+_LEFT = frozenset(("C150", "C151", "C152", "M170", "M171", "M172", "M173"))
+"""What fallback="torch" is for: a part without a form, or one that the target has no code for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
     """A module for one set of shapes. results: torch's description of the structure of what it returns."""
 
-    made: Translated
+    made: Translated | Split
     results: Any
 
 
@@ -79,37 +80,41 @@ class CompiledModule:
         self._fallback = fallback
         self._dynamic_shapes = dynamic_shapes
         self._open_axes: tuple[tuple[int, ...], ...] = ()
-        self._ready: dict[tuple[Any, ...], _Ready | ConfigError] = {}
+        self._ready: dict[tuple[Any, ...], _Ready | SeptranError] = {}
         self._lock = threading.Lock()
         self._example = self._prepared(tuple(example_inputs), {})
 
     @property
     def host_leaves(self) -> tuple[str, ...]:
-        """What torch computes instead of kernels, and why; only with fallback="torch", and never verified."""
-        left = (r for r in self._ready.values() if isinstance(r, ConfigError))
-        return tuple(dict.fromkeys(d.message for e in left for d in e.diagnostics))
+        """What torch computes instead of kernels, and why; only with fallback="torch"."""
+        found: list[str] = []
+        for ready in self._ready.values():
+            if isinstance(ready, SeptranError):
+                found += [d.message for d in ready.diagnostics]
+            else:
+                found += ready.made.host_leaves
+        return tuple(dict.fromkeys(found))
 
     @property
     def _first(self) -> _Ready:
-        """What was made for the example inputs; raises ConfigError when that was left to torch."""
-        if isinstance(self._example, ConfigError):
+        """What was made for the example inputs; raises what kept that with torch."""
+        if isinstance(self._example, SeptranError):
             raise self._example
         return self._example
 
     @property
     def logic(self) -> str:
         """The Task Lang text, for the example inputs' shapes."""
-        return self._first.made.imported.text
+        return self._first.made.logic
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the kernels in order of their launch."""
-        return tuple(g.name for g in self._first.made.imported.written.grouping.groups)
+        return self._first.made.names
 
     def graph(self) -> str:
-        """Return the graph before and after grouping, and why neighbours were not fused, as text."""
-        found = self._first.made.imported
-        return draw(found.graph, found.written)
+        """Return the graph before and after grouping, why neighbours were not fused, and what stays torch's, as text."""
+        return self._first.made.draw()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns.
@@ -122,26 +127,18 @@ class CompiledModule:
         from torch.utils import _pytree as pytree
 
         ready = self._prepared(args, kwargs)
-        if isinstance(ready, ConfigError):
+        if isinstance(ready, SeptranError):
             return self._by_torch(args, kwargs)
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = ready.made
         users = dict(zip(made.order, given, strict=True))
         held = self._held(made.constants)
-        values = {}
-        operator = made.kernel.operator
-        assert operator is not None
         with torch.no_grad():
             dims = self._sizes(made, users)
-            for name, (kind, target) in made.parameters.items():
-                tensor = users[target] if kind == "user_input" else held[target]
-                shape = operator.shape(name, dims)
-                values[name] = tensor.detach().reshape(shape)
-            found = made.kernel(**values)
-        results = list(found if isinstance(found, tuple) else (found,))
+            results = made.run(users, held, dims)
         return self._returned(ready, results, held, dims)
 
-    def _sizes(self, made: Translated, users: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    def _sizes(self, made: Translated | Split, users: Mapping[str, torch.Tensor]) -> dict[str, int]:
         """Return the open sizes of a call; raises ArgumentError C140 where the module is not for them."""
         if made.open is None:
             return {}
@@ -165,7 +162,7 @@ class CompiledModule:
     ) -> Any:
         from torch.utils import _pytree as pytree
 
-        graph, flat = ready.made.imported.graph, []
+        graph, flat = ready.made.graph, []
         for output in graph.outputs:
             if not isinstance(output.value, Ref):
                 flat.append(output.value)
@@ -183,16 +180,11 @@ class CompiledModule:
     @property
     def workspace(self) -> Workspace:
         """The memory between the kernels, for the example inputs' shapes: bytes at the peak, and who has them when."""
-        special = self._first.made.specialized()
-        opened = self._first.made.open
-        return workspace_of(
-            self.backend.finished(special.program, {}), opened.hints if opened else {}
-        )
+        return self._first.made.workspace()
 
     def verify(self) -> Verdict:
-        """Return the verdict on the kernels for the example inputs' shapes."""
-        made = self._first.made
-        return made.kernel.verify(**made.blank())
+        """Return the verdict on the kernels for the example inputs' shapes; on the whole where torch computes a part."""
+        return self._first.made.verdict()
 
     def save(self, path: str | Path, *, weights: bool = True) -> None:
         """Write a folder that `septran.load` makes the module of, in another process on this machine.
@@ -209,10 +201,10 @@ class CompiledModule:
 
         kernels = []
         for key, ready in self._ready.items():
-            if isinstance(ready, ConfigError):
-                raise InputError.of(
-                    "V220", f"torch computes {type(self.module).__name__}: {self.host_leaves[0]}"
-                )
+            if isinstance(ready, SeptranError) or isinstance(ready.made, Split):
+                name = type(self.module).__name__
+                part = name if isinstance(ready, SeptranError) else f"a part of {name}"
+                raise InputError.of("V220", f"torch computes {part}: {self.host_leaves[0]}")
             special = ready.made.specialized()
             ready.made.kernel.accept(special, always=True)
             graph = ready.made.imported.graph
@@ -258,7 +250,7 @@ class CompiledModule:
         """Return what the module made itself in any of its exports; raises InputError V220 when two disagree."""
         found: dict[str, torch.Tensor] = {}
         for ready in self._ready.values():
-            if isinstance(ready, ConfigError):
+            if isinstance(ready, SeptranError):
                 continue
             for name, tensor in ready.made.constants.items():
                 if not tensor.equal(found.setdefault(name, tensor)):
@@ -269,7 +261,7 @@ class CompiledModule:
                     )
         return found
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | ConfigError:
+    def _prepared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Ready | SeptranError:
         from torch.utils import _pytree as pytree
 
         leaves = pytree.tree_leaves((args, dict(kwargs)))
@@ -283,8 +275,14 @@ class CompiledModule:
                         self._open_axes = tuple(opened.open_axes(name) for name in order)
                         key = call_key(leaves, self._open_axes)
                     self._ready[key] = made
-                except ConfigError as e:
-                    if self._fallback == "error" or not _NO_FORM.issuperset(e.codes):
+                    if left := made.made.host_leaves:
+                        name = type(self.module).__name__
+                        warnings.warn(
+                            f"septran leaves a part of {name} to torch: {'; '.join(left)}",
+                            stacklevel=4,
+                        )
+                except (ConfigError, Unsupported) as e:
+                    if self._fallback == "error" or not _LEFT.issuperset(e.codes):
                         raise
                     self._ready[key] = e
                     name, why = type(self.module).__name__, e.diagnostics[0].message
@@ -301,8 +299,26 @@ class CompiledModule:
                 one.specialized()  # a size that cannot stay open is said here, and not at the first call
                 return _Ready(made=one, results=results)
         graph, results = export(self.module, args, kwargs, mode=self.mode)
-        made = translated(graph, self.backend, self.arch, verify=self._verify)
-        return _Ready(made=made, results=results)
+        try:
+            made = translated(graph, self.backend, self.arch, verify=self._verify)
+            if self._fallback == "torch":
+                made.specialized()
+            return _Ready(made=made, results=results)
+        except (ConfigError, Unsupported) as e:
+            if self._fallback == "error" or not _LEFT.issuperset(e.codes):
+                raise
+            parts = self._split(graph)
+            if parts is None:
+                raise
+            return _Ready(made=parts, results=results)
+
+    def _split(self, graph: Graph) -> Split | None:
+        """Return the module with a part of it in torch, None where all of it would be."""
+        try:
+            found = split(graph, self.backend, self.arch, verify=self._verify)
+        except ConfigError:
+            return None
+        return found if found.kernels else None
 
 
 def export(

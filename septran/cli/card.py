@@ -66,6 +66,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         each = f"{room['tensors']} tensors of {room['separate']} bytes"
         found.append(("workspace", f"{room['bytes']} bytes for {each} between kernels"))
     found.extend(cycle_rows(result.get("cycles") or {}))
+    found.extend(("torch", _host_leaf(part)) for part in result.get("host_leaves") or ())
     found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())
     model = result.get("model") or {}
     if model.get("calls"):
@@ -75,6 +76,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result.get("seconds"):
         times = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
         found.append(("seconds", times))
+    found.extend(("part", str(part)) for part in result.get("parts") or ())
     found.extend((name, str(result[name])) for name in ("kernel", "run") if result.get(name))
     return found
 
@@ -104,7 +106,13 @@ def _proof(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _verdict(result: Mapping[str, Any]) -> str:
     where = f" ({result['where']})" if result.get("where") else ""
-    return f"{result.get('level') or 'stopped'}{where}"
+    by_torch = ", with parts that torch computes" if result.get("host_leaves") else ""
+    return f"{result.get('level') or 'stopped'}{where}{by_torch}"
+
+
+def _host_leaf(part: Mapping[str, Any]) -> str:
+    line = f" (line {part['line']})" if part.get("line") else ""
+    return f"{part['operators']}{line} is no kernel: {part['why']}"
 
 
 def _errors(result: Mapping[str, Any]) -> str:

@@ -37,6 +37,11 @@ from septran.cli.values import Finite
 @click.option(
     "--whole", is_flag=True, help="With --task: a model writes the whole module as one leaf."
 )
+@click.option(
+    "--fallback",
+    type=click.Choice(["torch"]),
+    help="With --task: torch computes what cannot be a kernel, marked in every output.",
+)
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")

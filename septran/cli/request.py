@@ -98,13 +98,32 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         tuned=not given.get("no_tuned"),
         output=given.get("output"),
         opaque=_opaque(given, writer),
+        fallback=_fallback(given),
     )
+
+
+def _fallback(given: Mapping[str, Any]) -> str:
+    """Return what computes the parts of a module that cannot be kernels; raises ConfigError C008 where that is not asked of a module."""
+    from septran.errors import ConfigError
+
+    found = str(given.get("fallback") or "")
+    other = next((f"--{n}" for n in ("whole", "output") if given.get(n)), "")
+    if found and (given["task_file"] is None or other):
+        told = f"and {other} exclude each other" if other else "is for a module, --task"
+        raise ConfigError.of(
+            "C008",
+            f"--fallback {told}",
+            help="septran gen --task FILE --backend NAME --fallback torch",
+        )
+    return found
 
 
 def _opaque(given: Mapping[str, Any], writer: str) -> str:
     """Return what of a module becomes an opaque leaf: what was asked for, or what a model can write."""
     if given.get("whole"):
         return "whole"
+    if given.get("fallback"):
+        return ""
     return "" if writer == "library" else "nodes"
 
 

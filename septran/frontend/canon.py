@@ -43,7 +43,8 @@ class Op:
         steps [T, B, H]; afterwards the states are the last ones), extern (x0, x1, ..: whole tensors; graph: the text of a
         part of the exported graph of which it is the result number `result`; operators: that part's, for people;
         reads: names of the graph's values that the operands are).
-    ins: operand name -> view. line, path: where in the user's module it comes from.
+    ins: operand name -> view. line, path: where in the user's module it comes from. node: the exported graph's that it is
+        of, "" where nobody knows.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     line: int = 0
     path: str = ""
+    node: str = ""
 
     @property
     def elements(self) -> int:

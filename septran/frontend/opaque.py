@@ -47,15 +47,25 @@ class Part:
         for node in self.nodes:
             if not allowed(node.op):
                 return f"the judge does not run {node.op}, so nobody could tell a right leaf"
-        metas = _metas(graph)
-        for name in (*self.makes, *self.reads):
-            if name not in metas:
-                return f"{name} is no tensor"
-            if not storable(metas[name].dtype):
-                return f"{name} has dtype {metas[name].dtype}"
-            if not metas[name].elements:
-                return f"{name} has no elements"
-        return ""
+        return _unstored(_metas(graph), (*self.makes, *self.reads))
+
+
+def _unstored(metas: Mapping[str, Meta], names: Iterable[str]) -> str:
+    """Return why one of these values cannot stand between kernels, "" when all can."""
+    for name in names:
+        if name not in metas:
+            return f"{name} is no tensor"
+        if not storable(metas[name].dtype):
+            return f"{name} has dtype {metas[name].dtype}"
+        if not metas[name].elements:
+            return f"{name} has no elements"
+    return ""
+
+
+def refused(graph: Graph) -> str:
+    """Return why a part of a module, which is a graph by now, cannot stand beside kernels, "" when it can."""
+    results = [o.value.name for o in graph.outputs if isinstance(o.value, Ref)]
+    return _unstored(_metas(graph), (*results, *(i.name for i in graph.inputs)))
 
 
 def _metas(graph: Graph) -> dict[str, Meta]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,24 +39,40 @@ def translate(graph: Graph, opaque: Opaque = "") -> Canon:
         problems = [_told(graph, n, _NO_NUMBERS) for n in bad]
         if problems or found[0].refusal(graph):
             raise ConfigError(problems or [_told(graph, graph.nodes[-1], found[0].refusal(graph))])
-    elif opaque and (missing := _missing(graph)):
-        found = parts(graph, *missing)
+    elif opaque and (known := forms(graph)).missing:
+        found = parts(graph, known.missing, known.numbers)
     return _translated(graph, found)
 
 
-def _missing(graph: Graph) -> tuple[list[str], list[str]]:
-    """Return the nodes without a form, and those whose value is a number and no tensor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """What the table makes of a graph's nodes, each by itself.
+
+    missing: node without a form -> why. numbers: nodes whose value is a number and no tensor. views: nodes that compute
+    nothing: their value is another's in another layout.
+    """
+
+    missing: Mapping[str, str]
+    numbers: tuple[str, ...]
+    views: frozenset[str]
+
+
+def forms(graph: Graph) -> Forms:
+    """Return what the table makes of each node of a graph."""
     builder, env, _ = _start(graph)
-    missing: list[str] = []
+    missing: dict[str, str] = {}
+    views: set[str] = set()
     for node in graph.nodes:
-        builder.node = node
+        builder.node, before = node, len(builder.ops)
         try:
             env[node.name] = _node(builder, node, env)
-        except NoForm:
-            missing.append(node.name)
+            if len(builder.ops) == before:
+                views.add(node.name)
+        except NoForm as e:
+            missing[node.name] = str(e)
             env[node.name] = _stand_in(builder, node)
     plain = [n.name for n in graph.nodes if not isinstance(env[n.name], View) and not n.many]
-    return missing, plain
+    return Forms(missing=missing, numbers=tuple(plain), views=frozenset(views))
 
 
 def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
@@ -102,7 +118,7 @@ def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
         raise _nothing(graph)
     return _alive(
         Canon(
-            name=_module_name(graph.file),
+            name=module_name(graph.file),
             file=graph.file,
             given=tuple(given),
             ops=tuple(builder.ops),
@@ -167,7 +183,8 @@ def _nothing(graph: Graph) -> ConfigError:
     return ConfigError.of("C150", f"{graph.file}: Model returns no tensor", Span(graph.file, 1))
 
 
-def _module_name(file: str) -> str:
+def module_name(file: str) -> str:
+    """Return the name of the operator that a module file is."""
     name = re.sub(r"\W+", "_", Path(file).stem).strip("_").lower() or "model"
     return f"m_{name}" if name[0].isdigit() else name
 
@@ -215,6 +232,17 @@ def _stand_in(builder: Builder, node: Node) -> Any:
     return tuple(views) if node.many else views[0]
 
 
+def nobodys(graph: Graph, node: Node, why: str) -> Diagnostic:
+    """Return the diagnostic of a node that is neither a kernel's nor torch's: nobody could judge what it computes."""
+    random = _RANDOM.search(base_name(node.op)) is not None
+    unjudged = (
+        ""
+        if random or allowed(node.op)
+        else "; the judge does not run it, so it is not torch's either"
+    )
+    return _told(graph, node, _NO_NUMBERS if random else why + unjudged)
+
+
 def _told(graph: Graph, node: Node, why: str) -> Diagnostic:
     reads = []
     known = {i.name: i.meta for i in graph.inputs}
@@ -238,7 +266,7 @@ def _help(node: Node, why: str) -> str:
     if why != _NO_NUMBERS and allowed(node.op):
         return (
             "`--writer llm` (or command:PROGRAM) lets a model write this part as one opaque leaf, which is judged as any "
-            'other; from Python, fallback="torch" leaves the module to torch'
+            'other; `--fallback torch` (from Python fallback="torch") leaves this part to torch'
         )
     return (
         "write this part in Task Lang and pass the whole with --logic, or change the module; a kernel that you have "

@@ -54,7 +54,7 @@ def nobodys(spec: LeafSpec, span: Span | None) -> SeptranError:
         span,
         notes=lines[:6],
         help="let a model write it (`--writer llm`, `--writer command:PROGRAM`), take one that was stored (`--writer auto`), "
-        'bind a file of your own in the mapping, or, from Python, leave the module to torch with fallback="torch"',
+        "bind a file of your own in the mapping, or leave the part to torch (`--task FILE --fallback torch`)",
     )
 
 

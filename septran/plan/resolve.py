@@ -59,6 +59,8 @@ class GenRequest:
     output: Path | None = None
     opaque: str = ""
     """what of a torch module becomes an opaque leaf: "nodes" without a form, the "whole"; "": neither"""
+    fallback: str = ""
+    """"torch": what has no form, or what the target refuses, stays torch's; "": it is refused"""
 
 
 def resolve(request: GenRequest) -> Plan:
@@ -68,7 +70,11 @@ def resolve(request: GenRequest) -> Plan:
         ConfigError: C040 unknown operator, C130/C131 unknown backend or arch, C132 dtype, C133 the
             logic file names no operator, C134 --task. TaskLangError, MappingError: from the files.
     """
-    operator, logic = operator_of(request)
+    return resolve_operator(request, *operator_of(request))
+
+
+def resolve_operator(request: GenRequest, operator: Operator, logic: Logic) -> Plan:
+    """Return the plan of a request for an operator that was looked up already; raises as `resolve`."""
     backend = backends.get(request.backend)
     arch = backends.resolve_arch(backend, request.arch)
     machine = load_machine(backend.machine(arch))

@@ -66,9 +66,10 @@ class Imported:
         return {name: one.name for name, one in _names(self).items()}
 
 
-def imported(graph: Graph, opaque: Opaque = "") -> Imported:
-    """Return the logic of an exported graph; raises ConfigError C150, C152."""
+def imported(graph: Graph, opaque: Opaque = "", *, name: str = "") -> Imported:
+    """Return the logic of an exported graph, as an operator `name` (default: as its file); raises ConfigError C150, C152."""
     canon = translate(graph, opaque)
+    canon = replace(canon, name=name) if name else canon
     return Imported(graph=graph, canon=canon, written=write(canon), opaque=opaque)
 
 

@@ -179,7 +179,7 @@ def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
         calls=int(model.get("calls") or 0),
         tokens=int(model.get("prompt_tokens") or 0) + int(model.get("completion_tokens") or 0),
         cost=float(model.get("cost") or 0.0),
-        leaves=", ".join(_leaf(leaf) for leaf in leaves),
+        leaves=", ".join([*map(_leaf, leaves), *map(_by_torch, data.get("host_leaves") or ())]),
         not_checked="; ".join(data.get("not_checked") or ()),
         reason=str(data.get("reason") or ""),
         hint=str(data.get("hint") or ""),
@@ -193,6 +193,10 @@ def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
         log=_log(run, data) if bad else "",
         findings=_findings(run, data),
     )
+
+
+def _by_torch(part: Mapping[str, Any]) -> str:
+    return f"torch: {part.get('operators')}"
 
 
 def _findings(run: Path | None, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """One kernel on its way. seconds: step -> seconds, filled as they end."""
+    """One kernel on its way. seconds: step -> seconds, filled as they end. judged: the kernel once it is judged."""
 
     request: GenRequest
     plan: Plan
@@ -58,6 +59,7 @@ class _Job:
     timed: bool
     seconds: dict[str, float]
     rows: Certificate | None
+    judged: list[Judged] = field(default_factory=list)
 
     def lap(self, name: str, start: float) -> None:
         self.seconds[name] = round(time.perf_counter() - start, 3)
@@ -79,12 +81,31 @@ def gen(
         InputError: the user's mistake; C067, another process has the run to resume. EnvironmentProblem:
             V110, L5xx. KeyboardInterrupt: after saying how to go on.
     """
+    if request.fallback and request.task_file is not None:
+        from septran.run.partitioned import gen_partitioned
+
+        found = gen_partitioned(request, settings=settings, progress=progress, into=into)
+        if found is not None:
+            return found
     plan = resolve(request)
+    return line(request, plan, settings=settings, progress=progress, into=into, timed=timed)[0]
+
+
+def line(
+    request: GenRequest,
+    plan: Plan,
+    *,
+    settings: Settings,
+    progress: Progress,
+    into: Path | None,
+    timed: bool,
+) -> tuple[Result, Judged | None]:
+    """Return what is known of the kernel of a plan, and the built kernel where it got that far; raises as `gen`."""
     start = time.perf_counter()
     lowered = lower_plan(plan)
     rows = prove_rows(plan, lowered).certificate if _invariant(plan) else None
     seconds = {"lower": round(time.perf_counter() - start, 3)}
-    run = _open(request, plan, settings, into)
+    run = open_run(request, plan, settings, into)
     job = _Job(
         request=request,
         plan=plan,
@@ -96,9 +117,16 @@ def gen(
         seconds=seconds,
         rows=rows,
     )
+    with recorded(run, progress), run.held():
+        result = _gen(job)
+    return result, job.judged[-1] if job.judged else None
+
+
+@contextmanager
+def recorded(run: store.Run, progress: Progress) -> Iterator[None]:
+    """Write into the run's record how it ended when it did not finish."""
     try:
-        with run.held():
-            return _gen(job)
+        yield
     except KeyboardInterrupt as e:
         run.finish("interrupted", exit_code=exit_code_of(e), summary={})
         progress(f"to go on: septran gen --resume {store.reference(run)}")
@@ -108,7 +136,8 @@ def gen(
         raise
 
 
-def _open(request: GenRequest, plan: Plan, settings: Settings, into: Path | None) -> store.Run:
+def open_run(request: GenRequest, plan: Plan, settings: Settings, into: Path | None) -> store.Run:
+    """Return the run directory of a request: that which it resumes, or a new one."""
     if request.resume is not None:
         run = store.find(request.resume, store.root(settings))
         with run.held():
@@ -285,6 +314,7 @@ def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged
     job.seconds["compile"] = round(judged.built.seconds, 3)
     job.seconds["verify"] = round(total - judged.built.seconds, 3)
     verdict = judged.verdict
+    job.judged.append(judged)
     job.run.event("verdict", level=str(verdict.level), status=str(verdict.status))
     return judged
 

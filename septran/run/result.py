@@ -40,7 +40,7 @@ class Result:
     dims: name -> size. tuned: the result of `septran tune` that was taken. proved, proof: rules that hold, and the rest with reasons. rows: under
     `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared.
     dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
-    sha of each. model: calls, tokens and cost. workspace: bytes between kernels at the peak, separate (each tensor with its own) and
+    sha of each. host_leaves: what torch computes inside the program (operators, nodes, line, why), and parts: the kernels beside it. model: calls, tokens and cost. workspace: bytes between kernels at the peak, separate (each tensor with its own) and
     tensors. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
     seconds: step -> seconds. timing: see `Timing`. bundle: file, key, level of what was verified again.
@@ -60,6 +60,8 @@ class Result:
     rows: Mapping[str, Any] | Absent = ABSENT
     dynamic: Mapping[str, Any] | Absent = ABSENT
     leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
+    host_leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
+    parts: Sequence[str] | Absent = ABSENT
     model: Mapping[str, Any] | Absent = ABSENT
     workspace: Mapping[str, int] | Absent = ABSENT
     kernel: str | Absent = ABSENT

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from septran.errors import ConfigError
+from septran.errors import ConfigError, InputError
 from septran.kernel import Kernel
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -71,8 +71,14 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
     """Return a finished run's request, kernel and result.
 
     Raises:
-        ConfigError: C136, the run holds no kernel.
+        ConfigError: C136, the run holds no kernel. InputError: V220, torch computes a part of it.
     """
+    if left := _by_torch(run):
+        raise InputError.of(
+            "V220",
+            f"torch computes a part of run {run.id}: {left}",
+            help="only what is a kernel altogether is verified again, bundled or attested; repeat the run with `septran gen`",
+        )
     try:
         about = json.loads((run.dir / "kernel.json").read_text(encoding="utf-8"))
         text = (run.dir / "result.json").read_text(encoding="utf-8")
@@ -107,3 +113,12 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
         leaves=(),
     )
     return request, kernel, data
+
+
+def _by_torch(run: store.Run) -> str:
+    """Return what torch computes of a run, "" for nothing."""
+    try:
+        data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
+        return ", ".join(str(one["operators"]) for one in data.get("host_leaves") or ())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""

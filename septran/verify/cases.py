@@ -168,6 +168,8 @@ def draw(problem: Problem, case: Case) -> dict[str, Array]:
     """Return input name -> array in its storage dtype (ml_dtypes.bfloat16 for bfloat16)."""
     import numpy as np
 
+    if problem.made is not None:
+        return dict(problem.made[case.name])
     if problem.within is not None:
         return _made(problem, problem.within, case)
     arrays: dict[str, Array] = {}

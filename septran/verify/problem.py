@@ -35,6 +35,7 @@ class Problem:
     sizes: inputs that tell the kernel a size (`septran.kernel.size_name`) -> the value; the reference takes them
         from its tensors.
     within: the larger problem that makes the inputs; None: they are drawn.
+    made: case's name -> the inputs as arrays, where steps before have made them; None: they are drawn.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -50,6 +51,7 @@ class Problem:
     sizes: Mapping[str, int] = field(default_factory=dict)
     flushes: bool = False
     within: Within | None = None
+    made: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
     def inputs(self) -> tuple[KernelParam, ...]:

@@ -226,7 +226,7 @@ def _run_and_judge(
         return refused
     policy = request.policy or load_policy()
     with budget.threads(1):
-        return _judge(base, problem, transcript, policy, unordered=request.unordered)
+        return judged(base, problem, transcript, policy, unordered=request.unordered)
 
 
 def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[Call, ...]:
@@ -279,9 +279,10 @@ def _left_out(problem: Problem, seed: int) -> tuple[str, ...]:
     return (*found, f"inputs {names}: only at smaller dims")
 
 
-def _judge(
+def judged(
     base: Verdict, problem: Problem, transcript: Transcript, policy: Policy, *, unordered: bool
 ) -> Verdict:
+    """Return the verdict on calls that were made: each output against torch in float64, and the last checks."""
     results: list[CaseResult] = []
     worst: tuple[float, Worst, str] | None = None
     base = replace(base, level=Level.RAN)

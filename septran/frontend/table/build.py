@@ -100,6 +100,7 @@ class Builder:
             attrs=attrs,
             line=self.node.line,
             path=self.node.path,
+            node=self.node.name,
         )
         self.ops.append(op)
         self.dtypes[op.name] = dtype

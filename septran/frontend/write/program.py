@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from septran.frontend.canon import Canon, Op
@@ -27,7 +27,8 @@ class Written:
     """A logic file's text and what its operator has to say.
 
     entry: the program task. params: its tensors in order, (name, shape, dtype). outputs: which of them
-    are results, in the module's order. canon: the nodes that were grouped.
+    are results, in the module's order. canon: the nodes that were grouped. homes: number of a line of the text -> the number
+    of the group that it is of.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Written:
     grouping: Grouping
     kernels: int
     canon: Canon
+    homes: Mapping[int, int] = field(default_factory=dict)
 
 
 def write(canon: Canon) -> Written:
@@ -47,16 +49,22 @@ def write(canon: Canon) -> Written:
     source = _source(canon.file)
     lines = _head(canon)
     launches: list[str] = []
-    for one in grouping.groups:
-        kernel = _kernel(one, kept)
+    homes: dict[int, int] = {}
+    launched: list[int] = []
+    for at, one in enumerate(grouping.groups):
+        kernel, before = _kernel(one, kept), len(lines)
         lines += comment(canon, one, source)
         lines += kernel.text()
-        launches += [_launch(kernel)] if isinstance(kernel, Kernel) else kernel.launches()
+        homes |= dict.fromkeys(range(before + 1, len(lines) + 1), at)
+        own = [_launch(kernel)] if isinstance(kernel, Kernel) else kernel.launches()
+        launches += own
+        launched += [at] * len(own)
     outputs = _result_names(canon)
     params = [*outputs, *(g.name for g in canon.given)]
     workspaces = _workspaces(canon, kept, set(outputs))
     entry = _entry_name(canon, grouping)
     lines += ["@task.define", f"def {entry}({', '.join(params)}):"]
+    homes |= {len(lines) + len(workspaces) + 1 + k: at for k, at in enumerate(launched)}
     lines += [f"    {line}" for line in (*workspaces, *launches)]
     by_name = {o.name: o for o in canon.ops}
     shapes = [(n, by_name[n].shape or (1,), by_name[n].dtype) for n in outputs]
@@ -69,6 +77,7 @@ def write(canon: Canon) -> Written:
         grouping=grouping,
         kernels=len(grouping.groups),
         canon=canon,
+        homes=homes,
     )
 
 
@@ -191,6 +200,7 @@ def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
                     ins={"x": view},
                     attrs={"expr": "x"},
                     line=op.line,
+                    node=op.node,
                 )
             )
             ins[key] = View.of(name, view.shape)
@@ -203,6 +213,7 @@ def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
                 ins=ins,
                 attrs=op.attrs,
                 line=op.line,
+                node=op.node,
             )
         )
     return tuple(found)
