@@ -58,7 +58,7 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         "Edges: " + _edges(spec),
         "Arithmetic: " + _arithmetic(spec),
         "Error allowed: " + _budget(spec),
-        "Compared: " + _compared(spec),
+        "Compared: " + _compared(spec, backend),
         "Work of a full tile: " + _work(spec),
         "May be called: " + _CALLS,
         *_machine(spec, backend),
@@ -66,7 +66,14 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _compared(spec: LeafSpec) -> str:
+_TIMED = "Then the kernel is timed against the same kernel with the library's leaf."
+_RATED = (
+    "Then it is rated against the same kernel with the library's leaf by what there is here: a device's clock, a "
+    "simulator's cycles, or the registers and spills that the device's compiler reports."
+)
+
+
+def _compared(spec: LeafSpec, backend: Backend) -> str:
     if spec.opaque:
         return (
             "element by element, on what the module hands to the leaf for many secret inputs. No library has this leaf: what you "
@@ -75,7 +82,7 @@ def _compared(spec: LeafSpec) -> str:
     return (
         "element by element what the kernel reads after the leaf, at full and ragged extents, with NaN, infinities and "
         "large values among the inputs; a written operand that only holds a step in between is free. "
-        "Then the kernel is timed against the same kernel with the library's leaf."
+        + (_TIMED if backend.where == "native" else _RATED)
     )
 
 

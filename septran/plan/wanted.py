@@ -22,6 +22,7 @@ from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
 from septran.ir.dtypes import DTYPES
 from septran.kernel import KernelParam
+from septran.plan.held_in_16_bits import magnitude, storage_roundings
 from septran.plan.torch_module import error_model
 from septran.reference import Reference, ReferenceKind
 from septran.verify.problem import Problem
@@ -65,14 +66,18 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
     outputs = _outputs(path, graph, {p.name for p in inputs})
     canon = _canon(graph)
     kind, terms = error_model(canon) if canon is not None else _unknown(graph)
-    domains = _domains(graph, canon, {c: n for n, c in called.items()})
+    own = {c: n for n, c in called.items()}
+    held = storage_roundings(graph, outputs[0].dtype) if kind == "chain" else 0
+    domains = _domains(graph, canon, own)
     if not specials:
         domains = {name: replace(domain, specials=False) for name, domain in domains.items()}
     problem = Problem(
         name=path.stem,
         params=(*inputs, *outputs),
         reference=Reference(
-            fn=_reference(graph, {c: n for n, c in called.items()}),
+            fn=_reference(graph, own, run_graph),
+            magnitude=_reference(graph, own, magnitude) if held else None,
+            storage_roundings=held,
             kind=kind,
             reduction=lambda dims: terms,
             # other people sum in plain loops, where equal terms round alike
@@ -166,7 +171,9 @@ def _domains(graph: Graph, canon: Canon | None, names: Mapping[str, str]) -> dic
     return domains_of(graph, plain, names)
 
 
-def _reference(graph: Graph, names: Mapping[str, str]) -> Callable[..., Any]:
+def _reference(
+    graph: Graph, names: Mapping[str, str], run: Callable[[Graph, Mapping[str, Any]], Any]
+) -> Callable[..., Any]:
     import numpy as np
 
     metas = {i.name: i.meta for i in graph.inputs}
@@ -186,7 +193,7 @@ def _reference(graph: Graph, names: Mapping[str, str]) -> Callable[..., Any]:
             own = torch.from_numpy(np.frombuffer(raw, dtype=metas[name].dtype).copy())
             own = own.reshape(metas[name].shape)
             given[name] = own.to(wide) if own.is_floating_point() else own
-        found = run_graph(graph, given)
+        found = run(graph, given)
         shaped = tuple(
             t.reshape(m.shape or (1,)).contiguous() for t, m in zip(found, results, strict=True)
         )

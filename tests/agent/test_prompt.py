@@ -14,6 +14,8 @@ from septran.agent.roles import load_role, messages
 from septran.errors import ConfigError
 from septran.ir.nodes import Prim
 from septran.kernel import LeafSpec
+from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.trial.judge import distinct_specs
 from tests.agent.leaves import BACKEND, GEMM, RELU, SOFTMAX, param, spec
 
 CONFIG = load("cpp")
@@ -202,3 +204,12 @@ def test_the_optimizer_is_told_what_is_predicted_where_nothing_was_measured():
         Shown(body="y", text="right", predicted=said)
     )
     assert "Nothing measured" not in text(Shown(body="y", text="1.2 x the library's speed"))
+
+
+@pytest.mark.parametrize(("backend", "clock"), [("cpp", True), ("tilelang_cuda", False)])
+def test_a_clock_is_promised_only_where_there_is_one(backend: str, clock: bool) -> None:
+    plan = resolve(GenRequest(op="relu", backend=backend))
+    (spec,) = distinct_specs(lower_plan(plan).program)
+    text = render_leafspec(spec, plan.backend)
+    assert ("Then the kernel is timed" in text) is clock
+    assert ("a simulator's cycles" in text) is not clock
