@@ -23,7 +23,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 _MESSAGE = 2000  # characters of a message that are shown; it may quote a word of megabytes
 
@@ -156,6 +156,7 @@ class SeptranError(Exception):
 class Failure:
     """Why there is no result. exit_code: a command's. errors: as `SeptranError.to_json` says them."""
 
+    SCHEMA: ClassVar[str] = "septran.error/1"
     exit_code: int
     errors: tuple[Mapping[str, object], ...]
 
@@ -172,7 +173,7 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         """Return the septran.error/1 object."""
         return {
-            "schema": "septran.error/1",
+            "schema": self.SCHEMA,
             "exit_code": self.exit_code,
             "errors": list(self.errors),
         }

@@ -10,6 +10,7 @@ import click
 from septran import assets
 from septran.atomic import write_atomic
 from septran.cli.options import common, complete, terminal
+from septran.cli.printed import AssetDiff, AssetEjected, AssetList, AssetRow
 from septran.errors import ConfigError
 
 _NAMES = complete(lambda: [asset.name for asset in assets.listing()])
@@ -28,10 +29,8 @@ def ls(folder: str | None) -> None:
     term = terminal()
     found = assets.listing(folder or "")
     if term.json:
-        files = [
-            {"name": a.name, "layer": a.layer, "path": str(a.path), "sha": a.sha} for a in found
-        ]
-        term.emit({"schema": "septran.assets/1", "assets": files})
+        files = [AssetRow(name=a.name, layer=a.layer, path=str(a.path), sha=a.sha) for a in found]
+        term.emit(AssetList(assets=files))
         return
     term.table(("file", "layer", "sha"), [(a.name, a.layer, a.sha) for a in found])
 
@@ -50,7 +49,7 @@ def diff(name: str | None) -> None:
             assets.find(each)  # raises C001 with the nearest names
         changes[each] = _difference(versions[0], versions[-1])
     if term.json:
-        term.emit({"schema": "septran.assets/1", "diff": changes})
+        term.emit(AssetDiff(diff=changes))
         return
     term.result("".join(changes.values()) or "no own files differ from the bundled ones\n")
 
@@ -87,6 +86,6 @@ def eject(name: str, *, force: bool) -> None:
         raise ConfigError.of("C006", f"{target} exists already", help="--force replaces it")
     write_atomic(target, source.path.read_bytes())
     if term.json:
-        term.emit({"schema": "septran.assets/1", "ejected": str(target)})
+        term.emit(AssetEjected(ejected=str(target)))
     else:
         term.result(str(target))

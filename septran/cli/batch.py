@@ -10,6 +10,7 @@ import click
 from septran.cli.deadline import TIMEOUT
 from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, set_threads, terminal
+from septran.cli.printed import BatchCells
 
 if TYPE_CHECKING:
     from septran.run.store import Run
@@ -92,7 +93,7 @@ def command(
 
         names = listed(path, resume, select, settings)
         if term.json:
-            term.emit({"schema": "septran.batch-list/1", "cells": list(names)})
+            term.emit(BatchCells(cells=list(names)))
         else:
             term.result("\n".join(names))
         return 0

@@ -46,13 +46,12 @@ def run(
     found: list[suites.Measured] = []
 
     def data() -> dict[str, Any]:
-        return {
-            "schema": "septran.suite/1",
-            "suite": wanted.name,
-            "backend": wanted.backend,
-            "machine": machine,
-            "rows": [each.to_json() for each in found],
-        }
+        return suites.SuiteMeasured(
+            suite=wanted.name,
+            backend=wanted.backend,
+            machine=machine,
+            rows=[each.to_json() for each in found],
+        ).to_json()
 
     for each in suites.measure(
         wanted,

@@ -8,6 +8,7 @@ import click
 
 from septran.cli.files import INPUT
 from septran.cli.options import common, terminal
+from septran.cli.printed import Checked
 from septran.errors import Diagnostic
 
 
@@ -29,12 +30,11 @@ def command(files: tuple[Path, ...], form: str) -> int:
     term = terminal()
     if term.json:
         term.emit(
-            {
-                "schema": "septran.check/1",
-                "files": [str(path) for path in files],
-                "ok": not problems,
-                "errors": [problem.to_json() for problem in problems],
-            }
+            Checked(
+                files=[str(path) for path in files],
+                ok=not problems,
+                errors=[problem.to_json() for problem in problems],
+            )
         )
     elif form == "github":
         term.result("".join(f"{annotation(problem)}\n" for problem in problems))

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from septran.cli.options import common, terminal
+from septran.cli.printed import Completion
 
 
 @click.command("completion")
@@ -20,6 +21,6 @@ def command(shell: str) -> None:
     script = maker(cli, {}, "septran", "_SEPTRAN_COMPLETE").source()
     term = terminal()
     if term.json:
-        term.emit({"schema": "septran.completion/1", "shell": shell, "script": script})
+        term.emit(Completion(shell=shell, script=script))
     else:
         term.result(script)

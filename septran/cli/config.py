@@ -10,6 +10,7 @@ import click
 from septran import settings
 from septran.cli.files import INPUT
 from septran.cli.options import backend_names, common, complete, terminal
+from septran.cli.printed import Configured
 
 
 @click.command("config")
@@ -34,8 +35,8 @@ def command(dsl: str | None, file: Path | None) -> None:
         current.to_json() if dsl is None else _model_config(dsl, file, current)
     )
     if term.json:
-        shown = {"schema": "septran.config/1", "settings": found}
-        term.emit(shown | ({"environment": dict(settings.ENVIRONMENT)} if dsl is None else {}))
+        variables = dict(settings.ENVIRONMENT) if dsl is None else {}
+        term.emit(Configured(settings=found, environment=variables))
         return
     rows = [
         (name, "-" if entry["value"] is None else entry["value"], entry["from"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
+from septran.document import Document
 from septran.surroundings import STDOUT
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ class Terminal:
             e.filename = STDOUT
             raise
 
-    def emit(self, value: Mapping[str, Any]) -> None:
+    def emit(self, value: Document | Mapping[str, Any]) -> None:
         """Write one JSON object on one line to stdout; not-a-number becomes null."""
-        self.result(json.dumps(_finite(value), default=str, allow_nan=False))
+        plain = value.to_json() if isinstance(value, Document) else value
+        self.result(json.dumps(_finite(plain), default=str, allow_nan=False))
 
     def note(self, text: str) -> None:
         """Write progress or a hint to stderr unless --quiet."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from septran.cli.options import backend_names, common, complete, terminal
+from septran.cli.printed import Examined
 
 if TYPE_CHECKING:
     from septran.backends.base import Backend, Capability
@@ -39,15 +40,14 @@ def command(names: tuple[str, ...], target: str | None) -> int:
     term = terminal()
     if term.json:
         term.emit(
-            {
-                "schema": "septran.doctor/1",
-                "versions": store.versions(),
-                "machine": store.machine(),
-                "home": str(assets.home()),
-                "data": str(assets.bundled()),
-                "model": settings.load().model,
-                "backends": found,
-            }
+            Examined(
+                versions=store.versions(),
+                machine=store.machine(),
+                home=str(assets.home()),
+                data=str(assets.bundled()),
+                model=settings.load().model,
+                backends=found,
+            )
         )
     else:
         _print(found)

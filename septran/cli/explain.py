@@ -9,6 +9,8 @@ import click
 
 from septran import assets
 from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.printed import CodeList, CodeRow
+from septran.environment.told import Explained
 from septran.errors import ConfigError, closest
 
 
@@ -44,8 +46,7 @@ def command(code: str | None, run: str | None) -> None:
     if code is None:
         rows = [(name, title(path)) for name, path in known.items()]
         if term.json:
-            codes = [{"code": name, "title": text} for name, text in rows]
-            term.emit({"schema": "septran.explain/1", "codes": codes})
+            term.emit(CodeList(codes=[CodeRow(code=name, title=text) for name, text in rows]))
         else:
             term.table(("code", "meaning"), rows)
         return
@@ -58,7 +59,7 @@ def command(code: str | None, run: str | None) -> None:
         )
     text = page.read_text(encoding="utf-8")
     if term.json:
-        term.emit({"schema": "septran.explain/1", "code": page.stem, "text": text})
+        term.emit(Explained(code=page.stem, text=text))
     elif term.people():
         from rich.markdown import Markdown
 

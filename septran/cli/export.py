@@ -8,6 +8,7 @@ import click
 
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.printed import Exported
 
 
 @click.command("export")
@@ -30,6 +31,6 @@ def command(run: str, output: Path) -> None:
     found = store.find(run, store.root(settings))
     path = export_run(found, output, settings=settings, progress=term.detail)
     if term.json:
-        term.emit({"schema": "septran.export/1", "run": str(found.dir), "bundle": str(path)})
+        term.emit(Exported(run=str(found.dir), bundle=str(path)))
     else:
         term.result(str(path))

@@ -8,6 +8,7 @@ import click
 
 from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, terminal
+from septran.cli.printed import Imported
 
 
 @click.command("import")
@@ -45,23 +46,22 @@ def command(file: Path, output: Path | None, mode: str, whole: bool) -> int:
         write_logic(found, output)
     if term.json:
         term.emit(
-            {
-                "schema": "septran.import/1",
-                "file": str(file),
-                "logic": None if output is None else str(output),
-                "text": found.text,
-                "entry": written.entry,
-                "nodes": len(found.graph.nodes),
-                "kernels": [g.name for g in written.grouping.groups],
-                "opaque_leaves": [
+            Imported(
+                file=str(file),
+                logic=None if output is None else str(output),
+                text=found.text,
+                entry=written.entry,
+                nodes=len(found.graph.nodes),
+                kernels=[g.name for g in written.grouping.groups],
+                opaque_leaves=[
                     {"leaf": leaf, "operators": op.attrs["operators"], "line": op.line}
                     for leaf, op in found.opaque_leaves.items()
                 ],
-                "not_fused": [
+                not_fused=[
                     {"node": r.node, "kernel": r.group, "why": r.why}
                     for r in written.grouping.refusals
                 ],
-            }
+            )
         )
     elif output is None:
         term.result(found.text)

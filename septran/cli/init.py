@@ -10,6 +10,7 @@ import click
 from septran.atomic import write_atomic
 from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
+from septran.cli.printed import Started
 from septran.errors import ConfigError
 from septran.layered import Key
 from septran.settings import SCHEMA
@@ -87,7 +88,7 @@ def command(folder: Path) -> None:
     files[logic] = _LOGIC
     written = [write_atomic(path, text) for path, text in files.items() if not path.exists()]
     if term.json:
-        term.emit({"schema": "septran.init/1", "files": [str(path) for path in written]})
+        term.emit(Started(files=[str(path) for path in written]))
     else:
         term.result("".join(f"{path}\n" for path in written))
         term.note("next: septran gen --logic logic/axpy.py --backend cpp")

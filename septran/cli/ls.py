@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from septran.cli.options import common, terminal
+from septran.cli.printed import Listed
 
 _COLUMNS = {
     "ops": ("name", "about", "dims", "dtypes"),
@@ -28,7 +29,7 @@ def command(what: str) -> None:
     entries: list[dict[str, Any]] = getattr(catalog, what)()
     term = terminal()
     if term.json:
-        term.emit({"schema": "septran.ls/1", what: entries})
+        term.emit(Listed(what=what, entries=entries))
         return
     head = _COLUMNS[what]
     term.table(head, [[_cell(entry.get(name)) for name in head] for entry in entries])

@@ -9,6 +9,7 @@ import click
 
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, terminal
+from septran.cli.printed import Mapped
 from septran.cli.request import NO_TUNED, build, kernel_options
 
 
@@ -36,6 +37,6 @@ def command(*, output: Path | None, **given: Any) -> None:
         write_atomic(output, text)
         term.note(f"mapping written to {output}")
     if term.json:
-        term.emit({"schema": "septran.map/1", "mapping": text})
+        term.emit(Mapped(mapping=text))
     elif output is None:
         term.result(text)

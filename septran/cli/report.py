@@ -89,8 +89,10 @@ def _diff(before: Run, after: Run) -> int:
 
 def _search(run: Run) -> dict[str, Any] | None:
     """Return what a finished search of `septran tune` found, None for a run of another command."""
+    from septran.run.tune import Outcome
+
     try:
         found = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("schema") == "septran.tune/1" else None
+    return found if isinstance(found, dict) and found.get("schema") == Outcome.SCHEMA else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import click
 
 from septran import settings
 from septran.cli.options import common, complete, run_names, terminal
+from septran.cli.printed import RunList, RunPath, RunRow, RunsRemoved
 from septran.cli.values import Finite
 from septran.run import store
 
@@ -25,22 +25,22 @@ def command(ctx: click.Context) -> None:
         ctx.invoke(ls)
 
 
-def _row(run: store.Run) -> dict[str, Any]:
+def _row(run: store.Run) -> RunRow:
     info = run.info()
     request = info.get("request", {})
     summary = info.get("summary", {})
-    return {
-        "id": run.id,
-        "status": store.status(run),
-        "exit_code": info.get("exit_code"),
-        "op": request.get("op") or request.get("logic") or request.get("task_file"),
-        "backend": request.get("backend"),
-        "level": summary.get("level"),
-        "where": summary.get("where"),
-        "why": summary.get("why"),
-        "created": info.get("created"),
-        "path": str(run.dir),
-    }
+    return RunRow(
+        id=run.id,
+        status=store.status(run),
+        exit_code=info.get("exit_code"),
+        op=request.get("op") or request.get("logic") or request.get("task_file"),
+        backend=request.get("backend"),
+        level=summary.get("level"),
+        where=summary.get("where"),
+        why=summary.get("why"),
+        created=info.get("created"),
+        path=str(run.dir),
+    )
 
 
 @command.command("ls")
@@ -51,11 +51,11 @@ def ls(limit: int) -> None:
     term = terminal()
     rows = [_row(run) for run in store.listing(store.root(settings.load()))[:limit]]
     if term.json:
-        term.emit({"schema": "septran.runs/1", "runs": rows})
+        term.emit(RunList(runs=rows))
         return
     keys = ["id", "status", "level", "where"]
-    keys += ["why"] if any(row["why"] for row in rows) else []
-    term.table(keys, [[row[key] or "-" for key in keys] for row in rows])
+    keys += ["why"] if any(row.why for row in rows) else []
+    term.table(keys, [[getattr(row, key) or "-" for key in keys] for row in rows])
 
 
 @command.command("show")
@@ -90,7 +90,7 @@ def path(run: str) -> None:
     term = terminal()
     found = store.find(run, store.root(settings.load()))
     if term.json:
-        term.emit({"schema": "septran.runs/1", "path": str(found.dir)})
+        term.emit(RunPath(path=str(found.dir)))
     else:
         term.result(str(found.dir))
 
@@ -125,6 +125,6 @@ def prune(keep: int | None, days: float | None) -> None:
 def _gone(names: list[str]) -> None:
     term = terminal()
     if term.json:
-        term.emit({"schema": "septran.runs/1", "removed": names})
+        term.emit(RunsRemoved(removed=names))
     else:
         term.result("".join(f"removed {name}\n" for name in names) or "nothing to remove\n")

@@ -12,6 +12,7 @@ import click
 
 from septran.cli.files import OUTPUT_FOLDER
 from septran.cli.options import common, terminal
+from septran.cli.printed import Serving
 
 
 @click.command("serve")
@@ -54,7 +55,7 @@ def command(
         raise _no_address(host, port, e) from e
     term = terminal()
     if term.json:
-        term.emit({"schema": "septran.serve/1", "url": server.url, "dir": str(place)})
+        term.emit(Serving(url=server.url, dir=str(place)))
     else:
         term.result(f"{server.url}\n")
     term.note(f"the ledger is {place}; stop with Ctrl-C")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from septran.cli.options import common, terminal
+from septran.cli.printed import Shown
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.values import exactly_one
 
@@ -53,7 +54,7 @@ def command(*, what: str, after: str | None, leaf: str | None, **given: Any) -> 
         text = inspect.show(build(given, settings), what, after=after, settings=settings, leaf=leaf)
     term = terminal()
     if term.json:
-        term.emit({"schema": "septran.show/1", "what": what, "after": after, "text": text})
+        term.emit(Shown(what=what, after=after, text=text))
     else:
         term.result(text)
 

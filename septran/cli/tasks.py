@@ -9,6 +9,7 @@ import click
 
 from septran.cli.files import OUTPUT
 from septran.cli.options import backend_names, common, complete, op_names, terminal
+from septran.cli.printed import TasksExported
 
 
 @click.group("tasks")
@@ -72,9 +73,8 @@ def export(
     if not lines:
         raise NothingSelected.of("C066", "no operator and target of these names have leaf tasks")
     write_atomic(output, "".join(lines))
-    told = {"schema": "septran.export/1", "file": str(output), "tasks": len(lines)}
     if term.json:
-        term.emit(told)
+        term.emit(TasksExported(file=str(output), tasks=len(lines)))
     else:
         term.result(f"{len(lines)} tasks in {output}\n")
     return 0

@@ -4,18 +4,47 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from septran.document import Document
 from septran.environment.step import Submission, step
 from septran.environment.tasks import Asked, LeafTask, kernels, leaf_tasks
 from septran.errors import SeptranError
 from septran.kernel import content_hash
 from septran.settings import Settings
 
-SCHEMA = "septran.dataset/1"
 LICENSE = "MIT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Document):
+    """A leaf task with its answer. task: a septran.task/1 object, whose fields become the row's.
+
+    reference: Python text of the meaning. solution: the library's body, None: it has no text. reward: of that, None: not judged.
+    """
+
+    SCHEMA: ClassVar[str] = "septran.dataset/1"
+    task: Mapping[str, Any]
+    reference: str
+    logic: str
+    solution: str | None
+    reward: Mapping[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the septran.dataset/1 object; `row_sha` covers all of it."""
+        found = {
+            **self.task,
+            "schema": self.SCHEMA,
+            "license": LICENSE,
+            "reference": self.reference,
+            "logic": self.logic,
+            "solution": self.solution,
+            "reward": self.reward,
+        }
+        return {**found, "row_sha": content_hash(found)}
 
 
 def rows(
@@ -42,10 +71,10 @@ def rows(
             skipped(f"{kernel['op']} on {kernel['backend']}: {e.diagnostics[0].message}")
             continue
         for task in tasks:
-            yield _row(task, settings, verify=verify, seed=seed)
+            yield _row(task, settings, verify=verify, seed=seed).to_json()
 
 
-def _row(task: LeafTask, settings: Settings, *, verify: bool, seed: int) -> dict[str, Any]:
+def _row(task: LeafTask, settings: Settings, *, verify: bool, seed: int) -> Row:
     solution = task.solution()
     reward = None
     if verify and solution is not None:
@@ -53,16 +82,13 @@ def _row(task: LeafTask, settings: Settings, *, verify: bool, seed: int) -> dict
             asked=task.asked, leaf=task.spec.task, reply=_fenced(task, solution), seed=seed
         )
         reward = step(sent, settings=settings).to_json()
-    found = {
-        **task.to_json(settings),
-        "schema": SCHEMA,
-        "license": LICENSE,
-        "reference": reference_text(task),
-        "logic": Path(task.plan.logic.path).read_text(encoding="utf-8"),
-        "solution": solution,
-        "reward": reward,
-    }
-    return {**found, "row_sha": content_hash(found)}
+    return Row(
+        task=task.to_json(settings),
+        reference=reference_text(task),
+        logic=Path(task.plan.logic.path).read_text(encoding="utf-8"),
+        solution=solution,
+        reward=reward,
+    )
 
 
 def _fenced(task: LeafTask, body: str) -> str:

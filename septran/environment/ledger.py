@@ -12,6 +12,7 @@ from typing import Any
 from septran import __version__
 from septran.atomic import write_atomic
 from septran.environment.step import Submission
+from septran.environment.told import Trajectory
 from septran.kernel import content_hash
 
 
@@ -66,9 +67,7 @@ class Ledger:
         sent, result = self.sent(name), self.result(name)
         if sent is None or result is None:
             return
-        line = json.dumps(
-            {"schema": "septran.trajectory/1", "id": name, "submission": sent, "result": result}
-        )
+        line = json.dumps(Trajectory(id=name, submission=sent, result=result).to_json())
         with (self.folder / "trajectories.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
             stream.flush()

@@ -15,7 +15,7 @@ from septran.backends import HOST
 from septran.environment.service import Full, Service
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, leaf_tasks
-from septran.errors import EnvironmentProblem, SeptranError
+from septran.errors import EnvironmentProblem, Failure, SeptranError
 from septran.outcome import Level
 from septran.settings import load
 
@@ -101,9 +101,9 @@ def classes(service: Service) -> tuple[Any, Any, Any]:
                 name, _new = service.submit(sent)
                 found = (service.verdict(name, wait_s=timeout_s or 900.0) or {}).get("result") or {}
             except SeptranError as e:
-                found = {"schema": "septran.error/1", "errors": e.to_json()}
+                found = Failure.of(e).to_json()
             except Full as e:
-                found = {"schema": "septran.error/1", "errors": [{"message": str(e)}]}
+                found = Failure.said(3, "C181", str(e)).to_json()
             climbed = 0 if found.get("hack") else int(found.get("rank", 0))
             done = found.get("rung") == str(Level.ACCURATE) or self._state.step_count >= ATTEMPTS
             reward = min(1.0, climbed / _TOP)

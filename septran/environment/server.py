@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from septran.environment.service import Full, Service
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked
+from septran.environment.told import Accepted, Explained
 from septran.errors import ConfigError, Failure, SeptranError
 
 _ADAPTER = Path(__file__).parent / "adapters" / "septran_leaves.py"
@@ -103,7 +104,7 @@ class _Routes(BaseHTTPRequestHandler):
                 self._found(found, f"no submission {name[:40]!r}")
             case ["v1", "submissions", name, "explain"] | ["v1", "explain", name]:
                 text = service.explain(name)
-                told = None if text is None else {"schema": "septran.explain/1", "text": text}
+                told = None if text is None else Explained(code=name, text=text).to_json()
                 self._found(told, f"nothing is known about {name[:40]!r}")
             case ["v1", "adapters", "verifiers"]:
                 self._reply(HTTPStatus.OK, _ADAPTER.read_bytes(), "text/x-python")
@@ -121,7 +122,7 @@ class _Routes(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "C180", text)
             return
         name, new = self.server.service.submit(read_submission(self.rfile.read(int(length))))
-        state = {"schema": "septran.submission/1", "id": name, "new": new}
+        state = Accepted(id=name, new=new).to_json()
         self._send(HTTPStatus.ACCEPTED if new else HTTPStatus.OK, state)
 
     def _found(self, found: Mapping[str, Any] | None, missing: str) -> None:

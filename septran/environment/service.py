@@ -20,6 +20,7 @@ from septran.batch.pool import Worker
 from septran.environment.ledger import Ledger
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, kernels, leaf_tasks
+from septran.environment.told import Health, KernelList, State, TaskList
 from septran.errors import Failure, SeptranError
 from septran.settings import Settings
 
@@ -85,22 +86,17 @@ class Service:
         """Return how much waits and runs."""
         with self._lock:
             waiting, running = len(self._queue), len(self._running)
-        return {
-            "schema": "septran.health/1",
-            "queued": waiting,
-            "running": running,
-            "most": self._most,
-        }
+        return Health(queued=waiting, running=running, most=self._most).to_json()
 
     def tasks(self) -> dict[str, Any]:
-        """Return the kernels that have tasks, as a septran.tasks/1 object."""
-        return {"schema": "septran.tasks/1", "kernels": list(kernels())}
+        """Return the kernels that have tasks, as a septran.kernels/1 object."""
+        return KernelList(kernels=list(kernels())).to_json()
 
     def contracts(self, asked: Asked) -> dict[str, Any]:
         """Return the leaf tasks of a kernel with contract, frame and prompt. Raises InputError."""
         with self._plan:
             found = [task.to_json(self._settings) for task in leaf_tasks(asked)]
-        return {"schema": "septran.tasks/1", "tasks": found}
+        return TaskList(tasks=found).to_json()
 
     def submit(self, sent: Submission) -> tuple[str, bool]:
         """Return the name of a submission and whether it is new.
@@ -140,7 +136,7 @@ class Service:
             state = (
                 "done" if result is not None else "running" if name in self._running else "queued"
             )
-        return {"schema": "septran.submission/1", "id": name, "state": state, "result": result}
+        return State(id=name, state=state, result=result).to_json()
 
     def explain(self, name: str) -> str | None:
         """Return a result in words, or the page of an error code; None when it is neither."""
@@ -207,7 +203,7 @@ class Service:
 
 def words(result: dict[str, Any]) -> str:
     """Return a septran.reward/1 or septran.error/1 object in words."""
-    if result.get("schema") == "septran.error/1":
+    if result.get("schema") == Failure.SCHEMA:
         return "\n".join(f"[{e.get('code')}] {e.get('message')}" for e in result["errors"])
     lines = [f"{result['task']} (seed {result['seed']}): {result['rung']}"]
     if result["message"]:

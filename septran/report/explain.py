@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from septran.document import Document
 from septran.errors import ConfigError, SeptranError
 from septran.run import store
-
-SCHEMA = "septran.explain_verdict/1"
 
 FAMILIES: Mapping[str, str] = {
     "integers": "small whole numbers, sums are exact: a wrong index, tail or count",
@@ -48,8 +48,36 @@ _NEEDED = frozenset(
 )
 
 
-def explain_verdict(run: store.Run) -> dict[str, Any]:
-    """Return the septran.explain_verdict/1 object of the run's newest verdict.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Document):
+    """What a verdict says and why. element: the worst one, None where none was compared.
+
+    budget: kind, rule and the share of it that was used. cases: each with what its inputs show. reproduce: the command.
+    """
+
+    SCHEMA: ClassVar[str] = "septran.explain_verdict/1"
+    run: str
+    kernel: str
+    level: str
+    status: str
+    where: str
+    code: str
+    message: str
+    hint: str
+    element: Mapping[str, Any] | None
+    budget: Mapping[str, Any]
+    cases: Sequence[Mapping[str, Any]]
+    diagnostics: Sequence[Mapping[str, Any]]
+    cycles: Mapping[str, Any]
+    enforced: Sequence[str]
+    not_checked: Sequence[str]
+    seed: int | None
+    reproduce: str
+    evidence: str
+
+
+def explain_verdict(run: store.Run) -> Explanation:
+    """Return the run's newest verdict, explained.
 
     Raises:
         ConfigError: C136, the run was not verified.
@@ -67,34 +95,30 @@ def explain_verdict(run: store.Run) -> dict[str, Any]:
         raise ConfigError.of("C136", f"{paths[-1]} is damaged") from None
     worst = verdict.get("worst")
     kind = _kind(run)
-    shown: dict[str, Any] = {
-        "schema": SCHEMA,
-        "run": run.id,
-        "kernel": verdict["kernel"],
-        "level": verdict["level"],
-        "status": verdict["status"],
-        "where": verdict["where"],
-        "code": verdict["code"],
-        "message": verdict["message"],
-        "hint": verdict["hint"],
-        "element": worst,
-        "budget": {"kind": kind, "rule": BUDGETS.get(kind, ""), "used": verdict["budget_ratio"]},
-        "cases": [
+    return Explanation(
+        run=run.id,
+        kernel=verdict["kernel"],
+        level=verdict["level"],
+        status=verdict["status"],
+        where=verdict["where"],
+        code=verdict["code"],
+        message=verdict["message"],
+        hint=verdict["hint"],
+        element=worst,
+        budget={"kind": kind, "rule": BUDGETS.get(kind, ""), "used": verdict["budget_ratio"]},
+        cases=[
             {k: c[k] for k in ("case", "family", "seed", "wrong", "elements", "ratio")}
             | {"shows": _shows(c)}
             for c in verdict["cases"]
         ],
-        "diagnostics": verdict["diagnostics"],
-        "cycles": verdict.get("cycles") or {},
-        "enforced": verdict["enforced"],
-        "not_checked": verdict["not_checked"],
-        "seed": verdict["seed"],
-        "reproduce": shlex.join(
-            ("septran", "verify", str(run.dir), "--seed", str(verdict["seed"]))
-        ),
-        "evidence": str(paths[-1]),
-    }
-    return shown
+        diagnostics=verdict["diagnostics"],
+        cycles=verdict.get("cycles") or {},
+        enforced=verdict["enforced"],
+        not_checked=verdict["not_checked"],
+        seed=verdict["seed"],
+        reproduce=shlex.join(("septran", "verify", str(run.dir), "--seed", str(verdict["seed"]))),
+        evidence=str(paths[-1]),
+    )
 
 
 def _shows(case: Mapping[str, Any]) -> str:
@@ -113,29 +137,29 @@ def _kind(run: store.Run) -> str:
     return ""
 
 
-def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def lines(found: Explanation) -> list[tuple[str, str]]:
     """Return the object as (name, text) rows for a person."""
-    code = f" [{found['code']}]" if found["code"] else ""
-    rows = [("verdict", f"{found['level']} ({found['where']}): {found['status']}{code}")]
-    if found["code"]:
-        rows.append(("because", str(found["message"])))
-        rows += [("hint", str(found["hint"]))] if found["hint"] else []
-    if (worst := found["element"]) is not None:
+    code = f" [{found.code}]" if found.code else ""
+    rows = [("verdict", f"{found.level} ({found.where}): {found.status}{code}")]
+    if found.code:
+        rows.append(("because", str(found.message)))
+        rows += [("hint", str(found.hint))] if found.hint else []
+    if (worst := found.element) is not None:
         place = ", ".join(map(str, worst["index"]))
         rows += [
             ("worst at", f"{worst['output']}[{place}]"),
             ("got", f"{worst['got']}, expected {worst['expected']}"),
-            ("budget", _budget(worst, found["budget"])),
+            ("budget", _budget(worst, found.budget)),
             ("inputs", f"{worst['case']}: {_shows(worst) or worst['family']}"),
             ("their seed", str(worst["seed"])),
         ]
     # a case may have been run more than once
     rows += [
-        ("wrong on", text) for text in dict.fromkeys(_case(c) for c in found["cases"] if c["wrong"])
+        ("wrong on", text) for text in dict.fromkeys(_case(c) for c in found.cases if c["wrong"])
     ]
-    rows += [(str(d.get("kind", "found")), str(d.get("message"))) for d in found["diagnostics"][:5]]
-    rows += [("not checked", item) for item in found["not_checked"]]
-    return [*rows, ("again", found["reproduce"]), ("evidence", found["evidence"])]
+    rows += [(str(d.get("kind", "found")), str(d.get("message"))) for d in found.diagnostics[:5]]
+    rows += [("not checked", item) for item in found.not_checked]
+    return [*rows, ("again", found.reproduce), ("evidence", found.evidence)]
 
 
 def _budget(worst: Mapping[str, Any], budget: Mapping[str, Any]) -> str:

@@ -26,21 +26,37 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import septran
 from septran import assets, gpu
 from septran.atomic import write_atomic
+from septran.document import Document
 from septran.errors import ConfigError, closest
 from septran.kernel import content_hash
 from septran.settings import Settings
 from septran.surroundings import as_problem
 
-SCHEMA = "septran.run/1"
 Status = Literal["running", "finished", "failed", "interrupted"]
 _RESERVE = "reserve"
 _RESERVE_BYTES = 16 << 10  # for the last words of a run that filled the disk
 _LIBRARIES = ("torch", "numpy", "tilelang", "triton", "pybind11", "openai")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head(Document):
+    """What run.json says of a run that starts; its end adds status, exit code and summary. key: of what was asked."""
+
+    SCHEMA: ClassVar[str] = "septran.run/1"
+    id: str
+    status: Status
+    pid: int
+    created: str
+    key: str
+    request: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    machine: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +203,18 @@ def create(
     words = "--".join(_slug(word) for word in label if word)
     run = _claim(folder, f"{_now():%Y-%m-%dT%H-%M-%S}--{words}")
     run.write(_RESERVE, bytes(_RESERVE_BYTES))
-    run.write_json(
-        "run.json",
-        {
-            "schema": SCHEMA,
-            "id": run.id,
-            "status": "running",
-            "pid": os.getpid(),
-            "created": _now().isoformat(timespec="seconds"),
-            "key": key or content_hash(request),
-            "request": dict(request),
-            "settings": settings.to_json(),
-            "versions": versions(),
-            "machine": machine(),
-        },
+    head = Head(
+        id=run.id,
+        status="running",
+        pid=os.getpid(),
+        created=_now().isoformat(timespec="seconds"),
+        key=key or content_hash(request),
+        request=dict(request),
+        settings=settings.to_json(),
+        versions=versions(),
+        machine=machine(),
     )
+    run.write_json("run.json", head.to_json())
     _point_latest(folder, run)
     return run
 

@@ -6,12 +6,13 @@ goal. A row that cannot be measured stays in the result, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from septran import assets, spanyaml
+from septran.document import Document
 from septran.errors import ConfigError, SeptranError, Span, closest
 from septran.plan.resolve import GenRequest
 from septran.run.bench import BenchRequest, Figure, bench
@@ -45,6 +46,17 @@ class Suite:
     name: str
     backend: str
     rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteMeasured(Document):
+    """What a suite's rows gave. rows: as `Measured.to_json` says them."""
+
+    SCHEMA: ClassVar[str] = "septran.suite/1"
+    suite: str
+    backend: str
+    machine: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +183,7 @@ def figures_of(data: Any, file: Path) -> dict[str, Figure]:
         ConfigError: C069, it is something else.
     """
     try:
-        if data["schema"] != "septran.suite/1":
+        if data["schema"] != SuiteMeasured.SCHEMA:
             raise ValueError(data["schema"])
         names = {f.name for f in fields(Figure)}
         rows = [row for row in data["rows"] if row["figure"]]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from septran import assets
 from septran.atomic import write_atomic
@@ -65,6 +65,7 @@ class TuneRequest:
 class Outcome:
     """What a search found. ratio: default / best with low and high. better: the best replaces the default."""
 
+    SCHEMA: ClassVar[str] = "septran.tune/1"
     plan: Plan
     choices: Mapping[str, tuple[object, ...]]
     unit: str
@@ -84,7 +85,7 @@ class Outcome:
         pairs = [(t.predicted, t.found) for t in self.trials if t.predicted and t.found]
         states = [t.state for t in self.trials]
         return {
-            "schema": "septran.tune/1",
+            "schema": self.SCHEMA,
             "op": self.plan.operator.name,
             "backend": self.plan.backend.name,
             "arch": self.plan.arch,
