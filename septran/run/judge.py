@@ -205,16 +205,10 @@ def _verdict(
     if not threads and UNLINKED not in built.not_checked:
         return verify(kernel, built, problem, run_dir=folder, request=asked)
     what = "it starts threads of its own" if threads else "it needs shared libraries"
-    return Verdict(
+    return replace(
+        Verdict.of(kernel, where=asked.where, dims=problem.dims, seed=asked.seed),
         level=Level.UNAVAILABLE,
         status=Status.UNAVAILABLE,
-        where=asked.where,
-        kernel=kernel.name,
-        kernel_sha=kernel.sha,
-        backend=kernel.backend,
-        arch=kernel.arch,
-        dims=dict(problem.dims),
-        seed=asked.seed,
         code="V217",
         message=f"the static host, which judges such files, has not what this one needs: {what}",
         hint="OpenMP's threads, the C and C++ libraries and memory are there",

@@ -55,16 +55,10 @@ def judge_stored(
         verdict = replace(judged.verdict, not_checked=missing)
         write_evidence(verdict, work, files={})
         return replace(judged, verdict=verdict)
-    verdict = Verdict(
+    verdict = replace(
+        Verdict.of(kernel, where=place.where, dims=problem.dims, seed=seed),
         level=Level.REJECTED,
         status=Status.REJECTED,
-        where=place.where,
-        kernel=kernel.name,
-        kernel_sha=kernel.sha,
-        backend=kernel.backend,
-        arch=kernel.arch,
-        dims=dict(problem.dims),
-        seed=seed,
         code="V210",
         message="; ".join(found.refused[:5]),
         hint="docs/leaf-language.md says what a leaf may hold; nothing of this kernel was compiled",

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.kernel import Kernel
 from septran.outcome import Level, Status
 
 Where = Literal["native", "emulated", "device"]
@@ -85,6 +86,23 @@ class Verdict:
     seconds: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, *, where: Where, dims: Mapping[str, int], seed: int | None
+    ) -> Verdict:
+        """Return what is known of a kernel before anything was tried; the rest is found out with `replace`."""
+        return cls(
+            level=Level.EMITTED,
+            status=Status.COMPILE_ERROR,
+            where=where,
+            kernel=kernel.name,
+            kernel_sha=kernel.sha,
+            backend=kernel.backend,
+            arch=kernel.arch,
+            dims=dict(dims),
+            seed=seed,
+        )
 
     @property
     def passed(self) -> bool:

@@ -69,16 +69,8 @@ def verify(
     problem = on_gpu_when_large(problem, request.sessions)
     start = time.perf_counter()
     seed = secrets.randbits(62) if request.seed is None else request.seed
-    base = Verdict(
-        level=Level.EMITTED,
-        status=Status.COMPILE_ERROR,
-        where=request.where,
-        kernel=kernel.name,
-        kernel_sha=kernel.sha,
-        backend=kernel.backend,
-        arch=kernel.arch,
-        dims=dict(problem.dims),
-        seed=seed,
+    base = replace(
+        Verdict.of(kernel, where=request.where, dims=problem.dims, seed=seed),
         not_checked=built.not_checked,
         environment=_environment(request.sessions),
     )

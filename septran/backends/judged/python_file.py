@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from septran.backends.base import HostCall, HostParam
-from septran.backends.text.python_host import needed
+from septran.backends.text.python_host import Rules, needed, objections
 from septran.kernel import Kernel, KernelParam
 
 MODULE = "ModelNew"
@@ -44,7 +44,7 @@ def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
 
 
 def as_kernel(
-    text: str, call: HostCall, params: tuple[KernelParam, ...], *, backend: str, arch: str
+    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str, *, backend: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
     kept, left = needed(text, call.host.name)
@@ -66,6 +66,11 @@ def as_kernel(
         options=(("call", json.dumps(plan)),),
     )
     return found, left
+
+
+def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, int], ...]:
+    """Return what the part of the file that would run may not say."""
+    return objections(needed(text, entry)[0], rules)
 
 
 def lay_torch_host(folder: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from septran.backends.base import Built, Foreign, Host, HostCall, HostParam, Maker
+from septran.backends.base import Built, Foreign, Host, HostParam, Maker
 from septran.backends.device.simulated import write_simulated
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
@@ -16,16 +17,15 @@ from septran.backends.judged.python_file import (
     as_kernel,
     host_params,
     lay_torch_host,
+    refusals,
 )
 from septran.backends.text.python_host import (
     Rules,
     any_function,
     host_functions,
     module_class,
-    needed,
-    objections,
 )
-from septran.kernel import Kernel, KernelParam
+from septran.kernel import Kernel
 
 _DEVICE = ("prim_func", "macro")
 _MAKERS = ("jit", "lazy_jit", "autotune")
@@ -201,18 +201,6 @@ def _only_numbers(tree: ast.Module, name: str) -> bool:
     return all(a in numbers or k >= first for k, a in enumerate(args))
 
 
-def kernel(
-    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
-) -> tuple[Kernel, tuple[str, ...]]:
-    """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
-    return as_kernel(text, call, params, backend="tilelang_cuda", arch=arch)
-
-
-def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
-    """Return what the part of the file that would run may not say."""
-    return objections(needed(text, entry)[0], _RULES)
-
-
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the simulator beside it; nothing is compiled."""
     artifact = write_simulated(kernel, folder)
@@ -227,8 +215,8 @@ FOREIGN = Foreign(
     marks=("import tilelang", "from tilelang"),
     hosts=hosts,
     host=host,
-    kernel=kernel,
-    objections=refusals,
+    kernel=partial(as_kernel, backend="tilelang_cuda"),
+    objections=partial(refusals, rules=_RULES),
     build=build,
     loader="tilelang_host.py.j2",
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
@@ -15,6 +16,7 @@ from septran.backends.judged.python_file import (
     as_kernel,
     host_params,
     lay_torch_host,
+    refusals,
 )
 from septran.backends.judged.record import recorded
 from septran.backends.text.python_host import (
@@ -22,8 +24,6 @@ from septran.backends.text.python_host import (
     any_function,
     host_functions,
     module_class,
-    needed,
-    objections,
 )
 from septran.backends.triton.accesses import launch_of
 from septran.backends.triton.toolchain import RUNTIME, write
@@ -86,18 +86,6 @@ def host(text: str, name: str) -> Host | None:
     )
 
 
-def kernel(
-    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
-) -> tuple[Kernel, tuple[str, ...]]:
-    """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
-    return as_kernel(text, call, params, backend="triton_cuda", arch=arch)
-
-
-def refusals(text: str, entry: str) -> tuple[tuple[str, str, int], ...]:
-    """Return what the part of the file that would run may not say."""
-    return objections(needed(text, entry)[0], _RULES)
-
-
 def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the emulator beside it; nothing is compiled."""
     artifact = write(kernel, folder)
@@ -119,8 +107,8 @@ FOREIGN = Foreign(
     marks=("import triton", "from triton", "@triton.jit"),
     hosts=hosts,
     host=host,
-    kernel=kernel,
-    objections=refusals,
+    kernel=partial(as_kernel, backend="triton_cuda"),
+    objections=partial(refusals, rules=_RULES),
     build=build,
     loader="triton_host.py.j2",
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
