@@ -136,5 +136,7 @@ DSA_C = Backend(
     available=available,
     docs="dsa_c",
     dtypes=("float32", "float16", "bfloat16"),
+    views=True,
+    fills=True,
     figures=possible,
 )

@@ -6,6 +6,7 @@ knows only the argument order of the `dsa.*` operations in TensorIR.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,14 +67,17 @@ class CodeGenDSA:
             self.places[name] = (memory, int(offset))
         versions = str(attrs["septran.versions"]) if "septran.versions" in attrs else ""
         self.versions = frozenset(versions.split())
-        params = [func.buffer_map[h] for h in func.params]
+        arrays = [func.buffer_map[h] for h in func.params]
+        spaces = str(attrs["septran.workspaces"]) if "septran.workspaces" in attrs else ""
+        params = [b for b in arrays if b.name not in spaces.split()]
+        own = [b for b in arrays if b.name in spaces.split()]
         names = " ".join(str(b.name) for b in params)
         written = frozenset(
             (str(attrs["septran.writes"]) if "septran.writes" in attrs else names).split()
         )
         self.put("typedef struct {")
         self.depth += 1
-        for b in params:
+        for b in arrays:
             self.put(f"{_C[str(b.dtype)]} *{b.name};")
         self.depth -= 1
         self.put("} kernel_args;")
@@ -81,20 +85,22 @@ class CodeGenDSA:
         self.put("static void kernel(void *opaque) {")
         self.depth += 1
         self.put("const kernel_args *const args = opaque;")
-        for b in params:
+        for b in arrays:
             self.put(f"{_C[str(b.dtype)]} *const {b.name} = args->{b.name};")
         self.put(f"const int core_id = {self.vendor.core_id};")
         self.put(f"const int core_num = {self.vendor.core_num};")
-        unused = ", ".join(f"(void){b.name}" for b in params)
+        unused = ", ".join(f"(void){b.name}" for b in arrays)
         self.put(f"(void)core_id, (void)core_num, {unused};")
         self.stmt(func.body)
         self.depth -= 1
         self.put("}")
         body = "\n".join(self.lines)
         head = "\n".join(f'#include "{h}"' for h in self.vendor.headers)
-        return f"{head}\n\n{_HELPERS}\n{prelude}{body}\n\n{self.entry(params, entry, written)}"
+        return f"{head}\n\n{_HELPERS}\n{prelude}{body}\n\n{self.entry(params, own, entry, written)}"
 
-    def entry(self, params: list[Any], entry: str, written: frozenset[str]) -> str:
+    def entry(
+        self, params: list[Any], spaces: list[Any], entry: str, written: frozenset[str]
+    ) -> str:
         out = [
             f"void {entry}(void *const *pointers);",
             "",
@@ -102,17 +108,15 @@ class CodeGenDSA:
         ]
         out.append("  kernel_args args = {")
         out.extend(f"    pointers[{i}]," for i in range(len(params)))
+        out.extend(f"    {self.workspace(b)}," for b in spaces)
         out.append("  };")
         for i, b in enumerate(params):
-            size = nbytes(str(b.dtype))
-            for d in b.shape:
-                size *= int(d)
             out.append(
                 "  "
                 + self.vendor.bind.format(
                     name=b.name,
                     pointer=f"pointers[{i}]",
-                    bytes=size,
+                    bytes=_bytes(b),
                     index=i,
                     writable=int(b.name in written),
                 )
@@ -120,6 +124,16 @@ class CodeGenDSA:
         out.append("  " + self.vendor.launch)
         out.append("}")
         return "\n".join(out) + "\n"
+
+    def workspace(self, b: Any) -> str:
+        """Return the vendor's call for memory of the kernel's own, C122 when it has none."""
+        if not self.vendor.workspace:
+            raise ConfigError.of(
+                "C122",
+                f"vendor table {self.vendor.name} has no workspace, which this kernel needs",
+                help=f"add `workspace:` to configs/vendors/{self.vendor.name}.yaml",
+            )
+        return self.vendor.workspace.format(name=b.name, bytes=_bytes(b))
 
     def put(self, text: str) -> None:
         self.lines.append("  " * self.depth + text if text else "")
@@ -337,6 +351,10 @@ static inline int dsa_div(int a, int b) { return a / b - (a % b < 0); }
 static inline int dsa_mod(int a, int b) { return a - dsa_div(a, b) * b; }
 static inline void dsa_use(void) { (void)dsa_min, (void)dsa_max, (void)dsa_div, (void)dsa_mod; }
 """
+
+
+def _bytes(buffer: Any) -> int:
+    return math.prod(int(d) for d in buffer.shape) * nbytes(str(buffer.dtype))
 
 
 def _float(value: float) -> str:

@@ -17,6 +17,7 @@ from septran.backends.reading.c_reading import CReading, buffers
 from septran.backends.reading.c_syntax import Call, Declare, Do, Name, Node, read_body
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
+from septran.ir.launch import launches, workspaces
 from septran.ir.nodes import CORE_NUM, Buffer, LeafCall, Program, Scalar
 from septran.kernel import Kernel
 from septran.machine import load_machine
@@ -32,8 +33,11 @@ def read(kernel: Kernel, program: Program) -> Printed:
     """Return the hierarchy of a C kernel as its text says it. `program` only says how buffers are laid out.
 
     Raises:
-        Unreadable: the text is none that the emitter prints. Unread: a call of the vendor is more than a plain one.
+        Unreadable: the text is none that the emitter prints. Unread: a call of the vendor is more than a plain one, or
+        the kernel has workspaces.
     """
+    if workspaces(launches(program)):
+        raise Unread("it has workspaces")
     rules = storage(program.machine)
     text = dict(kernel.files)[kernel.main]
     body = re.search(

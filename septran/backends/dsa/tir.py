@@ -8,11 +8,13 @@ is imported inside the functions only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.tir_frames import Frame, frames, gemm_frames, transpose_frame
+from septran.backends.text.seen import viewed
 from septran.errors import InternalError
 from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, const, make, maximum, minimum
@@ -78,13 +80,21 @@ class _Lower:
         self.buffers: dict[str, Any] = {}
         self.vars: dict[str, Any] = {}
         self.fresh = 0
+        self.flat: frozenset[str] = frozenset()
 
     # -- function and statements ----------------------------------------------------------------
 
     def function(self, program: ir.Program) -> Any:
         t = self.t
-        handles = [t.Var(f"{p.buffer.name}_handle", "handle") for p in program.params]
-        bound = {h: self.buffer(p.buffer) for h, p in zip(handles, program.params, strict=True)}
+        self.flat = viewed(program)
+        spaces = [
+            s.buffer
+            for s in ir.walk(program.body)
+            if isinstance(s, ir.Alloc) and s.buffer.mem == "GLOBAL"
+        ]
+        arrays = [*(p.buffer for p in program.params), *spaces]
+        handles = [t.Var(f"{b.name}_handle", "handle") for b in arrays]
+        bound = {h: self.buffer(b) for h, b in zip(handles, arrays, strict=True)}
         places: list[str] = []
         versions: list[str] = []
 
@@ -105,6 +115,8 @@ class _Lower:
         func = func.with_attr("septran.target", program.target)
         writes = " ".join(p.buffer.name for p in program.params if "w" in p.privilege)
         func = func.with_attr("septran.writes", writes)
+        if spaces:
+            func = func.with_attr("septran.workspaces", " ".join(b.name for b in spaces))
         if versions:
             func = func.with_attr("septran.versions", " ".join(versions))
         return func.with_attr("septran.places", " ".join(places)) if places else func
@@ -118,6 +130,8 @@ class _Lower:
     def stmt(self, stmt: ir.Stmt) -> list[Any]:
         t = self.t
         match stmt:
+            case ir.Alloc(buffer=b) if b.mem == "GLOBAL":
+                return []  # a workspace is handed to the function
             case ir.Alloc(buffer=b):
                 return [t.AllocBuffer(self.buffer(b))]
             case ir.Copy():
@@ -177,13 +191,15 @@ class _Lower:
         return self.call(name, *self.out(dst, f), *self.out(src, f), *self.size(f))
 
     def guarded(self, dst: ir.Region, src: ir.Region) -> list[Any]:
-        """Padding: fill the tile with 0, then copy the part that lies inside the source."""
+        """Padding: fill the tile with what is outside, then copy the part that lies inside the source."""
         from dataclasses import replace
 
         fill = self.framed(
             dst.extent,
             (dst,),
-            lambda f: self.call("dsa.dma_fill", *self.out(f.operands[0], f), *self.size(f), 0.0),
+            lambda f: self.call(
+                "dsa.dma_fill", *self.out(f.operands[0], f), *self.size(f), float(src.fill)
+            ),
         )
         zero = const(0)
         lows, highs = [], []
@@ -342,6 +358,8 @@ class _Lower:
 
     def strides(self, buffer: ir.Buffer) -> tuple[int, ...]:
         """Return element strides of the stored buffer (one version)."""
+        if buffer.strides:
+            return buffer.strides
         out: list[int] = []
         run = 1
         for d in range(len(buffer.shape) - 1, -1, -1):
@@ -354,12 +372,20 @@ class _Lower:
             shape = [*b.shape[:-1], self.pitch(b)] if b.shape else [1]
             if b.versions > 1:
                 shape = [b.versions, *shape]
+            if b.name in self.flat:
+                shape = [math.prod(shape)]
             self.buffers[b.name] = self.t.decl_buffer(
                 shape, b.dtype, b.name, scope=SCOPES.get(b.mem, "local")
             )
         return self.buffers[b.name]
 
     def pointer(self, region: ir.Region, at: Sequence[Expr]) -> Any:
+        buffer = region.buffer
+        if buffer.name in self.flat:
+            place: Expr = Const(buffer.start)
+            for e, step in zip(at, self.strides(buffer), strict=True):
+                place = place + e * step
+            at = (place,)
         index = [self.expr(e) for e in at] or [self.t.IntImm("int32", 0)]
         if region.buffer.versions > 1:
             version = const(0) if region.version is None else region.version

@@ -42,6 +42,7 @@ REQUIRED = ("dsa.dma_copy", "dsa.set", "dsa.wait", "dsa.sync", "dsa.barrier")
 _RUNTIME = Path(__file__).resolve().parent / "simulator"
 _OPERAND = frozenset("address rows cols ld dtype".split())
 _BIND = frozenset("name pointer bytes index writable".split())
+_WORKSPACE = frozenset(("name", "bytes"))
 _PARTS = frozenset((*_OPERAND, "bytes", "memory"))
 _TILES = frozenset("dabc")
 
@@ -129,6 +130,7 @@ class Vendor:
     core_num: str
     launch: str
     bind: str
+    workspace: str
     texts: Mapping[str, str] = field(default_factory=dict)
     """file name -> text, for headers the table carries itself."""
 
@@ -181,7 +183,11 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
                     known = sorted(p.name for p in _RUNTIME.iterdir())
                     text = f"{file!r} is neither in texts nor shipped{closest(file, known)}"
                     raise wrong(f"{key}: {text}", key)
-        for key, names in (("operand", _OPERAND), ("bind", _BIND)):
+        for key, names in (
+            ("operand", _OPERAND),
+            ("bind", _BIND),
+            ("workspace", _WORKSPACE),
+        ):
             if problem := _unknown_field(data.get(key, ""), names):
                 raise wrong(f"{key}: {problem}", key)
         for memory, name_in in (
@@ -204,6 +210,7 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
             core_num=data["core_num"],
             launch=data["launch"],
             bind=data.get("bind", ""),
+            workspace=data.get("workspace", ""),
             texts=dict(data.get("texts") or {}),
         )
     except KeyError as e:

@@ -60,8 +60,19 @@ void vl_fail(int code, const command *c, const char *format, ...) {
 
 /* -- deferred execution ------------------------------------------------------------------------- */
 
+static void run_pending(void);
+
 static void defer(const command *c) {
   fifo *f = &vl_me->pending[c->what == K_SET ? c->from : c->what == K_WAIT ? c->to : c->queue];
+  if (f->count >= MOST_PENDING) { /* memory is bounded, so not all commands of a long kernel can wait for its end */
+    run_pending();
+    for (int q = 0; q < VL_QUEUES; q++) {
+      fifo *p = &vl_me->pending[q];
+      if (p->head) memmove(p->list, p->list + p->head, (p->count - p->head) * sizeof *p->list);
+      p->count -= p->head;
+      p->head = 0;
+    }
+  }
   if (f->count == f->room) {
     f->room = f->room ? 2 * f->room : 64;
     f->list = realloc(f->list, f->room * sizeof *f->list);
@@ -87,15 +98,19 @@ static int step(vl_queue q) {
   return 1;
 }
 
-static void drain(void) {
+static void run_pending(void) {
   static const vl_queue first[2][VL_QUEUES] = {{VL_Q_LOAD, VL_Q_STORE, VL_Q_VEC, VL_Q_MMA},
                                                {VL_Q_MMA, VL_Q_VEC, VL_Q_STORE, VL_Q_LOAD}};
-  if (order == PROGRAM) return;
   int moved = 1;
   while (moved) {
     moved = 0;
     for (int i = 0; i < VL_QUEUES && !moved; i++) moved = step(first[order == COMPUTE_FIRST][i]);
   }
+}
+
+static void drain(void) {
+  if (order == PROGRAM) return;
+  run_pending();
   for (int q = 0; q < VL_QUEUES; q++) vl_me->pending[q].head = vl_me->pending[q].count = 0;
 }
 

@@ -4,7 +4,7 @@
 #include "vendor_lib.h"
 #include "vl_config.h"
 
-enum { GRAIN = 4, MAX_ERRORS = 16, MAX_TENSORS = 64 };
+enum { GRAIN = 4, MAX_ERRORS = 16, MAX_TENSORS = 1024, MOST_PENDING = 1 << 14 };
 
 /* codes of vendor_lib_launch */
 enum { E_ARGUMENT = 2, E_OVERFLOW = 3, E_ALIGN = 4, E_HAZARD = 5, E_UNINIT = 6, E_EVENT = 7,

@@ -13,6 +13,10 @@ typedef struct {
 
 static tensor tensors[MAX_TENSORS];
 static int tensor_count;
+/* kernels run where no memory can be asked for; pages that nobody touches cost nothing */
+enum { ARENA = 1 << 28, CELL = 64 };
+static _Alignas(64) unsigned char arena[ARENA];
+static size_t arena_used;
 
 /* GLOBAL is shared: cells of 2 bytes in pages found by hashing. */
 typedef struct {
@@ -41,6 +45,7 @@ void vl_reset_global(void) {
   }
   epoch = 1;
   tensor_count = 0;
+  arena_used = 0;
 }
 
 void vendor_lib_bind(const char *name, const void *at, size_t bytes, int writable) {
@@ -48,6 +53,15 @@ void vendor_lib_bind(const char *name, const void *at, size_t bytes, int writabl
     const uint64_t low = (uint64_t)(uintptr_t)at;
     tensors[tensor_count++] = (tensor){name, low, low + bytes, writable};
   }
+}
+
+void *vendor_lib_workspace(const char *name, size_t bytes) {
+  void *at = arena + arena_used;
+  if (bytes > ARENA - arena_used) abort();
+  arena_used += (bytes + CELL - 1) / CELL * CELL;
+  memset(at, 0xff, bytes);
+  vendor_lib_bind(name, at, bytes, 1);
+  return at;
 }
 
 static page *page_of(uint64_t addr) {

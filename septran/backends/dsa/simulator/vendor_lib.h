@@ -60,6 +60,8 @@ int vendor_lib_launch(void (*kernel)(void *arg), void *arg);
 const char *vendor_lib_last_error(void);
 /* Tell the runtime about a tensor in GLOBAL: its size in bytes and whether it may be written. */
 void vendor_lib_bind(const char *name, const void *at, size_t bytes, int writable);
+/* Memory in GLOBAL for the next launch, with whose end it goes; contents undefined (the simulator: NaN). */
+void *vendor_lib_workspace(const char *name, size_t bytes);
 
 /* The implementation takes the call's line; user code uses the macros below. */
 void vl_dma_copy(int line, vl_tile dst, vl_tile src);
