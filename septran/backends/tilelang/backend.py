@@ -45,6 +45,8 @@ def _manifest(
         available=partial(available, runtime),
         docs=name,
         dtypes=("float32", "float16", "bfloat16", "float64"),
+        views=True,
+        fills=True,
         functions=("sin", "cos", "floor", "ceil", "trunc"),
         load=load,
         foreigns=(FOREIGN,) if vendor == "nvidia" else (),

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import Group, Shapes, groups, logical_index, physical_index
+from septran.backends.tilelang.spelling import literal
+from septran.backends.tilelang.views import Views
+from septran.ir.dtypes import is_float
 from septran.ir.expr import Const, evaluate, free
 from septran.ir.nodes import Copy, Region
 
@@ -28,6 +31,7 @@ class CopyEmitter:
 
     shapes: Shapes
     ranges: Mapping[str, int]
+    views: Views
 
     def emit(self, lines: Lines, copy: Copy) -> None:
         """Append the statement(s) of `copy`."""
@@ -55,7 +59,12 @@ class CopyEmitter:
 
     def is_clip_exact(self, tile: Region, window: Region) -> bool:
         """Return whether clipping the padded tile at the parameter's edge gives the extents."""
-        if window.guard or any(s != 1 for s in window.step) or len(tile.tile) != len(window.tile):
+        if (
+            not self.views.is_rows(window)
+            or window.guard
+            or any(s != 1 for s in window.step)
+            or len(tile.tile) != len(window.tile)
+        ):
             return False
         sizes = self.shape(tile)
         for group, size in zip(groups(tile.tile), sizes, strict=True):
@@ -91,7 +100,7 @@ class CopyEmitter:
 
     def window(self, region: Region, tile: Region) -> str:
         """Return the parameter's text in a T.copy: start indices, or slices where ranks differ."""
-        name = safe_name(region.buffer.name)
+        name = self.views.name(region.buffer)
         sizes = self.shape(tile)
         wide = {
             carrying_dim(group): size for group, size in zip(groups(tile.tile), sizes, strict=True)
@@ -106,15 +115,21 @@ class CopyEmitter:
         return f"{name}[{', '.join(parts)}]"
 
     def _gather(self, lines: Lines, dst: Region, src: Region) -> None:
-        """Dst (whole scratch) <- any region, 0 where there is nothing to copy."""
+        """Dst (whole scratch) <- any region: its fill outside of the array, 0 in the tile's padding."""
         names = ("i", "j")[: len(groups(dst.tile))]
         logical = _aligned(logical_index(dst.tile, names), src)
-        test = self._conditions(dst, names, src, logical)
+        test, inside = self._conditions(dst, names, src, logical), self._inside(src, logical)
+        dtype = dst.buffer.dtype
         text = self._element(src, logical)
-        if dst.buffer.dtype != src.buffer.dtype:
-            text = f'T.Cast("{dst.buffer.dtype}", {text})'
+        if dtype != src.buffer.dtype:
+            text = f'T.Cast("{dtype}", {text})'
+        zero = "False" if dtype == "bool" else f"T.{dtype}(0)"
+        if inside and src.fill and is_float(dtype):
+            fill = f'T.Cast("{dtype}", {literal(src.fill, "float32")})'
+            text = f"T.if_then_else({' & '.join(inside)}, {text}, {fill})"
+        else:
+            test += inside
         if test:
-            zero = "False" if dst.buffer.dtype == "bool" else f"T.{dst.buffer.dtype}(0)"
             text = f"T.if_then_else({' & '.join(test)}, {text}, {zero})"
         extents = ", ".join(str(n) for n in self.shape(dst))
         with lines.block(f"for {', '.join(names)} in T.Parallel({extents}):"):
@@ -130,7 +145,7 @@ class CopyEmitter:
         )
         here = logical_index(src.tile, names)
         logical = _aligned(here, dst)
-        test = self._conditions(src, names, dst, logical)
+        test = self._conditions(src, names, dst, logical) + self._inside(dst, logical)
         text = self._element(src, here)
         if dst.buffer.dtype != src.buffer.dtype:
             text = f'T.Cast("{dst.buffer.dtype}", {text})'
@@ -159,6 +174,11 @@ class CopyEmitter:
         for d, (extent, n) in enumerate(zip(far.extent, far.tile, strict=True)):
             if n > 1 and extent != Const(n):
                 test.append(f"({logical[d]} < {index_text(extent)})")
+        return test
+
+    def _inside(self, far: Region, logical: Sequence[str]) -> list[str]:
+        """Return what must hold for a position of a padded window to lie in its array."""
+        test = []
         if far.guard:
             for d, n in enumerate(far.buffer.shape):
                 at = self._position(far, d, logical)
@@ -174,11 +194,12 @@ class CopyEmitter:
         return at if offset == Const(0) else f"{index_text(offset)} + {at}"
 
     def _element(self, region: Region, logical: Sequence[str]) -> str:
-        name = safe_name(region.buffer.name)
+        buffer = region.buffer
         where = [self._position(region, d, logical) for d in range(len(region.tile))]
-        if region.buffer.mem != "GLOBAL":
-            where = list(physical_index(region.buffer.shape, where))
-        return f"{name}[{', '.join(where)}]"
+        if buffer.mem != "GLOBAL":
+            index: Sequence[str] = physical_index(buffer.shape, where)
+            return f"{safe_name(buffer.name)}[{', '.join(index)}]"
+        return f"{self.views.name(buffer)}[{', '.join(self.views.at(buffer, where))}]"
 
 
 def carrying_dim(group: Group) -> int | None:

@@ -10,10 +10,11 @@ from septran.backends.tilelang.copies import CopyEmitter
 from septran.backends.tilelang.leaves import PRELUDE
 from septran.backends.tilelang.passes.settle import is_folded
 from septran.backends.tilelang.shapes import Shapes, shapes_of
+from septran.backends.tilelang.views import Views, views_of
 from septran.errors import InternalError
 from septran.ir import nodes as ir
 from septran.ir.expr import Expr, Var, bounds
-from septran.ir.launch import Launch, block_index, launches
+from septran.ir.launch import HostLoop, Launch, Step, block_index, launches, workspaces
 from septran.kernel import Kernel, Leaf
 from septran.passes.order_blocks import is_swizzled
 
@@ -22,7 +23,7 @@ ENTRY = "main"
 
 def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the TileLang kernel of a finished program; leaves: by symbol, in the order they are printed in."""
-    text = _Writer(program, shapes_of(program), leaves).module()
+    text = _Writer(program, shapes_of(program), leaves, views_of(program)).module()
     return Kernel.of(
         program, entry=ENTRY, main="kernel.py", files=(("kernel.py", text),), leaves=leaves
     )
@@ -50,6 +51,7 @@ class _Writer:
     program: ir.Program
     shapes: Shapes
     leaves: Mapping[str, Leaf]
+    views: Views
     lines: Lines = field(default_factory=Lines)
 
     def module(self) -> str:
@@ -77,11 +79,25 @@ class _Writer:
                 lines.add(f'{safe_name(p.buffer.name)}: T.Tensor(({shape}), "{p.buffer.dtype}"),')
         lines.add("):")
         lines.depth += 1
-        for step in launches(program):
-            if not isinstance(step, Launch):
-                raise InternalError("TileLang kernels have no host loops and no workspaces")
-            self.kernel(step)
+        steps = launches(program)
+        for buffer in workspaces(steps):
+            shape = ", ".join(map(str, buffer.shape)) + ("," if len(buffer.shape) == 1 else "")
+            name = safe_name(buffer.name)
+            lines.add(f'{name} = T.alloc_global(({shape}), "{buffer.dtype}")')
+        for line in self.views.lines():
+            lines.add(line)
+        self.steps(steps)
         return str(lines)
+
+    def steps(self, steps: tuple[Step, ...]) -> None:
+        """Print what the host does, kernels among it."""
+        for step in steps:
+            match step:
+                case Launch():
+                    self.kernel(step)
+                case HostLoop(loop=loop):
+                    with self.lines.block(loop_text(loop)):
+                        self.steps(step.steps)
 
     def kernel(self, launch: Launch) -> None:
         grid, body = launch.grid, launch.body
@@ -90,7 +106,7 @@ class _Writer:
         target = names[0] if len(names) == 1 else f"({', '.join(names)})"
         head = f"with T.Kernel({', '.join(extents)}, threads={threads}) as {target}:"
         ranges = loop_ranges(self.program.body)
-        copies = CopyEmitter(self.shapes, ranges)
+        copies = CopyEmitter(self.shapes, ranges, self.views)
         with self.lines.block(head):
             if grid and is_swizzled(self.program, grid[-1]):
                 self.lines.add(f"T.use_swizzle({self.program.option('swizzle')})")

@@ -9,11 +9,12 @@ from septran.backends.reading import python_syntax as py
 from septran.backends.reading.c_reading import buffers
 from septran.backends.reading.tile_reading import TileReading
 from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
+from septran.backends.text.seen import has_own_arrays
 from septran.backends.tilelang.shapes import Shapes, groups, shapes_of
 from septran.ir.expr import Const, Expr, Var, make
 from septran.ir.nodes import Buffer, Program
 from septran.kernel import Kernel
-from septran.prove.printed import Loop, Place, Printed, Unreadable
+from septran.prove.printed import Loop, Place, Printed, Unread, Unreadable
 
 _ALLOCATORS = {"GLOBAL": "Tensor", "REGISTER": "alloc_fragment", "SHARED": "alloc_shared"}
 
@@ -22,8 +23,10 @@ def read(kernel: Kernel, program: Program) -> Printed:
     """Return the hierarchy of a TileLang kernel as its text says it. `program` only says how buffers are laid out.
 
     Raises:
-        Unreadable: the text is none that the emitter prints.
+        Unreadable: the text is none that the emitter prints. Unread: arrays have other shapes, or it has workspaces.
     """
+    if not has_own_arrays(program):
+        raise Unread("it sees arrays in other shapes, or has workspaces")
     module = py.parse(dict(kernel.files)[kernel.main])
     dialect = "tilelang.rocm.language" if program.arch.startswith("gfx") else "tilelang.language"
     function = _entry(module, kernel.entry, dialect)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import SimError
 from .lanes import LaneIndex, lane_index
-from .machine import Machine
+from .machine import BEFORE, Machine
 from .values import (
     BYTES,
     STORAGE,
@@ -80,7 +80,7 @@ class Buffer:
             raise SimError("bounds", f"stores to {self.name}, which is an input")
         block = self.machine.core.block
         seen = self.owner[where]
-        if np.any((seen != -1) & (seen != block)):
+        if np.any((seen != -1) & (seen != BEFORE) & (seen != block)):
             raise SimError("race", f"two blocks write the same element of {self.name}")
         if self.reader is not None:
             looked = self.reader[where]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .arrays import allocate_global, reshape
 from .buffers import Buffer, allocate, as_int
 from .common import shared_names
 from .errors import SimError
@@ -63,6 +65,7 @@ class Launch(KernelScope):
 
     def run(self, body: Callable[[object], None]) -> None:
         """Call `body` with each block's index (a tuple for more than one grid dim)."""
+        self.machine.begin_launch()
         for number, ids in enumerate(itertools.product(*(range(n) for n in self.grid[::-1]))):
             self.machine.core = Core(block=number)
             values = [Value(i, "int32") for i in ids[::-1]]
@@ -205,6 +208,7 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
                 target.write(data)
 
     names = shared_names(machine)
+    names |= {"alloc_global": partial(allocate_global, machine), "reshape": reshape}
     names |= {f"reduce_{op}": reduce(op) for op in ("sum", "max", "min", "abssum", "absmax")}
     names |= {f"alloc_{scope}": alloc(scope) for scope in ("shared", "fragment", "local")}
     nothing = ("annotate_layout", "use_swizzle", "sync_threads", "annotate_l2_hit_ratio")

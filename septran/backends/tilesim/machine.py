@@ -46,6 +46,10 @@ class Core:
     """Groups of asynchronous copies that have not landed, in order: (target, data), None for an empty one."""
 
 
+BEFORE = -3
+"""Owner of an element that an earlier launch of the same call wrote."""
+
+
 @dataclass(slots=True)
 class ExchangeLog:
     """Element accesses of one T.Parallel nest to one buffer: (flat element, lane) pairs."""
@@ -72,8 +76,18 @@ class Machine:
         """Whether somebody else's file runs: blocks that read what others write are then found, too."""
         self.meets = True
         """Whether the kernel's text has a wait for another core of its block."""
+        self.arrays: list[Any] = []
+        """Arrays in global memory of the call that runs."""
         self.turns: Any = None
         """The running block's cores on an NPU; None when it runs on one."""
+
+    def begin_launch(self) -> None:
+        """Forget which block touched what: launches run one after another."""
+        for array in self.arrays:
+            if array.owner is not None:
+                array.owner[array.owner != -1] = BEFORE
+            if array.reader is not None:
+                array.reader[...] = -1
 
     def note(self, text: str) -> None:
         """Record something worth telling that is no error (once)."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import host_torch
 from .buffers import Buffer
 from .common import Symbol, TensorType
 from .errors import SimError
@@ -86,6 +87,7 @@ class PrimFunc(Traced):
             if isinstance(value, Symbol):
                 env[name] = Value(sizes[value], "int32") if value in sizes else value
         views: list[tuple[Buffer, Array]] = []
+        self.machine.arrays = []
         for parameter, given in zip(parameters, args, strict=True):
             kind = parameter.annotation
             if isinstance(kind, TensorType):
@@ -119,6 +121,7 @@ class PrimFunc(Traced):
         buffer.owner = np.full(kind.shape, -1, np.int32)
         if self.machine.hosted:
             buffer.reader = np.full(kind.shape, -1, np.int32)
+        self.machine.arrays.append(buffer)
         return buffer
 
 
@@ -185,6 +188,8 @@ def package(
             vars(module)["__getattr__"] = partial(_unknown, module.__name__)
     modules = {"tilelang": top, "tilelang.rocm": rocm, "tilelang.cuda": cuda}
     modules["tilelang.cache"] = cache
+    if offers is None:
+        modules["torch"] = host_torch(machine)
     return modules | dict.fromkeys(NAMES_OF_PACKAGE, language)
 
 
