@@ -169,4 +169,6 @@ TILELANG_NPUIR = Backend(
     available=available,
     docs="tilelang_npuir",
     dtypes=("float32", "float16", "bfloat16"),
+    views=True,
+    fills=True,
 )

@@ -14,10 +14,12 @@ from septran.backends.reading import python_syntax as py
 from septran.backends.reading.c_reading import buffers
 from septran.backends.reading.tile_reading import TileReading
 from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
+from septran.backends.text.seen import has_own_arrays
 from septran.ir.expr import Const, Expr, Var
+from septran.ir.launch import launches
 from septran.ir.nodes import INLINE, Buffer, Copy, LeafCall, Program, Region, Stmt
 from septran.kernel import Kernel
-from septran.prove.printed import Kind, Loop, Number, Place, Printed, Unreadable
+from septran.prove.printed import Kind, Loop, Number, Place, Printed, Unread, Unreadable
 
 _EXPERT = {"UB": "alloc_ub", "L1": "alloc_L1", "L0C": "alloc_L0C"}
 _DEVELOPER = {"UB": "alloc_shared", "L1": "alloc_shared", "L0C": "alloc_fragment"}
@@ -27,8 +29,10 @@ def read(kernel: Kernel, program: Program) -> Printed:
     """Return the hierarchy of an NPUIR kernel as its text says it. `program` only says how buffers are laid out.
 
     Raises:
-        Unreadable: the text is none that the emitter prints.
+        Unreadable: the text is none that the emitter prints. Unread: it has several kernels and a host.
     """
+    if len(launches(program)) != 1 or not has_own_arrays(program):
+        raise Unread("it has several kernels, or arrays in other shapes, and a host function")
     module = py.parse(dict(kernel.files)[kernel.main])
     function, mode, outputs = _file(module, kernel.entry)
     if outputs != tuple(i for i, p in enumerate(program.params) if p.privilege == "w"):

@@ -9,7 +9,6 @@ import pytest
 
 from septran.backends.npuir.passes.cut_windows import cut_windows
 from septran.backends.npuir.windows import Gather, gather, inside
-from septran.errors import EnvironmentProblem
 from septran.ir.expr import Const, Expr, Var, evaluate
 from septran.ir.nodes import Buffer, Copy, Region, walk
 from septran.ir.text import parse_program, print_program
@@ -141,21 +140,21 @@ def test_mutant_of_a_convolution(old: str, new: str, message: str) -> None:
     assert message in R.verdict(mutant, inputs, want, 1e-3)
 
 
-def test_more_than_one_launch_is_unavailable() -> None:
-    with pytest.raises(EnvironmentProblem) as caught:
-        R.emitted(
-            """
-            for i in 3 on BLOCK parallel
-              alloc A_s: REGISTER float32[4]
-              copy A_s[0:+4] <- A[(i * 4):+4]
-              copy C[(i * 4):+4] <- A_s[0:+4]
-            for j in 3 on BLOCK parallel
-              alloc B_s: REGISTER float32[4]
-              copy B_s[0:+4] <- B[(j * 4):+4]
-              copy C[(j * 4):+4] <- B_s[0:+4]
-            """
-        )
-    assert caught.value.codes == ("V170",) and "more than one launch" in str(caught.value)
+def test_several_launches_are_functions_and_a_host() -> None:
+    text = R.emitted(
+        """
+        for i in 3 on BLOCK parallel
+          alloc A_s: REGISTER float32[4]
+          copy A_s[0:+4] <- A[(i * 4):+4]
+          copy C[(i * 4):+4] <- A_s[0:+4]
+        for j in 3 on BLOCK parallel
+          alloc B_s: REGISTER float32[4]
+          copy B_s[0:+4] <- B[(j * 4):+4]
+          copy C[(j * 4):+4] <- B_s[0:+4]
+        """
+    ).source
+    assert "kernels[0](A, C)" in text and "kernels[1](B, C)" in text
+    assert "KERNELS = (kernel_1, kernel_2,)" in text
 
 
 CONVOLUTION = """
