@@ -61,7 +61,11 @@ VIEWED = ("conv_grouped", "pool_max", "attention_self", "layout_same_twice", "ro
     ("target", "name"),
     [
         *(("cpp", n) for n in SAMPLE),
-        *(("triton_cuda", n) for n in VIEWED),
+        *(
+            (t, n)
+            for t in ("triton_cuda", "dsa_c", "tilelang_cuda", "tilelang_npuir")
+            for n in VIEWED
+        ),
         ("dsa_c", "window_avg_3d"),
     ],
 )
