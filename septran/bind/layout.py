@@ -175,9 +175,10 @@ def check_primitives(
         if any(p.name == "extern" for p in stmt.prims) and not opaque:
             raise Unsupported.of(
                 "M173",
-                f"{target} has no place for an opaque leaf (extern, {stmt.task}): its operands are whole tensors",
+                f"{target} has no place for an opaque leaf (extern, {stmt.task}): its operands are whole tensors, "
+                "and a leaf there works on tiles",
                 stmt.span,
-                help="use a target that has one (cpp), or say the part in Task Lang",
+                help="use a target that has one (cpp), say the part in Task Lang, or leave it to torch (--fallback torch)",
             )
         missing = [p.name for p in stmt.prims if p.name in MOVEMENT and not movement]
         if missing:
@@ -185,7 +186,7 @@ def check_primitives(
                 "M173",
                 f"{target} has no leaf for the primitive {missing[0]} yet",
                 stmt.span,
-                help="use a target that has one (cpp), or say it with map and reduce",
+                help="use a target that has one (cpp), say it with map and reduce, or leave it to torch (--fallback torch)",
             )
 
 

@@ -45,11 +45,13 @@ def partitioned(graph: Graph, make: Callable[[Imported], T]) -> tuple[Made[T] | 
     name = module_name(graph.file)
     done: dict[tuple[str, ...], Made[T]] = {}
     while True:
-        cut = _with_values(graph, partition(graph, known, host))
-        found: list[Made[T] | HostPart] = []
-        for number, step in enumerate(cut):
+        cut = partition(graph, known, host)
+        for step in cut:
             if isinstance(step, HostPart):
                 _check(graph, step, known)
+        found: list[Made[T] | HostPart] = []
+        for number, step in enumerate(_with_values(graph, cut)):
+            if isinstance(step, HostPart):
                 found.append(step)
                 continue
             key = tuple(n.name for n in step.graph.nodes)
