@@ -119,7 +119,14 @@ def test_diff_says_what_became_worse(real, tmp_path):
     assert "## Not correct" in shop.call("report", str(worse), "--format", "md").out
 
 
-@pytest.mark.parametrize("name", ["smoke", "all-ops-all-backends"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "smoke",
+        "all-ops-all-backends",
+        pytest.param("all-ops-all-archs", marks=pytest.mark.slow),
+    ],
+)
 def test_shipped_files_expand(real, name):
     shop, _, _ = real
     found = shop.call("batch", name, "--list").out.splitlines()
