@@ -137,13 +137,6 @@ class Record:
         except (KeyError, TypeError):
             return None
 
-    def unfinished(self) -> tuple[str, ...]:
-        """Return keys of requests that were sent and have no recorded outcome (a kill came between)."""
-        calls = self.folder / "calls"
-        return tuple(
-            sorted(p.stem for p in calls.glob("*.sent") if not p.with_suffix(".json").is_file())
-        )
-
     def verdict(self, leaf: Leaf) -> LeafVerdict | None:
         """Return the recorded verdict on a leaf's source."""
         value = self._read(f"verdicts/{leaf.spec.key}-{leaf.sha}.json")
