@@ -36,7 +36,8 @@ SMALLER = {
     ("conv2d_1x1", "tilelang_hip", "gfx942"): {"Ci": 64},
     ("conv2d_1x1", "cuda_c", "sm_120a"): {"Ci": 64},
 }
-"""its operands' stages are more than these machines' shared memory"""
+SMALLER |= {(op, "hip_c", "gfx942"): {"Ci": 16} for op in ("conv2d_1x1", "conv2d_stride2")}
+"""their operands' stages are more than these machines' shared memory"""
 SMALLER |= {
     ("gemm_seed", target, arch): {"M": 96, "N": 96, "K": 96}
     for target, arch in TARGETS
