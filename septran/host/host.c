@@ -287,7 +287,8 @@ static void after_call(void) {
 /* ---- the filter */
 
 #define ALLOW(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-#define REFUSE(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM)
+#define REFUSE(nr, error) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error)
+#define OF_OTHERS(nr) (st_foreign ? nr : ~0u)
 
 #ifdef ST_EMULATED /* the emulator, which knows no filters, is confined from outside */
 static int confine(void) { return 0; }
@@ -306,7 +307,12 @@ static int confine(void) {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      REFUSE(__NR_brk), REFUSE(__NR_mmap), /* an allocator that finds no more room is not an attack */
+      /* an allocator that finds no more room is not an attack; brk says so by what it returns, an old end */
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_brk, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+      REFUSE(__NR_mmap, ENOMEM),
+      /* nor is a file of others that prints: there is no open file, and a stream that cannot write stays silent */
+      REFUSE(OF_OTHERS(__NR_write), EBADF), REFUSE(OF_OTHERS(__NR_writev), EBADF), REFUSE(OF_OTHERS(__NR_lseek), EBADF),
+      REFUSE(OF_OTHERS(__NR_newfstatat), EBADF), REFUSE(OF_OTHERS(__NR_fstat), EBADF),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_futex, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])), /* WAIT and WAKE only */
@@ -393,6 +399,7 @@ int main(int argc, char **argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 4 << 20);
+  free(malloc(1 << 20)); /* the C++ library's own (who unwinds the stack needs a little) comes from the same 4 MiB */
   control = (volatile uint64_t *)guarded(CONTROL_BYTES + TEXT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[1]), 0);
   text = (char *)control + CONTROL_BYTES;
   memcpy(plan, (const void *)control, sizeof plan);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from septran.host.control import THREW
 from septran.outcome import Level, Status
 from septran.verify.session import Sessions, Transcript, loader_capabilities
 from septran.verify.verdict import Verdict
@@ -125,6 +126,8 @@ def _crash_text(transcript: Transcript, place: str) -> str:
         return f"the child was ended by its {result.why} limit{place}"
     if transcript.hosted and result.rc == -signal.SIGSYS:
         return f"the kernel asked the operating system for something{place}"
+    if result.rc == THREW:
+        return f"an exception left the host function{place}"
     if result.rc < 0:
         return f"{signal.Signals(-result.rc).name}{place}"
     return f"the kernel ended the process with status {result.rc}{place}"

@@ -13,6 +13,7 @@ from tests.verify.kernels import GEMM
 
 N = 300
 HONEST = """#include <cstdio>
+#include <iostream>
 #include <stdexcept>
 #include <vector>
 static std::vector<float> table(4, 2.0f);
@@ -21,7 +22,8 @@ static int calls;
 void scale(const float* x, float* y, int n) {
   printf("called %d\\n", ++calls);
   fprintf(stderr, "hello\\n");
-  try { if (calls == 1) throw std::runtime_error("first"); } catch (const std::exception& e) { puts(e.what()); }
+  std::cout << "called " << calls << std::endl;
+  try { if (calls == 1) throw std::runtime_error("first"); } catch (const std::exception& e) { std::cerr << e.what() << "\\n"; }
   kept.resize(n);
   std::vector<float> copy(x, x + n);
   #pragma omp parallel for
@@ -89,6 +91,16 @@ def test_an_honest_file_may_print_throw_and_keep(tmp_path: Path) -> None:
     assert "static host" in found.verdict.enforced
     assert "time: nothing was measured" in found.verdict.not_checked
     assert not any(line.startswith("races") for line in found.verdict.not_checked)
+
+
+@pytest.mark.parametrize("suffix", [".cpp", pytest.param(".cu", marks=pytest.mark.slow)])
+def test_an_exception_that_leaves_the_host_function_is_said(suffix: str, tmp_path: Path) -> None:
+    text = CUDA if suffix == ".cu" else CPP
+    before = "#include <iostream>\n#include <stdexcept>"
+    body = 'std::cerr << n; throw std::runtime_error("n");'
+    found = judged(text.format(before=before, body=body), tmp_path, suffix)
+    assert (found.code, found.verdict.code) == (1, "V205")
+    assert "an exception left the host function" in found.verdict.message
 
 
 @pytest.mark.slow

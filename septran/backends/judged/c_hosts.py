@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.backends.judged.c_host import CFunction, CParam, literal
+from septran.host.control import THREW
 from septran.kernel import KernelParam
 
 
@@ -39,7 +40,7 @@ def entry_text(
 ) -> str:
     """Return `extern "C" void name(void* const* args)` that calls the host function.
 
-    around: the statement, with `{call}` in it.
+    around: the statement, with `{call}` in it. An exception that leaves it ends the process with the status THREW.
     """
     place = {p.name: i for i, p in enumerate(params)}
     words = [
@@ -47,8 +48,9 @@ def entry_text(
     ]
     text = around.replace("{call}", f"{function.name}({', '.join(words)})")
     return (
+        "#include <cstdlib>\n"
         f'extern "C" __attribute__((visibility("default"))) void {name}(void* const* args) {{\n'
-        f"    {text}\n}}\n"
+        f"    try {{ {text} }} catch (...) {{ std::_Exit({THREW}); }}\n}}\n"
     )
 
 
