@@ -163,6 +163,7 @@ uint64_t st_variant(void) { return in_slot ? 0 : control[VARIANT]; }
 
 /* A simulator's own clean-up after a judged call; its memory has been taken back. */
 extern void st_after_call(void) __attribute__((weak));
+extern void st_at_trap(int) __attribute__((weak)); /* a simulator's word for an instruction that there is not */
 
 /* ---- the chain: a receipt that only the outputs of every call give */
 
@@ -420,6 +421,7 @@ int main(int argc, char **argv) {
   overwrite_stack(plan[DEPTH] << 10); /* the threads are there, and so are the pages that every call will touch */
   drop_clock_pages();
   syscall(__NR_close_range, 0, ~0u, 0);
+  if (st_at_trap) signal(SIGILL, st_at_trap);
   control[READY] = confine() == 0 ? 1 : 2;
   if (control[READY] == 2) _exit(14);
   initialize();

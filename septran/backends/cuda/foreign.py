@@ -9,7 +9,7 @@ from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
 from septran.backends.cuda.prepare import prepare, unsupported
-from septran.backends.cuda.toolchain import EMULATION_FLAGS, EMULATOR, emulation, headers
+from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
 from septran.backends.cuda.torch_text import (
     call_text,
     computes_with_torch,
@@ -31,7 +31,7 @@ from septran.toolchain.hosted import compile_hosted
 _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
-    "-fsanitize-undefined-trap-on-error",
+    *ALIGNED,
 )
 
 

@@ -1,7 +1,7 @@
 """Ready any CUDA C++ source for the CPU emulation: what a host compiler cannot parse, line by line.
 
 Changed are only launches, dynamic shared memory, `__shared__` arrays (which are the machine's, fresh in every
-block), `__constant__` (which is constant) and `__noinline__`; line numbers stay.
+block), `__constant__` (which is constant), `__noinline__` and casts to integers; line numbers stay.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ _STATIC = re.compile(
     rf"(?<!extern )(?<!\w)__shared__\s+{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
 )
 _CONSTANT = re.compile(r"\b(?:(?:static|const)[ \t]+)*__constant__(?:[ \t]+(?:static|const)\b)*")
+_INTEGER = (
+    r"(?:signed\s+char|unsigned\s+char|char|unsigned\s+short|short|unsigned\s+long\s+long|long\s+long"
+    r"|unsigned\s+long|long|unsigned\s+int|unsigned|int|u?int(?:8|16|32|64)_t|size_t)"
+)
+_STATIC_CAST = re.compile(rf"\bstatic_cast\s*<\s*({_INTEGER})\s*>\s*(?=\()")
+# of builtin types, before what may be an operand and no declarator's qualifier
+_CAST = re.compile(
+    rf"\(\s*({_INTEGER})\s*\)(?=\s*(?!const\b|noexcept\b|mutable\b|override\b|->)[\w(.+~!*&-])"
+)
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
     (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
@@ -40,7 +49,19 @@ def prepare(source: str) -> str:
     source = _CONSTANT.sub("__constant__", source)
     source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
     source = _STATIC.sub(_shared_array, source)
+    source = _STATIC_CAST.sub(r"cuemu::to<\1>", source)
+    source = _CAST.sub(_c_cast, source)
     return _launches(source)
+
+
+def _c_cast(match: re.Match[str]) -> str:
+    """Return a cast that converts floats as the device does; what follows a name is a list of parameters."""
+    before = re.search(r"(\w+|\S)\s*$", match.string[: match.start()])
+    word = before.group(1) if before else ""
+    names = re.fullmatch(r"\w+", word) and word not in ("return", "case", "else")
+    if names or word == "]":
+        return match.group()
+    return f"{match.group()}(cuemu::Cast<{match.group(1)}>)"
 
 
 def _shared_array(match: re.Match[str]) -> str:

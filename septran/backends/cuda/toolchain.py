@@ -50,6 +50,8 @@ _MACHINE_FLAGS = (
     "-fno-rtti",
     "-I.",
 )
+ALIGNED = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
+"""An NVIDIA GPU faults where an address is no multiple of what is accessed there; AMD's take such addresses."""
 SANITIZERS = {"address": ("-g1", "-fsanitize=address"), "thread": ("-g1", "-fsanitize=thread")}
 _CALL = re.compile(r"(?<!define )CUEMU_CALL\((\w+)\)")
 
@@ -99,6 +101,7 @@ def compile_emulated(
         *EMULATION_FLAGS,
         level,  # the last one counts
         *watched,
+        *(ALIGNED if dialect(kernel.backend).api == "cuda" else ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{EMULATOR}",
         *_machine(kernel),
@@ -133,7 +136,7 @@ def emulation(*flags: str) -> Runtime:
         files=tuple(texts.items()),
         units=tuple(name for name in texts if name.endswith(".cpp")),
         calls=frozenset(f"cuemu_{name}" for name in _CALL.findall(texts["api.h"])),
-        hooks=frozenset({"st_after_call"}),
+        hooks=frozenset({"st_after_call", "st_at_trap"}),
         flags=(*_MACHINE_FLAGS, *flags),
     )
 

@@ -86,8 +86,27 @@ def narrow(data: object, dtype: str) -> Array:
             return round_bfloat16(np.asarray(data, np.float32))
         array = np.asarray(data)
         if not is_float(dtype) and array.dtype.kind == "f":
-            array = np.trunc(np.nan_to_num(array, nan=0.0, posinf=2**31 - 1, neginf=-(2**31)))
+            return to_integer(array, dtype)
         return array.astype(STORAGE[dtype])
+
+
+def to_integer(values: Array, dtype: str) -> Array:
+    """Return floats as a GPU converts them: cut; out of range the nearest number, NaN 0 (the sign bit where one side has 64 bits).
+
+    Integers narrower than 32 bits are cut from one of 32. (PTX ISA, cvt.)
+    """
+    wanted = np.dtype(STORAGE[dtype])
+    if wanted.kind not in "iu":
+        return values.astype(wanted)
+    register = np.dtype(f"{wanted.kind}{max(4, wanted.itemsize)}")
+    info, wide = np.iinfo(register), 8 in (register.itemsize, values.dtype.itemsize)
+    nan, below = np.isnan(values), values <= info.min
+    above = values >= 2.0 ** (info.bits - (wanted.kind == "i"))
+    inside = np.where(nan | above | below, 0, values).astype(register)
+    missing = np.array(1 << (info.bits - 1) if wide else 0, np.uint64).astype(register)
+    choices = [missing, register.type(info.max), register.type(info.min)]
+    found: Array = np.select([nan, above, below], choices, inside).astype(register)
+    return found.astype(wanted)
 
 
 def common_dtype(a: str, b: str) -> str:

@@ -68,6 +68,10 @@
 CUEMU_16BIT(__half, cuemu::Half)
 CUEMU_16BIT(__nv_bfloat16, cuemu::Bfloat)
 #undef CUEMU_16BIT
+namespace cuemu {
+template <> constexpr bool kStoredFloat<__half> = true;
+template <> constexpr bool kStoredFloat<__nv_bfloat16> = true;
+}  // namespace cuemu
 using half = __half;
 using half2 = __half2;
 using nv_bfloat16 = __nv_bfloat16;
@@ -77,6 +81,10 @@ inline float __half2float(half h) { return h; }
 inline half __float2half(float f) { return half(f); }
 inline half __float2half_rn(float f) { return half(f); }
 inline half __int2half_rn(int i) { return half(i); }
+inline int __half2int_rz(half h) { return __float2int_rz(h); }
+inline int __half2int_rn(half h) { return __float2int_rn(h); }
+inline int __half2int_rd(half h) { return __float2int_rd(h); }
+inline int __half2int_ru(half h) { return __float2int_ru(h); }
 inline float2 __half22float2(half2 h) { return {h.x, h.y}; }
 inline half2 __float22half2_rn(float2 f) { return {half(f.x), half(f.y)}; }
 inline half2 __floats2half2_rn(float a, float b) { return {half(a), half(b)}; }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 #include "api.h"
+#include "conversions.h"
 
 using std::isfinite;
 using std::isinf;

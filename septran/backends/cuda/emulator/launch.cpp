@@ -168,3 +168,9 @@ extern "C" void st_after_call() {
   cuemu::forget_copies();
   cuemu::forget_products();
 }
+
+/// The kernel's code ends in a trap where its compiler was asked to check what it does (SIGILL, septran/host/host.c).
+extern "C" void st_at_trap(int) {
+  cuemu::fail("alignment or bounds",
+              "a misaligned access (a float4 takes addresses that are multiples of 16 bytes), or an index outside its array");
+}

@@ -37,6 +37,61 @@ def f32_to_bf16(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(data), np.uint16(0x7FC0), rounded).reshape(values.shape)
 
 
+def to_integer(values: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    """Return floats as a GPU converts them: cut; out of range the nearest number, NaN 0 (the sign bit where one side has 64 bits).
+
+    Integers narrower than 32 bits are cut from one of 32.
+    """
+    kind = np.dtype(wanted).kind
+    register = np.dtype(f"{kind}{max(4, np.dtype(wanted).itemsize)}")
+    info, wide = np.iinfo(register), 8 in (register.itemsize, values.dtype.itemsize)
+    nan, above, below = (
+        np.isnan(values),
+        values >= 2.0 ** (info.bits - (kind == "i")),
+        values <= info.min,
+    )
+    inside = np.where(nan | above | below, 0, values).astype(register)
+    missing = (
+        register.type(0) if not wide else np.array(1 << (info.bits - 1), np.uint64).astype(register)
+    )
+    choices = [missing, register.type(info.max), register.type(info.min)]
+    found: np.ndarray = np.select([nan, above, below], choices, inside).astype(register)
+    return found.astype(wanted)
+
+
+_PARTS = {"TF32": 1, "TF32x3": 2, "BF16x3": 2, "BF16x6": 3}
+"""A product's precision -> the parts that each float32 operand is split into; one of as many orders is left out."""
+
+
+def split_product(x: np.ndarray, y: np.ndarray, precision: str, tf32: Any) -> np.ndarray:
+    """Return x @ y of float32, as tensor cores multiply it: in parts of tf32 or bfloat16, the smallest products first.
+
+    precision: IEEE or a name of _PARTS. tf32: rounds to tf32. What the parts of infinities give (NaN) is left out of all but the last.
+    """
+    count = _PARTS.get(precision, 0)
+    found: np.ndarray
+    if not count:
+        found = np.matmul(x, y)
+        return found
+    rounded = (lambda v: bf16_to_f32(f32_to_bf16(v))) if precision.startswith("BF16") else tf32
+
+    def parts(rest: np.ndarray) -> list[np.ndarray]:
+        out = []
+        for _ in range(count):
+            out.append(rounded(np.ascontiguousarray(rest)))
+            rest = rest - out[-1]
+        return out
+
+    with np.errstate(all="ignore"):
+        left, right = parts(x), parts(y)
+    total: Any = np.float32(0)
+    for order in reversed(range(1, count)):
+        for i in range(order + 1):
+            total = total + np.matmul(left[i], right[order - i])
+    found = np.where(np.isnan(total), np.float32(0), total) + np.matmul(left[0], right[0])
+    return found
+
+
 def install(watch: Watch) -> None:
     """Patch the interpreter in this process. Raises EmulationError for an unknown Triton."""
     import torch
@@ -49,6 +104,7 @@ def install(watch: Watch) -> None:
         raise EmulationError(f"triton {triton.__version__} is unknown to this emulator")
     handle, builder = it.TensorHandle, it.InterpreterBuilder
     state = Lockstep(watch)
+    floats = (tl.bfloat16, tl.float16, tl.float32, tl.float64)
 
     def is_bf16(*hs: Any) -> bool:
         return any(h is not None and h.dtype.scalar == tl.bfloat16 for h in hs)
@@ -88,6 +144,8 @@ def install(watch: Watch) -> None:
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         have, want = src.dtype.scalar, dst_type.scalar
+        if have in floats and want.is_int() and want != tl.int1:
+            return handle(to_integer(wide(src), it._get_np_dtype(want)), want)
         if tl.bfloat16 not in (have, want) or have == want:
             return stock["cast_impl"](self, src, dst_type)
         data = wide(src)
@@ -97,7 +155,7 @@ def install(watch: Watch) -> None:
 
     def create_fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
         wants = {src.dtype.scalar, dst_type.scalar}
-        if wants <= {tl.bfloat16, tl.float16, tl.float32, tl.float64}:
+        if wants <= set(floats):
             return self.cast_impl(src, dst_type)
         return stock["create_fp_to_fp"](self, src, dst_type, rounding)
 
@@ -108,11 +166,12 @@ def install(watch: Watch) -> None:
         x, y = wide(a), wide(b)
         if d.data.dtype != np.float64 and np.issubdtype(d.data.dtype, np.floating):
             x, y = x.astype(np.float32), y.astype(np.float32)
-            if a.dtype.scalar == tl.float32 and str(precision).endswith("TF32"):
-                x, y = it._round_f32_to_tf32(x), it._round_f32_to_tf32(y)
-        return handle(
-            (np.matmul(x, y).astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar
-        )
+            whole = a.dtype.scalar == tl.float32
+            name = str(precision).rpartition(".")[2] if whole else "IEEE"
+            product = split_product(x, y, name, it._round_f32_to_tf32)
+        else:
+            product = np.matmul(x, y)
+        return handle((product.astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar)
 
     def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
         if not is_bf16(z):
