@@ -20,6 +20,9 @@ from septran.toolchain.built import Built as Built
 
 Capability = Literal["emit", "compile", "emulate", "device"]
 
+THREW = 97
+"""Exit status of a judged file's entry that an exception left."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDevice:

@@ -13,8 +13,6 @@ CONTROL_BYTES, TEXT_BYTES = 8192, 65536
 ROOM_BYTES = 256 << 20
 CALL, SLOT = 1, 2
 CONFINED = 1
-THREW = 97
-"""Exit status of a judged file's entry that an exception left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from septran.host.control import THREW
+from septran.backends.base import THREW
 from septran.outcome import Level, Status
 from septran.verify.session import Sessions, Transcript, loader_capabilities
 from septran.verify.verdict import Verdict

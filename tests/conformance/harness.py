@@ -50,7 +50,7 @@ def _npuir(kernel: Kernel, folder: Path) -> Path:
 
 
 def _cuda(kernel: Kernel, folder: Path) -> Path:
-    built = compile_emulated(kernel, folder, level="-O0")
+    built = compile_emulated(kernel, folder, level=("-O0",))
     assert built.artifact is not None, built.log
     return built.artifact
 

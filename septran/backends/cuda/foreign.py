@@ -25,7 +25,7 @@ from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
 from septran.prove.foreign.launch import Launch, NotRead
-from septran.toolchain.compilers import cpp_compiler
+from septran.toolchain.compilers import cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
 
 _FLAGS = (
@@ -99,7 +99,12 @@ def build(kernel: Kernel, folder: Path) -> Built:
         replace(kernel, main=main, files=((main, source),)),
         folder,
         compiler=compiler,
-        flags=(*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}"),
+        flags=(
+            *_FLAGS,
+            *fills_locals(compiler),
+            f"-DSEPTRAN_SHARED_LIMIT={limit}",
+            f"-I{EMULATOR}",
+        ),
         support=emulation(),
         extra=headers(),
         foreign=True,

@@ -19,7 +19,7 @@ from septran.host.link import Runtime
 from septran.intact import intact, seal
 from septran.kernel import Kernel
 from septran.machine import load_machine
-from septran.toolchain.compilers import cache_folder, cpp_compiler
+from septran.toolchain.compilers import cache_folder, cpp_compiler, fills_locals
 from septran.toolchain.compilers import nvcc as nvcc
 from septran.toolchain.confined import plain, run
 from septran.toolchain.hosted import compile_hosted
@@ -82,12 +82,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 
 def compile_emulated(
-    kernel: Kernel, folder: Path, *, sanitizer: str = "", level: str = "-O2"
+    kernel: Kernel, folder: Path, *, sanitizer: str = "", level: tuple[str, ...] = ()
 ) -> Built:
     """Compile the same source with g++ against the emulation headers: `folder/kernel.so`, and the static host.
 
     sanitizer: "" | "address" | "thread"; such a library needs the sanitizer's runtime preloaded.
-    level: how far g++ optimises; "-O0" is done in half the time and runs several times longer.
+    level: how far g++ optimises, () for what keeps locals that nobody set; ("-O0",) is done in half the time and runs
+    several times longer.
     """
     compiler = cpp_compiler("native")
     if compiler is None:
@@ -99,7 +100,8 @@ def compile_emulated(
     watched = SANITIZERS.get(sanitizer, ())
     flags = (
         *EMULATION_FLAGS,
-        level,  # the last one counts
+        *fills_locals(compiler),
+        *level,  # the last one counts
         *watched,
         *(ALIGNED if dialect(kernel.backend).api == "cuda" else ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",

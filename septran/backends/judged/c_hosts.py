@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from septran.backends.base import Host, HostCall, HostParam, Passed
+from septran.backends.base import THREW, Host, HostCall, HostParam, Passed
 from septran.backends.judged.c_host import CFunction, CParam, literal
-from septran.host.control import THREW
 from septran.kernel import KernelParam
 
 

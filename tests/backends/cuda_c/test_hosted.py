@@ -96,6 +96,13 @@ def test_a_local_that_nobody_set_is_no_zero(made: Made, tmp_path: Path) -> None:
     assert verdict.code == "V202"
 
 
+def test_a_scalar_that_one_thread_sets_is_no_constant(made: Made, tmp_path: Path) -> None:
+    """At -O2 g++ takes the other threads' for the same 0."""
+    body = "  (void)s;\n  float w;\n  if (t == 1) w = 0.f;\n  if (t == 0) {\n    for (int j = 0; j < 67; j++) w += X[r * 67 + j];\n    Y[r] = w;\n  }"
+    _, verdict = _judged(_written(made[0], row(body)), made[1], tmp_path)
+    assert verdict.code == "V202"
+
+
 @pytest.mark.parametrize(
     ("before", "finding"),
     [
