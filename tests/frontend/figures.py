@@ -15,6 +15,7 @@ from pathlib import Path
 
 from septran.errors import SeptranError
 from tests.frontend.families import FAMILIES
+from tests.frontend.fused import FUSED
 from tests.frontend.importing import imported
 from tests.frontend.modules import MODULES
 from tests.frontend.test_tasks import FILES, TASKS
@@ -28,10 +29,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         todo = [(f.split("/")[0], TASKS / f"{f}.py") for f in FILES]
-        for one in (*MODULES, *FAMILIES):
-            path = folder / f"{one.name}_small.py"
-            path.write_text(one.text())
-            todo.append(("small modules", path))
+        for group, modules in (("small modules", (*MODULES, *FAMILIES)), ("fused chains", FUSED)):
+            for one in modules:
+                path = folder / f"{one.name}_small.py"
+                path.write_text(one.text())
+                todo.append((group, path))
         for group, source in todo:
             path = folder / "one" / source.name
             path.parent.mkdir(exist_ok=True)

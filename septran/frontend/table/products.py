@@ -196,6 +196,12 @@ def _conv_transpose(b: Builder, node: Node, a: Args) -> Value:
         spread(a[n] if a[n] is not None else 0, d)
         for n in ("dilation", "padding", "output_padding")
     )
+    if (
+        max(stride) > 1
+        and max(dilation) == 1
+        and all(k > p for k, p in zip(w.shape[2:], pad, strict=True))
+    ):
+        return _phases(b, node, x, w, bias, stride, pad, groups)
     # stride s is stride 1 over an input with s - 1 zeros between its elements
     for i, s in enumerate(stride):
         axis = i + 2
@@ -215,6 +221,57 @@ def _conv_transpose(b: Builder, node: Node, a: Args) -> Value:
     padding = tuple(max(r, 0) for r in reach)
     found = _convolve(b, node, x, turned, (1,) * d, padding, dilation, groups, flip=True)
     return _with_bias(b, node, found, bias)
+
+
+def _phases(
+    b: Builder,
+    node: Node,
+    x: View,
+    w: View,
+    bias: Value,
+    stride: tuple[int, ...],
+    pad: tuple[int, ...],
+    groups: int,
+) -> View:
+    """Add a transposed convolution as one of stride 1 for each of the s places that a result has between two inputs.
+
+    Result o = q s + r meets tap t of the weight at input i where i s + t = o + p. With A = ceil(p / s) and
+    lead = s A - p, all (q, r) have their taps among t = r + s u - lead at i = q + A - u for u = 0 .. U - 1, where
+    U = ceil((k + lead) / s); a t outside the weight counts as zero.
+    """
+    d = w.rank - 2
+    reach = [-(-p // s) for p, s in zip(pad, stride, strict=True)]
+    lead = tuple(s * a - p for s, a, p in zip(stride, reach, pad, strict=True))
+    steps = tuple(-(-(k + o) // s) for k, o, s in zip(w.shape[2:], lead, stride, strict=True))
+    wanted = node.meta.shape[-d:]
+    cells = [-(-n // s) for n, s in zip(wanted, stride, strict=True)]
+    # padding is as wide in front as behind: where more is read behind, windows start earlier by `ahead`
+    pad = tuple(u - 1 - a for u, a in zip(steps, reach, strict=True))
+    ahead = tuple(
+        max(0, q + a - n - o) for q, a, n, o in zip(cells, reach, x.shape[2:], pad, strict=True)
+    )
+    co = w.shape[1] * groups
+    found = b.add(
+        "conv",
+        (x.shape[0], co, *(n for pair in zip(cells, stride, strict=True) for n in pair)),
+        {"x": x, "w": w},
+        name=node.name,
+        stride=(1,) * d,
+        pad=tuple(o + e for o, e in zip(pad, ahead, strict=True)),
+        dilation=(1,) * d,
+        groups=groups,
+        flip=True,
+        phases=stride,
+        lead=lead,
+        ahead=ahead,
+        steps=steps,
+    )
+    if bias is not None:
+        shaped = b.reshape(bias, (co, *(1,) * (2 * d)))
+        found = b.map("c + b", {"c": found, "b": shaped}, name=f"{node.name}_bias")
+    joined = (x.shape[0], co, *(n * s for n, s in zip(cells, stride, strict=True)))
+    found = b.reshape(found, joined).slice((0,) * (d + 2), (x.shape[0], co, *wanted))
+    return b.reshape(found, node.meta.shape)
 
 
 def _insert_zeros(b: Builder, x: View, axis: int, s: int) -> View:

@@ -17,6 +17,8 @@ def write_convolution(group: Group, stored: Mapping[str, View]) -> Kernel:
     """Return the text of a convolution kernel: channels last, or per channel when it is depthwise."""
     anchor = group.ops[0]
     groups = anchor.attrs["groups"]
+    if "phases" in anchor.attrs:
+        return _write(group, stored, _Phases(anchor))
     if groups > 1 and anchor.ins["w"].shape[1] == 1:
         return _write(group, stored, _Depthwise(anchor))
     return _write(group, stored, _Dense(anchor))
@@ -90,10 +92,30 @@ class _Dense:
         g = [index.get(self.d + 1, "0")] if self.grouped else []
         return [*g, *["0"] * self.d, "0", index.get(self.d + 1 + self.grouped, "0")]
 
+    def window(self) -> Sequence[int]:
+        """Return how many taps each spatial dim has."""
+        return self.op.ins["w"].shape[2:]
+
+    def weight_part(self, w: str) -> str:
+        """Return the partition of the weight by kernels of the grid."""
+        return f'task.partition({w}, by="blocks", shape={tuple_text(self.weight_tiles())})'
+
     def taps(self) -> tuple[list[str], int]:
         """Return (tile of one tap of the weight, dim of its first tap)."""
         first = ["1"] if self.grouped else []
         return [*first, *["1"] * self.d, "None", "None"], len(first)
+
+    def tap_parts(self, w: str) -> list[str]:
+        """Return the lines in front of the loop over the taps."""
+        return [f'{w}k = task.partition({w}, by="blocks", shape={tuple_text(self.taps()[0])})']
+
+    def tap_weight(self, w: str, names: Sequence[str]) -> str:
+        """Return the weight of the tap at `names`."""
+        tile, first = self.taps()
+        at = ["0"] * len(tile)
+        for i, n in enumerate(names):
+            at[first + i] = f"{self.window()[i] - 1} - {n}" if self.op.attrs["flip"] else n
+        return f"{w}k[{', '.join(at)}]"
 
     def tap_shape(self, y: str, x: str) -> list[str]:
         n = self.d + 1 + self.grouped
@@ -164,6 +186,109 @@ class _Depthwise(_Dense):
         return "C, A, B", ['task.call_primitive("map", C, expr="c + a * b", c=C, a=A, b=B)']
 
 
+class _Phases(_Dense):
+    """[n, q.., s.., (g,) c]: a transposed convolution, for each place s.. between two inputs one of stride 1."""
+
+    def __init__(self, op: Op) -> None:
+        super().__init__(op)
+        self.d = (len(op.shape) - 2) // 2
+        self.phases: Sequence[int] = op.attrs["phases"]
+        self.lead: Sequence[int] = op.attrs["lead"]
+        self.last = 2 * self.d + 1 + self.grouped
+
+    def output(self, v: View) -> View:
+        n, c, *cells = v.shape
+        split = v.reshape((n, self.groups, c // self.groups, *cells))
+        assert split is not None
+        d = range(self.d)
+        moved = split.permute((0, *(3 + 2 * i for i in d), *(4 + 2 * i for i in d), 1, 2))
+        return moved if self.grouped else _without(moved, 2 * self.d + 1)
+
+    def image(self) -> View:
+        x = self.op.ins["x"]
+        n, c, *spatial = x.shape
+        split = x.reshape((n, self.groups, c // self.groups, *spatial, *(1,) * self.d))
+        assert split is not None
+        moved = split.permute((0, *range(3, split.rank), 1, 2))
+        return moved if self.grouped else _without(moved, 2 * self.d + 1)
+
+    def weight(self) -> View:
+        """Return [ci, co / g, ..] as [(g,) .., ci / g, co / g]."""
+        w = self.op.ins["w"]
+        ci, co, *taps = w.shape
+        split = w.reshape((self.groups, ci // self.groups, co, *taps))
+        assert split is not None
+        moved = split.permute((0, *range(3, 3 + self.d), 1, 2))
+        return moved if self.grouped else _without(moved, 0)
+
+    def where(self) -> dict[int, int]:
+        spatial = {2 + 2 * i: 1 + i for i in range(self.d)}
+        places = {3 + 2 * i: 1 + self.d + i for i in range(self.d)}
+        return {0: 0, **spatial, **places, **({} if self.grouped else {1: self.last})}
+
+    def tiles(self) -> list[Tile]:
+        between = [ONE] * (self.d + self.grouped)
+        return [ONE, *_spatial(self.d), *between, tunable("block_size_N", 64)]
+
+    def image_tiles(self) -> list[str]:
+        between = ["1"] * (self.d + self.grouped)
+        return ["1", *(t.size for t in _spatial(self.d)), *between, "None"]
+
+    def image_index(self, index: dict[int, str]) -> list[str]:
+        group = [index.get(2 * self.d + 1, "0")] if self.grouped else []
+        spatial = [index.get(i, "0") for i in range(self.d + 1)]
+        return [*spatial, *["0"] * self.d, *group, "0"]
+
+    def window(self) -> Sequence[int]:
+        steps: Sequence[int] = self.op.attrs["steps"]
+        return steps
+
+    def _behind(self, i: int) -> int:
+        """Return how many positions more than `lead` are in front, so that as many behind reach the last tap."""
+        taps = self.op.ins["w"].shape[2 + i]
+        return max(0, self.phases[i] * self.window()[i] - taps - 2 * self.lead[i])
+
+    def weight_part(self, w: str) -> str:
+        first = ["1"] if self.grouped else []
+        tiles = [*first, *["1"] * self.d, "None", "block_size_N"]
+        pad = [o + self._behind(i) for i, o in enumerate(self.lead)]
+        every, one = self.window(), [1] * self.d
+        return halo_text(w, tiles, len(first), self.d, every, one, pad, self.phases)
+
+    def weight_index(self, index: dict[int, str]) -> list[str]:
+        group = [index.get(2 * self.d + 1, "0")] if self.grouped else []
+        places = [index.get(1 + self.d + i, "0") for i in range(self.d)]
+        behind = [self._behind(i) for i in range(self.d)]
+        found = [f"{p} + {m}" if m else p for p, m in zip(places, behind, strict=True)]
+        return [*group, *found, "0", index.get(self.last, "0")]
+
+    def tap_parts(self, w: str) -> list[str]:
+        return []
+
+    def tap_weight(self, w: str, names: Sequence[str]) -> str:
+        first = 1 if self.grouped else 0
+        steps = [
+            f"({u - 1} - {n}) * {s}"
+            for n, u, s in zip(names, self.window(), self.phases, strict=True)
+        ]
+        at = ["0"] * first + steps + ["0", "0"]
+        shape = ["1"] * (first + self.d)
+        rank = first + self.d
+        shape += [f"{w}.shape[{rank}]", f"{w}.shape[{rank + 1}]"]
+        return f"task.shift({w}, {tuple_text(at)}, {tuple_text(shape)})"
+
+    def tap_shape(self, y: str, x: str) -> list[str]:
+        return [*(f"{y}.shape[{d}]" for d in range(self.last)), f"{x}.shape[{self.last}]"]
+
+
+def _without(view: View, dim: int) -> View:
+    """Return a view without one of its dims, which has size 1."""
+    assert view.shape[dim] == 1
+    found = view.reshape((*view.shape[:dim], *view.shape[dim + 1 :]))
+    assert found is not None
+    return found
+
+
 def _spatial(d: int) -> list[Tile]:
     found = [tunable("tile_H", 8), tunable("tile_W", 8)][2 - min(d, 2) :]
     return [*[ONE] * (d - len(found)), *found]
@@ -223,34 +348,33 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     kernel = Kernel(name=group.name, frame=frame, extra=[x, w])
     tiles = form.tiles()
     operands = [*frame.outputs, x, w, *frame.inputs]
-    window = op.ins["w"].shape[2:]
+    window = form.window()
+    ahead = op.attrs.get("ahead", (0,) * d)
+    reach = [n + e for n, e in zip(window, ahead, strict=True)]
     stride, pad, dilation = (op.attrs[n] for n in ("stride", "pad", "dilation"))
     parts = {
         x.name: halo_text(
-            x.name, form.image_tiles(), form.spatial_at, d, window, stride, pad, dilation
+            x.name, form.image_tiles(), form.spatial_at, d, reach, stride, pad, dilation
         ),
-        w.name: f'task.partition({w.name}, by="blocks", shape={tuple_text(form.weight_tiles())})',
+        w.name: form.weight_part(w.name),
     }
     index = grid(kernel, frame, tiles, operands, parts)
     leaf, values = finish_leaf(frame, tiles, index)
     frame.names.fresh("acc")
     y = frame.outputs[0].name
-    tap_tile, first = form.taps()
     names = ["r", "s", "t"][:d]
-    steps = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
-    at = ["0"] * len(tap_tile)
-    for i, n in enumerate(names):
-        at[first + i] = f"{window[i] - 1} - {n}" if op.attrs["flip"] else n
+    scaled = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
+    steps = [f"{n} + {e}" if e else n for n, e in zip(scaled, ahead, strict=True)]
     rank = len(form.image_tiles())
     tap = tap_text("X", rank, form.spatial_at, steps, form.tap_shape("Y", "X"), stride)
     tap = tap.replace("X", x.name).replace("Y", y)
     body = [
         f'acc = task.tensor("acc", {y}.shape)',
-        f'{w.name}k = task.partition({w.name}, by="blocks", shape={tuple_text(tap_tile)})',
+        *form.tap_parts(w.name),
         f"task.launch({group.name}_zero, acc)",
         f"for {', '.join(names)} in task.sequential_range({', '.join(map(str, window))}):",
         f"    tap = {tap}",
-        f"    task.launch({group.name}_mma, acc, tap, {w.name}k[{', '.join(at)}])",
+        f"    task.launch({group.name}_mma, acc, tap, {form.tap_weight(w.name, names)})",
     ]
     params, lines = close_tile(kernel, frame, body, leaf, values, [x.name, w.name])
     head, inner = form.mma()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from septran.frontend.canon import Canon, Op
 from septran.frontend.group import Group, Grouping, group, stored
-from septran.frontend.simplify import aligned, simplify
+from septran.frontend.layout import settle, written_at
+from septran.frontend.simplify import simplify
 from septran.frontend.view import View
 from septran.frontend.write.convolution import write_convolution
 from septran.frontend.write.extern import Extern, write_extern
@@ -43,7 +45,7 @@ class Written:
 
 def write(canon: Canon) -> Written:
     """Return the logic of a module."""
-    canon = _with_results(simplify(canon))
+    canon = _with_results(settle(simplify(canon)))
     grouping = group(canon)
     kept = _stores(canon, grouping)
     source = _source(canon.file)
@@ -125,9 +127,11 @@ def _entry_name(canon: Canon, grouping: Grouping) -> str:
 
 
 def _with_results(canon: Canon) -> Canon:
-    """Return the form in which each result is a whole node of its own: views and repeats are copied."""
+    """Return the form in which each result is a whole node of its own: views are written in place or copied."""
     ops = list(canon.ops)
     by_name = {o.name: o for o in ops}
+    readers = Counter(v.source for o in ops for v in o.ins.values())
+    readers.update(v.source for v in canon.results)
     results: list[View] = []
     seen: set[str] = set()
     taken = {*by_name, *(g.name for g in canon.given)}
@@ -141,36 +145,28 @@ def _with_results(canon: Canon) -> Canon:
         while name in taken:
             name += "_"
         taken.add(name)
-        shape = view.shape or (1,)
         shaped = view if view.shape else view.reshape((1,))
         assert shaped is not None
+        whole = View.of(name, shaped.shape)
+        alone = source is not None and readers[view.source] == 1
+        in_place = alone and written_at(by_name[view.source], shaped, whole) is not None
         ops.append(
             Op(
                 name=name,
-                kind="map",
-                shape=shape,
+                kind="join" if in_place else "map",
+                shape=shaped.shape,
                 dtype=canon.dtype_of(view.source),
                 ins={"x": shaped},
-                attrs={"expr": "x"},
+                attrs={"axis": 0} if in_place else {"expr": "x"},
             )
         )
-        seen.add(name)
-        results.append(View.of(name, shape))
-    return Canon(
-        name=canon.name,
-        file=canon.file,
-        given=canon.given,
-        ops=_joined(ops),
-        results=tuple(results),
-    )
+        results.append(whole)
+    return replace(canon, ops=_joined(ops), results=tuple(results))
 
 
 def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return the nodes with a copy before every part of a join that no kernel can write in place."""
-    readers: dict[str, int] = {}
-    for op in ops:
-        for view in op.ins.values():
-            readers[view.source] = readers.get(view.source, 0) + 1
+    readers = Counter(v.source for o in ops for v in o.ins.values())
     by_name = {o.name: o for o in ops}
     found: list[Op] = []
     for op in ops:
@@ -178,59 +174,43 @@ def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
             found.append(op)
             continue
         ins = {}
-        for key, view in op.ins.items():
+        for (key, view), part in zip(op.ins.items(), _parts(op), strict=True):
             source = by_name.get(view.source)
-            if (
-                source is not None
-                and source.kind != "join"
-                and not source.attrs.get("back")  # steps backwards are not seen to write it all
-                and readers[view.source] == 1
-                and aligned(view, source.shape)
-                and view.shape == source.shape
-            ):
+            alone = source is not None and readers[view.source] == 1
+            if alone and written_at(by_name[view.source], view, part) is not None:
                 ins[key] = view
                 continue
-            name = f"{op.name}_{key}"
-            found.append(
-                Op(
-                    name=name,
-                    kind="map",
-                    shape=view.shape,
-                    dtype=op.dtype,
-                    ins={"x": view},
-                    attrs={"expr": "x"},
-                    line=op.line,
-                    node=op.node,
-                )
-            )
-            ins[key] = View.of(name, view.shape)
-        found.append(
-            Op(
-                name=op.name,
-                kind="join",
-                shape=op.shape,
-                dtype=op.dtype,
-                ins=ins,
-                attrs=op.attrs,
-                line=op.line,
-                node=op.node,
-            )
-        )
+            copy = replace(
+                op, name=f"{op.name}_{key}", kind="map", shape=view.shape, ins={"x": view},
+                attrs={"expr": "x"},
+            )  # fmt: skip
+            found.append(copy)
+            ins[key] = View.of(copy.name, view.shape)
+        found.append(replace(op, ins=ins))
     return tuple(found)
 
 
+def _parts(join: Op) -> list[View]:
+    """Return the slices of a join's tensor that its operands fill."""
+    axis, at, found = join.attrs["axis"], 0, []
+    for view in join.ins.values():
+        offset = tuple(at if d == axis else 0 for d in range(len(join.shape)))
+        found.append(View.of(join.name, join.shape).slice(offset, view.shape))
+        at += view.shape[axis]
+    return found
+
+
 def _stores(canon: Canon, grouping: Grouping) -> dict[str, View]:
-    """Return value that has to be in memory -> where: a tensor of its own, or its slice of a join."""
-    shapes = {o.name: o.shape for o in canon.ops}
-    found = {name: View.of(name, shapes[name]) for name in stored(canon, grouping)}
+    """Return value that has to be in memory -> where: a tensor of its own, or its part of a join."""
+    by_name = {o.name: o for o in canon.ops}
+    found = {name: View.of(name, by_name[name].shape) for name in stored(canon, grouping)}
     for op in canon.ops:
         if op.kind != "join":
             continue
-        axis, at = op.attrs["axis"], 0
-        for view in op.ins.values():
-            offset = tuple(at if d == axis else 0 for d in range(len(op.shape)))
-            found[view.source] = View.of(op.name, op.shape).slice(offset, view.shape)
-            at += view.shape[axis]
+        for view, part in zip(op.ins.values(), _parts(op), strict=True):
+            place = written_at(by_name[view.source], view, part)
+            assert place is not None
+            found[view.source] = place
     return found
 
 
