@@ -51,7 +51,7 @@ FUSED = (
         3,
         "convt3_sum_ln_pool_gelu",
         UP_CUBE,
-        "self.s = nn.Parameter(torch.tensor(1.5))\nself.n = nn.LayerNorm(24)\nself.p = nn.AvgPool3d(2)",
+        "self.s = nn.Parameter(torch.tensor(1.5))\nself.n = nn.LayerNorm(8)\nself.p = nn.AvgPool3d(2)",
         "x = self.c(x) + self.s\nx = F.gelu(self.p(self.n(x)))",
     ),
     _chain(
@@ -222,7 +222,7 @@ FUSED = (
         2,
         "convt3_ln_gelu_scale",
         UP_CUBE,
-        "self.n = nn.LayerNorm(24)",
+        "self.n = nn.LayerNorm(8)",
         "x = F.gelu(self.n(self.c(x))) * 2.0",
     ),
     _chain(

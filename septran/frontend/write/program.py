@@ -45,8 +45,7 @@ class Written:
 
 def write(canon: Canon) -> Written:
     """Return the logic of a module."""
-    canon = _with_results(settle(simplify(canon)))
-    grouping = group(canon)
+    canon, grouping = _grouped(simplify(canon))
     kept = _stores(canon, grouping)
     source = _source(canon.file)
     lines = _head(canon)
@@ -81,6 +80,12 @@ def write(canon: Canon) -> Written:
         canon=canon,
         homes=homes,
     )
+
+
+def _grouped(canon: Canon) -> tuple[Canon, Grouping]:
+    """Return the nodes and their kernels: pointwise ones settled in other layouts where that takes fewer kernels."""
+    found = [_with_results(c) for c in (canon, settle(canon))]
+    return min(((c, group(c)) for c in found), key=lambda pair: len(pair[1].groups))
 
 
 def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
