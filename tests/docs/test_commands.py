@@ -31,6 +31,7 @@ STANDS_FOR = {
     "COMMAND [OPTIONS]": "ls",
     "CODE": "E134",
     "REFERENCE.py": "model.py",
+    "KERNEL --reference MODULE": "kernel.py --reference model.py",
     "--task module.py": "--task open.py",
     "FOLDER": "lessons",
     "FILES": "axpy.py",
