@@ -59,12 +59,12 @@ def to_integer(values: np.ndarray, wanted: np.dtype) -> np.ndarray:
     return found.astype(wanted)
 
 
-_PARTS = {"TF32": 1, "TF32x3": 2, "BF16x3": 2, "BF16x6": 3}
+_PARTS = {"TF32": 1, "TF32x3": 2}
 """A product's precision -> the parts that each float32 operand is split into; one of as many orders is left out."""
 
 
 def split_product(x: np.ndarray, y: np.ndarray, precision: str, tf32: Any) -> np.ndarray:
-    """Return x @ y of float32, as tensor cores multiply it: in parts of tf32 or bfloat16, the smallest products first.
+    """Return x @ y of float32, as tensor cores multiply it: in parts of tf32, the smallest products first.
 
     precision: IEEE or a name of _PARTS. tf32: rounds to tf32. What the parts of infinities give (NaN) is left out of all but the last.
     """
@@ -73,12 +73,11 @@ def split_product(x: np.ndarray, y: np.ndarray, precision: str, tf32: Any) -> np
     if not count:
         found = np.matmul(x, y)
         return found
-    rounded = (lambda v: bf16_to_f32(f32_to_bf16(v))) if precision.startswith("BF16") else tf32
 
     def parts(rest: np.ndarray) -> list[np.ndarray]:
         out = []
         for _ in range(count):
-            out.append(rounded(np.ascontiguousarray(rest)))
+            out.append(tf32(np.ascontiguousarray(rest)))
             rest = rest - out[-1]
         return out
 
