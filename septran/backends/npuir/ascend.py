@@ -29,6 +29,8 @@ def ascend_source(source: str) -> str:
     """
     if "T.alloc_fragment" in source or "T.alloc_shared" in source:
         raise NoAscendForm("kernels in Developer form have none there")
+    if "KERNELS = (" in source:
+        raise NoAscendForm("several kernels and a host function have none there")
     if any(re.search(r"[^\d, ]", size) for size in _SIZE.findall(source)):
         raise NoAscendForm("its T.gemm cannot cut the tail of a tile (size=)")
     text, launches = _LAUNCH.subn(r"with T.Kernel(\g<n>) as \g<cid>:", source)

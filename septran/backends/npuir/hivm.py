@@ -39,6 +39,8 @@ def hivm_text(source: str, entry: str = "entry") -> str:
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     if entry not in functions:
         raise NoHivmForm(f"no function {entry}")
+    if not functions[entry].decorator_list:
+        raise NoHivmForm("several kernels and a host function have none here")
     return _Translator(functions).module(functions[entry])
 
 

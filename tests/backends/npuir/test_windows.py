@@ -7,6 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from septran.backends.npuir.ascend import NoAscendForm, ascend_source
+from septran.backends.npuir.hivm import hivm_text
+from septran.backends.npuir.hivm_ops import NoHivmForm
 from septran.backends.npuir.passes.cut_windows import cut_windows
 from septran.backends.npuir.windows import Gather, gather, inside
 from septran.ir.expr import Const, Expr, Var, evaluate
@@ -155,6 +158,11 @@ def test_several_launches_are_functions_and_a_host() -> None:
     ).source
     assert "kernels[0](A, C)" in text and "kernels[1](B, C)" in text
     assert "KERNELS = (kernel_1, kernel_2,)" in text
+    # no compiler that is here takes them, and none is asked
+    with pytest.raises(NoHivmForm, match="several kernels and a host function"):
+        hivm_text(text)
+    with pytest.raises(NoAscendForm, match="several kernels and a host function"):
+        ascend_source(text)
 
 
 CONVOLUTION = """
