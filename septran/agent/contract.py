@@ -18,7 +18,7 @@ from septran.ir.nodes import Prim
 from septran.kernel import UNREAD, LeafParam, LeafSpec
 from septran.machine import load_machine
 
-_INDEX = "ijklmnpq"
+_INDEX = "ijklmnpqu"
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
 _CALLS = (
     "what the target's API document names and what your reply itself defines; nothing that allocates, "

@@ -22,7 +22,7 @@ from septran.ir.scalar import Index, Name
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
-_INDEX = "ijklmn"
+_INDEX = "ijklmnpqu"
 _PRODUCTS = {
     "mma": "gemm_leaf_tensorcore",
     "mfma": "gemm_leaf_mfma",

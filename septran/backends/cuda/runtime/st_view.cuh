@@ -173,6 +173,11 @@ template <int R, class F> ST_DEVICE void apply(F f, At e, const idx (&i)[R]) {
   if constexpr (R == 3) f(e, i[0], i[1], i[2]);
   if constexpr (R == 4) f(e, i[0], i[1], i[2], i[3]);
   if constexpr (R == 5) f(e, i[0], i[1], i[2], i[3], i[4]);
+  if constexpr (R == 6) f(e, i[0], i[1], i[2], i[3], i[4], i[5]);
+  if constexpr (R == 7) f(e, i[0], i[1], i[2], i[3], i[4], i[5], i[6]);
+  if constexpr (R == 8) f(e, i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7]);
+  if constexpr (R == 9) f(e, i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7], i[8]);
+  static_assert(R <= 9, "tiles of up to nine dims");
 }
 
 /// f(e, i, j, ..) for every element of the fragment this thread holds and that exists.
