@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from septran.prove.printed import Unreadable
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 _MOST_OPERATIONS = 30_000
 """of isl in one comparison of all iterations, before they are compared one by one"""
 _MOST_ITERATIONS = 1_000
+"""of which there may be one by one: the members of the box around them"""
 
 
 def without(a: isl.Map, b: isl.Map) -> isl.Map:
@@ -52,10 +54,15 @@ def _points(domain: isl.Set) -> list[isl.Set]:
     sizes = space.dim(isl.dim_type.param)
     flat = domain.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, sizes)
     found: list[isl.Set] = []
+    # counted first: isl writes what a callback raises to the terminal
+    box = math.prod(
+        flat.dim_max_val(d).sub(flat.dim_min_val(d)).to_python() + 1
+        for d in range(flat.dim(isl.dim_type.set))
+    )
+    if box > _MOST_ITERATIONS:
+        raise Unreadable("its tiles are too many pieces to compare")
 
     def one(point: isl.Point) -> None:
-        if len(found) == _MOST_ITERATIONS:
-            raise OverflowError  # which isl turns into an error of its own
         values = [
             point.get_coordinate_val(isl.dim_type.set, k)
             for k in range(sizes + space.dim(isl.dim_type.set))
@@ -66,8 +73,5 @@ def _points(domain: isl.Set) -> list[isl.Set]:
             here = here.fix_val(kind, k if k < sizes else k - sizes, value)
         found.append(here)
 
-    try:
-        flat.foreach_point(one)
-    except isl.Error as e:
-        raise Unreadable("its tiles are too many pieces to compare") from e
+    flat.foreach_point(one)
     return found
