@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from septran.backends.base import Backend
 from septran.bind import ArgType
 from septran.call.arguments import Bound, bind, by_name, wrong
+from septran.call.callable import check_callable
 from septran.call.dispatch import has_tangent, is_transformed, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
@@ -23,8 +24,7 @@ from septran.call.open_dims import OpenDims
 from septran.call.operators import call_signature, read_parameters
 from septran.call.plain import PlainCall
 from septran.call.waiting import said_after
-from septran.errors import ArgumentError, EnvironmentProblem, InputError, NotCorrect
-from septran.gpu import Missing
+from septran.errors import ArgumentError, InputError, NotCorrect
 from septran.machine import load_machine
 from septran.mapping.schema import ExplicitMapping, Policy
 from septran.plan.cores import cores
@@ -32,7 +32,7 @@ from septran.plan.specialize import Specialized, signature, specialize
 from septran.tasklang.load import Logic
 from septran.tasklang.operator import evaluate_dim
 from septran.tasklang.tree import Task
-from septran.trial.place import device_for, place_of
+from septran.trial.place import place_of
 from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -441,15 +441,7 @@ class CompiledKernel:
 
     def callable_here(self) -> None:
         """Raise EnvironmentProblem V111 where kernels of the target cannot be called from this process."""
-        missing = device_for(self.backend, self.arch) if self.backend.device else None
-        if self.backend.load is None or isinstance(missing, Missing):
-            why = f": {missing.detail}" if isinstance(missing, Missing) else ""
-            raise EnvironmentProblem.of(
-                "V111",
-                f"a {self.backend.name} kernel cannot be called from this process{why}",
-                help="read kernel.source(...), check it with kernel.verify(...), or run "
-                f"`septran gen --backend {self.backend.name}`",
-            )
+        check_callable(self.backend, self.arch)
 
     def _loaded(self, found: Specialized) -> Callable[..., None]:
         assert self.backend.load is not None

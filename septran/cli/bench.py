@@ -41,7 +41,7 @@ from septran.cli.values import parse_dims
 )
 @click.option(
     "--against",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Compare with the suite's figures in FILE (.json), a release's for instance.",
 )

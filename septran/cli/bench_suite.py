@@ -87,6 +87,6 @@ def _figures(path: Path) -> Mapping[str, Figure]:
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (OSError, ValueError):
         data = None
     return figures_of(data, path)

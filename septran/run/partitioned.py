@@ -21,7 +21,7 @@ from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve_operator
 from septran.plan.torch_module import Imported, load_imported
 from septran.run import store
-from septran.run.gen import Progress, line, open_run, recorded
+from septran.run.one import Progress, line, open_run, recorded
 from septran.run.require import exit_code
 from septran.run.result import ABSENT, Absent, Result
 from septran.settings import Settings

@@ -18,7 +18,7 @@ from septran.cli.console import Terminal
 from septran.cli.deadline import within
 from septran.cli.signals import signals_interrupt
 from septran.errors import Interrupted, OutOfTime
-from septran.run import gen as gen_
+from septran.run import one as one_
 from tests.packaging.sources import ROOT
 from tests.tasklang.test_reader import written
 
@@ -79,7 +79,7 @@ def stopped(septran, monkeypatch, tmp_path):
             raise why
 
         with monkeypatch.context() as patched:
-            patched.setattr(gen_, "prove_and_keep", stop)
+            patched.setattr(one_, "prove_and_keep", stop)
             first = septran(*flags)
         (line,) = [line for line in first.err.splitlines() if "septran gen --resume" in line]
         (tmp_path / "elsewhere").mkdir()

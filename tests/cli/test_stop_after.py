@@ -37,7 +37,7 @@ def test_a_kernel_that_does_not_compile_is_judged(
     septran, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "septran.run.gen.build_only", lambda *_, **__: Built(ok=False, artifact=None)
+        "septran.run.one.build_only", lambda *_, **__: Built(ok=False, artifact=None)
     )
     made = septran(*RELU, "--stop-after", "compile")
     assert json.loads(made.out)["level"] == "accurate"  # only the first build was made to fail

@@ -168,6 +168,7 @@ def files() -> dict[str, str]:
         "nightly.yaml": SOFTMAX,
         "configs/eval/leaves.yaml": LEAVES,
         "configs/suites/cpu.yaml": SUITE,
+        "release.json": json.dumps({"schema": "septran.suite/1", "rows": []}),
         "notes.txt": "notes",
         "ask.sh": ASK,
         "spectrum.py": OPAQUE["spectrum"].module.text(),

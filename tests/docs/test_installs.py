@@ -200,6 +200,7 @@ NOT_RUN = {
     "python -m benchmarks.open_dims": _MINUTES,
     "python -m tests.attacks.table": "15 minutes; CI runs it as a step of its own",
     "python -m tests.frontend.figures": _MINUTES,
+    "python -m tests.frontend.sample": _MINUTES,
     "python -m tests.leafgate.consistency": _MINUTES,
     "python -m tests.prove.module_table": _MINUTES,
     "python -m tests.prove.symbolic_table": _MINUTES,

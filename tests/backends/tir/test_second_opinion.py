@@ -74,7 +74,7 @@ def both(program: Program, folder: Path) -> list[tuple[Any, Any, str]]:
         if p.privilege == "w":
             values[b.name][...] = np.nan
     memory = [stored(values[p.buffer.name], p.buffer.dtype) for p in program.params]
-    numpy_tir.run(tir.parse(func.script()), values, int(rules.limit("cores", 4)))
+    numpy_tir.run(tir.parse(func.script()), values, rules.limit("cores"))
     after, report = run_text(kernel_of(program), folder, memory)
     assert report["errors"] == []
     return [

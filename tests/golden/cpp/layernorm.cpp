@@ -19,7 +19,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         long j = 0;
         for (; j + 4 * L <= n_; j += 4 * L) {
             #pragma GCC unroll 4
-            for (long u = 0, q = j; u < 4; ++u, q += L) {
+            for (long u = 0, q = j; u < 4; u += 1, q += 1 * L) {
                 const F X_v = load<F>(X_row + q);
                 mu_acc[u] = Sum::of(mu_acc[u], X_v);
             }
@@ -37,7 +37,8 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         long j_ = 0;
         for (; j_ + 4 * L <= n__; j_ += 4 * L) {
             #pragma GCC unroll 4
-            for (long u_ = 0, q_ = j_; u_ < 4; ++u_, q_ += L) {
+            for (long u_ = 0, q_ = j_; u_ < 4; u_ += 1, q_ += 1 * L) {
+                next_row(X_row + X.s[0] + q_);
                 const F X_v = load<F>(X_row + q_);
                 const F t_v = (X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f));
                 store(t_row + q_, t_v);
@@ -56,8 +57,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         const long n___ = Y.n[1];
         long j__ = 0;
         for (; j__ + L <= n___; j__ += L) {
-            next_row(X_row + X.s[0] + j__);
-            next_row(Y_row + Y.s[0] + j__);
+            next_output(Y_row + Y.s[0] + j__);
             const F X_v = load<F>(X_row + j__);
             const F g_v = load<F>(g_row + j__);
             const F b_v = load<F>(b_row + j__);

@@ -16,7 +16,7 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         long j = 0;
         for (; j + 4 * L <= n; j += 4 * L) {
             #pragma GCC unroll 4
-            for (long u = 0, q = j; u < 4; ++u, q += L) {
+            for (long u = 0, q = j; u < 4; u += 1, q += 1 * L) {
                 const F X_v = load<F>(X_row + q);
                 m_acc[u] = Max::of(m_acc[u], X_v);
             }
@@ -34,7 +34,8 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         long j_ = 0;
         for (; j_ + 4 * L <= n_; j_ += 4 * L) {
             #pragma GCC unroll 4
-            for (long u_ = 0, q_ = j_; u_ < 4; ++u_, q_ += L) {
+            for (long u_ = 0, q_ = j_; u_ < 4; u_ += 1, q_ += 1 * L) {
+                next_row(X_row + X.s[0] + q_);
                 const F X_v = load<F>(X_row + q_);
                 const F Y_v = vexp(X_v - m_1);
                 store(Y_row + q_, Y_v);
@@ -55,8 +56,7 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         const F s_over = 1.0f / (s_1 * s_even);
         long j__ = 0;
         for (; j__ + L <= n__; j__ += L) {
-            next_row(X_row + X.s[0] + j__);
-            next_row(Y_row + Y.s[0] + j__);
+            next_output(Y_row + Y.s[0] + j__);
             const F Y_v = load<F>(Y_row + j__);
             const F Y_v_ = (Y_v * s_even) * s_over;
             store(Y_row + j__, Y_v_);
