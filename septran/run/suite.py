@@ -193,7 +193,7 @@ def figures_of(data: Any, file: Path) -> dict[str, Figure]:
         }
     except (KeyError, TypeError, ValueError):
         raise _wrong(
-            "no figures of a suite (`septran bench --suite NAME -o FILE.json`)",
+            "no figures of a suite (`septran bench --suite cpu -o cpu.json`)",
             Span(file=str(file), line=1, col=1),
         ) from None
 

@@ -133,13 +133,14 @@ CALLS = [c for c, _ in HINTS if len(c.split()) > 2 or c.split()[-1] in ("runs", 
 CHANGED = {
     "septran init .": "septran init another_project",
     "septran assets eject": "septran assets eject mappings/cpp.mapping.yaml",
+    "septran gen --task FILE --backend NAME --fallback torch": "septran gen --task spectrum.py --backend cpp --fallback torch",
     "septran judge FILE": "septran judge kernel.py --reference model.py",
     "septran tune --proposer": "septran tune --op relu --backend dsa_c --dim N=64 --trials 2 --proposer command:./ask.sh",
 }
 # run by tests/docs/test_installs.py against an index of packages
 INSTALLED = [c for c in CALLS if "doctor --install" in c]
 # ends as its own page says
-CODES = {"septran batch --executor ray": "V120", "--logic two_steps.py": "V170"}
+CODES = {"septran batch --executor ray": "V120", "--logic part_of_tile.py": "V170"}
 
 
 @pytest.mark.slow
