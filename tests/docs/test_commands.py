@@ -36,6 +36,7 @@ STANDS_FOR = {
     "FOLDER": "lessons",
     "FILES": "axpy.py",
     "PASS": "insert_copies",
+    "--backend NAME": "--backend cpp",
     "NAME": "fake-coder",
     "06-29-46": "FIRST",
     "07-10-02": "SECOND",

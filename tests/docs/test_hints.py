@@ -159,7 +159,12 @@ def test_a_hint_does_what_it_says(shop, capfd, monkeypatch, command):
         )
     elif words[1] == "gen" and "--resume" in words:
         assert main(("gen", *RELU)) == 0
-    elif words[1] in ("gen", "show", "prove") and not {"--resume", "--logic", "--check"} & {*words}:
+    elif words[1] in ("gen", "show", "prove") and not {
+        "--resume",
+        "--logic",
+        "--task",
+        "--check",
+    } & {*words}:
         given = dict(zip(RELU[::2], RELU[1::2], strict=True))
         words += [w for flag, value in given.items() if flag not in words for w in (flag, value)]
     code, err = main(words[1:]), capfd.readouterr().err

@@ -51,7 +51,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     targets = [backends.get(name) for name in dict(backends.BUILTIN)]
     own = [p for t in targets for p in (*t.packages, *(w for _, part in t.extras for w in part))]
-    for name, value in index(folder, [*own, "ascendnpu-ir", "tpu-mlir==1.30.2"]).items():
+    for name, value in index(folder, [*own, "ascendnpu-ir"]).items():
         monkeypatch.setenv(name, value)
     return folder
 
