@@ -41,6 +41,7 @@ STANDS_FOR = {
     "TARGET": "cpp",
     "{target}": "cpp",
     "{self.backend.name}": "cpp",
+    "{backend.name}": "cpp",
     "PASS": "insert_copies",
     "N": "5",
     "COMMAND [OPTIONS]": "ls",
@@ -87,6 +88,10 @@ def _text(node: ast.AST) -> str:
 
 
 HINTS = sorted({command: where for where, command in hints()}.items())
+# a whole command; a command's bare name in a sentence is no call
+CALLS = [c for c, _ in HINTS if len(c.split()) > 2 or c.split()[-1] in ("runs", "ls", "doctor")]
+# run by tests/docs/test_installs.py against an index of packages
+INSTALLED = [c for c in CALLS if "doctor --install" in c]
 EXAMPLES = [
     (path.stem, line[2:])
     for path in PAGES
@@ -121,14 +126,18 @@ def test_a_hint_names_a_command_and_flags_that_exist(command, where):
         parsed(filled(command))
 
 
+@pytest.mark.parametrize("command", [c for c in CALLS if c not in INSTALLED])
+def test_a_call_has_something_in_place_of_each_name(command):
+    # without it the slow test below would run the name itself
+    assert not re.search(r"\{[a-z_.]+\}", " ".join(filled(command)))
+
+
 @pytest.mark.parametrize("wrong", ["septran tuna", "septran gen --opp relu", "septran runs shwo"])
 def test_a_hint_that_lies_is_found(wrong):
     with pytest.raises(click.UsageError):
         parsed(filled(wrong))
 
 
-# a whole command; a command's bare name in a sentence is no call
-CALLS = [c for c, _ in HINTS if len(c.split()) > 2 or c.split()[-1] in ("runs", "ls", "doctor")]
 # words of a hint -> the words that make it a call here; a new project, what a page's file has, a reader's kernel
 CHANGED = {
     "septran init .": "septran init another_project",
@@ -137,8 +146,6 @@ CHANGED = {
     "septran judge FILE": "septran judge kernel.py --reference model.py",
     "septran tune --proposer": "septran tune --op relu --backend dsa_c --dim N=64 --trials 2 --proposer command:./ask.sh",
 }
-# run by tests/docs/test_installs.py against an index of packages
-INSTALLED = [c for c in CALLS if "doctor --install" in c]
 # ends as its own page says
 CODES = {"septran batch --executor ray": "V120", "--logic part_of_tile.py": "V170"}
 
