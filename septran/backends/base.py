@@ -210,8 +210,8 @@ class Backend:
     """whether what is outside a window may read as another number than 0"""
     functions: tuple[str, ...] = ()
     """which of `septran.ir.scalar.RARE` its `map` expressions may use"""
-    movement: bool = False
-    """whether its library has leaves for scan, argreduce, gather and scatter_acc"""
+    movement: tuple[str, ...] = ()
+    """which of scan, argreduce, gather and scatter_acc its library has leaves for"""
     opaque: bool = False
     """whether a leaf may work on whole tensors that no library knows (`extern`)"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)

@@ -156,7 +156,12 @@ MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 
 
 def check_primitives(
-    program: Program, target: str, *, movement: bool, opaque: bool, functions: Collection[str]
+    program: Program,
+    target: str,
+    *,
+    movement: Collection[str],
+    opaque: bool,
+    functions: Collection[str],
 ) -> None:
     """Raise Unsupported M173 when a leaf uses a primitive or a function that the target has no code for."""
     for stmt in walk(program.body):
@@ -180,13 +185,13 @@ def check_primitives(
                 stmt.span,
                 help="use a target that has one (cpp), say the part in Task Lang, or leave it to torch (--fallback torch)",
             )
-        missing = [p.name for p in stmt.prims if p.name in MOVEMENT and not movement]
+        missing = [p.name for p in stmt.prims if p.name in MOVEMENT and p.name not in movement]
         if missing:
             raise Unsupported.of(
                 "M173",
                 f"{target} has no leaf for the primitive {missing[0]} yet",
                 stmt.span,
-                help="use a target that has one (cpp), say it with map and reduce, or leave it to torch (--fallback torch)",
+                help="use a target that has one (cpp, cuda_c), say it with map and reduce, or leave it to torch (--fallback torch)",
             )
 
 

@@ -509,6 +509,26 @@ MOVEMENT = (
         reverse=True,
     ),
     _plain(
+        "scan",
+        lambda x: torch.cumprod(x, 1),
+        {"x": Tensor(dims="MK")},
+        Tensor(dims="MK"),
+        edge="ragged",
+        kind="reduction",
+        terms="K",
+        op="prod",
+        axis=1,
+    ),
+    _plain(
+        "argreduce",
+        lambda x: x.argmax(0, keepdim=True),
+        {"x": Tensor(dims="KN")},
+        _typed("1N", "int32"),
+        edge="ragged",
+        op="max",
+        axis=0,
+    ),
+    _plain(
         "argreduce",
         lambda x: x.argmin(1, keepdim=True),
         {"x": Tensor(dims="MK")},
@@ -554,13 +574,9 @@ _RARE = (
 _NO_RARE = dict.fromkeys(_RARE, "M173")
 _SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
 REFUSED: Mapping[str, Mapping[str, str]] = {
-    "cuda_c": _MOVED,
-    "hip_c": _MOVED,
-    **{
-        key: {**_SOME, **_MOVED}
-        for key in ("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip")
-    },
-    "triton_npu": {**_SOME, **_MOVED, **_NO_FLOAT64},
+    **dict.fromkeys(("triton_cuda", "triton_hip"), _SOME),
+    **{key: {**_SOME, **_MOVED} for key in ("tilelang_cuda", "tilelang_hip")},
+    "triton_npu": {**_SOME, **_NO_FLOAT64},
     "dsa_c": {
         **_NO_RARE,
         **_MOVED,
@@ -584,6 +600,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
             for row in ROWS
             if {"int64", "float16"} & {t.dtype for t in (row.out, *row.ins.values())}
         },
+        **_MOVED,
     },
 }
 """Target -> row -> the code with which it is refused; "dtype": the manifest does not have it."""

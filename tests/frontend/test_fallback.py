@@ -36,6 +36,11 @@ MIXED = Module(
 SUMS = Module(
     name="sums", body="return torch.cumsum(torch.relu(x), 1) * 2.0", inputs="torch.randn(4, 8)"
 )
+LOGS = Module(
+    name="logs",
+    body="return torch.softmax(torch.log1p(torch.softmax(x, 1)), 1)",
+    inputs="torch.randn(4, 8)",
+)
 
 
 class Spectrum(nn.Module):
@@ -174,14 +179,14 @@ def test_what_nobody_can_judge_is_refused_all_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["cuda_c", pytest.param("triton_cuda", marks=pytest.mark.slow)])
 def test_what_the_target_refuses_stays_torchs(target: str, tmp_path: Path) -> None:
-    steps = partitioned(graph_of(SUMS.write(tmp_path)), planner(target))
+    steps = partitioned(graph_of(SUMS.write(tmp_path)), planner(target, movement=()))
     host = [s for s in steps if isinstance(s, HostPart)]
     assert [s.operators for s in host] == ["cumsum"]
     assert f"{target} has no leaf for the primitive scan" in host[0].why
     assert len(steps) == 3
 
 
-def planner(target: str, **lacks: bool) -> Callable[[Imported], object]:
+def planner(target: str, **lacks: object) -> Callable[[Imported], object]:
     """Return what lowers a part for a target. lacks: the target's own words for what it is said not to have."""
 
     def make(found: Imported) -> object:
@@ -208,14 +213,23 @@ def test_a_layout_that_the_target_refuses_is_moved_by_torch(tmp_path: Path) -> N
 def test_gen_on_a_target_that_refuses_a_part(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = SUMS.write(tmp_path)
-    asked = ["gen", "--task", str(path), "--backend", "cuda_c", "--where", "emulated", "--json"]
+    path = LOGS.write(tmp_path)
+    asked = [
+        "gen",
+        "--task",
+        str(path),
+        "--backend",
+        "triton_cuda",
+        "--where",
+        "emulated",
+        "--json",
+    ]
     assert main(asked) == 2
     capsys.readouterr()
     assert main([*asked, "--fallback", "torch"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["level"], told["where"]) == ("accurate", "emulated")
-    assert "has no leaf for the primitive scan" in told["host_leaves"][0]["why"]
+    assert "triton_cuda has no log1p" in told["host_leaves"][0]["why"]
     assert len(told["parts"]) == 2
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from septran.backends.cuda.dialect import Dialect, dialect
 from septran.backends.cuda.launch import HostWriter
+from septran.backends.cuda.passes.place_fragments import MOVEMENT
 from septran.backends.cuda.passes.wgmma import panel_allocs
 from septran.backends.text.cstyle import banner, identifier
 from septran.errors import InternalError
-from septran.ir.nodes import Alloc, Program, walk
+from septran.ir.nodes import Alloc, LeafCall, Program, walk
 from septran.kernel import Kernel, Leaf
 
 WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
+MOVEMENT_HEADER = "st_movement.cuh"
 """Only in kernels that use them."""
 
 
@@ -56,7 +58,11 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
         hierarchy,
         _python_module(program, entry) if spelled.api == "cuda" else "",
     ]
-    names = (*spelled.headers, *(WGMMA_HEADERS if panel_allocs(program.body) else ()))
+    names = (
+        *spelled.headers,
+        *(WGMMA_HEADERS if panel_allocs(program.body) else ()),
+        *((MOVEMENT_HEADER,) if _moves(program) else ()),
+    )
     headers = tuple((name, header(spelled, name).read_text(encoding="utf-8")) for name in names)
     return Kernel.of(
         program,
@@ -81,7 +87,15 @@ def _prelude(program: Program, spelled: Dialect) -> str:
     lines.append(f'#include "{spelled.headers[0]}"')
     if panel_allocs(program.body):
         lines.append('#include "st_wgmma.cuh"')
+    if _moves(program):
+        lines.append(f'#include "{MOVEMENT_HEADER}"')
     return "\n".join(lines) + "\n"
+
+
+def _moves(program: Program) -> bool:
+    """Whether a leaf goes along an axis in memory."""
+    calls = (s for s in walk(program.body) if isinstance(s, LeafCall))
+    return any(p.name in MOVEMENT for call in calls for p in call.prims)
 
 
 def _python_module(program: Program, entry: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -172,7 +173,7 @@ class KernelWriter(CStyle):
             ).lower()
             self.line(
                 f"st::copy_padded<{tile}, {full}>({dst}, {self.view(source, writes=False)}, "
-                f"{self.braces(stmt.src.offset)}, {self.braces(stmt.src.step)});"
+                f"{self.braces(stmt.src.offset)}, {self.braces(stmt.src.step)}{_fill(stmt.src.fill)});"
             )
             return
         src = self.operand(stmt.src, writes=False)
@@ -306,3 +307,11 @@ def _prologue(loop: ir.For) -> ir.Copy | None:
         return None
     copies = (s for s in inside if isinstance(s, ir.Copy) and s.dst.buffer.versions > 1)
     return next(copies, None)
+
+
+def _fill(value: float) -> str:
+    """Return the argument that says what a padded window reads as outside its tensor, "" for 0."""
+    if not value:
+        return ""
+    size = "INFINITY" if math.isinf(value) else f"{abs(value)!r}f"
+    return f", {'-' if value < 0 else ''}{size}"

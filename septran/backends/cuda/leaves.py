@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from septran.backends.cuda.dialect import dialect
-from septran.backends.cuda.passes.place_fragments import GEMMS, Grid, flat
+from septran.backends.cuda.passes.place_fragments import GEMMS, MOVEMENT, Grid, flat
 from septran.backends.cuda.passes.wgmma import PANELS
 from septran.backends.cuda.spelling import SPELLING, literal
 from septran.backends.text.cstyle import identifier
@@ -111,7 +111,7 @@ class _LeafText:
     def _barrier(self, prim: Prim) -> None:
         """Order this primitive after earlier ones of the leaf that touch the same memory."""
         reads = {p for p in (*prim.ins, *(v for _, v in prim.named)) if p in self.params}
-        if prim.name in ("gemm_acc", "reduce_acc"):
+        if prim.name.endswith("_acc"):
             reads.add(prim.out)
         reads = {p for p in reads if self.grids[p] is None}
         writes = {prim.out} if self.grids[prim.out] is None else set()
@@ -137,6 +137,8 @@ class _LeafText:
                 self._reduce(prim)
             case "gemm" | "gemm_acc":
                 self._gemm(prim)
+            case name if name in MOVEMENT:
+                self._movement(prim)
             case _:
                 raise InternalError(f"cuda_c: no library leaf for primitive {prim.name!r}")
 
@@ -248,6 +250,16 @@ class _LeafText:
         self._add(f"    {call}(part, {identifier(x)});")
         self._add(f"    st::copy({identifier(y)}, part);")
         self._add("}")
+
+    # ---- along an axis, in memory
+    def _movement(self, prim: Prim) -> None:
+        axis = int(str(prim.attr("axis"))) % len(self.params[prim.out].shape)
+        op = str(prim.attr("op", ""))
+        words = [*([_OPS.get(op, "st::Last")] if op else []), str(axis)]
+        if prim.name == "scan":
+            words.append(str(bool(prim.attr("reverse"))).lower())
+        args = ", ".join(identifier(n) for n in (prim.out, *prim.ins))
+        self._add(f"st::{prim.name}<{', '.join(words)}>({args});")
 
     # ---- products
     def _gemm(self, prim: Prim) -> None:

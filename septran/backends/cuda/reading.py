@@ -15,6 +15,7 @@ from septran.backends.cuda.passes.place_shared import shared_bytes, shared_shape
 from septran.backends.cuda.passes.wgmma import is_panels
 from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
 from septran.backends.reading.c_syntax import (
+    Binary,
     Call,
     Declare,
     Do,
@@ -251,7 +252,7 @@ class _Block(_Reading):
                 self.act("copy", "copy_async", line, (self.view(dst), self.view(src)))
                 tile = _numbers(call.name.template.removeprefix("st::Tile"))
                 self.acts[-1] = replace(self.acts[-1], tile=tile, engine=ASYNC)
-            case "st::copy_padded", (dst, src, outside, step):
+            case "st::copy_padded", (dst, src, outside, step, *fill):
                 shown = self.view(src)
                 padded = replace(
                     shown,
@@ -259,6 +260,7 @@ class _Block(_Reading):
                     whole=shown.extent or (),
                     outside=self.indices(outside),
                     step=self.indices(step),
+                    fill=_fill(*fill),
                 )
                 self.act("copy", "copy_padded", line, (self.view(dst), padded))
                 static, _, full = call.name.template.rpartition(" , ")
@@ -327,3 +329,20 @@ def _fragment(template: str) -> tuple[str, str, tuple[int, ...]]:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", text))
+
+
+def _fill(node: Node | None = None) -> float:
+    """Return what a padded copy reads as outside its tensor."""
+    match node:
+        case None:
+            return 0.0
+        case Binary("-", Name("0"), value):
+            return -_fill(value)
+        case Name("INFINITY"):
+            return float("inf")
+        case Name(text):
+            try:
+                return float(text.removesuffix("f"))
+            except ValueError:
+                pass
+    raise Unreadable(f"{node} is no number")

@@ -127,7 +127,8 @@ class _Body(StraightLine):
         own = have if have == "int64" else "int32"  # shorter ones would overflow
         return _cast(text, have, {"float": compute, "int": own}.get(want, want))
 
-    def _reduced(self, prim: Prim) -> str:
+    def _line(self, prim: Prim) -> tuple[str, int]:
+        """The tile that a primitive goes along, what is beyond its extent changing nothing, and the axis."""
         src = self.param(prim.ins[0])
         axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
         op = str(prim.attr("op"))
@@ -140,6 +141,42 @@ class _Body(StraightLine):
             nothing = identity(op, src.dtype)
             text = float_text(nothing) if isinstance(nothing, float) else str(nothing)
             x = f"tl.where({place} < {limit}, {x}, {text})"
+        return x, axis
+
+    def prim_scan(self, prim: Prim) -> None:
+        out, op = self.param(prim.out), str(prim.attr("op"))
+        x, axis = self._line(prim)
+        text = f"tl.associative_scan({x}, {axis}, {_COMBINE.get(op, 'st_sum')}"
+        text += ", reverse=True)" if prim.attr("reverse") else ")"
+        self.assign(prim.out, f"{text}.to({TL_DTYPE[out.dtype]})")
+
+    def prim_argreduce(self, prim: Prim) -> None:
+        out, src = self.param(prim.out), self.param(prim.ins[0])
+        x, axis = self._line(prim)
+        place = arange(src.shape[axis], axis, len(src.shape))
+        place = f"tl.broadcast_to({place}, {shape_text(padded_shape(src.shape))})"
+        text = f"tl.reduce(({x}, {place}), {axis}, st_arg{prim.attr('op')}, keep_dims=True)[1]"
+        self.assign(prim.out, f"{text}.to({TL_DTYPE[out.dtype]})")
+
+    def prim_gather(self, prim: Prim) -> None:
+        out, src, which = (self.param(n) for n in (prim.out, *prim.ins))
+        axis = int(prim.attr("axis")) % len(out.shape)  # type: ignore[call-overload]
+        x, i = self.read(src.name), self.read(which.name)
+        line = (*src.shape[:axis], out.shape[axis], *src.shape[axis + 1 :])
+        full = padded_shape(tuple(max(a, b) for a, b in zip(line, which.shape, strict=True)))
+        wide = (*full[:axis], padded(src.shape[axis]), *full[axis + 1 :])
+        limit = self.extent(src, axis) or str(src.shape[axis])
+        x = f"tl.broadcast_to({x}, {shape_text(wide)})"
+        i = f"tl.broadcast_to({i}, {shape_text(full)}).to(tl.int32)"
+        inside = f"({i} >= 0) & ({i} < {limit})"
+        found = f"tl.gather({x}, tl.where({inside}, {i}, 0), {axis})"
+        nothing = "0.0" if is_float(src.dtype) else "0"
+        text = f"tl.where({inside}, {found}, {nothing})"
+        self.assign(prim.out, _cast(text, src.dtype, out.dtype))
+
+    def _reduced(self, prim: Prim) -> str:
+        op = str(prim.attr("op"))
+        x, axis = self._line(prim)
         if op == "sum":
             return f"tl.sum({x}, {axis}, keep_dims=True)"
         return f"tl.reduce({x}, {axis}, {_COMBINE[op]}, keep_dims=True)"

@@ -30,6 +30,34 @@ def st_prod(a, b):
 ''',
     ),
     (
+        "st_sum",
+        '''@triton.jit
+def st_sum(a, b):
+    """Sum, for tl.associative_scan."""
+    return a + b
+''',
+    ),
+    (
+        "st_argmax",
+        '''@triton.jit
+def st_argmax(a, i, b, j):
+    """The larger of two values with its position, NaN above all, of equal ones the first; for tl.reduce."""
+    equal = (a == b) | ((a != a) & (b != b))
+    second = (b > a) | ((b != b) & (a == a)) | (equal & (j < i))
+    return tl.where(second, b, a), tl.where(second, j, i)
+''',
+    ),
+    (
+        "st_argmin",
+        '''@triton.jit
+def st_argmin(a, i, b, j):
+    """The smaller of two values with its position, NaN below all, of equal ones the first; for tl.reduce."""
+    equal = (a == b) | ((a != a) & (b != b))
+    second = (b < a) | ((b != b) & (a == a)) | (equal & (j < i))
+    return tl.where(second, b, a), tl.where(second, j, i)
+''',
+    ),
+    (
         "st_tanh",
         '''@triton.jit
 def st_tanh(x):

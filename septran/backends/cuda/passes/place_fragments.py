@@ -19,6 +19,8 @@ from septran.ir.dtypes import HALVES, nbytes
 
 GEMMS = ("gemm", "gemm_acc")
 REDUCES = ("reduce", "reduce_acc")
+MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
+"""Primitives that go through memory: a thread walks a line, or reads at a position that another tile holds."""
 REGISTER_BYTES = 640
 """Fragment bytes a thread may hold: 160 of its 255 registers; the rest is for addresses and operands."""
 
@@ -335,6 +337,8 @@ def _unserved_prim(
         case "transpose":
             if is_frag(prim.ins[0]):
                 yield prim.ins[0]
+        case name if name in MOVEMENT:
+            yield from (p for p in (out, *operands) if is_frag(p))
 
 
 def _product_operand(

@@ -125,12 +125,12 @@ template <class TILE, class T, class S> ST_DEVICE void copy_async(const View<T, 
   }
 }
 
-/// global -> shared where positions outside the tensor read as 0: element i of dimension d is position
-/// offset[d] + step[d] * i of a tensor with extents x.n and strides x.s (convolution padding).
+/// global -> shared where positions outside the tensor read as `fill`: element i of dimension d is position
+/// offset[d] + step[d] * i of a tensor with extents x.n and strides x.s (padding of convolutions and pools).
 /// FULL: also write where `y` ends but its storage does not (a staged tile).
 template <class TILE, bool FULL, class T, class S>
 ST_DEVICE void copy_padded(const View<T, TILE::rank>& y, const View<S, TILE::rank>& x, const idx (&offset)[TILE::rank],
-                           const idx (&step)[TILE::rank]) {
+                           const idx (&step)[TILE::rank], float fill = 0.f) {
   constexpr int R = TILE::rank, TOTAL = TILE::lead() * TILE::last();
   for (int e = threadIdx.x; e < TOTAL; e += threads) {
     idx i[R], at[R];
@@ -147,7 +147,7 @@ ST_DEVICE void copy_padded(const View<T, TILE::rank>& y, const View<S, TILE::ran
     T* dst = y.p;
 #pragma unroll
     for (int d = 0; d < R; d++) dst += i[d] * y.s[d];
-    if (FULL || write) *dst = in ? convert<T>(x.at(at)) : from<T>(0.f);
+    if (FULL || write) *dst = in ? convert<T>(x.at(at)) : from<T>(fill);
   }
 }
 
