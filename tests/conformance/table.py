@@ -579,7 +579,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "triton_npu": {**_SOME, **_NO_FLOAT64},
     "dsa_c": {
         **_NO_RARE,
-        **_MOVED,
         **_NO_FLOAT64,
         **dict.fromkeys(
             _SUMS, "M172"

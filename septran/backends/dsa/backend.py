@@ -138,5 +138,6 @@ DSA_C = Backend(
     dtypes=("float32", "float16", "bfloat16"),
     views=True,
     fills=True,
+    movement=("scan", "argreduce", "gather", "scatter_acc"),
     figures=possible,
 )

@@ -11,18 +11,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from septran.backends.dsa.passes.along import (
+    COMBINE,
+    COMBINE_TEXT,
+    argreduce_into,
+    gather_into,
+    reduce_into,
+    scan_into,
+    scatter_into,
+)
 from septran.backends.dsa.passes.map_vectors import compile_map
-from septran.backends.dsa.passes.operations import Builder, Operand, like, whole
+from septran.backends.dsa.passes.operations import Builder, Operand, whole
 from septran.errors import MappingError
 from septran.ir import nodes as ir
 from septran.ir import scalar
-from septran.ir.dtypes import IDENTITY
-from septran.ir.expr import Const, Expr, Var
+from septran.ir.expr import Const, Expr
 
 SCRATCH_BYTES = 65536
 MMA_INPUT = ("float32", "float16", "bfloat16")
-_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
-_COMBINE_TEXT = {"sum": "a + b", "prod": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
 
 
 def expand_leaves(program: ir.Program) -> ir.Program:
@@ -137,54 +143,44 @@ def _reduce(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     src = build.local(call.arg(prim.ins[0]).region)
     op, axis = str(prim.attr("op")), int(prim.attr("axis"))  # type: ignore[call-overload]
     if prim.name == "reduce":
-        _reduce_into(build, out, src, op, axis)
+        reduce_into(build, out, src, op, axis)
     else:
         held = call.arg(prim.out).region
         part = build.temp(out.tile, out.extent)
-        _reduce_into(build, part, src, op, axis)
+        reduce_into(build, part, src, op, axis)
         current = held if held.buffer.mem != "GLOBAL" else build.local(held)
         build.op(
-            f"dsa.vec_{_COMBINE[op]}",
+            f"dsa.vec_{COMBINE[op]}",
             out,
             current,
             part,
             prim="map",
-            expr=_COMBINE_TEXT[op],
+            expr=COMBINE_TEXT[op],
             named=(("a", "A"), ("b", "B")),
         )
         build.release(part)
     finish()
 
 
-def _reduce_into(build: Builder, out: ir.Region, src: ir.Region, op: str, axis: int) -> None:
-    axis %= src.rank
-    if axis >= src.rank - 2:
-        build.op(f"dsa.vec_reduce_{op}", out, src, prim="reduce", op=op, axis=axis)
-        return
-    build.fill(out, IDENTITY[op])
-    var = f"{build.prefix}_r{len(build.stmts)}"
-    slice_ = like(
-        src,
-        offset=_put(src.offset, axis, src.offset[axis] + Var(var) * src.step[axis]),
-        extent=_put(src.extent, axis, Const(1)),
-        tile=_put(src.tile, axis, 1),
-    )
-    inner = Builder(build.prefix)
-    inner.op(
-        f"dsa.vec_{_COMBINE[op]}",
-        out,
-        out,
-        slice_,
-        prim="map",
-        rw=True,
-        expr=_COMBINE_TEXT[op],
-        named=(("a", "A"), ("b", "B")),
-    )
-    build.stmts.append(ir.For(var=var, extent=src.extent[axis], body=tuple(inner.stmts)))
-
-
-def _put(values: tuple[object, ...], at: int, value: object) -> tuple[object, ...]:
-    return (*values[:at], value, *values[at + 1 :])
+def _along(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
+    """Expand a scan, a position of an extreme, a gather or a scatter."""
+    out, finish = _out(build, call, prim)
+    ins = [build.local(call.arg(p).region) for p in prim.ins]
+    axis = int(prim.attr("axis")) % out.rank  # type: ignore[call-overload]
+    op = str(prim.attr("op"))
+    match prim.name:
+        case "scan":
+            scan_into(build, out, ins[0], op, axis, reverse=bool(prim.attr("reverse")))
+        case "argreduce":
+            argreduce_into(build, out, ins[0], op, axis)
+        case "gather":
+            gather_into(build, out, *ins, axis)
+        case _:
+            held = call.arg(prim.out).region
+            if held.buffer.mem == "GLOBAL":
+                build.copy(out, held)
+            scatter_into(build, out, *ins, op, axis)
+    finish()
 
 
 def _gemm(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
@@ -232,6 +228,10 @@ _PRIMS: Mapping[str, Callable[[Builder, ir.LeafCall, ir.Prim], None]] = {
     "map": _map,
     "reduce": _reduce,
     "reduce_acc": _reduce,
+    "scan": _along,
+    "argreduce": _along,
+    "gather": _along,
+    "scatter_acc": _along,
     "gemm": _gemm,
     "gemm_acc": _gemm,
 }

@@ -69,6 +69,15 @@ class Builder:
         if isinstance(operand, ir.Region) and operand.buffer.name.startswith(f"{self.prefix}_t"):
             self._free.append(operand.buffer)
 
+    def inside(self) -> Builder:
+        """Return the builder of a loop's body; its temporaries have names of their own."""
+        return Builder(self.prefix, _count=self._count)
+
+    def adopt(self, loop: ir.Stmt, inner: Builder) -> None:
+        """Append a loop whose body `inner` built."""
+        self._count = inner._count
+        self.stmts.append(loop)
+
     def copy(self, dst: ir.Region, src: ir.Region) -> None:
         """Append a data movement."""
         self.stmts.append(ir.Copy(dst=dst, src=src))
