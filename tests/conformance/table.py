@@ -574,8 +574,7 @@ _RARE = (
 _NO_RARE = dict.fromkeys(_RARE, "M173")
 _SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
 REFUSED: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("triton_cuda", "triton_hip"), _SOME),
-    **{key: {**_SOME, **_MOVED} for key in ("tilelang_cuda", "tilelang_hip")},
+    **dict.fromkeys(("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip"), _SOME),
     "triton_npu": {**_SOME, **_NO_FLOAT64},
     "dsa_c": {
         **_NO_RARE,

@@ -112,11 +112,11 @@ def _tensor_gemm(leaf: LeafText, p: _Product) -> None:
     out = leaf_name(p.c.name)
     direct = p.c.mem == "REGISTER" and p.c.dtype == "float32"
     target = out if direct else leaf.temp(out, "float32")
-    left, right = leaf_name(p.a.name), _in_shared(leaf, p.b)
+    left, right = leaf_name(p.a.name), in_shared(leaf, p.b)
     # a matrix core's result lies across the lanes in another order than its operand: on AMD a product
     # of a product has to pass through shared memory; on NVIDIA the two orders agree
     if p.trans_a or leaf.spec.arch.startswith("gfx"):
-        left = _in_shared(leaf, p.a)
+        left = in_shared(leaf, p.a)
     if p.accumulate and not direct:
         leaf.lines.add(f"T.copy({out}, {target})")
     words = [left, right, target]
@@ -130,7 +130,8 @@ def _tensor_gemm(leaf: LeafText, p: _Product) -> None:
         leaf.lines.add(f"T.copy({target}, {out})")
 
 
-def _in_shared(leaf: LeafText, p: LeafParam) -> str:
+def in_shared(leaf: LeafText, p: LeafParam) -> str:
+    """Return the name of a parameter in memory that every thread can read; one in registers is copied."""
     name = leaf_name(p.name)
     if p.mem != "REGISTER":
         return name
@@ -142,7 +143,7 @@ def _in_shared(leaf: LeafText, p: LeafParam) -> str:
 def _fma_gemm(leaf: LeafText, p: _Product) -> None:
     """One outer product per step of k: every thread reads A and B from shared memory."""
     out = leaf_name(p.c.name)
-    left, right = _in_shared(leaf, p.a), _in_shared(leaf, p.b)
+    left, right = in_shared(leaf, p.a), in_shared(leaf, p.b)
     dtype = compute_dtype(leaf.spec, [p.c.name, p.a.name, p.b.name])
     target = out if p.c.dtype == dtype and p.c.mem == "REGISTER" else leaf.temp(out, dtype)
     if target != out and p.accumulate:
@@ -294,7 +295,7 @@ def _serial_reduce(
 ) -> None:
     """Reduce step by step from shared memory: any axis, any rank, any dtype."""
     lines = leaf.lines
-    source = _in_shared(leaf, x)
+    source = in_shared(leaf, x)
     dtype = compute_dtype(leaf.spec, [y.name, x.name])
     names = INDICES[: len(groups(y.shape))]
     index = ", ".join(names)

@@ -14,6 +14,7 @@ contracts it, on return; library leaves keep it zero.
 from __future__ import annotations
 
 from septran.backends.text.spell import argument, spell
+from septran.backends.tilelang.along import emit_argreduce, emit_gather, emit_scan
 from septran.backends.tilelang.contract import emit_gemm, emit_reduce
 from septran.backends.tilelang.leaf_text import (
     INDICES,
@@ -149,6 +150,9 @@ def library(spec: LeafSpec) -> Leaf | None:
         "gemm_acc": emit_gemm,
         "reduce": emit_reduce,
         "reduce_acc": emit_reduce,
+        "scan": emit_scan,
+        "argreduce": emit_argreduce,
+        "gather": emit_gather,
     }
     leaf = LeafText(spec)
     leaf.lines.add("@T.macro")
