@@ -585,7 +585,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     },
     "tilelang_npuir": {
         **_NO_RARE,
-        **_MOVED,
         **_NO_FLOAT64,
         **dict.fromkeys(_SUMS, "M172"),  # its vector unit adds 32 bits
         "a + b int8 uint8": "L520",  # no uint8

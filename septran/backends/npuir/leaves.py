@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from septran.backends.npuir.along import Along
 from septran.backends.npuir.hivm_ops import ELEMENT
 from septran.backends.npuir.tiles import lie, physical_axis
 from septran.backends.npuir.vectors import MapVectors, Vec, Vectors
@@ -193,6 +194,40 @@ class _Body:
         self.vectors.op(name, total.text, old.text, total.text)
         self.vectors.release(old)
         return self._settle(prim.out, total)
+
+    def _along(self, prim: Prim) -> Along | None:
+        """What goes along the axis of the operand, None for integers, which the unit compares but does not add."""
+        src = self.param(prim.ins[0])
+        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
+        if not is_float(src.dtype):
+            return None
+        length = f"n_{src.name}_{axis}" if src.ragged[axis] else str(src.shape[axis])
+        return Along(self.vectors, physical_axis(src.shape, axis), length)
+
+    def prim_scan(self, prim: Prim) -> bool:
+        along = self._along(prim)
+        if along is None:
+            return False
+        x = self.vectors.wide(self.vec(prim.ins[0]))
+        total = along.scan(x, str(prim.attr("op")), reverse=bool(prim.attr("reverse")))
+        self.vectors.release(x)
+        return self._settle(prim.out, total)
+
+    def prim_argreduce(self, prim: Prim) -> bool:
+        along, best = self._along(prim), self._reduced(prim)
+        if along is None or best is None:
+            return False
+        x = self.vectors.wide(self.vec(prim.ins[0]))
+        found = along.first(x, best)
+        self.vectors.release(x)
+        return self.write(prim.out, found)
+
+    def prim_gather(self, prim: Prim) -> bool:
+        along, out = self._along(prim), self.param(prim.out)
+        if along is None or not is_float(out.dtype):
+            return False
+        x = self.vectors.wide(self.vec(prim.ins[0]))
+        return self._settle(prim.out, along.gather(x, self.vec(prim.ins[1]), lie(out.shape)))
 
     def prim_gemm(self, prim: Prim) -> bool:
         return self._gemm(prim, "True")

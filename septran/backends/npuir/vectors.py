@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from septran.backends.text.pystyle import safe_name
@@ -39,7 +40,7 @@ class Vectors:
     """Collects operations; `free` holds scratch buffers that nobody needs any more."""
 
     ops: list[tuple[str, ...]] = field(default_factory=list)
-    """name and words of each operation"""
+    """name and words of each operation; of a loop "for", its variable, its extent and the lines of its body"""
     allocs: list[str] = field(default_factory=list)
     free: dict[tuple[tuple[int, ...], str], list[str]] = field(default_factory=dict)
     count: int = 0
@@ -73,7 +74,22 @@ class Vectors:
     @property
     def lines(self) -> list[str]:
         """Text of the operations."""
-        return [f"T.{name}({', '.join(words)})" for name, *words in self.ops]
+        found: list[str] = []
+        for name, *words in self.ops:
+            if name == "for":
+                var, extent, *body = words
+                found.append(f"for {var} in T.serial({extent}):")
+                found += [f"    {line}" for line in body]
+            else:
+                found.append(f"T.{name}({', '.join(words)})")
+        return found
+
+    @contextmanager
+    def loop(self, var: str, extent: str) -> Iterator[str]:
+        """Let the operations within run for var = 0 .. extent - 1."""
+        before, self.ops = self.ops, []
+        yield var
+        self.ops = [*before, ("for", var, extent, *self.lines)]
 
     def wide(self, v: Vec) -> Vec:
         """Return `v` as a float32 buffer (or the scalar it is)."""
