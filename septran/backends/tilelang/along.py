@@ -21,7 +21,9 @@ from septran.kernel import LeafParam
 
 
 def _axis(prim: Prim, p: LeafParam) -> int:
-    return int(prim.attr("axis")) % len(p.shape)  # type: ignore[call-overload]
+    axis = prim.attr("axis")
+    assert isinstance(axis, int)
+    return axis % len(p.shape)
 
 
 def _line(leaf: LeafText, y: LeafParam, x: LeafParam, axis: int) -> tuple[str, str, str]:

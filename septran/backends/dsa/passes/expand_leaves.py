@@ -174,12 +174,12 @@ def _along(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
         case "argreduce":
             argreduce_into(build, out, ins[0], op, axis)
         case "gather":
-            gather_into(build, out, *ins, axis)
+            gather_into(build, out, ins[0], ins[1], axis)
         case _:
             held = call.arg(prim.out).region
             if held.buffer.mem == "GLOBAL":
                 build.copy(out, held)
-            scatter_into(build, out, *ins, op, axis)
+            scatter_into(build, out, ins[0], ins[1], op, axis)
     finish()
 
 
