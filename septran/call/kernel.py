@@ -96,13 +96,17 @@ class CompiledKernel:
         self._backward = backward
         self._read: tuple[str, ...] = ()
         self._outputs = self.operator.outputs if self.operator is not None else ()
+        self._written = frozenset(self._outputs)
         self._registered: Callable[..., Any] | None = None
         self.verdicts: dict[str, Verdict] = {}
         self._compiling: Callable[[], bool] = bool
+        self._traced: Callable[[], bool] = bool
         if self.operator is not None:
-            from torch.compiler import is_compiling
+            from torch.compiler import is_compiling, is_dynamo_compiling
 
             self._compiling = is_compiling
+            # all else that compiles has a dispatch mode or tensors of its own, which launch.cpp leaves alone
+            self._traced = is_dynamo_compiling
             self._read = read_parameters(self.operator)
             self.__name__ = self.operator.name
             self.__signature__ = call_signature(self.operator, self._read)
@@ -133,15 +137,18 @@ class CompiledKernel:
                 wanted and there is no backward. EnvironmentProblem: V111, the target is not here.
             NotCorrect: V2xx, the kernel failed verification. TaskLangError, MappingError.
         """
-        if self._quick and not self._compiling():
-            if named:
-                tensors, quicks = self._with_outputs(values, named), self._into
-            else:
-                tensors, quicks = values, self._quick
-            for quick in quicks:
-                found = quick(*tensors)
-                if found is not NotImplemented:
-                    return found
+        if self._quick and not self._traced():
+            if not named:
+                for quick in self._quick:
+                    found = quick(*values)
+                    if found is not NotImplemented:
+                        return found
+            elif named.keys() == self._written:
+                values_in_order = (*values, *map(named.__getitem__, self._outputs))
+                for quick in self._into:
+                    found = quick(*values_in_order)
+                    if found is not NotImplemented:
+                        return found
         if self.operator is None:
             if named:
                 raise ArgumentError.of(
@@ -334,15 +341,6 @@ class CompiledKernel:
             self._known.add(key)
             self._quick = (launch.fresh, *self._quick)[:_QUICK]
             self._into = (into, *self._into)[:_QUICK]
-
-    def _with_outputs(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return inputs and outputs in order when exactly the outputs have names, else nothing that fits."""
-        if len(named) != len(self._outputs):
-            return ()
-        try:
-            return (*values, *[named[n] for n in self._outputs])
-        except KeyError:
-            return ()
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)

@@ -27,6 +27,7 @@ from septran.toolchain.compilers import cache_folder, cpp_compiler
 from septran.toolchain.torch_call import checked, explain
 
 _SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
+_DIRECT = _SOURCE.with_name("direct.h")
 _NOTHING = _SOURCE.with_name("nothing.c")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 _NAME = "septran_launch"
@@ -102,7 +103,7 @@ def extension() -> Any:
         _SOURCE,
         (*_FLAGS, f"-I{headers}"),
         cache_folder() / "host",
-        extra=f"{compiler.version} {sys.version} {sysconfig.get_config_var('SOABI')}",
+        extra=f"{compiler.version} {sys.version} {sysconfig.get_config_var('SOABI')} {_DIRECT.read_text('utf-8')}",
         shared=True,
     )
     if built.path is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,18 @@ from septran.errors import InputError
 from septran.toolchain import launcher
 
 
-@pytest.fixture(scope="module")
-def add() -> Callable[..., Any]:
+@pytest.fixture(scope="module", params=["direct", "asked"])
+def add(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """The kernel, once with what torch's libraries export, once without: each torch may lack a function of direct.h."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "asked":
+            patch.setattr(launcher, "_FLAGS", (*launcher._FLAGS, "-DST_ASK_PYTHON"))
+            kind = launcher.extension.__wrapped__()
+            patch.setattr(launcher, "extension", lambda: kind)
+        yield _add()
+
+
+def _add() -> Callable[..., Any]:
     found: Callable[..., Any] = septran.compile(op="add")
     x = torch.rand(3, 5)
     assert torch.equal(found(x, x), x + x)
@@ -132,3 +142,35 @@ def test_parameters_without_gradients_are_quick(add, slow):
         assert torch.equal(add(torch.nn.Parameter(x), z), x + z)
         assert torch.equal(add(x.clone().requires_grad_(), z), x + z)
     assert slow == []
+
+
+@pytest.mark.filterwarnings("ignore:.*strided and is copied")
+def test_a_quick_call_sees_what_torch_says_of_a_tensor(add, slow):
+    """Gradients, inference, derivatives and transforms, read from torch's own libraries or through Python."""
+    x, z = torch.rand(3, 5), torch.rand(3, 5)
+    wanted = x.clone().requires_grad_()
+    with torch.no_grad():
+        assert torch.equal(add(wanted, z), x + z)
+    with torch.inference_mode():
+        made = add(x, z)
+    assert made.is_inference()
+    assert slow == []
+    add(x, torch._neg_view(z))
+    add(x, z.T.contiguous().T)
+    assert len(slow) == 2
+    with pytest.raises(InputError, match="C142"):
+        add(wanted, z)
+    assert torch.equal(torch.func.vmap(add)(torch.stack([x, z]), torch.stack([z, z]))[1], z + z)
+    assert torch.equal(add(x, z), x + z)  # functions of torch.func leave marks behind
+
+
+def test_results_are_torchs_own_tensors(add, slow):
+    """Of the dtype of the inputs."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        x = torch.rand(3, 5).to(dtype)
+        add(x, x)
+        slow.clear()
+        found = add(x, x)
+        assert slow == []
+        assert type(found) is torch.Tensor and found.dtype == dtype
+        assert torch.equal(found, x + x)
