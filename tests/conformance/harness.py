@@ -110,7 +110,7 @@ def _grid(row: Row) -> tuple[str, str]:
 
 
 def logic(batch: Batch) -> str:
-    """Return a logic file with one leaf per row and one entry that launches them all."""
+    """Return a logic file with one leaf per row and one entry that launches them all; what is added to starts as 1.5."""
     leaves, body = [], []
     for at, row in enumerate(batch.rows):
         names = [*row.ins, *row.scalars]
@@ -121,6 +121,11 @@ def logic(batch: Batch) -> str:
         leaves += [
             "@task.define(leaf=True)",
             f"def row{at}({', '.join(['y', *names])}):",
+            *(
+                ['    task.call_primitive("fill", y, value=1.5)']
+                if row.prim.endswith("_acc")
+                else []
+            ),
             f"    task.call_primitive({row.prim!r}, y, {', '.join(words)})",
             "",
         ]

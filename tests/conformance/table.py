@@ -69,6 +69,19 @@ def _taken(x: Any, i: Any) -> Any:
     return torch.where(inside, x.gather(1, torch.where(inside, i, 0)), 0.0)
 
 
+def _scattered(x: Any, i: Any, op: str) -> Any:
+    """Return what a scatter along axis 1 makes of 1.5 everywhere."""
+    y = torch.full_like(x, 1.5)
+    for row in range(x.shape[0]):
+        for value, at in zip(x[row], i[row].tolist(), strict=True):
+            if 0 <= at < x.shape[1]:
+                old = y[row, at]
+                y[row, at] = {"sum": old + value, "max": torch.maximum(old, value), "last": value}[
+                    op
+                ]
+    return y
+
+
 FUNCTIONS = {
     "exp": torch.exp,
     "exp2": torch.exp2,
@@ -544,6 +557,20 @@ MOVEMENT = (
         X,
         edge="ragged",
         axis=1,
+    ),
+    *(
+        _plain(
+            "scatter_acc",
+            lambda x, i, op=op: _scattered(x, i, op),
+            {"x": Tensor(dims="MK"), "i": ints("MK", -3, 40, "int64")},
+            Tensor(dims="MK"),
+            edge="ragged",
+            kind="reduction",
+            terms="K",
+            op=op,
+            axis=1,
+        )
+        for op in ("sum", "max", "last")
     ),
 )
 ROWS: tuple[Row, ...] = (*MAPS, *MOVEMENT, *DIVISIONS, *INTEGERS, *PLAIN)

@@ -4,7 +4,9 @@ The sample: all single operators and chains in the order of their names, but eve
 judged as `septran gen --task` does it, at the sizes it has. What was found stays in a file, so that the command goes on where it
 stopped; without that file everything is run again.
 
-    python -m tests.frontend.sample --results /tmp/sample.json [--targets dsa_c,cuda_c] [--seconds 400]
+    python -m tests.frontend.sample --results /tmp/sample.json [--targets dsa_c,cuda_c] [--seconds 400] [--simulated]
+
+--simulated: kernels of TileLang targets are judged in the simulator and not compiled besides, which takes most of the time.
 """
 
 from __future__ import annotations
@@ -15,9 +17,13 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+from septran.backends.base import Built
+from septran.backends.device.simulated import write_simulated
 from septran.errors import SeptranError
+from septran.kernel import Kernel
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.torch_module import Imported, load_imported
@@ -33,11 +39,17 @@ SAMPLE = tuple(
 )
 
 
-def outcome(found: Imported, target: str, work: Path) -> str:
+def _uncompiled(kernel: Kernel, folder: Path) -> Built:
+    return Built(ok=True, artifact=write_simulated(kernel, folder), not_checked=("compile",))
+
+
+def outcome(found: Imported, target: str, work: Path, *, simulated: bool = False) -> str:
     """Return "accurate", the code of a refusal with its first line, or what is wrong."""
     try:
         plan, lowered = planned(load_imported(found), target)
         backend = plan.backend
+        if simulated and target.startswith("tilelang"):
+            backend = replace(backend, build=_uncompiled)
         kernel = backend.emit(
             lowered.program, library_leaves(backend, lowered.program, lowered.bound.mapping)
         )
@@ -61,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", type=Path, default=Path("sample.json"))
     parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     asked = parser.parse_args()
     known: dict[str, str] = json.loads(asked.results.read_text()) if asked.results.exists() else {}
@@ -74,7 +87,9 @@ def main() -> None:
             shutil.copy(TASKS / f"{name}.py", path)
             found = imported(path)
             for target in todo:
-                known[f"{target} {name}"] = outcome(found, target, Path(folder) / target)
+                known[f"{target} {name}"] = outcome(
+                    found, target, Path(folder) / target, simulated=asked.simulated
+                )
                 asked.results.write_text(json.dumps(known, indent=1, sort_keys=True))
     print("| target | files | accurate | refused, by code | wrong |\n|---|---|---|---|---|")
     for target in asked.targets.split(","):

@@ -104,6 +104,25 @@ class Along:
         v.release(index, where, nowhere, full)
         return found
 
+    def scatter(self, y: Vec, x: Vec, which: Vec, op: str) -> Vec:
+        """Return y combined with the columns of x, each where its position says, one after another."""
+        v, shape = self.vectors, y.shape or ()
+        places, zeros = self.positions(x.shape or ()), self.filled(x.shape or (), "0.0")
+        own, out = v.scratch(shape), v.scratch(shape)
+        index, asked = self.positions(shape), v.buffer(v.wide(which), x.shape or ())
+        v.op("vcast", index.text, own.text)
+        v.op("copy", y.text, out.text)
+        with v.loop("r", self.length) as r:
+            new = self.column(x, places, zeros, r, shape)
+            at = self.column(asked, places, zeros, r, shape)
+            here = self.equal(own, at.text)
+            if op != "last":
+                v.op(_COMBINE[op], out.text, new.text, new.text)
+            v.op("vselect", here.text, new.text, out.text, out.text)
+            v.release(new, at, here)
+        v.release(places, zeros, own, index)
+        return out
+
     def asked(self, which: Vec, shape: tuple[int, ...]) -> Vec:
         """Return positions as 32-bit integers, those far outside as some that are outside."""
         v = self.vectors

@@ -171,5 +171,5 @@ TILELANG_NPUIR = Backend(
     dtypes=("float32", "float16", "bfloat16"),
     views=True,
     fills=True,
-    movement=("scan", "argreduce", "gather"),
+    movement=("scan", "argreduce", "gather", "scatter_acc"),
 )

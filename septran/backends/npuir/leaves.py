@@ -229,6 +229,14 @@ class _Body:
         x = self.vectors.wide(self.vec(prim.ins[0]))
         return self._settle(prim.out, along.gather(x, self.vec(prim.ins[1]), lie(out.shape)))
 
+    def prim_scatter_acc(self, prim: Prim) -> bool:
+        along, out = self._along(prim), self.param(prim.out)
+        if along is None or not is_float(out.dtype):
+            return False
+        y, x = (self.vectors.wide(self.vec(n)) for n in (prim.out, prim.ins[0]))
+        total = along.scatter(y, x, self.vec(prim.ins[1]), str(prim.attr("op")))
+        return self._settle(prim.out, total)
+
     def prim_gemm(self, prim: Prim) -> bool:
         return self._gemm(prim, "True")
 

@@ -1,4 +1,4 @@
-"""Leaves along an axis, step by step from shared memory: running sums and positions of extremes, and gathers.
+"""Leaves along an axis, step by step from shared memory: running sums, positions of extremes, gathers and scatters.
 
 Every element of the result goes over its line by itself, so no thread waits for another.
 """
@@ -125,3 +125,32 @@ def emit_gather(leaf: LeafText, prim: Prim) -> None:
         leaf.lines.add(f"{found}[{index}] = {value}")
     with leaf.lines.block(leaf.loop(y)):
         leaf.store(y, f"{found}[{index}]")
+
+
+def emit_scatter(leaf: LeafText, prim: Prim) -> None:
+    """Y at the positions I = op(Y, X), one after another: each element takes what is meant for it."""
+    y, x, i = (leaf.param(n) for n in (prim.out, *prim.ins))
+    axis, op = _axis(prim, y), str(prim.attr("op"))
+    element, own, extent = _line(leaf, y, x, axis)
+    which, _, _ = _line(leaf, y, i, axis)
+    dtype = compute_dtype(leaf.spec, [y.name, x.name]) if is_float(y.dtype) else y.dtype
+    element = element if x.dtype == dtype else cast(element, dtype)
+    names = INDICES[: len(groups(y.shape))]
+    held, index = leaf.temp(leaf_name(y.name), dtype), ", ".join(names)
+    old = f"{held}[{index}]"
+    new = {"sum": f"{old} + {element}", "prod": f"{old} * {element}", "last": element}.get(op)
+    if new is None:
+        new = f"T.{op}({old}, {element})"
+        new = f"keep_nan({new}, {old}, {element})" if is_float(dtype) else new
+    value = f"{leaf_name(y.name)}[{index}]"
+    with leaf.lines.block(loop_head(held, len(names))):
+        leaf.lines.add(f"{old} = {value if y.dtype == dtype else cast(value, dtype)}")
+    with (
+        leaf.lines.block(f"for r in T.serial({extent}):"),
+        leaf.lines.block(loop_head(held, len(names))),
+        leaf.lines.block(f"if {_limit(y)}:"),
+        leaf.lines.block(f"if {which} == {own}:"),
+    ):
+        leaf.lines.add(f"{old} = {new}")
+    with leaf.lines.block(leaf.loop(y)):
+        leaf.store(y, old if y.dtype == dtype else cast(old, y.dtype))

@@ -48,7 +48,7 @@ def _manifest(
         views=True,
         fills=True,
         functions=("sin", "cos", "floor", "ceil", "trunc"),
-        movement=("scan", "argreduce", "gather"),
+        movement=("scan", "argreduce", "gather", "scatter_acc"),
         load=load,
         foreigns=(FOREIGN,) if vendor == "nvidia" else (),
         device=OnDevice(

@@ -14,7 +14,12 @@ contracts it, on return; library leaves keep it zero.
 from __future__ import annotations
 
 from septran.backends.text.spell import argument, spell
-from septran.backends.tilelang.along import emit_argreduce, emit_gather, emit_scan
+from septran.backends.tilelang.along import (
+    emit_argreduce,
+    emit_gather,
+    emit_scan,
+    emit_scatter,
+)
 from septran.backends.tilelang.contract import emit_gemm, emit_reduce
 from septran.backends.tilelang.leaf_text import (
     INDICES,
@@ -153,6 +158,7 @@ def library(spec: LeafSpec) -> Leaf | None:
         "scan": emit_scan,
         "argreduce": emit_argreduce,
         "gather": emit_gather,
+        "scatter_acc": emit_scatter,
     }
     leaf = LeafText(spec)
     leaf.lines.add("@T.macro")

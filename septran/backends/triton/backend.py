@@ -47,7 +47,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         views=True,
         fills=True,
         functions=("sin", "cos", "floor", "ceil", "trunc"),
-        movement=("scan", "argreduce", "gather"),
+        movement=("scan", "argreduce", "gather", "scatter_acc"),
         load=load,
         device=OnDevice(
             vendor=vendor,

@@ -174,6 +174,37 @@ class _Body(StraightLine):
         text = f"tl.where({inside}, {found}, {nothing})"
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
+    def prim_scatter_acc(self, prim: Prim) -> None:
+        """One element of each line after another, taken out by a mask, goes where its position says."""
+        out, src, which = (self.param(n) for n in (prim.out, *prim.ins))
+        axis, op = int(prim.attr("axis")) % len(out.shape), str(prim.attr("op"))  # type: ignore[call-overload]
+        rank, wide = len(out.shape), self.spec.computes(prim) if is_float(out.dtype) else out.dtype
+        x, i = _cast(self.read(src.name), src.dtype, wide), self.read(which.name)
+        thin = padded_shape((*src.shape[:axis], 1, *src.shape[axis + 1 :]))
+
+        def column(text: str, p: LeafParam) -> str:
+            if p.shape[axis] > 1:
+                place = arange(p.shape[axis], axis, rank)
+                text = f"tl.sum(tl.where({place} == r, {text}, 0), {axis}, keep_dims=True)"
+            return f"tl.broadcast_to({text}, {shape_text(thin)})"
+
+        held = f"{self.shape.name(out.name)}_held"
+        new = {
+            "sum": f"{held} + st_new",
+            "prod": f"{held} * st_new",
+            "last": f"st_new + tl.zeros_like({held})",
+        }
+        text = new.get(op, f"st_{op}({held}, st_new + tl.zeros_like({held}))")
+        place = arange(out.shape[axis], axis, rank)
+        self.lines += [
+            f"{held} = {_cast(self.read(out.name), out.dtype, wide)}",
+            f"for r in range({self.extent(src, axis) or src.shape[axis]}):",
+            f"    st_new = {column(x, src)}",
+            f"    st_at = {column(i, which)}",
+            f"    {held} = tl.where({place} == st_at, {text}, {held})",
+        ]
+        self.assign(out.name, _cast(held, wide, out.dtype))
+
     def _reduced(self, prim: Prim) -> str:
         op = str(prim.attr("op"))
         x, axis = self._line(prim)
