@@ -16,6 +16,8 @@ class Domain:
         bool = 0 or 1.
     low, high: bounds of real/positive inputs (inclusive), and of index inputs (high exclusive; a dim's
         name or a number). None = unbounded.
+    one_sign: bound of real inputs where all of them have the same sign (sums of products then grow in every
+        layer of a network). None = `high`.
     specials: NaN, infinities, denormals, signed zeros and huge values may be given. Switch it off only
         where the operator's meaning is undefined for them.
     """
@@ -23,4 +25,5 @@ class Domain:
     kind: DomainKind = "real"
     low: float | str | None = None
     high: float | str | None = None
+    one_sign: float | None = None
     specials: bool = True

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from septran.errors import Span
+from septran.rounding import Rounding
 from septran.stopwatch import Slot
 
 ReferenceKind = Literal["exact", "elementwise", "reduction", "gemm", "softmax", "chain"]
@@ -108,8 +109,8 @@ class Reference:
         round once (attention's probabilities in bfloat16), relative to `magnitude` when it is given.
     integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
         bit-exact case applies. None = yes for exact, gemm and reduction.
-    rounded: size, seed -> `fn` with each intermediate result changed by so much of itself, up or down by the seed: what
-        rounding it does to the result. Without it only changes of inputs are measured.
+    rounded: `fn` with each intermediate result changed: what rounding it does to the result. Without it only changes of
+        inputs are measured.
     choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
     operands: task of an opaque leaf -> what its operands are, in order, for the arguments of `fn`.
     defined: called as fn; whether there is a value for these arguments (a singular matrix has no inverse). None: always.
@@ -124,7 +125,7 @@ class Reference:
     lipschitz: float = 1.0
     storage_roundings: int = 0
     integer_exact: bool | None = None
-    rounded: Callable[[float, int], Callable[..., Any]] | None = None
+    rounded: Callable[[Rounding], Callable[..., Any]] | None = None
     choices: tuple[Choice, ...] = ()
     chosen: Callable[[Mapping[str, Any]], Reference] | None = None
     operands: Mapping[str, Callable[..., tuple[Any, ...]]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
 from septran.ir.dtypes import FLOATS
+from septran.rounding import Rounding
 
 if TYPE_CHECKING:
     import torch
@@ -109,14 +110,14 @@ def run_graph(
     dtype: torch.dtype | None = None,
     look: Callable[[str, Any], None] | None = None,
     forced: Mapping[str, Callable[[Mapping[str, Any]], Any]] | None = None,
-    rounded: tuple[float, int] | None = None,
+    rounded: Rounding | None = None,
     own: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """Return the graph's outputs from its inputs by name.
 
     dtype: that of all floats (default: the first float input's). own: each node's own instead, as the module has it. look: called with each node's result.
-    forced: node -> what makes its result of its arguments instead. rounded: (size, seed): each result that an operator
-    rounds is changed by so much of itself, up or down at random, but not on its way from constants to a whole number.
+    forced: node -> what makes its result of its arguments instead. rounded: each result that an
+    operator rounds is changed so, but not on its way from constants to a whole number.
 
     Raises:
         ValueError: an operator that is not allowed.
@@ -131,16 +132,15 @@ def run_graph(
     kept = {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
     nodes = _needed(graph, kept)
     last: dict[str, int] = {}
-    size, seed = rounded or (0.0, 0)
-    generator = torch.Generator().manual_seed(seed)
-    settled = _settled(nodes, set(values)) if size else frozenset()
+    change = rounded.changes() if rounded else None
+    settled = _settled(nodes, set(values)) if rounded else frozenset()
     for at, node in enumerate(nodes):
         last.update(dict.fromkeys(node.refs(), at))
     with torch.no_grad():
         for at, node in enumerate(nodes):
             env[node.name] = _run(node, env, wide, (forced or {}).get(node.name))
-            if size and node.name not in settled and base_name(node.op) not in EXACT:
-                env[node.name] = _moved(env[node.name], size, generator)
+            if change and node.name not in settled and base_name(node.op) not in EXACT:
+                env[node.name] = _moved(env[node.name], change)
             if look is not None:
                 look(node.name, env[node.name])
             for name in set(node.refs()):
@@ -150,15 +150,14 @@ def run_graph(
     return tuple(t for t in found)
 
 
-def _moved(value: Any, size: float, generator: torch.Generator) -> Any:
+def _moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     import torch
 
     if isinstance(value, tuple | list):
-        return type(value)(_moved(v, size, generator) for v in value)
+        return type(value)(_moved(v, change) for v in value)
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    signs = torch.randint(0, 2, value.shape, generator=generator) * 2.0 - 1.0
-    return value * (1 + size * signs.to(value.dtype))
+    return change(value)
 
 
 def _settled(nodes: Sequence[Node], given: set[str]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Node, Ref
+from septran.rounding import Rounding
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +108,7 @@ def settled(
     graph: Graph,
     fixed: Mapping[Decision, torch.Tensor],
     *,
-    rounded: tuple[float, int] | None = None,
+    rounded: Rounding | None = None,
 ) -> Callable[[Tensors], tuple[torch.Tensor, ...]]:
     """Return the graph with decisions made as results say. rounded: as `run_graph` has it."""
     forced = {d.node.name: _forcing(d.node, got) for d, got in fixed.items() if d.kind == "order"}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LIMITS = (1e6, 1e3, 32.0, 8.0, 2.0)
 _SMALL = (0.5, 0.1, 0.03)
 """For networks so deep that products of larger weights leave the dtype on their way."""
+_ONE_SIGN = (*_LIMITS, *_SMALL, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
+"""Where all values have the same sign no sum cancels, and a layer multiplies by its number of terms."""
 _LARGEST = 1e37
 _HALF = 3e4
 _MAX_ELEMENTS = 1 << 24
@@ -38,6 +40,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     limits = (*limits, *_SMALL) if deep else limits
     limits = limits[1:] if _casts(canon, "int64", "int32") and limits is _LIMITS else limits
     limit, signed = _range(graph, positive, limits)
+    one_sign = None if limit is None or not signed else _one_sign(graph, positive, limit)
     specials = (
         limit is None
         and not positive
@@ -60,7 +63,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         elif not signed and one.kind == "user_input":
             found[param] = Domain(kind="positive", low=0.01, high=limit or 1e3, specials=False)
         elif limit is not None:
-            found[param] = Domain(low=-limit, high=limit, specials=False)
+            found[param] = Domain(low=-limit, high=limit, one_sign=one_sign, specials=False)
         else:
             # what an infinite weight gives depends on how torch orders a norm's factors
             found[param] = Domain(specials=specials and one.kind == "user_input")
@@ -98,18 +101,40 @@ def _range(
     """Return (largest magnitude of inputs and weights, None for any; whether signs are allowed)."""
     if sum(i.meta.elements for i in graph.inputs) > _MAX_ELEMENTS:
         return _LIMITS[-1], True
-    half = any(i.meta.dtype == "float16" for i in graph.inputs)
     for signed in (True, False):
         for limit in limits:
-            if _fits(graph, limit, positive, signed=signed, largest=_HALF if half else _LARGEST):
+            if _fits(graph, limit, positive, signed=signed):
                 return (None if limit == _LIMITS[0] and signed else limit), signed
     return limits[-1], True
 
 
-def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, largest: float) -> bool:
-    import torch
+def _one_sign(graph: Graph, positive: set[str], limit: float) -> float | None:
+    """Return the largest magnitude of inputs and weights that all have the same sign, None when `limit` is.
 
-    generator = torch.Generator().manual_seed(0)
+    Each of them has it, and variances are at their lower end, where they amplify most.
+    """
+    if sum(i.meta.elements for i in graph.inputs) > _MAX_ELEMENTS:
+        return None
+    generator = _generator()
+    drawn = {
+        i.name: _draw(graph, i, 1.0, True, generator, positive, signed=True) for i in graph.inputs
+    }
+    real = {n for n, t in drawn.items() if t.is_floating_point()} - positive
+    largest = _largest(graph)
+    for bound in _ONE_SIGN:
+        values = {n: t.abs() * bound if n in real else t for n, t in drawn.items()}
+        values |= {n: t * 0 + _least(limit) for n, t in drawn.items() if n in positive}
+        if bound <= limit and _stays(graph, values, largest):
+            return None if bound == limit else bound
+    return _ONE_SIGN[-1]
+
+
+def _largest(graph: Graph) -> float:
+    return _HALF if any(i.meta.dtype == "float16" for i in graph.inputs) else _LARGEST
+
+
+def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool) -> bool:
+    generator = _generator()
     # variances at their upper end damp a network, and at their lower one they amplify it
     for extreme, least in ((False, False), (True, False), (True, True)) if positive else _ENDS:
         values = {
@@ -118,26 +143,37 @@ def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool, large
         }
         if least:
             values |= {n: values[n] * 0 + _least(limit) for n in positive}
-        worst: list[float] = []
-
-        def look(name: str, found: Any, worst: list[float] = worst) -> None:
-            for t in found if isinstance(found, tuple | list) else (found,):
-                if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel():
-                    finite = t[torch.isfinite(t)]
-                    if torch.isnan(t).any():
-                        worst.append(float("inf"))
-                    elif finite.numel():
-                        worst.append(float(finite.abs().max()))
-
-        try:
-            run_graph(graph, values, look=look)
-        except (
-            RuntimeError
-        ):  # torch has no value for these, as for the inverse of a singular matrix
-            return False
-        if max(worst, default=0.0) > largest:
+        if not _stays(graph, values, _largest(graph)):
             return False
     return True
+
+
+def _generator() -> torch.Generator:
+    import torch
+
+    return torch.Generator().manual_seed(0)
+
+
+def _stays(graph: Graph, values: Mapping[str, torch.Tensor], largest: float) -> bool:
+    """Return whether torch has a value for these, and no number on its way to it is larger."""
+    import torch
+
+    worst: list[float] = []
+
+    def look(name: str, found: Any) -> None:
+        for t in found if isinstance(found, tuple | list) else (found,):
+            if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel():
+                finite = t[torch.isfinite(t)]
+                if torch.isnan(t).any():
+                    worst.append(float("inf"))
+                elif finite.numel():
+                    worst.append(float(finite.abs().max()))
+
+    try:
+        run_graph(graph, values, look=look)
+    except RuntimeError:  # as for the inverse of a singular matrix
+        return False
+    return max(worst, default=0.0) <= largest
 
 
 def _defined_near_zero(graph: Graph) -> bool:
@@ -147,7 +183,7 @@ def _defined_near_zero(graph: Graph) -> bool:
     """
     import torch
 
-    generator = torch.Generator().manual_seed(0)
+    generator = _generator()
     values = {
         i.name: _draw(graph, i, 4.0, False, generator, set(), signed=True) for i in graph.inputs
     }

@@ -15,6 +15,7 @@ from septran.frontend.write import write
 from septran.plan.open_text import fitted, one_text, points
 from septran.plan.torch_module import Imported, error_model, load_imported, reference_of
 from septran.reference import Reference
+from septran.rounding import Rounding
 from septran.tasklang.load import Logic
 from septran.tasklang.operator import Operator, evaluate_dim
 
@@ -141,12 +142,12 @@ class _Family:
             translate(self.graph.at({d.name: dims[d.name] for d in self.graph.dims}))
         )[1]
 
-    def rounded(self, size: float, seed: int) -> Callable[..., Any]:
+    def rounded(self, rounding: Rounding) -> Callable[..., Any]:
         """Return the reference with intermediate values rounded, see `Reference.rounded`."""
 
         def fn(**given: torch.Tensor) -> Any:
             found = self.of(given).rounded
             assert found is not None
-            return found(size, seed)(**given)
+            return found(rounding)(**given)
 
         return fn

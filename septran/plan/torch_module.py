@@ -200,14 +200,14 @@ def reference_of(
         fixed = {shown[output]: got for output, got in made.items()}
         return Reference(
             fn=called(settled(graph, fixed)),
-            rounded=lambda size, seed: called(settled(graph, fixed, rounded=(size, seed))),
+            rounded=lambda rounding: called(settled(graph, fixed, rounded=rounding)),
             kind=kind,
             reduction=lambda dims: terms,
         )
 
     return Reference(
         fn=called(partial(run_graph, graph)),
-        rounded=lambda size, seed: called(partial(run_graph, graph, rounded=(size, seed))),
+        rounded=lambda rounding: called(partial(run_graph, graph, rounded=rounding)),
         kind=kind,
         reduction=lambda dims: terms,
         choices=tuple(choice(n, d) for n, d in shown.items()),

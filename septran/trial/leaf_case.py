@@ -16,6 +16,7 @@ from septran.ir.access import map_regions, regions
 from septran.ir.expr import Bin, Const, Expr, Var
 from septran.kernel import LeafSpec, kernel_params, leaf_specs
 from septran.reference import Reference
+from septran.rounding import Rounding
 from septran.tasklang.primitives import PRIMITIVES
 from septran.verify.problem import Problem
 
@@ -197,13 +198,13 @@ def _problem(
     steps = {p.name: p.step for p in spec.params}
     outs = [p.name for p in spec.params if "w" in p.privilege]
 
-    def computed(given: Mapping[str, Any], size: float = 0.0, seed: int = 0) -> Any:
-        """Run the primitives; each result is then changed by `size` of itself, up or down."""
+    def computed(given: Mapping[str, Any], rounding: Rounding | None = None) -> Any:
+        """Run the primitives; each result is then changed as `rounding` says."""
         import torch
 
         from septran.tasklang.oracle import apply_primitive
 
-        noise = torch.Generator().manual_seed(seed)
+        change = rounding.changes() if rounding else None
         wide = next(
             (
                 t.dtype
@@ -229,9 +230,8 @@ def _problem(
                 prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs
             )
             out = tensors[prim.out]
-            if size and out.is_floating_point():
-                signs = torch.randint(0, 2, out.shape, generator=noise, dtype=torch.int8)
-                out.mul_(1 + size * (2.0 * signs.to(out.dtype) - 1.0))
+            if change and out.is_floating_point():
+                out.copy_(change(out))
         found = tuple(whole[n] for n in outs)
         return found[0] if len(found) == 1 else found
 
@@ -253,7 +253,7 @@ def _problem(
         params=kernel_params(program),
         reference=Reference(
             fn=reference,
-            rounded=lambda size, seed: lambda **given: computed(given, size, seed),
+            rounded=lambda rounding: lambda **given: computed(given, rounding),
             kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]
             reduction=lambda dims: max([1, *reduced]),
             magnitude=magnitude,

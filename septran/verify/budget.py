@@ -17,6 +17,7 @@ from septran.accuracy import Policy
 from septran.errors import TaskLangError
 from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
+from septran.rounding import DIGITS, Rounding
 from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
@@ -294,7 +295,8 @@ def _conditioning(
     as the budget allows (in float64, 1 + u is 1) and go both ways: a maximum hides one of them, and with it
     what cancels below it. The error of one evaluation in float32 may be small by luck, so the worst of a few counts, whose inputs
     are moved by u. Of a torch module each intermediate result is moved, too: a common large term that a norm
-    takes out again leaves its rounding behind, which no change of an input shows (running error analysis).
+    takes out again leaves its rounding behind, which no change of an input shows (running error analysis). Equal values
+    are rounded alike, so results are moved as a whole, too.
     """
     import torch
 
@@ -303,14 +305,19 @@ def _conditioning(
     generator = torch.Generator().manual_seed(seed % 2**31)
     rounded = problem.reference.rounded
 
+    def away(fn: Any, moved: Tensors) -> torch.Tensor:
+        found = _call(problem, fn, moved)[index].to(torch.float64)
+        return (found - values).abs().nan_to_num(0.0, 0.0, 0.0)
+
     def change(signs: Tensors, ways: tuple[float, ...]) -> torch.Tensor:
         largest = torch.zeros_like(values)
         marks = int(torch.randint(0, 2**31, (), generator=generator))
         for way in ways:
             moved = {n: t * (1 + way * signs[n]) if n in signs else t for n, t in inputs.items()}
-            fn = problem.reference.fn if rounded is None else rounded(way, marks)
-            found = _call(problem, fn, moved)[index].to(torch.float64)
-            largest = largest.maximum((found - values).abs().nan_to_num(0.0, 0.0, 0.0))
+            fn = problem.reference.fn
+            if rounded is not None:
+                fn = rounded(Rounding(size=way, seed=marks))
+            largest = largest.maximum(away(fn, moved))
         return largest
 
     together = problem.reference.kind != "elementwise"
@@ -321,6 +328,10 @@ def _conditioning(
         change(signs, (step, -step) if number < both else (step,)) / policy.probe_coefficient
         for number, signs in enumerate(moves)
     ]
+    if rounded is not None:
+        sizes = ((way, digit) for digit in range(DIGITS) for way in (step, -step))
+        alike = (rounded(Rounding(size=way, digit=digit)) for way, digit in sizes)
+        found += [away(fn, inputs) / policy.probe_coefficient for fn in alike]
     most = torch.zeros_like(values)
     for one in found:  # the effects of single inputs add up
         most = most.maximum(one) if together else most + one

@@ -7,6 +7,7 @@ nothing of a lost low-order bit, one huge element shows a subsampled sum, and so
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections.abc import Callable, Mapping
@@ -45,12 +46,13 @@ class Range:
 class Family:
     """One kind of values. zero_mean: sums of products cancel, so the tight bound applies.
 
-    special: holds NaN, infinities or values that a narrow domain excludes; given to one input only.
+    one_sign: all values have the same sign. special: holds NaN, infinities or values that a narrow domain excludes; given to one input only.
     """
 
     name: str
     shows: str
     zero_mean: bool = False
+    one_sign: bool = False
     special: bool = False
 
 
@@ -58,7 +60,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="integers", shows="wrong index, tail or count: results are exact", zero_mean=True),
     Family(name="normal", shows="low-precision arithmetic", zero_mean=True),
     Family(name="nan", shows="swallowed NaN; reads of the wrong element", special=True),
-    Family(name="uniform", shows="long same-sign sums"),
+    Family(name="uniform", shows="long same-sign sums", one_sign=True),
     Family(name="heavy", shows="subsampled reductions: one element dominates"),
     Family(name="neg_inf_led", shows="online softmax that starts from -inf", special=True),
     Family(name="mixed", shows="lost small terms, narrow exponents"),
@@ -67,9 +69,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="inf", shows="infinities turned into numbers or NaN", special=True),
     Family(name="small", shows="absolute cut-offs: everything is tiny", zero_mean=True),
     Family(name="threshold", shows="off-by-one-ulp comparisons, saturation points"),
-    Family(name="beside", shows="sums beyond 1e15; one tiny element in a row of large ones"),
+    Family(
+        name="beside",
+        shows="sums beyond 1e15; one tiny element in a row of large ones",
+        one_sign=True,
+    ),
     Family(name="cancel", shows="sums that are zero up to rounding", zero_mean=True),
-    Family(name="equal", shows="variance of constants, ties"),
+    Family(name="equal", shows="variance of constants, ties", one_sign=True),
     Family(name="denormal", shows="flush to zero", special=True),
     Family(name="zeros", shows="signed zeros, division by a zero norm", special=True),
 )
@@ -245,7 +251,11 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     family = case.family
     if family in _SPECIAL and case.target not in ("*", param.name):
         family = "normal"
-    values = _DRAWS[family](rng, param.shape, _range(param.dtype, problem.reference.kind))
+    unit = _unit(domain)
+    span = _within(_range(param.dtype, problem.reference.kind), domain, unit)
+    values = _DRAWS[family](rng, param.shape, span) * unit
+    if domain.one_sign is not None and family in _ONE_SIGN:
+        values = _below(values, domain.one_sign)
     values = _into_domain(values, domain, problem.dims)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(values.astype(dtype))
@@ -278,6 +288,31 @@ def _range(dtype: str, kind: str) -> Range:
             return Range(1e12, 2.0**-1022, (8 * decades[0], 8 * decades[1]))
         case _:
             return Range(1e6, 2.0**-126, decades)
+
+
+def _unit(domain: Domain) -> float:
+    """Return what 1 stands for: a power of two that a domain of smaller numbers holds."""
+    high = domain.high
+    if domain.kind != "real" or not isinstance(high, int | float) or not 0 < high < 1:
+        return 1.0
+    return 2.0 ** math.floor(math.log2(high))
+
+
+def _within(span: Range, domain: Domain, unit: float) -> Range:
+    """Return a range inside of a domain's bounds, in units: cut off there, large values would all be the same."""
+    high = domain.high
+    if domain.kind == "unit" or not isinstance(high, int | float) or high <= 0:
+        return span
+    (least, most), top = span.decades, high / unit
+    return replace(span, big=min(span.big, top), decades=(least, min(most, math.log10(top))))
+
+
+def _below(values: Array, bound: float) -> Array:
+    """Return values times the power of two that takes them to `bound`: what has few bits keeps them."""
+    import numpy as np
+
+    largest = float(np.abs(values).max(initial=0.0))
+    return values if largest <= bound else values * 2.0 ** math.floor(math.log2(bound / largest))
 
 
 def _into_domain(values: Array, domain: Domain, dims: Mapping[str, int]) -> Array:
@@ -333,7 +368,7 @@ def _mixed(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Arr
     import numpy as np
 
     top = np.log10(span.big)
-    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-top, top, shape)
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(min(-top, top - 3.0), top, shape)
 
 
 def _wide(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
@@ -446,6 +481,7 @@ def _threshold(rng: np.random.Generator, shape: tuple[int, ...], span: Range) ->
 
 
 _SPECIAL = tuple(f.name for f in FAMILIES if f.special)
+_ONE_SIGN = tuple(f.name for f in FAMILIES if f.one_sign)
 _DRAWS: Mapping[str, Draw] = {
     "integers": _integers,
     "normal": _normal,

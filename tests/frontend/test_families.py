@@ -106,3 +106,22 @@ def test_small_variances_do_not_take_a_deep_network_out_of_its_dtype(tmp_path: P
     assert sum(d.kind == "positive" for d in operator.domains.values()) == 24
     result = operator.reference.fn(**values)
     assert 0 < float(result.abs().max()) < 1e37
+
+
+def test_values_of_one_sign_stay_in_a_deep_network_s_dtype(tmp_path: Path) -> None:
+    """No sum of them cancels, so that each layer multiplies by its terms: they get a bound of their own."""
+    init = "self.n = nn.Sequential(*(m for _ in range(40) for m in (nn.Linear(64, 64), nn.ReLU())))"
+    found = imported(Module(name="deep", body="self.n(x)", init=init, inputs="torch.randn(4, 64)").write(tmp_path))  # fmt: skip
+    path = tmp_path / "logic.py"
+    path.write_text(found.text)
+    operator = operator_of(found, execute_logic(path))
+    bounds = {(d.high, d.one_sign) for d in operator.domains.values()}
+    assert len(bounds) == 1
+    ((high, one_sign),) = bounds
+    assert one_sign is not None and isinstance(high, float) and one_sign < high
+    for bound, stays in ((high, False), (one_sign, True)):
+        values = {
+            name: torch.full(operator.shape(name, {}), bound, dtype=torch.float64)
+            for name in operator.domains
+        }
+        assert (float(operator.reference.fn(**values).abs().max()) < 1e37) is stays

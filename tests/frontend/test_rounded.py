@@ -13,6 +13,7 @@ from septran.accuracy import load_policy
 from septran.aten.evaluate import run_graph
 from septran.plan.problem import problem_of
 from septran.plan.torch_module import load_imported
+from septran.rounding import DIGITS, Rounding
 from septran.verify import budget, judge
 from septran.verify.problem import Problem
 from tests.frontend.importing import graph_of, imported
@@ -173,6 +174,54 @@ def test_positions_made_of_constants_are_not_moved_and_angles_are(tmp_path: Path
         pytest.fail("the ranges are nodes of the graph")
     taken, angles = run_graph(graph, given)
     for seed in range(4):
-        moved, turned = run_graph(graph, given, rounded=(1e-3, seed))
+        moved, turned = run_graph(graph, given, rounded=Rounding(size=1e-3, seed=seed))
         torch.testing.assert_close(moved, taken, rtol=1e-2, atol=0)
         assert not torch.equal(turned, angles)
+
+
+EQUAL = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        gap = x - x.mean(-1, keepdim=True)
+        return gap * torch.rsqrt(gap.pow(2).mean(-1, keepdim=True) + 1e-5)
+
+def get_inputs():
+    return [torch.randn(6, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_mean_of_equal_values_may_be_off_from_all_of_them(tmp_path: Path) -> None:
+    """One rounding of such a mean makes every element of a norm 1 or -1 instead of 0, and only moves of whole results show it."""
+    path = tmp_path / "equal.py"
+    path.write_text(EQUAL)
+    plan, lowered = planned(load_imported(imported(path)), "cpp")
+    problem = problem_of(plan, lowered.program, {})
+    x = np.full((6, 32), 1e8 / 3, np.float32)
+    known = [
+        budget.expected(problem, {"x": x}, zero_mean=False, policy=load_policy(), seed=seed)[0]
+        for seed in range(6)
+    ]
+    for sign in (1.0, -1.0):
+        raw = np.full((6, 32), sign, np.float32).tobytes()
+        assert max(judge.compare(problem.outputs[0], one, raw).ratio for one in known) < 1
+    small = np.random.default_rng(0).standard_normal((6, 32)).astype(np.float32)
+    (one,) = budget.expected(problem, {"x": small}, zero_mean=False, policy=load_policy(), seed=0)
+    assert float(one.budget.max()) < 1e-4
+
+
+def test_any_two_results_near_each_other_move_apart() -> None:
+    one = torch.ones(3, dtype=torch.float64)
+    ways = []
+    for digit in range(DIGITS):
+        change = Rounding(size=0.5, digit=digit).changes()
+        ways.append([float(change(one)[0]) for _ in range(64)])
+        assert {*ways[-1]} == {0.5, 1.5}
+    for first in range(64):
+        for second in range(first + 1, min(first + 8, 64)):
+            assert any(way[first] != way[second] for way in ways), (first, second)

@@ -31,7 +31,7 @@ LAYERS = (
     ("speed",),
     ("ir",),
     ("reference",),
-    ("domain", "stopwatch"),
+    ("domain", "rounding", "stopwatch"),
     ("host",),
     (
         "accuracy",
