@@ -223,7 +223,8 @@ static uint64_t changed_environment(void) {
   const unsigned now = _mm_getcsr();
   unsigned short x87;
   __asm__ volatile("fnstcw %0" : "=m"(x87));
-  return ((now & 0x6000) || (x87 & 0x0C00) ? 1 : 0) | (now & 0x8040 ? 2 : 0);
+  const int traps = (now & 0x1f80) != 0x1f80 || (x87 & 0x3f) != 0x3f || (x87 & 0x0300) != 0x0300;
+  return ((now & 0x6000) || (x87 & 0x0C00) ? 1 : 0) | (now & 0x8040 ? 2 : 0) | (traps ? 4 : 0);
 }
 #elif defined(__aarch64__)
 #define CLEAR(n) "movi v" #n ".2d, #0\n\t"
@@ -237,7 +238,7 @@ static inline void reset_registers(void) {
 static uint64_t changed_environment(void) {
   uint64_t now;
   __asm__ volatile("mrs %0, fpcr" : "=r"(now));
-  return (now >> 22 & 3 ? 1 : 0) | (now >> 24 & 1 ? 2 : 0);
+  return (now >> 22 & 3 ? 1 : 0) | (now >> 24 & 1 ? 2 : 0) | (now & 0x9f00 ? 4 : 0);
 }
 #elif defined(__riscv)
 static inline void reset_registers(void) { __asm__ volatile("fscsr zero"); }

@@ -173,7 +173,7 @@ class HostProcess:
 
     @property
     def environment(self) -> int:
-        """What the last call changed: 1 the rounding mode, 2 how denormals are treated."""
+        """What the last call changed: 1 the rounding mode, 2 how denormals are treated, 4 traps, or the x87 unit's precision."""
         return self._page[words.ENVIRONMENT]
 
     @property

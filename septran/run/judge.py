@@ -28,7 +28,7 @@ from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
 from septran.toolchain.built import Built
 from septran.toolchain.hosted import UNLINKED
-from septran.toolchain.watched import starts_threads
+from septran.toolchain.watched import reads_environment, starts_threads
 from septran.trial.place import place_in
 from septran.verify.problem import Problem
 from septran.verify.races import watch
@@ -201,10 +201,15 @@ def _verdict(
     kernel: Kernel, built: Built, problem: Problem, folder: Path, asked: Request
 ) -> Verdict:
     """Return the verdict; a file that the static host cannot hold is not run in a process worth attacking instead."""
-    threads = built.foreign and starts_threads(built)
-    if not threads and UNLINKED not in built.not_checked:
+    what = ""
+    if built.foreign and starts_threads(built):
+        what = "it starts threads of its own"
+    elif built.foreign and reads_environment(built):
+        what = "it reads the environment, so it may do something else where it is set"
+    elif UNLINKED in built.not_checked:
+        what = "it needs shared libraries"
+    if not what:
         return verify(kernel, built, problem, run_dir=folder, request=asked)
-    what = "it starts threads of its own" if threads else "it needs shared libraries"
     return replace(
         Verdict.of(kernel, where=asked.where, dims=problem.dims, seed=asked.seed),
         level=Level.UNAVAILABLE,

@@ -140,7 +140,7 @@ class HostLine:
         if self._reports is not None and (wrong := self._reports.add(self._host.text)):
             return {"error": wrong}
         changed = self._host.environment
-        facts = {"rounding": changed & 1, "flushes": bool(changed & 2)}
+        facts = {"rounding": changed & 1, "flushes": bool(changed & 2), "traps": bool(changed & 4)}
         return {"done": True, **self._facts(), **facts}
 
     def kill(self, why: str) -> None:
@@ -154,6 +154,7 @@ class HostLine:
             "private_kib": self._host.private_kib(),
             "rounding": 0,
             "flushes": False,
+            "traps": False,
         }
 
 

@@ -144,6 +144,8 @@ def _claims(transcript: Transcript, sessions: Sessions) -> str:
             return "the rounding mode was changed"
         if one.claims.get("flushes") != ready.get("flushes"):
             return "denormals are flushed to zero after the call"
+        if one.claims.get("traps") != ready.get("traps"):
+            return "floating-point exceptions trap, or the x87 unit's precision is another, after the call"
     threads = [int(one.claims.get("threads", 1)) for one in ran]
     allowed = int(ready.get("threads", 1)) + sessions.threads
     if sessions.gpu is None and max(threads) > allowed:  # a GPU's driver starts its own

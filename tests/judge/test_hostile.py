@@ -143,6 +143,7 @@ def test_atomic_sums_of_several_blocks(seed: int, tmp_path: Path) -> None:
     [
         ('extern "C" void* PyList_New(long);', "if (n < 0) PyList_New(0);", "shared libraries"),
         ("#include <thread>", "std::thread([] {}).join();", "threads of its own"),
+        ("#include <cstdlib>", 'if (getenv("HOME")) return;', "the environment"),
     ],
 )  # fmt: skip
 def test_what_the_host_has_not_is_not_run_elsewhere(
@@ -151,3 +152,19 @@ def test_what_the_host_has_not_is_not_run_elsewhere(
     found = judged(CPP.format(before=before, body=body), tmp_path)
     assert (found.code, found.verdict.code) == (3, "V217")
     assert words in found.verdict.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "left",
+    [
+        "__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~0x1000u);",
+        'unsigned short w = 0x007f; __asm__ volatile("fldcw %0" :: "m"(w));',
+        "__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);",
+    ],
+    ids=["traps", "the precision of x87", "denormals"],
+)
+def test_a_floating_point_environment_that_is_left_is_said(left: str, tmp_path: Path) -> None:
+    text = CPP.rstrip().removesuffix("}}") + "  {after}\n}}\n"
+    found = judged(text.format(before="", body="", after=left), tmp_path)
+    assert (found.code, found.verdict.code) == (1, "V212"), found.verdict.message

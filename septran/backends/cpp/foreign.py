@@ -10,7 +10,7 @@ from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
-from septran.toolchain.compilers import cpp_compiler
+from septran.toolchain.compilers import cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.watched import compile_watched
 
@@ -24,13 +24,12 @@ FLAGS = (
     "-fPIC",
     "-w",
     "-fno-strict-aliasing",
-    "-ftrivial-auto-var-init=pattern",
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,return,unreachable,vla-bound",
     "-fsanitize-undefined-trap-on-error",
     "-fstack-protector-strong",
     "-D_GLIBCXX_ASSERTIONS",
 )
-"""Variables nobody set hold a pattern, an index outside an array of known size is SIGILL."""
+"""An index outside an array of known size is SIGILL. What gives variables nobody set a pattern depends on the compiler (fills_locals)."""
 
 
 def _device(before: str) -> bool:
@@ -61,8 +60,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
     support = runtime_folder() / "scratch.cpp"
+    flags = (*FLAGS, *fills_locals(compiler))
     return compile_hosted(
-        kernel, folder, compiler=compiler, flags=FLAGS, support=support, foreign=True
+        kernel, folder, compiler=compiler, flags=flags, support=support, foreign=True
     )
 
 

@@ -18,6 +18,7 @@ from septran.backends.cuda.torch_text import (
     torch_functions,
 )
 from septran.backends.cuda.torch_text import entry as torch_entry
+from septran.backends.judged.c_conditions import asks_its_compiler
 from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
@@ -33,6 +34,13 @@ _FLAGS = (
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
     *ALIGNED,
 )
+_BEFORE = """#include <cuda_runtime.h>
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define CUDART_VERSION 12080
+#define CUDA_VERSION 12080
+"""
+"""what nvcc defines on its host and device passes alike, after the emulation's own headers"""
 
 
 def _device(before: str) -> bool:
@@ -94,7 +102,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     main = "judged_kernel.emulated.cpp"
-    source = f'#include <cuda_runtime.h>\n#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    source = f'{_BEFORE}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
     return compile_hosted(
         replace(kernel, main=main, files=((main, source),)),
         folder,
@@ -113,7 +121,8 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 def unjudged_words(text: str) -> tuple[str, ...]:
     """Return what a text uses that cannot be judged here."""
-    return (*unsupported(blank(text)), *(computes_with_torch(text) if on_torch(text) else ()))
+    torch = computes_with_torch(text) if on_torch(text) else ()
+    return (*unsupported(blank(text)), *torch, *asks_its_compiler(text))
 
 
 def _launches(

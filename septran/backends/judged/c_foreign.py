@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from septran.backends.base import HostCall
+from septran.backends.judged.c_conditions import asks_its_judge
 from septran.backends.judged.c_host import CFunction
 from septran.backends.judged.c_hosts import entry_text
 from septran.backends.judged.c_launches import Given, launches
@@ -57,7 +58,8 @@ def plain_kernel(
 
 def of_torch(text: str) -> tuple[str, ...]:
     """Return what no judge of plain files can build."""
-    return ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
+    torch = ("torch's C++ extension interface",) if "torch/extension.h" in text else ()
+    return (*torch, *asks_its_judge(text))
 
 
 def read_launches(
