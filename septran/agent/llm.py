@@ -77,7 +77,7 @@ class SearchWriter:
             judge = _ReplayJudge(judge, self._record)
         before = self.ledger.usage
         session = Session(
-            prompter=self._prompter(spec),
+            prompter=self._prompter(spec, judge),
             config=self._config,
             judge=judge,
             budget=budget,
@@ -103,8 +103,8 @@ class SearchWriter:
         self._record.event("written", spec=spec.key, writer=written.leaf.writer, reason=reason)
         return written
 
-    def _prompter(self, spec: LeafSpec) -> Prompter:
-        """Return the prompter with what is remembered, as it was when this run first asked for the leaf."""
+    def _prompter(self, spec: LeafSpec, judge: Judge) -> Prompter:
+        """Return the prompter with what is remembered and measured, as it was when this run first asked for the leaf."""
         prompter = Prompter.of(spec, self._backend, self._config)
         tokens = int(self._config.get("memory", "tokens"))
         kept = self._record.memory(spec.key)
@@ -113,7 +113,13 @@ class SearchWriter:
             kept = told(near, prompter.frame.language, tokens)
         if kept is not None:
             self._record.write(f"memory/{spec.key}.json", {"text": kept})
-        return replace(prompter, memory=kept or "")
+        library = self._record.library(spec.key)
+        if (
+            library is None
+        ):  # a time that changed with each start would be another prompt, paid for again
+            library = judge.library(spec)
+        self._record.write(f"library/{spec.key}.json", {"text": library})
+        return replace(prompter, memory=kept or "", library=library)
 
     def _unreachable(self, fault: Fault, session: Session) -> str:
         """Say why the search ended, or raise when the model left nothing that could be used."""
@@ -214,6 +220,10 @@ class _ReplayJudge:
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         return self._record.verdict(leaf) or self._judge.check(leaf)
+
+    def library(self, spec: LeafSpec) -> str:
+        """A run that recorded nothing was told nothing."""
+        return ""
 
 
 def llm_writer(

@@ -56,6 +56,8 @@ class Prompter:
     docs: dsl_docs.DslDocs
     memory: str = ""
     """what earlier runs learned about leaves like this"""
+    library: str = ""
+    """time of the kernel with the library's leaf, and what bounds it"""
 
     @classmethod
     def of(cls, spec: LeafSpec, backend: Backend, config: AgentConfig) -> Prompter:
@@ -110,6 +112,7 @@ class Prompter:
             "parent": context.parent,
             "inspiration": context.inspiration if trim < 4 else None,
             "memory": self.memory if trim < 1 else "",
+            "library": self.library,
             "plan": context.plan,
             "advice": context.advice,
             "max_tokens": self.config.role(role).max_tokens,

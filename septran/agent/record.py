@@ -8,6 +8,7 @@
       verdicts/SPEC-SHA.json     the judge's verdict on one leaf source
       leaves/SPEC.json           the outcome for one leaf
       memory/SPEC.json           what its prompts were told of earlier runs
+      library/SPEC.json          what its prompts were told of the library's leaf
       events.jsonl               what happened, in order
 
 Files are written to a temporary name, flushed to the disk and renamed, so a kill at any moment leaves either
@@ -162,7 +163,14 @@ class Record:
 
     def memory(self, spec_key: str) -> str | None:
         """Return what the first prompt for a leaf was told of earlier runs, None when it is not recorded."""
-        value = self._read(f"memory/{spec_key}.json")
+        return self._text_of(f"memory/{spec_key}.json")
+
+    def library(self, spec_key: str) -> str | None:
+        """Return what the prompts for a leaf were told of the library's, None when it is not recorded."""
+        return self._text_of(f"library/{spec_key}.json")
+
+    def _text_of(self, name: str) -> str | None:
+        value = self._read(name)
         text = value.get("text") if value is not None else None
         return text if isinstance(text, str) else None
 

@@ -72,6 +72,13 @@ class Judge(Protocol):
         """Return the verdict on `leaf`; never raises for a bad leaf."""
         ...
 
+    def library(self, spec: LeafSpec) -> str:
+        """Return what is known of the kernel with the library's leaf before a model is asked; "" when nothing is.
+
+        Measured time or a simulator's cycles, static figures, and the predicted time with its bound.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:

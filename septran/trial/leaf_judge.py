@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from septran.agent.figures import with_resident
+from septran.agent.figures import told_figures, with_resident
 from septran.agent.writer import LeafVerdict
 from septran.backends.base import Built
 from septran.errors import EnvironmentProblem, SeptranError
@@ -28,7 +28,7 @@ from septran.trial.place import Place
 from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
 from septran.verify.problem import Problem, Within
-from septran.verify.timing import compare_kernels
+from septran.verify.timing import compare_kernels, time_kernel
 from septran.verify.verdict import Verdict
 
 _CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
@@ -93,6 +93,39 @@ class LeafJudge:
             if not verdict.passed:
                 return
         yield "in the kernel", self._judged(self._kernel(leaf), folder / "kernel").verdict
+
+    def library(self, spec: LeafSpec) -> str:
+        """Return what is known of the kernel with the library's leaf: time or cycles, static figures, the prediction.
+
+        "" for a kernel with an opaque leaf that is still to be written; what a missing compiler or device hides is left out.
+        """
+        if any(s.opaque and s.key not in self._leaves for _, s in leaf_specs(self._program)):
+            return ""
+        told = []
+        with contextlib.suppress(SeptranError):
+            told += [
+                self._library_time(),
+                told_figures(self._library_figures(self._place.where), {}),
+            ]
+        with contextlib.suppress(SeptranError):
+            told.append(self._prediction(self._kernel(None)))
+        return "; ".join(t for t in told if t)
+
+    def _library_time(self) -> str:
+        """Return what a clock or a simulator says of the kernel with the library's leaf, "" where there is neither."""
+        if self._place.where == "emulated" and self._backend.figures is None:
+            return ""
+        found = self._with_library()
+        if not found.verdict.passed:
+            return ""
+        counted = int(found.verdict.cycles.get("total", 0))
+        if counted:
+            return f"{counted:,} cycles in the simulator"
+        timed = time_kernel(found.kernel, found.built, self._problem, sessions=found.sessions)
+        if timed is None:
+            return ""
+        threads = f"{timed.threads} thread{'s' if timed.threads > 1 else ''}"
+        return f"{1e6 * timed.kernel_s:.3g} us a call, measured here on {threads}"
 
     def library_cycles(self) -> int:
         """Return what a simulator counts for the kernel with the other leaves alone, 0 where none counts."""
@@ -184,18 +217,17 @@ class LeafJudge:
                 mine  # there is no library's: later leaves are compared with the first right one
             )
             return found
-        if self._baseline is None:
-            self._baseline = self._judged(self._kernel(None), self._work / "baseline")
-        if not self._baseline.verdict.passed:
+        baseline = self._with_library()
+        if not baseline.verdict.passed:
             return found
         if counted:
-            library = int(self._baseline.verdict.cycles.get("total", 0))
+            library = int(baseline.verdict.cycles.get("total", 0))
             return replace(
                 found, seconds=_CYCLE_S * counted, baseline_seconds=_CYCLE_S * library or None
             )
         times = compare_kernels(
             (mine.kernel, mine.built),
-            (self._baseline.kernel, self._baseline.built),
+            (baseline.kernel, baseline.built),
             self._problem,
             sessions=mine.sessions,
         )
@@ -211,12 +243,20 @@ class LeafJudge:
             return found
         if leaf.spec.opaque:
             return replace(found, figures=figures)
+        return replace(found, figures=figures, baseline_figures=self._library_figures(where))
+
+    def _library_figures(self, where: str | None) -> dict[str, float]:
         if self._floor is None:
             built = build_only(self._place, self._kernel(None), folder=self._work / "floor")
             self._floor = self._figures(built, where) if built.ok else {}
-        return replace(found, figures=figures, baseline_figures=self._floor)
+        return self._floor
 
-    def _figures(self, built: Built, where: str) -> dict[str, float]:
+    def _with_library(self) -> Judged:
+        if self._baseline is None:
+            self._baseline = self._judged(self._kernel(None), self._work / "baseline")
+        return self._baseline
+
+    def _figures(self, built: Built, where: str | None) -> dict[str, float]:
         return with_resident(
             static_figures(built, where), load_machine(self._program.machine).limits
         )

@@ -10,12 +10,15 @@ from pathlib import Path
 from septran.agent.config import load, override
 from septran.agent.llm import llm_writer, outcome_json
 from septran.agent.writer import Budget, LeafVerdict
-from septran.kernel import Leaf
+from septran.kernel import Leaf, LeafSpec
 from tests.agent.leaves import BACKEND, GEMM, RELU, by_markers
 
 
 class SlowJudge:
     """Takes its time, so that kills come during judging too."""
+
+    def library(self, spec: LeafSpec) -> str:
+        return ""
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         time.sleep(0.03)

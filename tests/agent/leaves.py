@@ -83,6 +83,10 @@ class FakeJudge:
 
     rule: Callable[[str], LeafVerdict]
     seen: list[Leaf] = field(default_factory=list)
+    told: str = ""
+
+    def library(self, spec: LeafSpec) -> str:
+        return self.told
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         self.seen.append(leaf)
@@ -132,6 +136,9 @@ class CompilingJudge:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
+
+    def library(self, spec: LeafSpec) -> str:
+        return ""
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         self._count += 1

@@ -72,6 +72,22 @@ def test_a_replay_is_told_what_the_run_was_told(tmp_path: Path) -> None:
         assert len(double.requests) == 1
 
 
+def test_prompts_say_what_the_librarys_leaf_takes_and_a_resumed_run_pays_for_none_again(
+    tmp_path: Path,
+) -> None:
+    with ChatDouble([Answer(fenced(BROKEN)), Answer(fenced(RIGHT))]) as double:
+        settings = config(double)
+        for time in ("12.5 us a call, bound by memory", "13.1 us a call, bound by memory"):
+            judge = FakeJudge(by_markers, told=time)
+            writer = llm_writer(BACKEND, settings, tmp_path / "run")
+            writer.write(RELU, judge, Budget(attempts=2))
+        replayed = replay_writer(BACKEND, settings, tmp_path / "replay", tmp_path / "run")
+        replayed.write(RELU, FakeJudge(by_markers), Budget(attempts=2))
+        prompts = [str(seen.body["messages"][1]["content"]) for seen in double.requests]
+    assert len(prompts) == 2
+    assert all("has to beat: 12.5 us a call, bound by memory." in text for text in prompts)
+
+
 def test_only_like_leaves_are_told(tmp_path: Path) -> None:
     memory = Memory((tmp_path, tmp_path / "none"))
     memory.learn(LESSON)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from septran.agent.writer import LeafVerdict
-from septran.kernel import Leaf
+from septran.kernel import Leaf, LeafSpec
 from septran.outcome import Level
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.inspect import leaf_body
@@ -52,6 +52,9 @@ class QuickJudge:
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
+
+    def library(self, spec: LeafSpec) -> str:
+        return ""
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         return LeafVerdict(level=Level.ACCURATE, status="ok", seconds=1e-6, baseline_seconds=1e-6)

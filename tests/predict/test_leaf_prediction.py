@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,29 @@ def test_a_leaf_for_a_gpu_that_is_not_here(tmp_path: Path):
         leaves,
         work=tmp_path,
     )
+    assert "bound by launch" in judge.library(leaf.spec)
     found = judge.check(leaf)
     assert found.verified, found.message
     assert found.speedup is None
     assert found.predicted.startswith("predicted, not measured: ")
     assert "bound by launch" in found.predicted
+
+
+@pytest.mark.slow
+def test_the_librarys_leaf_is_timed_where_there_is_a_clock(tmp_path: Path):
+    plan = resolve(GenRequest(op="relu", backend="cpp", dims={"N": 5000}))
+    lowered = lower_plan(plan)
+    backend = backends.get("cpp")
+    leaves = library_leaves(backend, lowered.program, lowered.bound.mapping)
+    (leaf,) = leaves.values()
+    judge = LeafJudge(
+        place_of(backend, plan.arch or "", "auto", 1),
+        lowered.program,
+        problem_of(plan, lowered.program, plan.dims),
+        leaves,
+        work=tmp_path,
+    )
+    told = judge.library(leaf.spec)
+    assert re.match(r"[\d.e+]+ us a call, measured here on 1 thread; ", told), told
+    assert "vector bytes" in told
+    assert "bound by" in told

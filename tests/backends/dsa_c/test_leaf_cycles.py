@@ -45,6 +45,7 @@ def test_cycles_decide(name: str, tmp_path: Path) -> None:
         leaves,
         work=tmp_path,
     )
+    assert "cycles in the simulator" in judge.library(spec)
     found = judge.check(Leaf(spec=spec, writer="llm", name=name, source=source))
     assert found.verified, found.message
     assert found.speedup is not None
