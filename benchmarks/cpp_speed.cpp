@@ -55,6 +55,28 @@ template <class F> void folded(const char* name, F f) {
     std::printf("operation %s %.3g\n", name, used / 100 / (n / LANES));
 }
 
+// Cycles that the end of a row adds to a reduction of 16 vectors: four results become one, and one number is stored.
+template <class Op> void ended(const char* name) {
+    constexpr long n = 16 * LANES, rows = 64;
+    alignas(64) static float x[n * rows], y[rows];
+    for (long i = 0; i < n * rows; ++i) x[i] = float(i % 97);
+    const auto walk = [](bool ends) {
+        return cycles(0.2, [&] {
+            V kept[4] = {};
+            for (long r = 0; r < rows; ++r) {
+                V acc[4];
+                for (int u = 0; u < 4; ++u) acc[u] = ends ? st::unit<Op, V>() : kept[u];
+                for (long j = 0; j < n; j += 4 * LANES)
+                    for (int u = 0; u < 4; ++u) acc[u] = Op::of(acc[u], st::load<V>(x + r * n + j + u * LANES));
+                if (ends) y[r] = st::total<Op>(acc)[0];
+                else for (int u = 0; u < 4; ++u) kept[u] = acc[u];
+            }
+            asm volatile("" : : "m"(kept), "m"(y) : "memory");
+        });
+    };
+    std::printf("operation %s %.3g\n", name, (walk(true) - walk(false)) / rows);
+}
+
 // Cycles of one vector of a transposed tile of 64 x 64 that lies in L1.
 void transposed() {
     alignas(64) static float x[64 * 80], y[64 * 80];
@@ -107,6 +129,8 @@ int main(int, char** argv) {
     each("erf", [](V x) { return st::verf(x); });
     folded("reduce_sum", [](V a, V x) { return a + x; });
     folded("reduce_max", [](V a, V x) { return st::vmax(a, x); });
+    ended<st::Sum>("row_sum");
+    ended<st::Max>("row_max");
     transposed();
     for (long kib : {16, 32, 256, 512, 768, 2048, 4096, 8192, 16384, 24576, 65536, 262144}) levels(kib << 10);
 }

@@ -45,7 +45,7 @@ class Rates:
     """What one engine of a processor does in a tick; 0 or nothing: it does not do this.
 
     row: bytes that a copy moves in a tick; a row of a tile starts a new one. vector: bytes of elements that one element-wise
-    operation takes at once, each `operations[name]` ticks. fill: bytes set to one value. tile, products: rows and columns
+    operation takes at once, each `operations[name]` ticks; `row_sum`, `row_max`, ..: at the end of each row that is summed. fill: bytes set to one value. tile, products: rows and columns
     that are multiplied together, and per dtype how many steps along k in a tick. latency: ticks from the end of a command to its result.
     """
 

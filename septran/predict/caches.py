@@ -1,6 +1,7 @@
 """Ticks of a Program on processors that run statements themselves, behind levels of memory that keep what was used last.
 
-A statement takes the longer of its arithmetic and of its traffic, because loads run ahead of arithmetic. Where an operand
+A statement takes the longer of its arithmetic and of its traffic, because loads run ahead of arithmetic; the end of a row that
+is reduced to a number is waited for besides. Where an operand
 comes from follows from reuse: the innermost loop around that does not move it brings it back, and between two
 uses lies what one iteration of that loop touches; the level that holds so much serves it. What no loop brings back
 comes from where it was left: a tensor from the level that holds all that is touched between two calls, what
@@ -20,7 +21,7 @@ from septran.ir.expr import evaluate, free
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Program, Region, Stmt, When, walk
 from septran.ir.visits import decisive
-from septran.predict.cost import Env, Unknown, moved, ticks, used
+from septran.predict.cost import Env, Unknown, moved, row_ends, ticks, used
 from septran.predict.prediction import Prediction
 from septran.speed import PROCESSOR, Level, Speed
 
@@ -104,13 +105,19 @@ class _Tally:
                 traffic[level.name] += share * size / rate * (2 if how == "rw" else 1)
         traffic[self.near(stmt).name] += self.again(stmt, env)
         waiting = sum(traffic.values())
+        ends = (
+            row_ends(stmt, env, self.speed.engines[PROCESSOR])
+            if isinstance(stmt, LeafCall)
+            else 0.0
+        )
         self.parts["issue"] += weight * self.speed.issue
+        self.parts["ends of rows"] += weight * ends
         if arithmetic >= waiting:
             self.parts["arithmetic"] += weight * arithmetic
         else:
             for name, value in traffic.items():
                 self.parts[name] += weight * value
-        return max(arithmetic, waiting) + self.speed.issue
+        return max(arithmetic, waiting) + ends + self.speed.issue
 
     def near(self, stmt: Copy | LeafCall) -> Level:
         return self.speed.level(sum(_bytes(r.tile, r.buffer.dtype) for r, _ in touches(stmt)))

@@ -90,6 +90,18 @@ def kind_of(prim: Prim) -> str:
     return prim.name
 
 
+def row_ends(call: LeafCall, env: Env, engine: Rates) -> float:
+    """Return the ticks of a leaf's reductions at the ends of rows, where partial results become one and all waits for it."""
+    total = 0.0
+    for prim in call.prims:
+        if prim.name in ("reduce", "reduce_acc"):
+            source = call.arg(prim.ins[0]).region
+            if prim.attr("axis") == len(source.tile) - 1:
+                rows = _rows(sizes(source, env))[0]
+                total += rows * engine.operations.get(f"row_{prim.attr('op')}", 0.0)
+    return total
+
+
 def _product(call: LeafCall, prim: Prim, env: Env, name: str, engine: Rates) -> float:
     dtype = call.arg(prim.ins[0]).region.buffer.dtype
     deep = engine.products.get(dtype)

@@ -106,6 +106,17 @@ def test_products_of_bfloat16_have_a_time_on_a_cpu():
     assert narrow.ticks < wide.ticks
 
 
+def test_the_ends_of_rows_are_waited_for_where_rows_are_reduced():
+    """A maximum asks each lane for NaN, a sum does not; columns have no end, and many short rows have more than few long ones."""
+    ends = [
+        told(op, "cpp", M=m, N=(1 << 18) // m).parts.get("ends of rows", 0.0)
+        for op in ("row_max", "row_sum", "col_max")
+        for m in (256, 1024)
+    ]
+    assert ends[0] > ends[2] > 0 == ends[4] == ends[5]
+    assert ends[1] == 4 * ends[0] and ends[3] == 4 * ends[2]
+
+
 def test_a_summary_says_that_nothing_was_measured():
     assert summary(told("gemm", "cuda_c")).startswith("predicted, not measured: ")
     assert summary(Prediction(ticks=None, clock=None, bound="unknown")) == ""
