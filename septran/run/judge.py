@@ -6,6 +6,7 @@ established, and by what, is the same as for SepTran's own kernels (docs/verific
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
 SCHEMA = "septran.judge/1"
+INLINE_COPY = "kernel.py"
+"""what messages call a Python file whose CUDA is written inside it"""
 _ELSEWHERE = (
     ("cpp_extension", "it loads its kernels from other files; judge the .cu file"),
 )  # fmt: skip
@@ -181,7 +184,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
                 proof = prove(foreign, text, str(request.file), call, params, folder)
                 verdict = with_proof(verdict, proof)
         skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
-        verdict = told(verdict)
+        verdict = _in_the_users_file(told(verdict), kernel, request.file)
         missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
         verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
         write_evidence(verdict, folder, files={})
@@ -194,6 +197,23 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         left_out=left_out,
         proof=proof,
         sha=content_hash([text, _read(request.reference), host.name, backend.name]),
+    )
+
+
+def _in_the_users_file(verdict: Verdict, kernel: Kernel, file: Path) -> Verdict:
+    """Return the verdict with the file's own name for that of the copy that was built, whose lines are the file's.
+
+    What was generated around the CUDA text of a Python file keeps its name: its lines are nobody's.
+    """
+    python = (Path(kernel.main).with_suffix(".py").name, INLINE_COPY)
+    names = python if file.suffix == ".py" else (kernel.main,)
+    copies = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+
+    def said(text: str) -> str:
+        return copies.sub(lambda _: file.name, text)
+
+    return replace(
+        verdict, message=said(verdict.message), hint=said(verdict.hint), log=said(verdict.log)
     )
 
 

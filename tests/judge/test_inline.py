@@ -32,6 +32,29 @@ def test_the_sources_are_read_and_nothing_is_run():
     assert read.text.count("#line") == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("inline_add", "a[idx] + b[idx]", "a[idx] + oops"),
+        ("tutorial_add", "x + y", "x + oops"),
+    ],
+)
+def test_what_a_compiler_or_interpreter_says_names_the_users_file_and_line(
+    name, right, wrong, tmp_path
+):
+    text = (HERE / f"{name}.py").read_text(encoding="utf-8")
+    assert right in text
+    line = 1 + text[: text.index(right)].count("\n")
+    file = tmp_path / "mine.py"
+    file.write_text(text.replace(right, wrong, 1), encoding="utf-8")
+    request = JudgeRequest(file=file, reference=REFERENCES / "inline_add.py")
+    verdict = judge(request, settings=settings.load()).verdict
+    assert not verdict.passed
+    assert f"mine.py:{line}" in verdict.message
+    assert "judged_kernel" not in verdict.message
+
+
 @pytest.mark.parametrize(
     "change",
     [
