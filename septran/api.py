@@ -34,6 +34,7 @@ def compile(
     fallback: str = "error",
     dynamic: Sequence[str] | Mapping[str, Any] = (),
     dynamic_shapes: Any = None,
+    prepare: bool = False,
 ) -> Any:
     """Return the kernel of an operator or a logic file under a mapping file, or under a target's policy.
 
@@ -41,6 +42,8 @@ def compile(
     instead: a callable with the module's own signature and weights. mode: "eval", or "as-is" to leave norms
     and dropout as the module has them. fallback: "torch" leaves to torch what has no form, and what the
     target refuses, with a warning: `compiled.host_leaves` names what; the rest is kernels.
+    prepare: compute what depends on the module's own tensors alone once, and again where one of these changed: batch
+    norms folded into weights, normalised or added weights. `compiled.prepared` names them.
     op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
     At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");
     without it the mapping's `target:`, else what its processors imply. entry: the task to start with,
@@ -79,6 +82,7 @@ def compile(
             mode=mode,
             verify=verify,
             fallback=fallback,
+            prepare=prepare,
             dynamic_shapes=shapes,
         )
     if dynamic_shapes is not None:

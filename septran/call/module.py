@@ -22,12 +22,13 @@ from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
-from septran.call.partitioned import Split, split
+from septran.call.partitioned import Split, split, split_prepared
 from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
 from septran.call.weights import named_weights
 from septran.errors import ArgumentError, ConfigError, InputError, SeptranError, Unsupported
+from septran.plan.partitioned import outputs_of
 from septran.plan.workspace import Workspace
 from septran.verify.verdict import Verdict
 
@@ -66,6 +67,7 @@ class CompiledModule:
         verify: bool = True,
         fallback: str = "error",
         dynamic_shapes: Any = None,
+        prepare: bool = False,
     ) -> None:
         """Use `septran.compile`. Raises ConfigError C150, C151, C152 as `septran import` does; InputError C162."""
         if fallback not in _FALLBACKS:
@@ -79,6 +81,13 @@ class CompiledModule:
         self._verify = verify
         self._fallback = fallback
         self._dynamic_shapes = dynamic_shapes
+        self._prepare = prepare
+        if prepare and dynamic_shapes is not None:
+            raise ArgumentError.of(
+                "C140",
+                "prepare=True and open sizes exclude each other",
+                help="leave one of them out: septran.compile(module, inputs, prepare=True)",
+            )
         self._open_axes: tuple[tuple[int, ...], ...] = ()
         self._ready: dict[tuple[Any, ...], _Ready | SeptranError] = {}
         self._lock = threading.Lock()
@@ -94,6 +103,19 @@ class CompiledModule:
             else:
                 found += ready.made.host_leaves
         return tuple(dict.fromkeys(found))
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """Names of the tensors that are computed once of the module's own, only with prepare=True."""
+        made = (r.made for r in self._ready.values() if not isinstance(r, SeptranError))
+        parts = (m.once.part for m in made if isinstance(m, Split) and m.once is not None)
+        return tuple(dict.fromkeys(n for p in parts for n in outputs_of(p.graph)))
+
+    def prepare_again(self) -> None:
+        """Prepare them anew at the next call: after writes that torch does not count, through `.data` or numpy."""
+        for ready in self._ready.values():
+            if not isinstance(ready, SeptranError) and isinstance(ready.made, Split):
+                ready.made.forget()
 
     @property
     def _first(self) -> _Ready:
@@ -204,7 +226,13 @@ class CompiledModule:
             if isinstance(ready, SeptranError) or isinstance(ready.made, Split):
                 name = type(self.module).__name__
                 part = name if isinstance(ready, SeptranError) else f"a part of {name}"
-                raise InputError.of("V220", f"torch computes {part}: {self.host_leaves[0]}")
+                told = self.host_leaves
+                why = (
+                    f"torch computes {part}: {told[0]}"
+                    if told
+                    else f"{name} prepares its constants"
+                )
+                raise InputError.of("V220", why)
             special = ready.made.specialized()
             ready.made.kernel.accept(special, always=True)
             graph = ready.made.imported.graph
@@ -300,6 +328,8 @@ class CompiledModule:
                 return _Ready(made=one, results=results)
         graph, results = export(self.module, args, kwargs, mode=self.mode)
         try:
+            if self._prepare and (once := self._with_constants(graph)) is not None:
+                return _Ready(made=once, results=results)
             made = translated(graph, self.backend, self.arch, verify=self._verify)
             if self._fallback == "torch":
                 made.specialized()
@@ -311,6 +341,17 @@ class CompiledModule:
             if parts is None:
                 raise
             return _Ready(made=parts, results=results)
+
+    def _with_constants(self, graph: Graph) -> Split | None:
+        """Return the module with its constants prepared, None where it has none or no kernel would be left."""
+        found = split_prepared(
+            graph,
+            self.backend,
+            self.arch,
+            verify=self._verify,
+            fallback=self._fallback == "torch",
+        )
+        return found if found is not None and found.kernels else None
 
     def _split(self, graph: Graph) -> Split | None:
         """Return the module with a part of it in torch, None where all of it would be."""

@@ -1,4 +1,4 @@
-"""A module of which torch computes a part, as a callable: kernels before, torch's parts, kernels after."""
+"""A module in steps, as a callable: what is prepared once, kernels, parts that torch computes, kernels after these."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from septran.aten.graph import Graph, Ref
 from septran.backends.base import Backend
 from septran.call.kept import passed_before, place_key, remember_passed
+from septran.call.once import Once
 from septran.call.translated import Translated, compiled_import, constants_of, order_of
 from septran.errors import NotCorrect
 from septran.frontend.partition import HostPart
+from septran.frontend.prepare import PREFIX
 from septran.kernel import content_hash
 from septran.plan.cores import cores
-from septran.plan.partitioned import Made, partitioned, run_part, told
+from septran.plan.partitioned import Made, partitioned, prepared, run_part, told
 from septran.plan.torch_module import Imported, load_imported
 from septran.plan.workspace import Workspace
 from septran.trial.judge import judge_kernel
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 class Split:
     """The steps of a module for one set of shapes. verify: judge all of it before it is first used.
 
-    accepted: whether that was done. constants: tensors that the module makes itself.
+    accepted: whether that was done. constants: tensors that the module makes itself. once: the tensors that are prepared of
+    the module's own, where the first step prepares them.
     """
 
     graph: Graph
@@ -43,6 +46,7 @@ class Split:
     constants: Mapping[str, torch.Tensor]
     accepted: bool = False
     open: None = None
+    once: Once | None = None
 
     @property
     def kernels(self) -> tuple[Translated, ...]:
@@ -62,7 +66,8 @@ class Split:
     @property
     def host_leaves(self) -> tuple[str, ...]:
         """What torch computes, and why."""
-        return tuple(told(s, self.graph.file) for s in self.steps if isinstance(s, HostPart))
+        parts = (s for s in self.steps if isinstance(s, HostPart) and not s.once)
+        return tuple(told(s, self.graph.file) for s in parts)
 
     @property
     def logic(self) -> str:
@@ -78,8 +83,9 @@ class Split:
         for number, step in enumerate(self.steps, 1):
             if isinstance(step, HostPart):
                 nodes = ", ".join(n.name for n in step.graph.nodes)
+                who = "once" if step.once else "torch"
                 found.append(
-                    f"# step {number}, torch: {nodes}\n#   {told(step, self.graph.file)}\n"
+                    f"# step {number}, {who}: {nodes}\n#   {told(step, self.graph.file)}\n"
                 )
             else:
                 found.append(f"# step {number}, kernels\n{of(step.made)}")
@@ -112,6 +118,12 @@ class Split:
             if name in place:
                 values[one.name] = place[name].detach()
         for step in self.steps:
+            if isinstance(step, HostPart) and step.once:
+                assert self.once is not None
+                made = self.once.tensors(values)
+                values |= made
+                held = {**held, **{PREFIX + name: tensor for name, tensor in made.items()}}
+                continue
             if isinstance(step, HostPart):
                 values |= run_part(step, values)
                 continue
@@ -119,6 +131,11 @@ class Split:
             for name, found in zip(step.makes, results, strict=True):
                 values[name] = found.reshape(self.graph.meta_of(name).shape)
         return [values[o.value.name] for o in self.graph.outputs if isinstance(o.value, Ref)]
+
+    def forget(self) -> None:
+        """Prepare constants anew at the next call."""
+        if self.once is not None:
+            self.once.forget()
 
     def verdict(self) -> Verdict:
         """Return the verdict on the whole: each kernel by itself first, and all steps against the module."""
@@ -143,7 +160,8 @@ class Split:
             made.kernel.callable_here()
         if self.verify:
             shas = [made.specialized().kernel.sha for made in self.kernels]
-            asked = ["partitioned", shas, self.graph.to_json(), self.host_leaves]
+            parts = [s.graph.to_json() for s in self.steps if isinstance(s, HostPart)]
+            asked = ["partitioned", shas, self.graph.to_json(), self.host_leaves, parts]
             key = content_hash([*asked, place_key(self.backend)])
             if not passed_before(key):
                 verdict = self.verdict()
@@ -161,6 +179,25 @@ def split(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Split:
     Raises:
         ConfigError: C150, C152, nobody could judge what torch would have to compute.
     """
+    steps = partitioned(graph, _maker(backend, arch, verify=verify))
+    return _split(graph, steps, backend, arch, verify=verify)
+
+
+def split_prepared(
+    graph: Graph, backend: Backend, arch: str, *, verify: bool, fallback: bool
+) -> Split | None:
+    """Return a module whose constants are prepared once, None where it has none to prepare.
+
+    fallback: torch computes what has no form, and what the target refuses.
+
+    Raises:
+        ConfigError: C150, C152. TaskLangError, MappingError, Unsupported: the target refuses the logic.
+    """
+    steps = prepared(graph, _maker(backend, arch, verify=verify), split=fallback)
+    return None if steps is None else _split(graph, steps, backend, arch, verify=verify)
+
+
+def _maker(backend: Backend, arch: str, *, verify: bool) -> Callable[[Imported], Translated]:
 
     def make(found: Imported) -> Translated:
         operator, logic = load_imported(found)
@@ -168,9 +205,22 @@ def split(graph: Graph, backend: Backend, arch: str, *, verify: bool) -> Split:
         made.specialized()  # what the target refuses is said here
         return made
 
+    return make
+
+
+def _split(
+    graph: Graph,
+    steps: tuple[Made[Translated] | HostPart, ...],
+    backend: Backend,
+    arch: str,
+    *,
+    verify: bool,
+) -> Split:
+    first = steps[0]
     return Split(
         graph=graph,
-        steps=partitioned(graph, make),
+        steps=steps,
+        once=Once(first) if isinstance(first, HostPart) and first.once else None,
         backend=backend,
         arch=arch,
         verify=verify,

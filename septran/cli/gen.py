@@ -42,6 +42,11 @@ from septran.cli.values import Finite
     type=click.Choice(["torch"]),
     help="With --task: torch computes what cannot be a kernel, marked in every output.",
 )
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="With --task: compute once what depends on weights alone; fold batch norms into them.",
+)
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")

@@ -99,6 +99,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         output=given.get("output"),
         opaque=_opaque(given, writer),
         fallback=_fallback(given),
+        prepare=_prepare(given),
     )
 
 
@@ -116,6 +117,21 @@ def _fallback(given: Mapping[str, Any]) -> str:
             help="septran gen --task FILE --backend NAME --fallback torch",
         )
     return found
+
+
+def _prepare(given: Mapping[str, Any]) -> bool:
+    """Return whether constants of a module are prepared; raises ConfigError C008 where that is not asked of a module."""
+    from septran.errors import ConfigError
+
+    other = next((f"--{n}" for n in ("whole", "output") if given.get(n)), "")
+    if given.get("prepare") and (given["task_file"] is None or other):
+        told = f"and {other} exclude each other" if other else "is for a module, --task"
+        raise ConfigError.of(
+            "C008",
+            f"--prepare {told}",
+            help="septran gen --task FILE --backend NAME --prepare",
+        )
+    return bool(given.get("prepare"))
 
 
 def _opaque(given: Mapping[str, Any], writer: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from septran.aten.graph import Graph, Node
 from septran.frontend.canon import Op
 from septran.frontend.group import Group
+from septran.frontend.prepare import prepare
 from septran.frontend.write import Written
 from septran.ir.dtypes import DTYPES, HALVES
 
@@ -25,7 +26,18 @@ def draw(graph: Graph, written: Written) -> str:
         parts += _kernel(number, one, written)
     parts += ["", "not fused" if grouping.refusals else "nothing was left apart"]
     parts += [f"  {r.node} into {r.group}: {r.why}" for r in grouping.refusals]
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + "\n" + _prepared(graph)
+
+
+def _prepared(graph: Graph) -> str:
+    """Return what can be computed once of the module's own tensors, and what cannot; "" where nothing is in question."""
+    found = prepare(graph)
+    parts = []
+    if found.part is not None:
+        parts += ["", "computed once with --prepare", *(f"  {what}" for what in found.done)]
+    if found.kept:
+        parts += ["", "not prepared", *(f"  {why}" for why in found.kept)]
+    return "\n".join(parts) + "\n" if parts else ""
 
 
 def _counted(number: int, what: str) -> str:

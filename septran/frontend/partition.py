@@ -26,12 +26,16 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPart:
-    """A part of a module that stays torch's. operators: for people; line: in the user's file, 0 when unknown; why: it is no kernel."""
+    """A part of a module that stays torch's. operators: for people; line: in the user's file, 0 when unknown; why: it is no kernel.
+
+    once: it reads the module's own tensors alone, so it is computed once, in float64, and again where one of them changed.
+    """
 
     graph: Graph
     operators: str
     line: int
     why: str
+    once: bool = False
 
 
 Step = Kernels | HostPart

@@ -35,7 +35,7 @@ def translate(graph: Graph, opaque: Opaque = "") -> Canon:
     found: tuple[Part, ...] = ()
     if opaque == "whole":
         found = whole(graph)
-        bad = [n for n in graph.nodes if _RANDOM.search(base_name(n.op))]
+        bad = [n for n in graph.nodes if draws_numbers(n)]
         problems = [_told(graph, n, _NO_NUMBERS) for n in bad]
         if problems or found[0].refusal(graph):
             raise ConfigError(problems or [_told(graph, graph.nodes[-1], found[0].refusal(graph))])
@@ -140,7 +140,7 @@ def _opaque(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, View]:
     """Return the results of an opaque leaf: one node for each, all of one text; operands are whole tensors."""
-    random = [n for n in part.nodes if _RANDOM.search(base_name(n.op))]
+    random = [n for n in part.nodes if draws_numbers(n)]
     if random or (why := part.refusal(graph)):
         raise NoForm(_NO_NUMBERS if random else f"no Task Lang form yet, and {why}")
     stored = dict(shapes) | {o.name: o.shape for o in builder.ops}
@@ -197,7 +197,7 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
             raise NoForm("this result of the operator is not computed by its Task Lang form")
         return found[index]
     name = base_name(node.op)
-    if _RANDOM.search(name):
+    if draws_numbers(node):
         raise NoForm(_NO_NUMBERS)
     row = ROWS.get(name)
     if row is None:
@@ -234,13 +234,18 @@ def _stand_in(builder: Builder, node: Node) -> Any:
 
 def nobodys(graph: Graph, node: Node, why: str) -> Diagnostic:
     """Return the diagnostic of a node that is neither a kernel's nor torch's: nobody could judge what it computes."""
-    random = _RANDOM.search(base_name(node.op)) is not None
+    random = draws_numbers(node)
     unjudged = (
         ""
         if random or allowed(node.op)
         else "; the judge does not run it, so it is not torch's either"
     )
     return _told(graph, node, _NO_NUMBERS if random else why + unjudged)
+
+
+def draws_numbers(node: Node) -> bool:
+    """Return whether an operator draws random numbers, by its name."""
+    return _RANDOM.search(base_name(node.op)) is not None
 
 
 def _told(graph: Graph, node: Node, why: str) -> Diagnostic:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from septran.aten.evaluate import allowed, run_graph
-from septran.aten.graph import Graph, Ref
+from septran.aten.graph import Graph, Input, Ref
 from septran.errors import ConfigError, SeptranError, Unsupported
 from septran.frontend.opaque import refused
 from septran.frontend.partition import HostPart, Kernels, partition
+from septran.frontend.prepare import prepare
 from septran.frontend.translate import Forms, forms, module_name, nobodys
 from septran.plan.torch_module import Imported, imported
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 _MOVEMENT = ("scan", "argreduce", "gather", "scatter")
@@ -29,7 +33,7 @@ class Made(Generic[T]):
     @property
     def makes(self) -> tuple[str, ...]:
         """Names of the module's values that it computes, in its results' order."""
-        return _outputs(self.imported.graph)
+        return outputs_of(self.imported.graph)
 
 
 def partitioned(graph: Graph, make: Callable[[Imported], T]) -> tuple[Made[T] | HostPart, ...]:
@@ -74,14 +78,48 @@ def run_part(part: HostPart, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
-    read = {i.name: values[i.name].reshape(i.meta.shape) for i in part.graph.inputs}
+    read = {i.name: values[i.name].detach().reshape(i.meta.shape) for i in part.graph.inputs}
     device = next((t.device for t in read.values()), torch.device("cpu"))
+    names = outputs_of(part.graph)
     with torch.device(device):
-        made = run_graph(part.graph, read, own=True)
-    return dict(zip(_outputs(part.graph), made, strict=True))
+        if not part.once:
+            return dict(zip(names, run_graph(part.graph, read, own=True), strict=True))
+        wide = {n: t.double() if t.is_floating_point() else t for n, t in read.items()}
+        made = run_graph(part.graph, wide, dtype=torch.float64)
+    return {
+        name: value.to(getattr(torch, part.graph.meta_of(name).dtype)).contiguous()
+        for name, value in zip(names, made, strict=True)
+    }
 
 
-def _outputs(graph: Graph) -> tuple[str, ...]:
+def prepared(
+    graph: Graph, make: Callable[[Imported], T], *, split: bool
+) -> tuple[Made[T] | HostPart, ...] | None:
+    """Return a module's preparation and the steps of each call; None where there is nothing to prepare.
+
+    split: torch computes what `make` refuses, too. Raises as `partitioned`; Unsupported as `make` does without `split`.
+    """
+    found = prepare(graph)
+    if found.part is None:
+        return None
+    rest = _with_prepared(graph, found.rest, found.part)
+    if split:
+        return found.part, *partitioned(rest, make)
+    whole = imported(rest)
+    return found.part, Made(whole, make(whole))
+
+
+def _with_prepared(graph: Graph, rest: Graph, part: HostPart) -> Graph:
+    """Return what is computed at each call with the file's own values of all that it reads."""
+    if any(i.name not in graph.values for i in part.graph.inputs):
+        return rest
+    made = run_part(part, {i.name: _tensor(graph, i) for i in part.graph.inputs})
+    values = {**graph.values, **{n: _bytes(t) for n, t in made.items()}}
+    return replace(rest, values={i.name: values[i.name] for i in rest.inputs if i.name in values})
+
+
+def outputs_of(graph: Graph) -> tuple[str, ...]:
+    """Return the names of what a graph makes."""
     return tuple(o.value.name for o in graph.outputs if isinstance(o.value, Ref))
 
 
@@ -106,7 +144,7 @@ def _refused(part: Imported, known: Forms, error: SeptranError) -> dict[str, str
     if at is None:
         return dict.fromkeys((n.name for n in graph.nodes), first.message)
     names = {o.node for o in written.grouping.groups[at].ops}
-    by_output = dict(zip(written.outputs, _outputs(graph), strict=True))
+    by_output = dict(zip(written.outputs, outputs_of(graph), strict=True))
     names |= {by_output[o.name] for o in written.grouping.groups[at].ops if o.name in by_output}
     nodes = {n.name: n for n in graph.nodes}
     own = names & nodes.keys()
@@ -150,27 +188,34 @@ def _own(graph: Graph, values: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _values_of(graph: Graph, names: set[str]) -> dict[str, bytes]:
     """Return the bytes of values of the graph for the file's own inputs; {} where torch has none for these."""
-    import torch
-
-    given = {
-        i.name: torch.frombuffer(
-            bytearray(graph.values[i.name]), dtype=getattr(torch, i.meta.dtype)
-        ).reshape(i.meta.shape)
-        for i in graph.inputs
-    }
+    given = {i.name: _tensor(graph, i) for i in graph.inputs}
     found: dict[str, bytes] = {}
 
     def look(name: str, value: Any) -> None:
         if name in names:
-            found[name] = (
-                value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            )
+            found[name] = _bytes(value)
 
     try:
         run_graph(graph, given, look=look, own=True)
     except RuntimeError:
         return {}
     return found
+
+
+def _tensor(graph: Graph, one: Input) -> torch.Tensor:
+    import torch
+
+    raw, dtype = graph.values[one.name], getattr(torch, one.meta.dtype)
+    if not raw:
+        return torch.empty(one.meta.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(one.meta.shape)
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    import torch
+
+    raw: bytes = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return raw
 
 
 def describe(part: HostPart) -> dict[str, Any]:

@@ -61,6 +61,8 @@ class GenRequest:
     """what of a torch module becomes an opaque leaf: "nodes" without a form, the "whole"; "": neither"""
     fallback: str = ""
     """"torch": what has no form, or what the target refuses, stays torch's; "": it is refused"""
+    prepare: bool = False
+    """whether what a module computes of its own tensors alone is computed once, outside the kernels"""
 
 
 def resolve(request: GenRequest) -> Plan:

@@ -30,6 +30,8 @@ def command(data: Mapping[str, Any], request: Mapping[str, Any]) -> str:
         words += ["--deterministic", str(asked["deterministic"])]
     if asked.get("fallback"):
         words += ["--fallback", str(asked["fallback"])]
+    if asked.get("prepare"):
+        words += ["--prepare"]
     if asked.get("where", "auto") != "auto":
         words += ["--where", str(asked["where"])]
     for one in asked.get("require") or ():

@@ -29,7 +29,7 @@ def gen(
         InputError: the user's mistake; C067, another process has the run to resume. EnvironmentProblem:
             V110, L5xx. KeyboardInterrupt: after saying how to go on.
     """
-    if request.fallback and request.task_file is not None:
+    if (request.fallback or request.prepare) and request.task_file is not None:
         found = gen_partitioned(request, settings=settings, progress=progress, into=into)
         if found is not None:
             return found

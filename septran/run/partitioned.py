@@ -1,4 +1,4 @@
-"""`septran gen --task FILE --fallback torch`: a module of which torch computes what cannot be a kernel.
+"""`septran gen --task FILE --fallback torch`, or `--prepare`: a module of which torch computes what cannot be a kernel, or weights once.
 
 Each part that became kernels goes the straight line by itself, in a folder of the run; then all steps are judged together.
 """
@@ -16,7 +16,7 @@ from septran.aten.open_graph import OpenGraph
 from septran.frontend.capture import capture_open
 from septran.frontend.partition import HostPart
 from septran.plan.floor import library_leaves
-from septran.plan.partitioned import Made, describe, partitioned, told
+from septran.plan.partitioned import Made, describe, partitioned, prepared, told
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve_operator
 from septran.plan.torch_module import Imported, load_imported
@@ -46,7 +46,7 @@ def gen_partitioned(
     graph = capture_open(request.task_file)
     if isinstance(graph, OpenGraph):
         return None
-    steps = partitioned(graph, _planner(request))
+    steps = _steps(request, graph)
     if not any(isinstance(s, HostPart) for s in steps):
         return None
     found, operator = whole_of(graph)
@@ -55,6 +55,15 @@ def gen_partitioned(
     run = open_run(request, plan, settings, into)
     with recorded(run, progress), run.held():
         return _run(request, plan, graph, steps, run, settings=settings, progress=progress)
+
+
+def _steps(request: GenRequest, graph: Graph) -> tuple[_Part, ...]:
+    make = _planner(request)
+    if request.prepare:
+        found = prepared(graph, make, split=bool(request.fallback))
+        if found is not None:
+            return found
+    return partitioned(graph, make) if request.fallback else ()
 
 
 def _planner(request: GenRequest) -> Callable[[Imported], Plan]:
@@ -82,14 +91,14 @@ def _run(
     run.write(PROGRAM, _program(graph, steps))
     for part in steps:
         if isinstance(part, HostPart):
-            progress(f"torch computes {told(part, graph.file)}")
+            progress(f"torch {'prepares' if part.once else 'computes'} {told(part, graph.file)}")
     trials: list[Trial | HostPart] = []
     results: list[Result] = []
     for part in steps:
         if isinstance(part, HostPart):
             trials.append(part)
             continue
-        own = replace(request, output=None, require=(), fallback="", resume=None)
+        own = replace(request, output=None, require=(), fallback="", prepare=False, resume=None)
         found, judged = line(
             own,
             part.made,
@@ -152,7 +161,9 @@ def _joined(
 def _required(result: Result, verdict: Verdict, require: tuple[str, ...]) -> tuple[Result, int]:
     code = exit_code(verdict, require)
     if code == 0 and "proved" in require:
-        return replace(result, reason="nothing is proven of what torch computes"), 3
+        return replace(
+            result, reason="nothing is proven of what torch computes, once or at each call"
+        ), 3
     return result, code
 
 
@@ -163,7 +174,9 @@ def _program(graph: Graph, steps: Sequence[_Part]) -> str:
     found = [f"# {Path(graph.file).name}: kernels and parts that torch computes, in order\n"]
     for number, part in enumerate(steps, 1):
         if isinstance(part, HostPart):
-            found.append(f"# step {number}, torch: {told(part, graph.file)}")
+            found.append(
+                f"# step {number}, {'once' if part.once else 'torch'}: {told(part, graph.file)}"
+            )
             found.append(graph_text(part.graph))
         else:
             found.append(f"# step {number}, kernels")

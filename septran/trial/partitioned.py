@@ -57,7 +57,8 @@ def judge_partitioned(
     found, operator = whole_of(graph)
     parts = [s for s in steps if isinstance(s, HostPart)]
     problem, names = _problem(found, operator, parts)
-    by_torch = "; ".join(told(p, graph.file) for p in parts)
+    by_torch = "; ".join(told(p, graph.file) for p in parts if not p.once)
+    once = "; ".join(told(p, graph.file) for p in parts if p.once)
     notes = dict.fromkeys(n for t in trials for n in t.judged.verdict.not_checked)
     text = [t.judged.kernel.sha for t in trials] + [str(p.graph.to_json()) for p in parts]
     base = Verdict(
@@ -69,14 +70,16 @@ def judge_partitioned(
         backend=place.backend.name,
         arch=place.arch,
         seed=secrets.randbits(62) if seed is None else seed,
-        not_checked=(*notes, f"computed by torch, no kernel: {by_torch}"),
+        not_checked=(*notes, *([f"computed by torch, no kernel: {by_torch}"] if by_torch else ())),
         enforced=tuple(dict.fromkeys(n for t in trials for n in t.judged.verdict.enforced)),
         environment=trials[0].judged.verdict.environment if trials else {},
     )
     work.mkdir(parents=True, exist_ok=True)
     verdict = verify_steps(base, problem, names, [_step(s) for s in steps], work=work)
     if verdict.passed:
-        verdict = replace(verdict, message=f"accurate; torch computes {by_torch}")
+        said = [f"torch computes {by_torch}"] if by_torch else []
+        said += [f"judged with what torch prepares once: {once}"] if once else []
+        verdict = replace(verdict, message="; ".join(["accurate", *said]))
     write_evidence(verdict, work, files={})
     return verdict
 

@@ -1,0 +1,52 @@
+"""Tensors that are prepared of a module's own: kept, and made again where one of these changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from septran.frontend.partition import HostPart
+from septran.plan.partitioned import run_part
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Once:
+    """What a part computes of a module's own tensors, as these are now.
+
+    A change is seen by where the elements lie, and by torch's count of changes in place. What was read is kept alive
+    meanwhile, so that no other tensor can lie there. Writing through `.data` or numpy is counted by nobody: `forget` then.
+    """
+
+    def __init__(self, part: HostPart) -> None:
+        self.part = part
+        self.times = 0
+        """How often it was computed."""
+        self._names = tuple(i.name for i in part.graph.inputs)
+        self._lock = threading.Lock()
+        self._known: tuple[tuple[Any, ...], tuple[torch.Tensor, ...], dict[str, Any]] | None = None
+
+    def tensors(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the prepared tensors by name. values: what it reads, among others."""
+        read = tuple(values[n].detach() for n in self._names)
+        state = tuple(_state(t) for t in read)
+        with self._lock:
+            if self._known is None or None in state or self._known[0] != state:
+                self.times += 1
+                self._known = (state, read, run_part(self.part, values))
+            return self._known[2]
+
+    def forget(self) -> None:
+        """Compute it again at the next call."""
+        with self._lock:
+            self._known = None
+
+
+def _state(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Return what differs when a tensor's elements do, None where torch does not count its changes."""
+    if tensor.is_inference():
+        return None
+    place = (tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, tensor.stride())
+    return (*place, tensor._version)
