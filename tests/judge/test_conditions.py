@@ -8,6 +8,8 @@ import pytest
 
 from septran import settings
 from septran.backends.judged.c_conditions import asks_its_compiler, asks_its_judge
+from septran.backends.judged.python_file import refusals
+from septran.backends.triton import foreign
 from septran.errors import ConfigError
 from septran.run.judge import JudgeRequest, judge
 from tests.judge.corpus import HONEST
@@ -102,3 +104,39 @@ def test_no_honest_file_of_the_corpus_is_refused() -> None:
     for honest in HONEST:
         if not honest.file.endswith(".py"):
             assert asks_its_compiler(honest.text()) == (), honest.name
+
+
+TRITON = """import torch
+import triton
+import triton.language as tl
+{before}
+@triton.jit
+def _twice(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    if {asked}:
+        _twice[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        ("", "triton.knobs.runtime.interpret"),
+        ("from triton import knobs", "knobs.runtime.interpret"),
+        ("", "not isinstance(_twice, triton.JITFunction)"),
+        ("", "not isinstance(_twice, triton.runtime.JITFunction)"),
+        ("from triton.runtime import JITFunction", "not isinstance(_twice, JITFunction)"),
+        ("from triton import JITFunction as J", "not isinstance(_twice, J)"),
+    ],
+)
+def test_a_triton_file_may_not_ask_who_runs_it(before: str, asked: str) -> None:
+    text = TRITON.format(before=before, asked=asked)
+    assert refusals(text, "scale", rules=foreign._RULES)
+    plain = TRITON.format(before="", asked="x.numel()")
+    assert refusals(plain, "scale", rules=foreign._RULES) == ()

@@ -49,6 +49,13 @@ def _launches(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
 
 
+_WHO_RUNS_IT = frozenset(
+    """
+    triton.runtime.interpreter triton.knobs triton.runtime.knobs triton.InterpreterError triton.runtime.InterpreterError
+    triton.JITFunction triton.runtime.JITFunction triton.runtime.jit
+    """.split()
+)
+"""what answers otherwise in the interpreter than where users run the file: its switch and the class of its functions"""
 _RULES = Rules(
     imports=IMPORTS
     | frozenset(
@@ -58,7 +65,7 @@ _RULES = Rules(
         """.split()
     ),
     names=NAMES,
-    attributes=ATTRIBUTES | {"triton.runtime.interpreter"},
+    attributes=ATTRIBUTES | _WHO_RUNS_IT,
     kernel=_is_kernel,
     device_roots=frozenset({"triton", "math", "__future__", "typing"}),
 )
