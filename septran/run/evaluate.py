@@ -326,7 +326,8 @@ def _cell(blank: Cell, written: Written) -> Cell:
     history = written.history
     good = [a for a in history if a.verdict.verified]
     gains = [a.verdict.speedup for a in good if a.verdict.speedup is not None]
-    lost = bool(history) and all(a.verdict.status == "unavailable" for a in history)
+    # one reply may be refused before anybody sees that the next cannot be judged
+    lost = not good and any(a.verdict.status == "unavailable" for a in history)
     return Cell(
         op=blank.op,
         leaf=blank.leaf,

@@ -60,6 +60,28 @@ class QuickJudge:
         return LeafVerdict(level=Level.ACCURATE, status="ok", seconds=1e-6, baseline_seconds=1e-6)
 
 
+def test_a_leaf_that_cannot_be_judged_is_no_failure_of_the_model(
+    septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when one of its replies was refused before anybody saw that no kernel can be built here."""
+
+    class Nowhere(QuickJudge):
+        def check(self, leaf: Leaf) -> LeafVerdict:
+            return LeafVerdict(level=Level.UNAVAILABLE, status="unavailable", message="V110")
+
+    monkeypatch.setattr("septran.run.evaluate.LeafJudge", Nowhere)
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED)
+    replies = iter(["I do not know this leaf.", *["```cpp\nlong i = 0;\n```"] * 9])
+    with ChatDouble(lambda _: Answer(next(replies))) as double:
+        done = septran(
+            "eval", "--backend", "cpp", "--list", str(listed), "--base-url", double.base_url,
+"-o", str(tmp_path / "out"), "--json",
+        )  # fmt: skip
+    (row,) = done.json["rows"]
+    assert (row["cells"], row["unavailable"]) == (0, 2)
+
+
 @pytest.mark.parametrize("judge", ["quick", pytest.param("real", marks=pytest.mark.slow)])
 def test_a_strong_model_is_measured_and_not_paid_twice(
     septran, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge: str
