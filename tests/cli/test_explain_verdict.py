@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran.report.explain import BUDGETS, FAMILIES
-from septran.verify.cases import FAMILIES as DRAWN
+from septran.verify.families import FAMILIES as DRAWN
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 from septran.domain import Domain
 from septran.kernel import KernelParam
 from septran.reference import Reference
-from septran.verify.cases import FAMILIES, Case, draw
+from septran.verify.cases import Case, draw
+from septran.verify.families import FAMILIES
 from septran.verify.problem import Problem
 
 CONSTANT = ("equal",)
