@@ -13,6 +13,7 @@ from typing import Any
 
 from septran.aten.graph import Graph
 from septran.aten.open_graph import OpenGraph
+from septran.errors import ConfigError
 from septran.frontend.capture import capture_open
 from septran.frontend.partition import HostPart
 from septran.plan.floor import library_leaves
@@ -40,13 +41,21 @@ def gen_partitioned(
     """Return what is known of the module's steps, None where no part of it has to stay torch's.
 
     Raises:
-        ConfigError: C150, C152, nobody could judge what torch would have to compute; else as `gen`.
+        ConfigError: C008, constants are to be prepared and sizes stay open; C150, C152, nobody could judge what torch would have to compute; else as `gen`.
     """
     assert request.task_file is not None
     graph = capture_open(request.task_file)
     if isinstance(graph, OpenGraph):
+        if request.prepare:
+            raise ConfigError.of(
+                "C008",
+                f"--prepare and the open sizes of {request.task_file} exclude each other",
+                help="leave out --prepare, or the file's get_dynamic_shapes",
+            )
         return None
     steps = _steps(request, graph)
+    if request.prepare and not any(isinstance(s, HostPart) and s.once for s in steps):
+        progress("nothing to prepare: no result is of the module's own tensors alone")
     if not any(isinstance(s, HostPart) for s in steps):
         return None
     found, operator = whole_of(graph)

@@ -210,6 +210,19 @@ def test_the_flag_is_for_modules(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert "C008" in capsys.readouterr().err
 
 
+def test_the_flag_and_open_sizes_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = RESNET.write(tmp_path)
+    path.write_text(
+        path.read_text()
+        + "\n\ndef get_dynamic_shapes():\n    return ({0: torch.export.Dim('B', max=50)},)\n"
+    )
+    assert main(["gen", "--task", str(path), "--backend", "cpp", "--prepare"]) == 2
+    said = capsys.readouterr().err
+    assert "C008" in said and "get_dynamic_shapes" in said
+
+
 @pytest.mark.slow
 def test_the_preparation_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     module, x = Normed().eval(), torch.randn(2, 3, 6, 6)
