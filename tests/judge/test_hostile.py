@@ -82,7 +82,9 @@ def test_what_lies_about_in_a_process_is_not_there(
 ) -> None:
     found = judged(_hostile(number, CUDA if suffix == ".cu" else CPP), tmp_path, suffix)
     assert found.code == 1, (LOADER[number].what, found.verdict.not_checked)
-    assert found.verdict.code == "V205", found.verdict.message
+    # in CUDA files a walk through memory meets the checks of alignment and bounds first
+    wanted = ("V205",) if suffix == ".cpp" else ("V205", "V209")
+    assert found.verdict.code in wanted, found.verdict.message
 
 
 def test_an_honest_file_may_print_throw_and_keep(tmp_path: Path) -> None:
