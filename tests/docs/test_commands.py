@@ -42,6 +42,8 @@ STANDS_FOR = {
     "07-10-02": "SECOND",
     "MONDAY": "FIRST",
     "TUESDAY": "SECOND",
+    # four leaves of a target and a file of all its tasks take minutes
+    '--command "python scripts/scripted_model.py tasks.jsonl" --backend triton_hip': "--command ./ask.sh --backend cpp --leaf softmax",
     "OP": "add",
     "BACKEND": "dsa_c",
     "--trials 40": "--trials 2",  # a number that only takes time, as the next

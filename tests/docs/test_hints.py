@@ -143,7 +143,7 @@ CHANGED = {
     "septran init .": "septran init another_project",
     "septran assets eject": "septran assets eject mappings/cpp.mapping.yaml",
     "septran gen --task FILE --backend NAME --fallback torch": "septran gen --task spectrum.py --backend cpp --fallback torch",
-    "septran gen --task FILE --backend NAME --prepare": "septran gen --task spectrum.py --backend cpp --prepare",
+    "septran gen --task FILE --backend NAME --prepare": "septran gen --task model.py --backend cpp --prepare",
     "septran judge FILE": "septran judge kernel.py --reference model.py",
     "septran tune --proposer": "septran tune --op relu --backend dsa_c --dim N=64 --trials 2 --proposer command:./ask.sh",
 }
