@@ -16,6 +16,7 @@ import pytest
 
 from septran.agent.docs import Block
 from septran.backends.triton.arches import ARCHES
+from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.toolchain import HERE, found, write_emulator
 from septran.machine import load_machine
 from tests.dsl_docs.runner import Outcome
@@ -31,7 +32,7 @@ import kernel
 kernel.check()
 """
 _EVERY_FAMILY = ("sm_80", "sm_90", "gfx942")
-_PRELUDE = {"st_max", "st_min", "st_prod", "st_tanh", "st_pow"}
+_PRELUDE = {name for name, _ in PRELUDE}
 
 
 def _compile(folder: Path, arch: str) -> Outcome:
