@@ -122,12 +122,14 @@ SUITE = "backend: cpp\nrows:\n  - {op: relu, dims: {N: 4096}, gate: 0.001}\n"
 
 @dataclass(frozen=True)
 class Shop:
-    """The folder of the project; verified, first and second: names of runs."""
+    """The folder of the project; verified, first, second and killed: names of runs."""
 
     folder: Path
     verified: str
     first: str
     second: str
+    killed: tuple[str, ...]
+    """Runs that ended before they had a result; what a test removes is one of them."""
     model: str
     """The address of a model that answers with the library's leaves."""
 
@@ -202,8 +204,9 @@ def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
     (folder / "ask.sh").chmod(0o755)
     first, second = _made("batch", "smoke.yaml"), _made("batch", "smoke.yaml", "--fresh")
     assert main(("prove", *RELU, "--certificate", "certificate.json")) == 0
-    for _ in range(2):  # killed early
-        store.create({}, label=("gemm", "cpp"), settings=settings.load())
+    killed = tuple(
+        store.create({}, label=("gemm", "cpp"), settings=settings.load()).id for _ in range(2)
+    )
     verified = _made("gen", *RELU)
     bodies = library_bodies("softmax")
     reply = f"```cpp\n{''.join(bodies.values())}```\n"
@@ -211,7 +214,7 @@ def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
     assert main(("map", "--op", "gemm", "--backend", "cpp", "-o", "gemm.mapping.yaml")) == 0
     with ChatDouble(lambda body: Answer(_opaque(json.dumps(body)) or reply)) as double:
         patched.setenv("SEPTRAN_BASE_URL", double.base_url)
-        yield Shop(folder, verified, first, second, double.base_url)
+        yield Shop(folder, verified, first, second, killed, double.base_url)
 
 
 def _opaque(asked: str) -> str:

@@ -27,6 +27,7 @@ _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 STANDS_FOR = {
     "COUNT SEED [FAMILY ...]": "1 1 cpp",
+    "--task FILE --backend NAME --prepare": "--task model.py --backend cpp --prepare",  # open sizes exclude it
     "--task FILE": "--task open.py",
     "COMMAND [OPTIONS]": "ls",
     "CODE": "E134",

@@ -211,7 +211,7 @@ def circumstances(code: str, shop: Shop, patched: pytest.MonkeyPatch) -> Iterato
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "line"), EXAMPLES)
 def test_an_example_shows_its_code(shop, capfd, monkeypatch, code, line):
-    early = next(run.id for run in store.listing(shop.home / "runs") if "--gemm--" in run.id)
+    early = next(run.id for run in store.listing(shop.home / "runs") if run.id in shop.killed)
     words = shlex.split(re.sub(r"2026-11-21\S*", early, line), comments=True)
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("=", 1))
