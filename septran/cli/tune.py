@@ -23,7 +23,7 @@ _TRIALS = 30
 @click.option(
     "--trials",
     type=click.IntRange(min=1),
-    help=f"Kernels to build and verify.  [default: {_TRIALS}]",
+    help=f"Kernels to build and measure.  [default: {_TRIALS}]",
 )
 @click.option(
     "--seed", "tune_seed", type=click.IntRange(min=0), help="Of the search.  [default: 0]"
@@ -50,8 +50,9 @@ _TRIALS = 30
 def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
     r"""Search the values that a mapping leaves open (`!tune`), and keep what is better than the default.
 
-    Every kernel that is built is verified. The winner is measured against the default once more; `septran gen` takes
-    results by itself and says so.
+    Where a simulator counts cycles, every kernel that is built is verified. Where kernels are timed, a call of each is judged and
+    the winner is verified in full before it is measured against the default once more. `septran gen` takes results by itself and
+    says so.
 
     \b
     septran tune --op add --backend dsa_c
@@ -107,6 +108,10 @@ def _text(found: Mapping[str, Any]) -> str:
         lines.append(f"  speed      {speed['middle']:.3f} x the default{interval}")
     else:
         lines.append("  nothing better was found: the default stays")
+    if found["unit"] == "seconds" and found["within"] is not None:
+        which = "no other choice" if found["whole"] else "nothing else that was measured"
+        more = 100 * (found["within"] - 1)
+        lines.append(f"  within     {which} is more than {more:.1f} % faster (95 % intervals)")
     if found["rank_correlation"] is not None:
         lines.append(
             f"  model      rank correlation {found['rank_correlation']:.2f} over what was measured"

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.atomic import write_atomic
+
 State = Literal["measured", "pruned", "refused", "wrong"]
 _DRAWS = 12
 """Proposals of the sampler that may be known already before one is drawn at random."""
@@ -28,7 +30,8 @@ class Trial:
     """One proposal. number: 0 is the default. values: choice -> value. predicted: ticks, None where unknown.
 
     state: measured, pruned (the model expects it to be slower than what was found), refused (it does not map or fit) or wrong
-    (the verifier did not accept it); why says more. found: cycles or seconds. by: "model" or "sampler", "" for the default.
+    (the verifier did not accept it); why says more. found: cycles or seconds. low, high: the 95 % interval of the default's time over
+    this one's. by: "model" or "sampler", "" for the default.
     """
 
     number: int
@@ -36,6 +39,8 @@ class Trial:
     state: State
     predicted: float | None = None
     found: float | None = None
+    low: float | None = None
+    high: float | None = None
     why: str = ""
     seconds: float = 0.0
     by: str = ""
@@ -75,6 +80,17 @@ class Trials:
             os.fsync(file.fileno())
         self.done.append(trial)
 
+    def amend(self, trial: Trial) -> None:
+        """Put `trial` in the place of the one with its number."""
+        self.done[trial.number] = trial
+        write_atomic(self.path, "".join(json.dumps(t.to_json()) + "\n" for t in self.done))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every choice was proposed."""
+        known = {_key(t.values) for t in self.done}
+        return len(known) >= math.prod(len(values) for values in self.choices.values())
+
     @property
     def measured(self) -> list[Trial]:
         """Those with a figure."""
@@ -96,9 +112,9 @@ class Trials:
 
     def propose(self) -> dict[str, Any] | None:
         """Return values that no trial has had, None when there are none left."""
-        known = {_key(t.values) for t in self.done}
-        if len(known) >= math.prod(len(values) for values in self.choices.values()):
+        if self.whole:
             return None
+        known = {_key(t.values) for t in self.done}
         number = len(self.done)
         for draw in range(_DRAWS):
             found = self._sampled(1000 * number + draw)

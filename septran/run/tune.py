@@ -1,9 +1,10 @@
 """`septran tune`: search the values that a mapping leaves open, and keep what is better than the default.
 
 A proposal is mapped first: what does not map or fit is refused there. The model says what it would take, and what is expected to be
-slower than the best so far is not built. What is left is built, verified like every kernel and measured: cycles where a
-simulator counts them, else seconds in slots that alternate with the default's. At the end the best and the default
-are measured again against each other; the default stays unless the whole interval is on the other's side.
+slower than the best so far is not built. Where a simulator counts cycles, what is left is built, verified like every kernel, and
+that says how fast it is. Elsewhere it is built and timed in slots that alternate with the default's, and one of the timed calls is
+judged: enough to go on searching. At the end the best is verified like every kernel, the next best where it fails, and measured
+against the default again; the default stays unless the whole interval is on the other's side.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 from septran import assets
 from septran.atomic import write_atomic
 from septran.errors import EnvironmentProblem, MappingError, SeptranError, exit_code_of
+from septran.kernel import Kernel
 from septran.machine import load_machine
 from septran.mapping.schema import ExplicitMapping
 from septran.mapping.space import choices_of, settled, values_of, with_values
@@ -32,9 +34,9 @@ from septran.run.ask_values import Asked, asked
 from septran.run.predict import of_known_sizes
 from septran.run.trials import Trial, Trials, rank_correlation
 from septran.settings import Settings
-from septran.trial.judge import Judged, judge_kernel
+from septran.trial.judge import Judged, build_candidate, judge_once
 from septran.trial.place import Place, place_in
-from septran.verify.pairs import Pairs
+from septran.verify.pairs import Pairs, Ratio
 from septran.verify.problem import Problem
 from septran.verify.timing import race
 
@@ -43,7 +45,11 @@ _PROPOSALS = 12
 """Proposals for each kernel that may be built, so that a search ends."""
 _MARGIN = {"cycles": 1.0, "seconds": 1.3}
 """How much slower than the best a choice may be expected to be before it is not built: clocks of a simulator are known, caches are not."""
-_FINAL_S = 3.0
+_TRIAL_S, _FINAL_S = 0.6, 3.0
+"""Seconds for which a choice, and in the end the best one, is timed beside the default."""
+_CLOSE = 1.03
+"""A choice that may be so many times as fast as the default, or slower, is timed for longer: not to miss what is worth having."""
+_SILENT = "wrong or silent while it was timed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,10 @@ class TuneRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a search found. ratio: default / best with low and high. better: the best replaces the default."""
+    """What a search found. ratio: default / best with low and high. better: the best replaces the default.
+
+    whole: every choice was proposed.
+    """
 
     SCHEMA: ClassVar[str] = "septran.tune/1"
     plan: Plan
@@ -75,9 +84,19 @@ class Outcome:
     low: float
     high: float
     better: bool
+    whole: bool
     file: str
     run: str
     asked: Mapping[str, Any] | None = None
+
+    @property
+    def within(self) -> float | None:
+        """How many times as fast as what is kept any other measured choice may be: the largest upper end of their intervals."""
+        kept = self.ratio if self.better else 1.0
+        others = [t for t in self.trials[1:] if t.state == "measured" and t is not self.best]
+        ends = [t.high for t in others] + [self.high] * (self.best.number > 0 and not self.better)
+        known = [end for end in ends if end is not None]
+        return max([1.0, *(end / kept for end in known)]) if len(known) == len(ends) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the septran.tune/1 object."""
@@ -99,6 +118,8 @@ class Outcome:
             "best": {"values": dict(self.best.values), "found": self.best.found},
             "speedup": {"middle": self.ratio, "low": self.low, "high": self.high},
             "better": self.better,
+            "whole": self.whole,
+            "within": self.within,
             "asked": None if self.asked is None else dict(self.asked),
             "rank_correlation": rank_correlation(pairs),
             "trials": [t.to_json() for t in self.trials],
@@ -214,6 +235,8 @@ class _Search:
         if not self.trials.done:
             values = values_of(self.default.bound.mapping, self.trials.choices)
             found = self.figure(self.first)
+            if found is None:
+                raise EnvironmentProblem.of("V118", f"the default kernel is {_SILENT}")
             self.trials.add(
                 Trial(
                     number=0,
@@ -241,43 +264,59 @@ class _Search:
                 self.unit == "cycles" and expected == best.found
             ):
                 return replace(trial, state="pruned", why=f"expected: {self.shown(expected)}")
-        judged = self.judged(lowered, "trial")
-        if not judged.verdict.passed:
-            return replace(trial, state="wrong", why=str(judged.verdict.level))
-        found = self.figure(judged)
-        if found is None:
-            return replace(trial, state="wrong", why="wrong or silent while it was timed")
-        told = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
-        self.progress(f"{told}: {self.shown(found)}")
-        seconds = round(time.perf_counter() - begun, 3)
-        return replace(trial, state="measured", found=found, seconds=seconds)
+        trial = self.measured(trial, lowered)
+        if trial.state == "measured":
+            told = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
+            self.progress(f"{told}: {self.shown(trial.found)}")
+        return replace(trial, seconds=round(time.perf_counter() - begun, 3))
+
+    def measured(self, trial: Trial, lowered: Lowered) -> Trial:
+        """Return `trial` with its figure, or what is wrong with it."""
+        if self.unit == "cycles":
+            judged = self.judged(lowered, "trial")
+            if not judged.verdict.passed:
+                return replace(trial, state="wrong", why=str(judged.verdict.level))
+            found = self.figure(judged)
+            if found is None:
+                return replace(trial, state="wrong", why=_SILENT)
+            ratio = (self.trials.done[0].found or 0.0) / found
+            return replace(trial, state="measured", found=found, low=ratio, high=ratio)
+        work = self.run.subdir("trial")
+        judged = build_candidate(self.place, self.emitted(lowered), self.problem, work=work)
+        if judged.verdict.code:
+            return replace(trial, state="wrong", why=judged.verdict.message)
+        pairs = self.raced(judged, _TRIAL_S, sample=True)
+        if pairs is None:
+            return replace(trial, state="wrong", why=_SILENT)
+        gain = pairs.ratio()
+        if gain.low <= 1.0 and gain.high > _CLOSE:
+            again = self.raced(judged, _FINAL_S, sample=True)
+            gain = gain if again is None else again.ratio()
+        found = (self.trials.done[0].found or 0.0) / gain.middle
+        return replace(trial, state="measured", found=found, low=gain.low, high=gain.high)
 
     def lowered(self, values: Mapping[str, Any]) -> Lowered:
         mapping = with_values(self.default.bound.mapping, values)
         return lower_plan(replace(self.plan, mapping=mapping))
 
-    def judged(self, lowered: Lowered, name: str) -> Judged:
-        """Build and verify a kernel as `gen` does."""
+    def emitted(self, lowered: Lowered) -> Kernel:
         leaves = library_leaves(self.plan.backend, lowered.program, lowered.bound.mapping)
-        kernel = self.plan.backend.emit(lowered.program, leaves)
-        work = self.run.subdir(name)
-        return judge_kernel(
-            self.place, kernel, self.problem, work=work, seed=self.request.kernel.seed
-        )
+        return self.plan.backend.emit(lowered.program, leaves)
 
-    def figure(self, judged: Judged, budget_s: float = 0.6) -> float | None:
-        """Return cycles, or seconds as a part of the default's, None where it cannot be timed."""
-        if judged.verdict.cycles:
-            return float(judged.verdict.cycles["total"])
-        assert self.first is not None
-        pairs = self.raced(judged, budget_s)
-        if pairs is None:
-            return None
-        if judged is self.first or not self.trials.done:
-            return pairs.second_s
-        return (self.trials.done[0].found or 0.0) / pairs.ratio().middle
+    def judged(self, lowered: Lowered, name: str) -> Judged:
+        """Build and verify a kernel as `gen` does; a resumed run has the default's verdict already."""
+        work, seed = self.run.subdir(name), self.request.kernel.seed
+        return judge_once(self.place, self.emitted(lowered), self.problem, work=work, seed=seed)
 
-    def raced(self, judged: Judged, budget_s: float) -> Pairs | None:
+    def figure(self, judged: Judged) -> float | None:
+        """Return the cycles, or the seconds of the default, of a verified kernel; None where it cannot be timed."""
+        if self.unit == "cycles":
+            cycles = judged.verdict.cycles
+            return float(cycles["total"]) if cycles else None
+        pairs = self.raced(judged, _TRIAL_S, sample=True)
+        return None if pairs is None else pairs.second_s
+
+    def raced(self, judged: Judged, budget_s: float, *, sample: bool) -> Pairs | None:
         assert self.first is not None
         return race(
             (judged.kernel, judged.built),
@@ -285,19 +324,30 @@ class _Search:
             self.problem,
             sessions=self.place.sessions,
             budget_s=budget_s,
+            sample=sample,
         )
 
+    def confirmed(self) -> tuple[Trial, Ratio]:
+        """Return the best that the verifier accepts, and the default's time over its own."""
+        default = self.trials.done[0]
+        while (best := self.trials.best()).number:
+            if self.unit == "cycles":
+                ratio = (default.found or 0.0) / (best.found or 1.0)
+                return best, Ratio(middle=ratio, low=ratio, high=ratio)
+            self.progress("verifying the best and measuring it against the default once more")
+            judged = self.judged(self.lowered(best.values), "best")
+            if not judged.verdict.passed:
+                why = str(judged.verdict.level)
+            elif (pairs := self.raced(judged, _FINAL_S, sample=False)) is None:
+                why = _SILENT
+            else:
+                return best, pairs.ratio()
+            self.trials.amend(replace(best, state="wrong", found=None, why=why))
+        return best, Ratio(middle=1.0, low=1.0, high=1.0)
+
     def finish(self) -> Outcome:
-        best, default = self.trials.best(), self.trials.done[0]
-        ratio = low = high = 1.0
-        if best.number and self.unit == "cycles":
-            ratio = low = high = (default.found or 0.0) / (best.found or 1.0)
-        elif best.number:
-            self.progress("measuring the best against the default once more")
-            pairs = self.raced(self.judged(self.lowered(best.values), "best"), _FINAL_S)
-            if pairs is not None:
-                found = pairs.ratio()
-                ratio, low, high = found.middle, found.low, found.high
+        best, confirmed = self.confirmed()
+        ratio, low, high = confirmed.middle, confirmed.low, confirmed.high
         better = bool(best.number) and low > 1.0
         outcome = Outcome(
             plan=self.plan,
@@ -309,6 +359,7 @@ class _Search:
             low=low,
             high=high,
             better=better,
+            whole=self.trials.whole,
             file=str(self.written(best, ratio, low, high, better=better)),
             asked=None if self.asked is None else self.asked.summary(),
             run=str(self.run.dir),

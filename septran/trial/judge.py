@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from septran.atomic import write_atomic
 from septran.backends.base import Backend, Built
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, LeafSpec, leaf_specs
@@ -17,7 +20,7 @@ from septran.verify.races import watch
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict, write_evidence
-from septran.verify.verify import Request, verify
+from septran.verify.verify import Request, static_checks, verify
 
 
 def distinct_specs(program: Program) -> tuple[LeafSpec, ...]:
@@ -74,6 +77,41 @@ def judge_kernel(
     if suspect and verdict.passed:
         verdict = _suspected(backend, verdict, kernel, built, problem, request, work)
         write_evidence(verdict, work, files={"child.log": verdict.log})
+    return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+
+
+def judge_once(
+    place: Place, kernel: Kernel, problem: Problem, *, work: Path, seed: int | None = None
+) -> Judged:
+    """Return `judge_kernel`, or what it found in `work` before where the same binary was built again and had passed."""
+    mark = work / "passed.sha256"
+    if mark.is_file():
+        built = build_only(place, kernel, folder=work / "build")
+        try:
+            verdict = Verdict.from_json(json.loads((work / "verdict.json").read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            verdict = None
+        if verdict and verdict.passed and _binary(built) == mark.read_text("ascii"):
+            return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+        mark.unlink()
+    judged = judge_kernel(place, kernel, problem, work=work, seed=seed)
+    if judged.verdict.passed:
+        write_atomic(mark, _binary(judged.built))
+    return judged
+
+
+def _binary(built: Built) -> str:
+    return hashlib.sha256(built.artifact.read_bytes()).hexdigest() if built.artifact else ""
+
+
+def build_candidate(place: Place, kernel: Kernel, problem: Problem, *, work: Path) -> Judged:
+    """Build a kernel that may be run and timed, but counts only once `judge_kernel` has passed it.
+
+    The verdict's code says why it may not even be run.
+    """
+    built = build_only(place, kernel, folder=work / "build")
+    base = Verdict.of(kernel, where=place.where, dims=problem.dims, seed=None)
+    verdict = static_checks(base, kernel, built, problem, _request(place, None))
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
 

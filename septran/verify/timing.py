@@ -163,10 +163,12 @@ def race(
     sessions: Sessions | None = None,
     budget_s: float = 0.6,
     slot_s: float = 0.005,
+    sample: bool = False,
 ) -> Pairs | None:
     """Return seconds per call of two verified kernels in alternating slots, each in its own child.
 
-    None when one of them stopped answering or gave wrong outputs while it was timed.
+    sample: the first was not verified yet, which is done if it turns out fast: one of its timed calls is judged, none
+    of the second's. None when one of them stopped answering or gave wrong outputs while it was timed.
     """
     settings = sessions or Sessions()
     with (
@@ -183,7 +185,9 @@ def race(
                     first.slot, second.slot, budget_s=budget_s, slot_s=slot_s, most=first.most
                 )
                 placed.close()
-                if first.wrong(found.first_s) or second.wrong(found.second_s):
+                if first.wrong(found.first_s, sample=sample):
+                    return None
+                if not sample and second.wrong(found.second_s):
                     return None
         except (TimeoutError, OSError):
             return None
@@ -284,9 +288,9 @@ class _Hosted(HostTimed):
     def wait_ready(self) -> None:
         """Do nothing: a host that could be started is ready."""
 
-    def wrong(self, per_call: float = 0.0) -> str:
+    def wrong(self, per_call: float = 0.0, *, sample: bool = False) -> str:
         """Return what is wrong with the timed calls, "" when nothing."""
-        return super().wrong()
+        return super().wrong(sample=sample)
 
 
 class _Timed:
@@ -351,14 +355,18 @@ class _Timed:
             raise TimeoutError(str(answer))
         return float(answer["seconds"])
 
-    def wrong(self, per_call: float) -> str:
-        """Return what is wrong with the timed calls, which took `per_call` seconds each, "" when nothing."""
+    def wrong(self, per_call: float, *, sample: bool = False) -> str:
+        """Return what is wrong with the timed calls, which took `per_call` seconds each, "" when nothing.
+
+        sample: the repeated call alone is judged, none on new inputs.
+        """
         if self._settings.gpu is not None:
             self.slot(0)  # the outputs are still on the device
             return _wrong(self._arena, self._problem, self._case)
         if any(p.privilege == "rw" for p in self._problem.params):
             return ""  # many calls have accumulated into it
-        return _wrong(self._arena, self._problem, self._case) or self._remembered(per_call)
+        why = _wrong(self._arena, self._problem, self._case)
+        return why if sample else why or self._remembered(per_call)
 
     def _remembered(self, per_call: float) -> str:
         """Return "" when a call on new inputs is about as fast as the timed ones, and right.

@@ -27,6 +27,7 @@ from septran.verify.enforced import with_facts
 from septran.verify.environment import environment_facts
 from septran.verify.figures import Check, believed
 from septran.verify.gate import gate
+from septran.verify.kept_memory import kept_memory
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, run_calls
@@ -94,6 +95,17 @@ def _verify(
     request: Request,
     seed: int,
 ) -> Verdict:
+    base = static_checks(base, kernel, built, problem, request)
+    if base.code:
+        return base
+    in_host = hosted.fits(built, kernel, request.sessions)
+    return _run_and_judge(base, kernel, built, problem, run_dir, request, seed, in_host=in_host)
+
+
+def static_checks(
+    base: Verdict, kernel: Kernel, built: Built, problem: Problem, request: Request
+) -> Verdict:
+    """Return the verdict on a built kernel of which nothing was run: with a code where it may not be run."""
     if not built.ok or built.artifact is None:
         return replace(
             base,
@@ -152,7 +164,7 @@ def _verify(
             message=f"the library cannot be loaded: it is damaged or has no {kernel.entry}",
             hint="the entry needs default visibility",
         )
-    return _run_and_judge(base, kernel, built, problem, run_dir, request, seed, in_host=in_host)
+    return base
 
 
 def _environment(sessions: Sessions) -> dict[str, str]:
@@ -217,7 +229,7 @@ def _run_and_judge(
     if refused is not None:
         return refused
     policy = request.policy or load_policy()
-    with budget.threads(1):
+    with budget.threads(1), kept_memory():
         return judged(base, problem, transcript, policy, unordered=request.unordered)
 
 

@@ -229,9 +229,7 @@ def test_an_interrupted_search_goes_on(septran, monkeypatch):
 
 
 def test_the_default_stays_where_nothing_is_better(septran, monkeypatch):
-    monkeypatch.setattr(
-        tuner._Search, "figure", lambda self, judged, budget_s=0.6: 7.0 + len(self.trials.done)
-    )
+    monkeypatch.setattr(tuner._Search, "figure", lambda self, judged: 7.0 + len(self.trials.done))
     found = septran("tune", *SMALL, "--trials", "1", "--json").json
     assert found["better"] is False
     (entry,) = read(Path(found["file"]))
@@ -303,3 +301,64 @@ def test_a_result_of_the_same_kind_is_replaced(tmp_path):
         path.write_text(added(path, entry))
     assert [e.found for e in read(path)] == [9.0, 8.0]
     assert spanyaml.loads(path.read_text()).value[0]["dims"] == {"N": 200}
+
+
+TIMED = ("--op", "row_sum", "--backend", "cpp", "--threads", "1")
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """What timing says, one figure a race in times of the default, and the kernels that were verified in full."""
+    from septran.trial import judge
+    from septran.verify.pairs import Pairs
+
+    real, verified, times = judge.verify, [], []
+
+    def counted(kernel, built, problem, **given):
+        verified.append(kernel.sha)
+        return real(kernel, built, problem, **given)
+
+    def race(*_, **__):
+        return Pairs(first=(times.pop(0),) * 9, second=(1.0,) * 9)
+
+    monkeypatch.setattr(judge, "verify", counted)
+    monkeypatch.setattr(tuner, "race", race)
+    return times, verified
+
+
+def test_where_kernels_are_timed_the_default_and_the_best_are_verified(septran, timed):
+    times, verified = timed
+    times += [1.0, 1.1, 0.8, 0.9, 0.8]  # the default, three choices, the best again
+    found = septran("tune", *TIMED, "--trials", "3", "--json").json
+    assert found["measured"] == 4 and len(set(verified)) == len(verified) == 2
+    assert found["best"]["values"] == found["trials"][2]["values"] and found["better"]
+    assert found["speedup"]["middle"] == 1 / 0.8 and found["within"] == 1.0
+    # gen takes it by itself; a resumed search has the verdicts of both
+    assert septran("gen", *TIMED, "--json").json["tuned"]["values"] == found["best"]["values"]
+    verified.clear()
+    times += [0.8]
+    again = septran("tune", "--resume", found["run"], "--json").json
+    assert again["best"] == found["best"] and verified == []
+
+
+def test_the_fastest_that_is_wrong_gives_way_to_the_next(septran, timed, monkeypatch):
+    from dataclasses import replace
+
+    from septran.outcome import Status
+
+    real, refused = tuner._Search.judged, []
+
+    def judged(self, lowered, name):
+        found = real(self, lowered, name)
+        if name == "default" or refused:
+            return found
+        refused.append(name)
+        return replace(found, verdict=replace(found.verdict, status=Status.INCORRECT_NUMERICAL))
+
+    monkeypatch.setattr(tuner._Search, "judged", judged)
+    timed[0].extend([1.0, 0.8, 0.9, 1.1, 0.98])
+    found = septran("tune", *TIMED, "--trials", "3", "--json").json
+    assert found["trials"][1]["state"] == "wrong" and found["wrong"] == 1
+    assert found["best"]["values"] == found["trials"][2]["values"] and found["better"]
+    assert found["speedup"]["middle"] == pytest.approx(1 / 0.98)
+    assert found["within"] == pytest.approx(1.0)
