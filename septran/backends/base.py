@@ -116,6 +116,11 @@ class Unjudged(Exception):
         self.what = what
 
 
+def as_it_is(text: str) -> tuple[tuple[str, str], ...]:
+    """Return a text that all compilers read alike, as `Foreign.readings`."""
+    return (("", text),)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """How a file that SepTran did not write is judged for a target.
@@ -126,6 +131,8 @@ class Foreign:
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
     watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
+    readings: text -> (for which devices, text) of each text that compilers for different devices make of it, that of the card
+        first; lines stay; raises `Unjudged`.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
 
@@ -140,6 +147,7 @@ class Foreign:
     objections: Callable[[str, str], tuple[tuple[str, str, int], ...]] | None = None
     unchecked: tuple[str, ...] = ()
     unsupported: Callable[[str], tuple[str, ...]] | None = None
+    readings: Callable[[str], tuple[tuple[str, str], ...]] = as_it_is
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None

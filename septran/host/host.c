@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B };
+enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02 };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 
@@ -75,6 +75,13 @@ void *st_scratch(int use, size_t bytes) {
  * kernel before has left there shows. */
 void st_fresh(void *p, size_t bytes) {
   if (!in_slot) memset(p, calls & 1 ? POISON : NUMBER, bytes);
+}
+
+/* What the next call finds where nobody wrote: NaN, ordinary numbers, or next to nothing with even bytes, so that a test on
+ * it comes out one way in one call and the other way in another. */
+static int unset(void) {
+  static const unsigned char bytes[] = {POISON, NUMBER, LITTLE};
+  return in_slot ? POISON : bytes[calls % 3];
 }
 
 /* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. Before each block stand
@@ -197,7 +204,7 @@ static uint64_t mix(uint64_t x) {
 
 static __attribute__((noinline)) void overwrite_stack(size_t bytes) {
   char *below = __builtin_alloca(bytes);
-  memset(below, POISON, bytes);
+  memset(below, unset(), bytes);
   __asm__ volatile("" : : "r"(below) : "memory");
 }
 #if defined(__x86_64__)
@@ -256,7 +263,7 @@ static void take_back_heaps(void) {
   for (uint64_t t = 0; t < plan[THREADS]; ++t) {
     struct block *h = &heap[t];
     if (!st_foreign) h->used = h->last = 0;
-    if (peak > h->used) memset(h->base + h->used, POISON, peak - h->used);
+    if (peak > h->used) memset(h->base + h->used, unset(), peak - h->used);
     h->peak = h->used;
   }
 }
@@ -267,7 +274,7 @@ static void take_back_scratch(void) {
     peak = up(peak, LINE);
     for (uint64_t t = 0; t < plan[THREADS]; ++t) {
       struct block *b = &scratch[t][use];
-      if (peak) memset(in_slot ? b->base : b->base + SCRATCH - peak, POISON, peak);
+      if (peak) memset(in_slot ? b->base : b->base + SCRATCH - peak, unset(), peak);
       b->peak = 0;
     }
   }

@@ -29,7 +29,8 @@ from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.settings import Settings
 from septran.toolchain.built import Built
 from septran.toolchain.hosted import UNLINKED
-from septran.toolchain.watched import reads_environment, starts_threads
+from septran.toolchain.machine_asked import kept_between_calls, machine_asked
+from septran.toolchain.watched import starts_threads
 from septran.trial.place import place_in
 from septran.verify.problem import Problem
 from septran.verify.races import watch
@@ -129,6 +130,36 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     text = _read(request.file)
     backend, foreign = _target(request, text)
     with _told_where(request.file):
+        readings = foreign.readings(text)
+    with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
+        folder = (work or Path(name)).absolute()  # children run in folders of their own
+        found: list[Judgement] = []
+        for number, (devices, read) in enumerate(readings):
+            own = folder / f"reading{number}" if number else folder
+            found.append(_judged(request, settings, backend, foreign, read, own))
+            if found[-1].code:
+                return _for_devices(found[-1], devices)
+    return found[0]
+
+
+def _for_devices(found: Judgement, devices: str) -> Judgement:
+    """Return what was found, saying for which devices when the text is another for others."""
+    if not devices:
+        return found
+    message = f"where {devices}: {found.verdict.message}"
+    return replace(found, verdict=replace(found.verdict, message=message))
+
+
+def _judged(
+    request: JudgeRequest,
+    settings: Settings,
+    backend: Backend,
+    foreign: Foreign,
+    text: str,
+    folder: Path,
+) -> Judgement:
+    """Return what was found out about one reading of a file; the evidence goes into `folder`."""
+    with _told_where(request.file):
         host = _entry(request, foreign, text)
         used = foreign.unsupported(text) if foreign.unsupported is not None else ()
     if used:
@@ -159,35 +190,33 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         **dict(foreign.session),  # type: ignore[arg-type]
     )
     proof = Proof()
-    with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
-        folder = (work or Path(name)).absolute()  # children run in folders of their own
-        objections = foreign.objections(text, host.name) if foreign.objections else ()
-        if objections:
-            verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
-        else:
-            (folder / "build").mkdir(parents=True, exist_ok=True)
-            built = place.build(kernel, folder / "build")
-            asked = Request(
-                where=place.where,
-                language="",
-                seed=request.seed,
-                sessions=sessions,
-                gate=False,
-                unordered=foreign.unordered(text),
-            )
-            verdict = _verdict(kernel, built, wanted.problem, folder, asked)
-            if foreign.watched is not None:
-                at = folder / "watched"
-                verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
-            if verdict.passed or verdict.code in UNEXPLAINED:
-                params = wanted.problem.params
-                proof = prove(foreign, text, str(request.file), call, params, folder)
-                verdict = with_proof(verdict, proof)
-        skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
-        verdict = _in_the_users_file(told(verdict), kernel, request.file)
-        missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
-        verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
-        write_evidence(verdict, folder, files={})
+    objections = foreign.objections(text, host.name) if foreign.objections else ()
+    if objections:
+        verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
+    else:
+        (folder / "build").mkdir(parents=True, exist_ok=True)
+        built = place.build(kernel, folder / "build")
+        asked = Request(
+            where=place.where,
+            language="",
+            seed=request.seed,
+            sessions=sessions,
+            gate=False,
+            unordered=foreign.unordered(text),
+        )
+        verdict = _verdict(kernel, built, wanted.problem, folder, asked)
+        if foreign.watched is not None:
+            at = folder / "watched"
+            verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
+        if verdict.passed or verdict.code in UNEXPLAINED:
+            params = wanted.problem.params
+            proof = prove(foreign, text, str(request.file), call, params, folder)
+            verdict = with_proof(verdict, proof)
+    skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
+    verdict = _in_the_users_file(told(verdict), kernel, request.file)
+    missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
+    verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
+    write_evidence(verdict, folder, files={})
     return Judgement(
         request=request,
         backend=backend.name,
@@ -196,7 +225,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         finding=finding_of(verdict),
         left_out=left_out,
         proof=proof,
-        sha=content_hash([text, _read(request.reference), host.name, backend.name]),
+        sha=content_hash([_read(request.file), _read(request.reference), host.name, backend.name]),
     )
 
 
@@ -218,26 +247,37 @@ def _in_the_users_file(verdict: Verdict, kernel: Kernel, file: Path) -> Verdict:
 
 
 def _verdict(
-    kernel: Kernel, built: Built, problem: Problem, folder: Path, asked: Request
+    kernel: Kernel, built: Built, problem: Problem, folder: Path, request: Request
 ) -> Verdict:
     """Return the verdict; a file that the static host cannot hold is not run in a process worth attacking instead."""
     what = ""
     if built.foreign and starts_threads(built):
         what = "it starts threads of its own"
-    elif built.foreign and reads_environment(built):
-        what = "it reads the environment, so it may do something else where it is set"
+    elif built.foreign and (asked := machine_asked(built, kernel.entry)):
+        what = f"it asks for {', '.join(asked)}, so it may do something else where the answer is another"
     elif UNLINKED in built.not_checked:
         what = "it needs shared libraries"
     if not what:
-        return verify(kernel, built, problem, run_dir=folder, request=asked)
+        return verify(
+            kernel, _with_state(built, kernel.entry), problem, run_dir=folder, request=request
+        )
     return replace(
-        Verdict.of(kernel, where=asked.where, dims=problem.dims, seed=asked.seed),
+        Verdict.of(kernel, where=request.where, dims=problem.dims, seed=request.seed),
         level=Level.UNAVAILABLE,
         status=Status.UNAVAILABLE,
         code="V217",
         message=f"the static host, which judges such files, has not what this one needs: {what}",
         hint="OpenMP's threads, the C and C++ libraries and memory are there",
     )
+
+
+def _with_state(built: Built, entry: str) -> Built:
+    """Return the build, saying what its calls may tell one from another by."""
+    kept = kept_between_calls(built, entry) if built.foreign else ()
+    if not kept:
+        return built
+    text = f"calls after those that were made: {', '.join(kept)} live from call to call"
+    return replace(built, not_checked=(*built.not_checked, text))
 
 
 @contextmanager

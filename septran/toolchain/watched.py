@@ -19,7 +19,6 @@ _PROGRAM = "watched"
 # last, so that they count: what is watched is compiled in a third of the time, and cannot ask whether it is watched
 _WATCHED = ("-O1", "-g1", "-fsanitize=thread", "-U__SANITIZE_THREAD__")
 _OWN_MAIN = "-Dmain=septran_main_of_the_file"
-_SURROUNDINGS = ("getenv", "secure_getenv", "environ", "__environ", "_environ")
 _THREADS = ("pthread_create", "thrd_create", "_ZNSt6thread")
 
 
@@ -31,11 +30,6 @@ def has_threads(built: Built) -> bool:
 def starts_threads(built: Built) -> bool:
     """Return whether a built kernel starts threads without OpenMP."""
     return _needs(built, _THREADS)
-
-
-def reads_environment(built: Built) -> bool:
-    """Return whether a built kernel reads the process's environment, which is empty where it is judged."""
-    return _needs(built, _SURROUNDINGS)
 
 
 def _needs(built: Built, names: tuple[str, ...]) -> bool:

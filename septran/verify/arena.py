@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PAGE = mmap.PAGESIZE
 PLACEMENTS = ("end", "start", "loose")
 Placement = Literal["end", "start", "loose"]
+Held = Literal["nan", "numbers", "zeros"]
 _F_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 16
 
 
@@ -104,12 +105,12 @@ class Arena:
         inputs: Mapping[str, Array],
         noise: np.random.Generator,
         *,
-        finite: bool = False,
+        held: Held = "nan",
     ) -> None:
         """Write the inputs; poison outputs and all slack bytes with random NaN bits and noise.
 
-        finite: poison outputs with ordinary numbers, as an earlier result would be: a kernel may not
-        take them for its own.
+        held: what outputs hold before: NaN, ordinary numbers as an earlier result would be, or zeros as fresh memory
+        does: a kernel may not take them for its own, nor tell that they are not its users'.
         """
         import numpy as np
 
@@ -125,7 +126,7 @@ class Arena:
             if param.name in inputs:
                 body[:] = inputs[param.name].reshape(-1).view(np.uint8)
             else:
-                body[:] = poison(param.dtype, slot.nbytes, noise, finite=finite)
+                body[:] = poison(param.dtype, slot.nbytes, noise, held)
 
     def snapshot(self, placement: Placement) -> dict[str, bytes]:
         """Return output name -> its pages (slack included), as they are now; with guards also inputs."""
@@ -154,15 +155,17 @@ def slack_bytes(slot: Slot, pages: bytes) -> bytes:
     return pages[: slot.lead] + pages[slot.lead + slot.nbytes :]
 
 
-def poison(dtype: str, nbytes: int, noise: np.random.Generator, *, finite: bool = False) -> Array:
+def poison(dtype: str, nbytes: int, noise: np.random.Generator, held: Held = "nan") -> Array:
     """Return bytes that are a random NaN of `dtype` in each element; random bytes for integers.
 
-    finite: normal random numbers instead of NaNs.
+    held: normal random numbers or zeros instead of NaNs.
     """
     import numpy as np
 
     kind = numpy_dtype(dtype)
-    if finite and is_float(dtype):
+    if held == "zeros":
+        return np.zeros(nbytes, dtype=np.uint8)
+    if held == "numbers" and is_float(dtype):
         numbers: Array = noise.standard_normal(nbytes // kind.itemsize).astype(kind)
         return numbers.view(np.uint8)
     raw = noise.integers(0, 256, nbytes, dtype=np.uint8)

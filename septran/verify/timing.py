@@ -383,7 +383,7 @@ class _Timed:
         for number in range(_FRESH):
             case = replace(self._case, seed=int(noise.integers(1 << 60)))
             inputs = draw(self._problem, case)
-            self._arena.fill("start", inputs, noise, finite=bool(number % 2))
+            self._arena.fill("start", inputs, noise, held="numbers" if number % 2 else "nan")
             best = min(best, self.slot(1))
             if best <= allowed or number == _FRESH - 1:
                 why = _wrong(self._arena, self._problem, case)

@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from septran import settings
 from septran.backends.judged.c_conditions import asks_its_compiler, asks_its_judge
 from septran.backends.judged.python_file import refusals
 from septran.backends.triton import foreign
-from septran.errors import ConfigError
-from septran.run.judge import JudgeRequest, judge
 from tests.judge.corpus import HONEST
-
-FILE = """#include <cuda_runtime.h>
-__global__ void twice(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-#ifdef __CUDA_ARCH__
-  if (i < n) y[i] = x[i];
-#else
-  if (i < n) y[i] = x[i] * 2;
-#endif
-}
-void scale(const float* x, float* y, int n) { twice<<<(n + 63) / 64, 64>>>(x, y, n); }
-"""
-
-
-def test_code_that_only_a_gpu_s_compiler_sees_is_not_judged(tmp_path: Path) -> None:
-    (tmp_path / "scale.cu").write_text(FILE)
-    (tmp_path / "wanted.py").write_text(
-        "import torch\ndef reference(x): return x * 2\ndef get_inputs(): return [torch.randn(300)]\n"
-    )
-    request = JudgeRequest(
-        file=tmp_path / "scale.cu", reference=tmp_path / "wanted.py", numbers={"n": 300}
-    )
-    with pytest.raises(ConfigError, match="__CUDA_ARCH__") as raised:
-        judge(request, settings=settings.load())
-    assert raised.value.codes == ("C173",)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +68,50 @@ def test_what_both_compilers_answer_alike_may_be_asked(text: str) -> None:
 
 def test_vectors_of_the_processor_may_be_asked_for_in_cpp() -> None:
     assert asks_its_judge("#ifdef __AVX512F__\n#endif") == ()
+
+
+MESSAGES = {
+    "printed": 'void check(int e) { if (e) fprintf(stderr, "%s:%d", __FILE__, __LINE__); }',
+    "handed on": """#define CHECK(ans) { assert_ok((ans), __FILE__, __LINE__); }
+inline void assert_ok(cudaError_t code, const char* file, int line, bool stop = true) {
+  if (code != cudaSuccess) {
+    fprintf(stderr, "%s %s %d", cudaGetErrorString(code), file, line);
+    if (stop) exit(code);
+  }
+}""",
+    "streamed": """#define CHECK(call) \\
+  do { \\
+    if (call) { \\
+      std::cerr << "failed at " << __FILE__ << ":" << __LINE__ << std::endl; \\
+      exit(1); } } while (0)""",
+    "thrown": '#define CHECK(x) if (x) throw std::runtime_error(std::string(__FILE__) + ":" + std::to_string(__LINE__));',
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_file_may_say_its_name_in_a_message(name: str) -> None:
+    assert asks_its_judge(MESSAGES[name]) == asks_its_compiler(MESSAGES[name]) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f(float* y) { if (__FILE__[0] == '/') y[0] = 0; }",
+        "#define HERE __FILE__",
+        'int wide = printf("%s", __FILE__);',
+        'if (printf("%s", __FILE__) > 30) y[0] = 0;',
+        "void g(const char* file) { if (file[0]) y[0] = 0; }\nvoid f() { g(__FILE__); }",
+        'char name[99]; sprintf(name, "%s", __FILE__);',
+        'const char* s = "/*"; auto name = std::string(__FILE__); const char* t = "*/";',
+        "#define printf(a, b) decide(b)\nvoid f() { printf(0, __FILE__); }",
+        "y[0] = __builtin_FILE()[0];",
+        "auto at = std::source_location::current();",
+        *("y[0] = " + word + ";" for word in ("__COUNTER__", "__DATE__[0]", "__TIME__[0]", "__TIMESTAMP__[0]")),
+    ],
+)  # fmt: skip
+def test_a_file_may_not_decide_by_where_or_when_it_is_compiled(text: str) -> None:
+    assert asks_its_judge(text)
+    assert asks_its_compiler(text)
 
 
 def test_no_honest_file_of_the_corpus_is_refused() -> None:

@@ -28,6 +28,9 @@ FLAGS = (
     "-fsanitize-undefined-trap-on-error",
     "-fstack-protector-strong",
     "-D_GLIBCXX_ASSERTIONS",
+    # what the host function can come to is read from the object, section by section
+    "-ffunction-sections",
+    "-fdata-sections",
 )
 """An index outside an array of known size is SIGILL. What gives variables nobody set a pattern depends on the compiler (fills_locals)."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
 from septran.backends.cuda.torch_text import (
@@ -33,6 +34,8 @@ _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
     *ALIGNED,
+    "-ffunction-sections",
+    "-fdata-sections",
 )
 _BEFORE = """#include <cuda_runtime.h>
 #define __CUDACC__ 1
@@ -149,6 +152,7 @@ FOREIGN = Foreign(
     # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
     unsupported=unjudged_words,
+    readings=readings,
     launches=_launches,
     unordered=_unordered,
     unchecked=(

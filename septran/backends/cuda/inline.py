@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from septran.backends.base import Host, HostCall, HostParam, Unjudged
+from septran.backends.base import Host, HostCall, HostParam, Unjudged, as_it_is
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
 from septran.backends.cuda.foreign import unjudged_words
 from septran.backends.cuda.inline_forward import Forward
@@ -164,6 +164,7 @@ def _launches(
 
 FOREIGN = replace(
     PLAIN,
+    readings=as_it_is,
     suffixes=(".py",),
     marks=("load_inline(",),
     hosts=hosts,

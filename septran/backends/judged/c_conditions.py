@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from septran.backends.judged.c_messages import asks_its_file
+
 _COMMENT = r"/\*[\s\S]*?\*/"
 # wherever it stands, also where it may be in a comment or a string: who hides it there from us is not judged either
 _DIRECTIVE = re.compile(
@@ -35,7 +37,8 @@ _MACRO = re.compile(r"__[A-Z0-9_]+__")
 def asks_its_judge(text: str) -> tuple[str, ...]:
     """Return what a C++ file's text asks that differs between its users' build and the judge's."""
     conditions, defined, found = _asked(text)
-    return _told([*found, *(n for n in (*conditions, *defined) if _BUILD.fullmatch(n))])
+    named = [n for n in (*conditions, *defined) if _BUILD.fullmatch(n)]
+    return (*_told([*found, *named]), *asks_its_file(text))
 
 
 def asks_its_compiler(text: str) -> tuple[str, ...]:
@@ -43,7 +46,7 @@ def asks_its_compiler(text: str) -> tuple[str, ...]:
     conditions, defined, found = _asked(text)
     named = [n for n in conditions if _RESERVED.fullmatch(n)]
     named += [n for n in defined if _MACRO.fullmatch(n)]
-    return _told([*found, *(n for n in named if n not in _ON_BOTH)])
+    return (*_told([*found, *(n for n in named if n not in _ON_BOTH)]), *asks_its_file(text))
 
 
 def _asked(text: str) -> tuple[list[str], list[str], list[str]]:

@@ -7,8 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+# in one pattern, so that what looks like a comment inside a string is none; ' after a digit separates digits
+_TEXT = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|\bR"(?P<end>[^\s()\\]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
+)
 _HEAD = re.compile(
     r"(?P<before>[\w\s:*&<>,\"]*?)\b(?P<name>\w+)\s*\((?P<params>[^(){};]*)\)\s*(?:noexcept\s*)?\{"
 )
@@ -122,9 +125,7 @@ def outermost(found: tuple[CFunction, ...]) -> tuple[CFunction, ...]:
 
 def blank(text: str) -> str:
     """Return the text with comments and strings made empty; places stay."""
-    for pattern in (_COMMENT, _STRING):
-        text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
-    return text
+    return _TEXT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
 def literal(value: object) -> str:

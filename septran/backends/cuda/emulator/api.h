@@ -31,6 +31,8 @@ extern bool atomics CUEMU_CALL(atomics);              // an atomic operation was
 extern bool float_atomics CUEMU_CALL(float_atomics);  // one whose result depends on the order
 
 /// Say what is wrong, in printf's words, and end the process.
+/// A clock: it stands still, and a judged file whose host function comes to it is not run.
+long long clock_now() CUEMU_CALL(clock_now);
 [[noreturn]] void fail(const char* kind, const char* format, ...) CUEMU_CALL(fail) __attribute__((format(printf, 2, 3)));
 
 // ---- barriers

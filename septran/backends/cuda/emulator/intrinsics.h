@@ -146,6 +146,13 @@ static inline float __frsqrt_rn(float x) { return 1.f / sqrtf(x); }
 static inline float __fsqrt_rn(float x) { return sqrtf(x); }
 static inline float __frcp_rn(float x) { return 1.f / x; }
 static inline float __fdividef(float a, float b) { return a / b; }
+// rounded on their own: no compiler may make them part of a multiply-add
+#define CUEMU_ALONE static __attribute__((noinline, optimize("fp-contract=off")))
+CUEMU_ALONE float __fmul_rn(float a, float b) { return a * b; }
+CUEMU_ALONE float __fadd_rn(float a, float b) { return a + b; }
+CUEMU_ALONE float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+[[noreturn]] static inline void __trap() { cuemu::fail("check", "__trap()"); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 static inline float normcdff(float x) { return .5f * erfcf(-x * 0.70710678f); }
@@ -157,6 +164,6 @@ static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __mul24(int a, int b) { return a * b; }
-static inline long long clock64() { return 0; }
+static inline long long clock64() { return cuemu::clock_now(); }
 static inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
 #define CUDART_INF_F INFINITY

@@ -89,9 +89,14 @@ void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shar
   dynamic_shared_size = 0;
 }
 
+int unset_byte = 0xFF;
+
 void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*kernel)(void*), void* argument) {
   static unsigned calls = 0;
   const uint64_t call = st_variant ? st_variant() : calls++;
+  // as floats: NaN twice, 8e37, 2e-38; as integers: odd and even, above zero and below
+  static const int bytes[] = {0xFF, 0xFF, 0x7E, 0x01};
+  unset_byte = bytes[call % 4];
   if (call > 0) {
     order = static_cast<int>(call % 3);
     kernel(argument);
@@ -131,7 +136,7 @@ void* device_memory(size_t bytes) {
   const size_t unit = 256;  // as cudaMalloc aligns
   void* p = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
   if (!p && bytes) fail("memory", "cudaMalloc of %zu bytes", bytes);
-  if (bytes) memset(p, 0xFF, bytes);
+  if (bytes) memset(p, unset_byte, bytes);
   if (watched) watched->push({p, bytes});
   return p;
 }
@@ -141,6 +146,8 @@ void free_device_memory(void* p) {
     if ((*watched)[i].data == p) watched->drop(i--, 1);
   free(p);
 }
+
+long long clock_now() { return 0; }
 
 void allow_dynamic_shared(size_t bytes, size_t limit) {
   if (bytes > limit || bytes > kMostShared)
@@ -156,7 +163,7 @@ void forget_launches() {
 #endif
   stacks_used = 0;
   dynamic_limit = kUnasked;
-  memset(shared_room, 0xFF, sizeof shared_room);
+  memset(shared_room, unset_byte, sizeof shared_room);
 }
 
 }  // namespace cuemu

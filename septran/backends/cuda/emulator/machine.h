@@ -35,6 +35,8 @@ template <class T> struct List {
   }
 };
 
+/// What memory holds that nobody wrote: NaN, in some calls large or small numbers (see run_orders).
+extern int unset_byte;
 enum class State : uint8_t { ready, block_wait, warp_wait, poll, done };
 enum Order : int { forward, reverse, shuffled };
 constexpr unsigned kMostThreads = 1024;

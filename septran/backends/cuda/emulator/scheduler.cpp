@@ -160,7 +160,7 @@ void run_block(void (*body)(void*), void* argument) {
   thread_body = body;
   thread_argument = argument;
   block_serial++;
-  memset(dynamic_shared, 0xFF, dynamic_shared_size);  // 0xFF.. is a NaN in every float format
+  memset(dynamic_shared, unset_byte, dynamic_shared_size);
   begin_shared_arrays();
   vote_count = vote_or = 0;
   vote_and = 1;

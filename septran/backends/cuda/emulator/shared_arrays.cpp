@@ -24,7 +24,7 @@ CUEMU_NOTSAN void* shared_array(const void* site, size_t bytes, size_t alignment
   used = at + bytes;
   // Not memset: the thread sanitizer would take it for a write of this CUDA thread.
   for (size_t i = 0; i < kGuard; i++) static_cast<volatile char*>(room)[used + i] = 0x7B;
-  for (size_t i = at; i < used; i++) static_cast<volatile char*>(room)[i] = static_cast<char>(0xFF);
+  for (size_t i = at; i < used; i++) static_cast<volatile char*>(room)[i] = static_cast<char>(unset_byte);
   return room + at;
 }
 
@@ -39,7 +39,7 @@ void end_shared_arrays() {
 
 void forget_shared_arrays() {
   known = used = 0;
-  memset(room, 0xFF, sizeof room);
+  memset(room, unset_byte, sizeof room);
 }
 
 }  // namespace cuemu
