@@ -116,9 +116,21 @@ class Unjudged(Exception):
         self.what = what
 
 
-def as_it_is(text: str) -> tuple[tuple[str, str], ...]:
-    """Return a text that all compilers read alike, as `Foreign.readings`."""
-    return (("", text),)
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text as compilers for some devices read it, or as it runs on them. devices: in words, "" when there is one reading.
+
+    arch: of the target, None for its default one.
+    """
+
+    devices: str
+    text: str
+    arch: str | None = None
+
+
+def as_it_is(text: str) -> tuple[Reading, ...]:
+    """Return a text that all devices read alike, as `Foreign.readings`."""
+    return (Reading("", text),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +143,8 @@ class Foreign:
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
     watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
-    readings: text -> (for which devices, text) of each text that compilers for different devices make of it, that of the card
-        first; lines stay; raises `Unjudged`.
+    readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
+        that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
 
@@ -147,7 +159,8 @@ class Foreign:
     objections: Callable[[str, str], tuple[tuple[str, str, int], ...]] | None = None
     unchecked: tuple[str, ...] = ()
     unsupported: Callable[[str], tuple[str, ...]] | None = None
-    readings: Callable[[str], tuple[tuple[str, str], ...]] = as_it_is
+    readings: Callable[[str], tuple[Reading, ...]] = as_it_is
+    between_calls: Callable[[str, str], tuple[str, ...]] | None = None
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, Host, Unjudged
+from septran.backends.base import Backend, Foreign, Host, Reading, Unjudged
 from septran.errors import ConfigError, Span, closest
 from septran.kernel import Kernel, content_hash
 from septran.outcome import Level, Status
@@ -38,6 +38,10 @@ from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
 SCHEMA = "septran.judge/1"
+_AFTER = "calls after those that were made: {} live from call to call"
+# a word of digits, as a float has them; numbers beyond are masks and limits, which families of values are about
+_NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[fFuUlL]*(?![\w.]))")
+_LARGE, _MOST_NUMBERS = 1e6, 200
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
 _ELSEWHERE = (
@@ -134,12 +138,21 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
         folder = (work or Path(name)).absolute()  # children run in folders of their own
         found: list[Judgement] = []
-        for number, (devices, read) in enumerate(readings):
+        for number, read in enumerate(readings):
             own = folder / f"reading{number}" if number else folder
             found.append(_judged(request, settings, backend, foreign, read, own))
             if found[-1].code:
-                return _for_devices(found[-1], devices)
-    return found[0]
+                return _for_devices(found[-1], read.devices)
+    return _on_all(found[0], [read.devices for read in readings])
+
+
+def _on_all(found: Judgement, devices: list[str]) -> Judgement:
+    """Return a judgement that holds where `devices` say, and nowhere else."""
+    if len(devices) < 2:
+        return found
+    verdict = found.verdict
+    text = f"other devices: it tells them apart, and was judged where {', where '.join(devices)}"
+    return replace(found, verdict=replace(verdict, not_checked=(*verdict.not_checked, text)))
 
 
 def _for_devices(found: Judgement, devices: str) -> Judgement:
@@ -155,10 +168,11 @@ def _judged(
     settings: Settings,
     backend: Backend,
     foreign: Foreign,
-    text: str,
+    read: Reading,
     folder: Path,
 ) -> Judgement:
     """Return what was found out about one reading of a file; the evidence goes into `folder`."""
+    text = read.text
     with _told_where(request.file):
         host = _entry(request, foreign, text)
         used = foreign.unsupported(text) if foreign.unsupported is not None else ()
@@ -176,9 +190,10 @@ def _judged(
     elif host.maker is not None:
         made = sized_with(call, host.maker, wanted, request.numbers, request.file)
         call = replace(call, made_with=made)
-    arch = backends.resolve_arch(backend, None)
+    arch = backends.resolve_arch(backend, read.arch)
     with _told_where(request.file):
         kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
+    problem = replace(wanted.problem, points=points(text))
     place = replace(
         place_in(settings, backend, arch, "emulated"),
         build=foreign.build,
@@ -204,7 +219,7 @@ def _judged(
             gate=False,
             unordered=foreign.unordered(text),
         )
-        verdict = _verdict(kernel, built, wanted.problem, folder, asked)
+        verdict = _verdict(kernel, built, problem, folder, asked)
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
@@ -212,7 +227,12 @@ def _judged(
             params = wanted.problem.params
             proof = prove(foreign, text, str(request.file), call, params, folder)
             verdict = with_proof(verdict, proof)
-    skipped = () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
+    skipped: tuple[str, ...] = (
+        () if request.specials else ("NaN, infinities, denormals: ask with --specials",)
+    )
+    kept = foreign.between_calls(text, host.name) if foreign.between_calls is not None else ()
+    if kept:
+        skipped += (_AFTER.format(", ".join(kept)),)
     verdict = _in_the_users_file(told(verdict), kernel, request.file)
     missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
@@ -276,8 +296,13 @@ def _with_state(built: Built, entry: str) -> Built:
     kept = kept_between_calls(built, entry) if built.foreign else ()
     if not kept:
         return built
-    text = f"calls after those that were made: {', '.join(kept)} live from call to call"
-    return replace(built, not_checked=(*built.not_checked, text))
+    return replace(built, not_checked=(*built.not_checked, _AFTER.format(", ".join(kept))))
+
+
+def points(text: str) -> tuple[float, ...]:
+    """Return the numbers that a file's text holds, as far as floats have them: of such a branch may be made."""
+    found = dict.fromkeys(float(word) for word in _NUMBER.findall(text))
+    return tuple(n for n in found if abs(n) < _LARGE)[:_MOST_NUMBERS]
 
 
 @contextmanager

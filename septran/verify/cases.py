@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.domain import Domain
 from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
-from septran.verify.families import DRAWS, FAMILIES, ONE_SIGN, SPECIAL, Range
+from septran.verify.families import DRAWS, FAMILIES, ONE_SIGN, SPECIAL, Range, around
 from septran.verify.problem import Problem, Within
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Case:
         return any(f.zero_mean for f in FAMILIES if f.name == self.family)
 
 
+_POINTS = "points"
 _OWN = Case(name="own", family="own", seed=0)
 """The values that the module file itself feeds its module, and its weights."""
 
@@ -106,6 +107,8 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
         if not names and len(found) >= 4:
             break
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
+    if problem.points and names:
+        found.append(Case(name=_POINTS, family=_POINTS, seed=rng.getrandbits(63)))
     own = [_OWN] if problem.meant and all(p.name in problem.samples for p in problem.meant) else []
     return (found[0], *own, *found[1:], second)
 
@@ -193,7 +196,10 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
         family = "normal"
     unit = _unit(domain)
     span = _within(_range(param.dtype, problem.reference.kind), domain, unit)
-    values = DRAWS[family](rng, param.shape, span) * unit
+    if family == _POINTS:
+        values = around(rng, param.shape, span, problem.points)
+    else:
+        values = DRAWS[family](rng, param.shape, span) * unit
     if domain.one_sign is not None and family in ONE_SIGN:
         values = _below(values, domain.one_sign)
     values = _into_domain(values, domain, problem.dims)

@@ -6,6 +6,7 @@ subsampled sum, and so on (docs/verification.md has the table).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -203,6 +204,20 @@ def _threshold(rng: np.random.Generator, shape: tuple[int, ...], span: Range) ->
     points = points[np.abs(points) <= max(span.big, 6.0)]
     nudge = 1.0 + rng.choice([-1.0, 0.0, 1.0], shape) * 2.0**-7
     return rng.choice(points, shape) * nudge
+
+
+def around(
+    rng: np.random.Generator, shape: tuple[int, ...], span: Range, points: tuple[float, ...]
+) -> Array:
+    """Values at some numbers, beside them and between neighbours, among ordinary ones: where branches on them part."""
+    import numpy as np
+
+    low = sorted({p for p in points if abs(p) <= span.big})
+    at = np.array([*low, *((a + b) / 2 for a, b in itertools.pairwise(low)), 0.0])
+    picked = rng.choice(at, shape) * (1.0 + rng.choice([-1.0, 0.0, 0.0, 1.0], shape) * 2.0**-12)
+    signs = np.where(rng.random(shape) < 0.25, -1.0, 1.0)
+    found: Array = np.where(rng.random(shape) < 0.25, rng.standard_normal(shape), picked * signs)
+    return found
 
 
 SPECIAL = tuple(f.name for f in FAMILIES if f.special)

@@ -36,6 +36,7 @@ class Problem:
         from its tensors.
     within: the larger problem that makes the inputs; None: they are drawn.
     made: case's name -> the inputs as arrays, where steps before have made them; None: they are drawn.
+    points: numbers that the kernel's text holds, of which a branch may be made; one more case has values at and between them.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -49,6 +50,7 @@ class Problem:
     samples: Mapping[str, bytes] = field(default_factory=dict)
     unused: frozenset[str] = frozenset()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    points: tuple[float, ...] = ()
     flushes: bool = False
     within: Within | None = None
     made: Mapping[str, Mapping[str, Any]] | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from septran.backends.base import Unjudged
+from septran.backends.base import Reading, Unjudged
 from septran.backends.cuda.device_conditions import Passes, resolved
 from septran.backends.judged.c_host import blank
 
@@ -36,14 +36,14 @@ class _Body:
     end: int
 
 
-def readings(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (what it is the reading for, text) of each text that the device's passes make of a file, the card's first.
+def readings(text: str) -> tuple[Reading, ...]:
+    """Return each text that the device's passes make of a file, the card's first.
 
     Raises:
         Unjudged: the host's pass reads something else in what host code sees, or there are too many texts.
     """
     if "__CUDA_ARCH__" not in text:
-        return (("", text),)
+        return (Reading("", text),)
     found: dict[str, list[int]] = {}
     for arch in ARCHITECTURES:
         found.setdefault(_reading(text, arch), []).append(arch)
@@ -53,7 +53,9 @@ def readings(text: str) -> tuple[tuple[str, str], ...]:
             f"its text is another for {len(found)} architectures; {_MOST} at most are judged",
         )
     return tuple(
-        (f"__CUDA_ARCH__ {', '.join(map(str, archs))}" if len(found) > 1 else "", reading)
+        Reading(
+            f"__CUDA_ARCH__ is {' or '.join(map(str, archs))}" if len(found) > 1 else "", reading
+        )
         for reading, archs in found.items()
     )
 

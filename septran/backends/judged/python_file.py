@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from septran.backends.base import HostCall, HostParam
-from septran.backends.text.python_host import Rules, needed, objections
+from septran.backends.base import HostCall, HostParam, Reading, as_it_is
+from septran.backends.text.python_host import Rules, changed_inside, needed, objections
 from septran.kernel import Kernel, KernelParam
 
 MODULE = "ModelNew"
@@ -25,17 +26,43 @@ IMPORTS = frozenset(
 NAMES = frozenset(
     """
     exec eval compile __import__ open input globals locals vars breakpoint memoryview __builtins__ __loader__
-    __spec__ getattr setattr delattr exit quit
+    __spec__ getattr setattr delattr exit quit id hash dir __file__ __name__ __debug__ __package__ __doc__
     """.split()
 )
 ATTRIBUTES = frozenset(
     """
+    torch.__version__ triton.__version__ tilelang.__version__ torch.version.cuda torch.version.git_version torch.version.debug
+    torch.backends.cuda.matmul.allow_tf32 torch.backends.cudnn.allow_tf32 torch.backends.cudnn.version
+    torch.backends.cudnn.is_available torch.backends.mps.is_available torch.get_float32_matmul_precision torch.initial_seed
+    torch.seed torch.random torch.get_rng_state torch.get_num_threads torch.get_num_interop_threads torch.cuda.memory_allocated
+    torch.cuda.max_memory_allocated torch.cuda.memory_reserved torch.cuda.max_memory_reserved torch.cuda.mem_get_info
+    torch.cuda.memory_stats torch.cuda.memory_summary torch.cuda.memory torch.cuda.is_initialized torch.cuda.device_count
+    torch.cuda.get_arch_list torch.cuda.utilization torch.cuda.temperature torch.cuda.power_draw torch.cuda.clock_rate
+    torch.cuda.get_rng_state torch.cuda.initial_seed torch.are_deterministic_algorithms_enabled triton.testing.do_bench
+    elapsed_time is_pinned __code__
     torch.utils torch.overrides torch.library torch.ops torch.hub torch.multiprocessing torch.distributed torch.load
     torch.save torch.from_numpy torch.frombuffer torch.compile torch.jit torch.fx
     numpy from_blob storage untyped_storage f_globals f_locals f_back gi_frame cr_frame tb_frame
     """.split()
 )
 """imports, names and attributes (see `text.python_host.Rules`) of host functions on torch, whatever launches"""
+
+
+_ASKS_DEVICE = re.compile(
+    r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|total_memory|max_shared_mem)\b"
+)
+
+
+def asks_device(text: str, archs: tuple[tuple[str, str], ...]) -> tuple[Reading, ...]:
+    """Return a file once for each device when it asks which one it is on; archs: (device, arch of the target), the card first."""
+    if not _ASKS_DEVICE.search(text):
+        return as_it_is(text)
+    return tuple(Reading(f"the device is {device}", text, arch) for device, arch in archs)
+
+
+def between_calls(text: str, entry: str) -> tuple[str, ...]:
+    """Return the names at module level whose objects the entry's functions change."""
+    return changed_inside(needed(text, entry)[0])
 
 
 def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:

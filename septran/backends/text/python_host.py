@@ -11,6 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CHANGES = (
+    "append",
+    "extend",
+    "update",
+    "setdefault",
+    "add",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "clear",
+)
 _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
 
@@ -111,6 +123,25 @@ def needed(text: str, entry: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join(lines) + "\n", tuple(_ranges(out))
 
 
+def changed_inside(text: str) -> tuple[str, ...]:
+    """Return the names of a module that its functions bind again or whose objects they change: they live from call to call."""
+    tree = ast.parse(text)
+    own = {name for node in tree.body for name in _defines(node)}
+    found: set[str] = set()
+    for function in (n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global):
+                found |= set(node.names)
+            elif isinstance(node, ast.Call):
+                changed = _root(node.func) if getattr(node.func, "attr", "") in _CHANGES else ""
+                if getattr(node.func, "id", "") == "next" and node.args:
+                    changed = _root(node.args[0])
+                found |= {changed} & own
+            elif isinstance(node, ast.stmt):
+                found |= _touches(node) & (own if function.name == "__init__" else {*own, "self"})
+    return tuple(sorted(found))
+
+
 def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     """Return (kind, what, line) of everything that `text` may not say."""
     tree = ast.parse(text)
@@ -140,8 +171,22 @@ def _objection(
                     yield "import", f"imports {module}.{alias.name}", line
         case ast.Name(id=word) if word in rules.names:
             yield "name", f"uses {word}", line
+        case ast.Call(func=ast.Name(id="hasattr"), args=[of, *_]) if _root(of) not in imported:
+            yield (
+                "name",
+                f"asks what {ast.unparse(of)} has, which is another object in an interpreter",
+                line,
+            )
+        case ast.Attribute(attr="__name__", value=ast.Call()):
+            yield (
+                "attribute",
+                "asks for the name of a class, which is another in an interpreter",
+                line,
+            )
         case ast.Attribute(attr=word):
             dotted = _dotted(node, imported)
+            if isinstance(node.ctx, ast.Store) and dotted.startswith("torch.backends."):
+                return
             if word in rules.attributes or dotted in rules.attributes or _private(word):
                 yield (
                     "attribute",
@@ -248,13 +293,7 @@ def _touches(node: ast.stmt) -> set[str]:
         }
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         func = node.value.func
-        known = isinstance(func, ast.Attribute) and func.attr in (
-            "append",
-            "extend",
-            "update",
-            "setdefault",
-            "add",
-        )
+        known = isinstance(func, ast.Attribute) and func.attr in _CHANGES
         return {_root(func)} - {""} if known else set()
     return set()
 

@@ -15,6 +15,8 @@ from septran.backends.judged.python_file import (
     MODULE,
     NAMES,
     as_kernel,
+    asks_device,
+    between_calls,
     host_params,
     lay_torch_host,
     refusals,
@@ -28,6 +30,7 @@ from septran.backends.text.python_host import (
 from septran.kernel import Kernel
 
 _DEVICE = ("prim_func", "macro")
+_DEVICES = (("an H100", "sm_90a"), ("an A100", "sm_80"), ("an RTX 5090", "sm_120a"))
 _MAKERS = ("jit", "lazy_jit", "autotune")
 
 
@@ -219,6 +222,8 @@ FOREIGN = Foreign(
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="tilelang_host.py.j2",
+    readings=partial(asks_device, archs=_DEVICES),
+    between_calls=between_calls,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     unchecked=(
         "compile for a GPU: launches ran in SepTran's TileLang simulator, no code was generated",

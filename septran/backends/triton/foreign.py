@@ -14,6 +14,8 @@ from septran.backends.judged.python_file import (
     MODULE,
     NAMES,
     as_kernel,
+    asks_device,
+    between_calls,
     host_params,
     lay_torch_host,
     refusals,
@@ -30,6 +32,7 @@ from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch
 
+_DEVICES = (("an H100", "sm_90"), ("an A100", "sm_80"), ("an RTX 5090", "sm_120"))
 _JIT = ("jit", "autotune", "heuristics")
 
 
@@ -118,6 +121,8 @@ FOREIGN = Foreign(
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="triton_host.py.j2",
+    readings=partial(asks_device, archs=_DEVICES),
+    between_calls=between_calls,
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     launches=launches,

@@ -14,20 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from septran_torch_host import DEVICE, Gate, around, gate_digest, pretend_cuda
+from septran_torch_host import DEVICE, Card, Gate, around, card_of, gate_digest, pretend_cuda
 from septran_triton_launches import Launches
 from septran_triton_watch import Watch
-
-PROPERTIES = {
-    "multiprocessor_count": 132,
-    "max_num_regs": 65536,
-    "max_shared_mem": 232448,
-    "warpSize": 32,
-    "sm_clock_rate": 1980000,
-    "mem_clock_rate": 2619000,
-    "mem_bus_width": 5120,
-}
-"""Of an H100 SXM (CUDA C++ programming guide, table of technical specifications, compute capability 9.0)."""
 
 
 class HostWatch(Watch):  # type: ignore[misc,unused-ignore]
@@ -53,8 +42,18 @@ class HostWatch(Watch):  # type: ignore[misc,unused-ignore]
 class Driver:
     """What `triton.runtime.driver.active` says about the device."""
 
-    def __init__(self) -> None:
-        self.utils = types.SimpleNamespace(get_device_properties=lambda index=0: dict(PROPERTIES))
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        properties = {
+            "multiprocessor_count": card.processors,
+            "max_num_regs": 65536,
+            "max_shared_mem": card.shared[0],
+            "warpSize": 32,
+            "sm_clock_rate": card.clocks[0],
+            "mem_clock_rate": card.clocks[1],
+            "mem_bus_width": card.bus,
+        }
+        self.utils = types.SimpleNamespace(get_device_properties=lambda index=0: dict(properties))
 
     def get_active_torch_device(self) -> torch.device:
         """Return the device that all tensors say they are on."""
@@ -64,7 +63,8 @@ class Driver:
         """Return the target that launches are for."""
         from triton.backends.compiler import GPUTarget
 
-        return GPUTarget("cuda", 90, 32)
+        major, minor = self.card.capability
+        return GPUTarget("cuda", 10 * major + minor, 32)
 
     def get_current_device(self) -> int:
         """Return the index of the only device."""
@@ -115,9 +115,9 @@ class Compiled:
 
 
 def install(
-    watch: HostWatch, file: str
+    watch: HostWatch, file: str, arch: str
 ) -> Callable[[list[tuple[str, Any, bool]]], AbstractContextManager[Gate]]:
-    """Make Triton and torch answer as with a GPU; return a maker of what stands around a call.
+    """Make Triton and torch answer as with a GPU of `arch`; return a maker of what stands around a call.
 
     Call it before the file is imported, after the interpreter was installed.
     """
@@ -125,8 +125,8 @@ def install(
     import triton.runtime.autotuner as tuner
     import triton.runtime.interpreter as it
 
-    gate = Gate(watch, file)
-    triton.runtime.driver.set_active(Driver())
+    gate, card = Gate(watch, file), card_of(arch)
+    triton.runtime.driver.set_active(Driver(card))
     stock_launch = it.GridExecutor.__call__
 
     made = Launches(gate)
@@ -161,6 +161,6 @@ def install(
     it.InterpretedFunction.warmup = warmup
     tuner.Autotuner.run = tuned
     tuner.Autotuner._bench = bench
-    pretend_cuda()
+    pretend_cuda(card)
 
     return functools.partial(around, gate)
