@@ -110,6 +110,16 @@ class Trials:
         ratios = sorted((t.found or 0.0) / t.predicted for t in self.measured if t.predicted)
         return predicted * ratios[len(ratios) // 2] if ratios else predicted
 
+    def expected(self, predicted: float) -> float:
+        """Return what is expected of a choice beside the best: as many times its figure as the model says.
+
+        What made the best fast, where the model does not know it, may make others fast, too.
+        """
+        best = self.best()
+        if not best.predicted or best.found is None:
+            return self.calibrated(predicted)
+        return best.found * predicted / best.predicted
+
     def propose(self) -> dict[str, Any] | None:
         """Return values that no trial has had, None when there are none left."""
         if self.whole:

@@ -259,7 +259,7 @@ class _Search:
         trial = replace(trial, predicted=predicted)
         best = self.trials.best()
         if predicted is not None:
-            expected = self.trials.calibrated(predicted)
+            expected = self.trials.expected(predicted)
             if expected > _MARGIN[self.unit] * (best.found or 0.0) or (
                 self.unit == "cycles" and expected == best.found
             ):

@@ -71,6 +71,17 @@ def test_what_is_expected_follows_from_what_others_took(tmp_path):
     assert found.calibrated(50.0) == 150.0
 
 
+def test_a_good_find_that_the_model_did_not_see_prunes_nothing_like_it(tmp_path):
+    found = trials(tmp_path / "t.jsonl")
+    for number, (predicted, figure) in enumerate(((10.0, 100.0), (10.0, 101.0), (9.9, 60.0))):
+        values = {"host.a": number + 1, "host.b": 10}
+        found.add(
+            Trial(number=number, values=values, state="measured", predicted=predicted, found=figure)
+        )
+    assert found.calibrated(10.0) > 1.3 * 60 > found.expected(10.0)
+    assert found.expected(19.8) == 120.0
+
+
 def test_rank_correlation():
     assert rank_correlation([(1, 10), (2, 20), (3, 30)]) == pytest.approx(1)
     assert rank_correlation([(1, 30), (2, 20), (3, 10)]) == pytest.approx(-1)
