@@ -113,6 +113,50 @@ void levels(long bytes) {
     });
     std::printf("level %ld read %.3g write %.3g\n", bytes, double(bytes) * rounds / read, double(bytes) * rounds / write);
 }
+// Cycles that each piece of 256 bytes out of rows of 4 KB costs besides its bytes, where pieces below each other are read.
+void pieces(long bytes) {
+    std::vector<float> memory(bytes / 4, 1.0f);
+    const long rows = bytes / 4096;
+    const auto read = [&](long width) {
+        return cycles(0.3, [&] {
+            V a{}, b{}, c{}, d{};
+            for (long left = 0; left < 1024; left += width)
+                for (long r = 0; r < rows; ++r)
+                    for (long j = left; j < left + width; j += 4 * LANES) {
+                        const float* const p = memory.data() + r * 1024 + j;
+                        a += st::load<V>(p), b += st::load<V>(p + LANES);
+                        c += st::load<V>(p + 2 * LANES), d += st::load<V>(p + 3 * LANES);
+                    }
+            V sum = a + b + c + d;
+            asm volatile("" : : "m"(sum) : "memory");
+        });
+    };
+    std::printf("level %ld run %.3g\n", bytes, (read(64) - read(1024)) / (15.0 * rows));
+}
+// Cycles until a row of 4 KB comes that is read twice, where the row before did not ask for it.
+void first_lines(long bytes) {
+    const long n = 1024, rows = bytes / 4096;
+    std::vector<float> memory(rows * n + n, 1.0f);
+    const auto walk = [&](bool asks) {
+        return cycles(0.3, [&] {
+            V total{};
+            for (long r = 0; r < rows; ++r) {
+                const float* const row = memory.data() + r * n;
+                V acc[4] = {};
+                for (long j = 0; j < n; j += 4 * LANES)
+                    for (int u = 0; u < 4; ++u) acc[u] += st::load<V>(row + j + u * LANES);
+                const V mean = V{} + st::total<st::Sum>(acc)[0] * (1.0f / n);
+                for (long j = 0; j < n; j += LANES) {
+                    if (asks) __builtin_prefetch(row + n + j);
+                    const V x = st::load<V>(row + j) - mean;
+                    total += x * x;
+                }
+            }
+            asm volatile("" : : "m"(total) : "memory");
+        });
+    };
+    std::printf("level %ld first %.3g\n", bytes, (walk(false) - walk(true)) / rows);
+}
 }  // namespace
 
 int main(int, char** argv) {
@@ -133,4 +177,5 @@ int main(int, char** argv) {
     ended<st::Max>("row_max");
     transposed();
     for (long kib : {16, 32, 256, 512, 768, 2048, 4096, 8192, 16384, 24576, 65536, 262144}) levels(kib << 10);
+    for (long kib : {768, 8192, 262144}) pieces(kib << 10), first_lines(kib << 10);
 }

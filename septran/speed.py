@@ -15,7 +15,7 @@ simulated one has none. A word in place of a number names a figure of the same f
         MMA: {tile: [16, 16], products: {float32: 1, float16: 2}, latency: 32}
         VEC: {vector: 64, operations: {other: 1, exp: 4}, latency: 8}
       levels:                        # nearest first; the last one holds everything
-        - {name: L1, bytes: 49152, read: 128, write: 64}
+        - {name: L1, bytes: 49152, read: 128, write: 64, run: 0, first: 0}   # ticks for each piece of what is read with gaps, and for a row that comes unasked; left out: 0
       resident: {blocks: 32, threads: 2048, registers: 65536, shared: 233472, warp: 32, thread_registers: 255}   # a GPU: what one of its units holds at once, and a thread at most
 
 Of a GPU the first level is shared memory, bytes a tick of one unit; the others serve all units together.
@@ -37,7 +37,7 @@ Wrong = Callable[..., SeptranError]
 _NUMBERS = ("clock", "units", "launch", "issue")
 _ENGINE = ("row", "vector", "fill", "latency", "tile", "products", "operations")
 _RESIDENT = ("blocks", "threads", "registers", "shared", "warp", "thread_registers")
-_LEVEL = ("name", "bytes", "read", "write")
+_LEVEL = ("name", "bytes", "read", "write", "run", "first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,18 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A level of memory: how many bytes it holds (None: everything), and bytes a tick to read and to write."""
+    """A level of memory: how many bytes it holds (None: everything), and bytes a tick to read and to write.
+
+    run: ticks that each piece costs besides where what is read does not lie in one: hardware foresees no line across a gap.
+    first: ticks until a row comes that nothing asked for before it was needed.
+    """
 
     name: str
     bytes: int | None
     read: float
     write: float
+    run: float = 0.0
+    first: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +184,7 @@ class _Reader:
             if (size is None) != last:
                 raise self.wrong("every level but the last has bytes", "levels", i)
             rates = {key: self.number(facts.get(key, 0), "levels", i, key) for key in ("read", "write")}  # fmt: skip
+            waits = {key: self.number(facts.get(key, 0), "levels", i, key) for key in ("run", "first")}  # fmt: skip
             if not all(rates.values()):
                 raise self.wrong("read and write are bytes a tick, above 0", "levels", i)
             found.append(
@@ -185,6 +192,7 @@ class _Reader:
                     name=str(facts.get("name", i)),
                     bytes=None if size is None else int(self.number(size, "levels", i, "bytes")),
                     **rates,
+                    **waits,
                 )
             )
         return tuple(found)

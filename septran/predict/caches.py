@@ -21,7 +21,7 @@ from septran.ir.expr import evaluate, free
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Program, Region, Stmt, When, walk
 from septran.ir.visits import decisive
-from septran.predict.cost import Env, Unknown, moved, row_ends, ticks, used
+from septran.predict.cost import Env, Unknown, moved, pieces, row_ends, sizes, ticks, used
 from septran.predict.prediction import Prediction
 from septran.speed import PROCESSOR, Level, Speed
 
@@ -95,7 +95,7 @@ class _Tally:
         self, stmt: Copy | LeafCall, env: Env, loops: _Loops, body: tuple[Stmt, ...], weight: float
     ) -> float:
         arithmetic = ticks(stmt, env, PROCESSOR, self.speed.engines[PROCESSOR])
-        traffic = defaultdict[str, float](float)
+        traffic, first = defaultdict[str, float](float), 0.0
         for region, how in touches(stmt):
             if isinstance(stmt, LeafCall) and _unread(stmt, region):
                 continue
@@ -103,6 +103,10 @@ class _Tally:
             for level, share in self.places(region, loops, body):
                 rate = level.write if how == "w" else level.read
                 traffic[level.name] += share * size / rate * (2 if how == "rw" else 1)
+                if how != "w":
+                    traffic[level.name] += share * pieces(region, env) * level.run
+                if _walked_alone(stmt, region, env):
+                    first += share * level.first
         traffic[self.near(stmt).name] += self.again(stmt, env)
         waiting = sum(traffic.values())
         ends = (
@@ -117,7 +121,8 @@ class _Tally:
         else:
             for name, value in traffic.items():
                 self.parts[name] += weight * value
-        return max(arithmetic, waiting) + ends + self.speed.issue
+        self.parts["first lines"] += weight * first
+        return max(arithmetic, waiting) + ends + first + self.speed.issue
 
     def near(self, stmt: Copy | LeafCall) -> Level:
         return self.speed.level(sum(_bytes(r.tile, r.buffer.dtype) for r, _ in touches(stmt)))
@@ -160,6 +165,15 @@ def _around(launch: Launch) -> tuple[Stmt, ...]:
 
 def _unread(stmt: LeafCall, region: Region) -> bool:
     return any(a.unread and a.region == region for a in stmt.args)
+
+
+def _walked_alone(stmt: Copy | LeafCall, region: Region, env: Env) -> bool:
+    """Return whether a leaf walks one row several times: each walk waits for the one before, and no row before asked for it."""
+    if not isinstance(stmt, LeafCall) or math.prod(sizes(region, env)[:-1]) != 1:
+        return False
+    names = {a.param for a in stmt.args if a.region == region}
+    whole = region.tile[-1:] == region.buffer.shape[-1:] and len(region.tile) > 1
+    return whole and sum(bool(names & {*p.ins, *dict(p.named).values()}) for p in stmt.prims) > 1
 
 
 def _holds(body: tuple[Stmt, ...], region: Region) -> bool:

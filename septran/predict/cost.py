@@ -31,6 +31,16 @@ def moved(region: Region, env: Env) -> int:
     return math.prod(sizes(region, env)) * nbytes(region.buffer.dtype)
 
 
+def pieces(region: Region, env: Env) -> int:
+    """Return in how many pieces of memory a region lies, 0 for one: axes after the last that is cut are within a piece."""
+    extents, shape = sizes(region, env), region.buffer.shape
+    inside = len(extents)
+    while inside > 0 and extents[inside - 1] == shape[inside - 1]:
+        inside -= 1
+    found = math.prod(extents[: inside - 1]) if inside else 1
+    return found if found > 1 else 0
+
+
 def ticks(stmt: Copy | LeafCall, env: Env, name: str, engine: Rates) -> float:
     """Return the ticks of a copy or a leaf on `engine`, which is called `name`.
 

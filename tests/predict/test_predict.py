@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from septran.ir.text import parse_program
 from septran.machine import Machine, load_machine
+from septran.mapping.space import with_values
 from septran.plan import catalog
-from septran.plan.resolve import GenRequest
+from septran.plan.cores import cores
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.predict.predict import predict
 from septran.predict.prediction import Prediction, summary
-from septran.run.predict import predicted
+from septran.run.predict import predicted, predicted_of
 from tests.packaging.sources import ROOT
 
 FILE = """name: dsa_c.odd
@@ -35,9 +38,26 @@ param r X: GLOBAL float32[64, 256]
     | prim {"name": "map", "out": "Y", "ins": [], "named": {"x": "X"}, "attrs": {"expr": "EXPR"}}
 """
 
+PIECES = """program cols target=cpp arch=native machine=cpp.x86_64
+options {}
+param w Y: GLOBAL float32[64, 1024]
+param r X: GLOBAL float32[64, 1024]
+  for i0 in BLOCKS on CORE parallel
+    leaf twice <auto> calls leaf_twice
+    | w Y = Y[0:+64, (i0 * WIDE):+WIDE]
+    | r X = X[0:+64, (i0 * WIDE):+WIDE]
+    | prim {"name": "map", "out": "Y", "ins": [], "named": {"x": "X"}, "attrs": {"expr": "x + x"}}
+"""
+
 
 def told(op: str, backend: str, **dims: int) -> Prediction:
     return predicted(GenRequest(op=op, backend=backend, dims=dims)).prediction
+
+
+def told_with(op: str, values: dict[str, object], **dims: int) -> Prediction:
+    plan = resolve(GenRequest(op=op, backend="cpp", dims=dims, tuned=False))
+    mapping = with_values(lower_plan(plan).bound.mapping, values)
+    return predicted_of(plan, lower_plan(replace(plan, mapping=mapping))).prediction
 
 
 def rows(machine: Machine, expr: str, *, between: int = 1000, threads: int = 1) -> Prediction:
@@ -104,6 +124,24 @@ def test_products_of_bfloat16_have_a_time_on_a_cpu():
     )
     assert narrow.bound == "arithmetic" and narrow.ticks and wide.ticks
     assert narrow.ticks < wide.ticks
+
+
+def test_short_pieces_of_rows_are_read_more_slowly_than_whole_rows(cpp):
+    def summed(columns: int) -> float:
+        text = PIECES.replace("BLOCKS", str(1024 // columns)).replace("WIDE", str(columns))
+        return predict(parse_program(text), cpp, threads=1, between=1 << 23).ticks or 0.0
+
+    whole, half, short = summed(1024), summed(512), summed(64)
+    # one piece a row and block: 64 rows of 2, and of 16 pieces; a block gives out two statements
+    assert half - whole == pytest.approx(9 * 2 * 64 + 25 * 2, abs=60)
+    assert short - whole > 9 * 16 * 64
+
+
+def test_a_row_that_is_walked_alone_is_waited_for():
+    one = told("softmax", "cpp", M=4096, N=1024)
+    assert "first lines" not in {name for name, ticks in one.parts.items() if ticks}
+    alone = told_with("softmax", {"host.rows": 1}, M=4096, N=1024)
+    assert alone.parts["first lines"] == pytest.approx(4096 * 660 / cores())
 
 
 def test_the_ends_of_rows_are_waited_for_where_rows_are_reduced():
