@@ -197,6 +197,14 @@ def test_a_compiled_module_follows_its_weights() -> None:
     assert refused.value.codes == ("V220",)
 
 
+def test_a_norm_whose_name_is_a_number_is_folded() -> None:
+    module, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval(), torch.randn(2, 3, 6, 6)
+    compiled = septran.compile(module, (x,), target="cpp", prepare=True, verify=False)
+    assert compiled.prepared == ("m_1_folded_weight", "m_1_folded_bias")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+
+
 def test_open_sizes_are_refused() -> None:
     with pytest.raises(ArgumentError) as refused:
         septran.compile(Normed(), (torch.randn(2, 3, 6, 6),), dynamic={"x": {0: "B"}}, prepare=True)
