@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from septran.backends.cpp.across import across, close_blocks, open_blocks, row_of
 from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.rows import RowGroup, RowPrim, reads
 from septran.backends.cpp.spelling import REDUCTIONS, SPELLING
@@ -32,6 +33,8 @@ class RowLoop:
         self.rank = len(leaf.params[group.first.space].shape)
         self.loop = 0
         """which inner loop is printed"""
+        self.turned: Mapping[str, str] = {}
+        """parameter -> its row in a block of turned rows"""
 
     def emit(self) -> None:
         """Print the group."""
@@ -47,6 +50,11 @@ class RowLoop:
             leaf.line("{")
             leaf.depth += 1
             self._rows([at])
+        elif names := across(leaf, self.group, walked[-1]):
+            blocks = open_blocks(leaf, names, space, at, walked[-1])
+            self.turned = row_of(blocks, at[walked[-1]])
+            self._rows([at])
+            close_blocks(leaf, blocks)
         elif not (self._reduces_only() and self._shares()):
             self._open_rows(at[walked[-1]], space, walked[-1])
             self._rows([at])
@@ -239,7 +247,8 @@ class _Row:
         var = self.leaf.fresh(f"{name}_row")
         self.start[name] = var
         kind = C_TYPES[param.dtype] if param.privilege != "r" else f"const {C_TYPES[param.dtype]}"
-        self.leaf.line(f"{kind}* const {var} = {identifier(name)}.p{self._outer_terms(name)};")
+        place = self.group.turned.get(name) or f"{identifier(name)}.p{self._outer_terms(name)}"
+        self.leaf.line(f"{kind}* const {var} = {place};")
 
     def _outer_terms(self, name: str) -> str:
         shape = self.leaf.params[name].shape
@@ -252,7 +261,7 @@ class _Row:
 
     def unit(self, name: str) -> bool:
         """Return whether a row's elements are neighbours."""
-        return self.leaf.params[name].step[-1] == 1
+        return name in self.group.turned or self.leaf.params[name].step[-1] == 1
 
     def _last(self, name: str) -> str:
         return f"{identifier(name)}.s[{len(self.leaf.params[name].shape) - 1}]"

@@ -43,11 +43,52 @@ template <class D> ST_INLINE void fill_row(D* d, long ds, float value, long n) {
     for (long i = 0; i < n; ++i) d[i * ds] = cast<D>(value);
 }
 
+typedef float f32x4 __attribute__((vector_size(16)));
+template <class S> ST_INLINE f32x4 load4(const S* p) {
+    f32x4 v;
+    if constexpr (sizeof(S) == sizeof(float)) std::memcpy(&v, p, sizeof v);
+    else v = f32x4{float(p[0]), float(p[1]), float(p[2]), float(p[3])};
+    return v;
+}
+// to[q] = the elements q of a, b, c and e
+ST_INLINE void transpose4(f32x4 (&to)[4], f32x4 a, f32x4 b, f32x4 c, f32x4 e) {
+    const f32x4 ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const f32x4 ce0 = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce1 = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+    to[0] = __builtin_shufflevector(ab0, ce0, 0, 1, 4, 5), to[1] = __builtin_shufflevector(ab0, ce0, 2, 3, 6, 7);
+    to[2] = __builtin_shufflevector(ab1, ce1, 0, 1, 4, 5), to[3] = __builtin_shufflevector(ab1, ce1, 2, 3, 6, 7);
+}
+// d[i * ld + j * sd] = s[j * ls + i * ss] for i < m, j < n. Eight rows of either side at a time: rows that lie whole pages
+// apart share a few places of the cache.
+template <class D, class S>
+static void across(D* d, long ld, long sd, const S* s, long ls, long ss, long m, long n) {
+    if constexpr (std::is_same_v<D, S> && is_float<D> && sizeof(D) == sizeof(float))
+        if (sd == 1 && ss == 1 && m >= 4 && n >= 4) {
+            const long i4 = m & ~3L, j4 = n & ~3L;
+            for (long ib = 0; ib < i4; ib += 8)
+                for (long j = 0; j < j4; j += 4)
+                    for (long i = ib; i < least(i4, ib + 8); i += 4) {
+                        const S* const from = s + j * ls + i;
+                        D* const to = d + i * ld + j;
+                        f32x4 t[4];
+                        transpose4(t, load4(from), load4(from + ls), load4(from + 2 * ls), load4(from + 3 * ls));
+                        for (int q = 0; q < 4; ++q) std::memcpy(to + q * ld, &t[q], sizeof t[q]);
+                    }
+            for (long i = 0; i < m; ++i)
+                for (long j = i < i4 ? j4 : 0; j < n; ++j) d[i * ld + j] = s[j * ls + i];
+            return;
+        }
+    for (long i = 0; i < m; ++i)
+        for (long j = 0; j < n; ++j) d[i * ld + j * sd] = cast<D>(s[j * ls + i * ss]);
+}
+
 template <class D, class S, int R, int At = 0>
 static void copy(View<D, R> d, View<S, R> s) {
     if constexpr (At == R - 1) {
         copy_row(d.p, d.s[At], s.p, s.s[At], s.n[At]);
     } else {
+        if constexpr (At == R - 2)
+            if (d.s[At + 1] == 1 && s.s[At] == 1 && s.s[At + 1] != 1)
+                return across(d.p, d.s[At], 1, s.p, s.s[At + 1], 1, s.n[At], s.n[At + 1]);
         for (long i = 0; i < s.n[At]; ++i) {
             copy<D, S, R, At + 1>(d, s);
             d.p += d.s[At];
@@ -64,6 +105,17 @@ static void copy(View<D, R> d, Padded<S, R> s, bool exists = true) {
         copy_row(d.p + lo * d.s[At], d.s[At], s.v.p + lo * s.v.s[At], s.v.s[At], hi - lo);
         fill_row(d.p + hi * d.s[At], d.s[At], s.fill, n - hi);
     } else {
+        if constexpr (At == R - 2)
+            if (exists && d.s[At + 1] == 1 && s.v.s[At] == 1 && s.v.s[At + 1] != 1) {
+                const long lo = s.lo[At], hi = s.hi[At], first = s.lo[At + 1], end = s.hi[At + 1], step = s.v.s[At + 1];
+                for (long i = 0; i < n; ++i) {
+                    D* const to = d.p + i * d.s[At];
+                    const bool inside = i >= lo && i < hi;
+                    fill_row(to, 1, s.fill, inside ? first : s.v.n[At + 1]);
+                    if (inside) fill_row(to + end, 1, s.fill, s.v.n[At + 1] - end);
+                }
+                return across(d.p + lo * d.s[At] + first, d.s[At], 1, s.v.p + lo + first * step, step, 1, hi - lo, end - first);
+            }
         for (long i = 0; i < n; ++i) {
             copy<D, S, R, At + 1>(d, s, exists && i >= s.lo[At] && i < s.hi[At]);
             d.p += d.s[At];
@@ -125,13 +177,6 @@ template <class T, int R> ST_INLINE long flat_rows(const View<T, R>& v) {
     return m;
 }
 
-typedef float f32x4 __attribute__((vector_size(16)));
-template <class S> ST_INLINE f32x4 load4(const S* p) {
-    f32x4 v;
-    if constexpr (sizeof(S) == sizeof(float)) std::memcpy(&v, p, sizeof v);
-    else v = f32x4{float(p[0]), float(p[1]), float(p[2]), float(p[3])};
-    return v;
-}
 // d[k * P + i] = rows[i][k], 4 x 4 elements at a time
 template <int P, class D, class S>
 ST_INLINE void transpose_rows(D* d, const S* const (&rows)[P], long s, long n) {
@@ -141,12 +186,8 @@ ST_INLINE void transpose_rows(D* d, const S* const (&rows)[P], long s, long n) {
             const long whole = n & ~3L;
             for (long k = 0; k < whole; k += 4)
                 for (int i = 0; i < P; i += 4) {
-                    const f32x4 a = load4(rows[i] + k), b = load4(rows[i + 1] + k);
-                    const f32x4 c = load4(rows[i + 2] + k), e = load4(rows[i + 3] + k);
-                    const f32x4 ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-                    const f32x4 ce0 = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce1 = __builtin_shufflevector(c, e, 2, 6, 3, 7);
-                    const f32x4 t[4] = {__builtin_shufflevector(ab0, ce0, 0, 1, 4, 5), __builtin_shufflevector(ab0, ce0, 2, 3, 6, 7),
-                                        __builtin_shufflevector(ab1, ce1, 0, 1, 4, 5), __builtin_shufflevector(ab1, ce1, 2, 3, 6, 7)};
+                    f32x4 t[4];
+                    transpose4(t, load4(rows[i] + k), load4(rows[i + 1] + k), load4(rows[i + 2] + k), load4(rows[i + 3] + k));
                     for (int q = 0; q < 4; ++q) std::memcpy(d + (k + q) * P + i, &t[q], sizeof t[q]);
                 }
             for (int q = 0; q < int(n & 3); ++q)
