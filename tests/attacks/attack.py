@@ -6,10 +6,12 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from septran import settings
 from septran.backends import get
 from septran.backends.base import Built
-from septran.errors import EnvironmentProblem
+from septran.errors import ConfigError, EnvironmentProblem
 from septran.leafgate import Refusal, printed
+from septran.run.judge import JudgeRequest, judge
 from septran.verify.gate import gate, scan_leaf
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
@@ -60,6 +62,8 @@ class Outcome:
         """The code a user would see: the static gate speaks first, the compiler before it."""
         if self.dynamic == "V201":
             return "V201"
+        if self.static.endswith(("(C173)", "(V217)")):
+            return self.static[-5:-1]
         return "V210" if self.static else self.dynamic
 
 
@@ -81,6 +85,8 @@ def run(attack: Attack, folder: Path) -> Outcome:
 def _try(attack: Attack, folder: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
+    if attack.language in families.FILES:
+        return _judged(attack, folder)
     if attack.language == "python":
         problem, source = kernels.gemm(5, 4, 6), attack.body
         path = folder / "kernel.py"
@@ -136,6 +142,23 @@ def _try(attack: Attack, folder: Path) -> Outcome:
     )
     assert verdict.code != "V214", (attack.name, verdict.message)
     return Outcome(dynamic="" if verdict.passed else f"{verdict.code}", static=static)
+
+
+def _judged(attack: Attack, folder: Path) -> Outcome:
+    """Try a whole file as a user would: what a text or an object says is the gate's, what calls show is not."""
+    file, reference = folder / f"kernel{families.FILES[attack.language]}", folder / "wanted.py"
+    file.write_text(attack.source)
+    reference.write_text(families.DOUBLED)
+    numbers = {} if file.suffix == ".py" else {"n": 300}
+    request = JudgeRequest(file=file, reference=reference, entry="scale", numbers=numbers)
+    try:
+        found = judge(request, settings=settings.load())
+    except ConfigError as error:
+        return Outcome(dynamic="", static=f"{error} ({error.codes[0]})")
+    code = found.verdict.code if found.code else ""
+    if code in ("V210", "V217"):
+        return Outcome(dynamic="", static=f"{found.verdict.message} ({code})")
+    return Outcome(dynamic=code, static="")
 
 
 def leaf_refusal(attack: Attack) -> str:

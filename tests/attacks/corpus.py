@@ -8,6 +8,7 @@ from tests.attacks import (
     corpus_compile,
     corpus_cuda,
     corpus_dsl,
+    corpus_files,
     corpus_host,
     corpus_leaf,
     corpus_python,
@@ -23,4 +24,5 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_cuda.ALL,
     *corpus_dsl.ALL,
     *corpus_chips.ALL,
+    *corpus_files.ALL,
 )

@@ -41,7 +41,15 @@ TITLES = {
     "tilelang": "TileLang",
     "npuir": "TileLang NPU IR",
     "dsa": "C over a vendor library",
+    "cpp file": "Whole C++ file",
+    "cuda file": "Whole CUDA C++ file",
+    "triton file": "Whole Triton file",
 }
+FILES = {"cpp file": ".cpp", "cuda file": ".cu", "triton file": ".py"}
+"""of `septran judge`: what their names end with"""
+DOUBLED = (
+    "import torch\ndef reference(x): return x * 2\ndef get_inputs(): return [torch.randn(300)]\n"
+)
 
 
 @dataclass(frozen=True)
@@ -189,10 +197,14 @@ class Made(NamedTuple):
 
 def missing(language: str) -> str:
     """Return what this machine lacks, "" when nothing."""
-    if language in ("triton", "ascend") and importlib.util.find_spec("triton") is None:
+    if (
+        language in ("triton", "ascend", "triton file")
+        and importlib.util.find_spec("triton") is None
+    ):
         return "triton"
     if (
-        language in ("cpp", "leaf", "host", "compile", "cuda", "hip", "dsa")
+        language
+        in ("cpp", "leaf", "host", "compile", "cuda", "hip", "dsa", "cpp file", "cuda file")
         and shutil.which("g++") is None
     ):
         return "g++"
