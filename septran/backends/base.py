@@ -145,6 +145,7 @@ class Foreign:
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
         that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
+    on_the_stack: kernel, folder -> a build whose unset variables hold what the stack holds; None where it has none.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
 
@@ -161,6 +162,7 @@ class Foreign:
     unsupported: Callable[[str], tuple[str, ...]] | None = None
     readings: Callable[[str], tuple[Reading, ...]] = as_it_is
     between_calls: Callable[[str, str], tuple[str, ...]] | None = None
+    on_the_stack: Callable[[Kernel, Path], Built | None] | None = None
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None

@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02 };
+enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 
@@ -77,11 +77,11 @@ void st_fresh(void *p, size_t bytes) {
   if (!in_slot) memset(p, calls & 1 ? POISON : NUMBER, bytes);
 }
 
-/* What the next call finds where nobody wrote: NaN, ordinary numbers, or next to nothing with even bytes, so that a test on
+/* What the next call finds where nobody wrote: NaN, ordinary numbers, next to nothing or very much with even bytes, so that a test on
  * it comes out one way in one call and the other way in another. */
 static int unset(void) {
-  static const unsigned char bytes[] = {POISON, NUMBER, LITTLE};
-  return in_slot ? POISON : bytes[calls % 3];
+  static const unsigned char bytes[] = {POISON, NUMBER, LITTLE, LARGE};
+  return in_slot ? POISON : bytes[calls % 4];
 }
 
 /* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. Before each block stand

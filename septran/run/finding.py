@@ -63,6 +63,8 @@ def finding_of(verdict: Verdict) -> str:
         # what reads memory that nobody wrote does so for every input; large inputs alone overflow
         case "V202" if "(integers" in text and ("never written" in text or "not written" in text):
             return "uninitialised"
+        case "V202" if "(uninitialised)" in text:
+            return "uninitialised"
         case "V202" if "NaN" in text:
             return "wrong"
         case "V202":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -220,6 +220,8 @@ def _judged(
             unordered=foreign.unordered(text),
         )
         verdict = _verdict(kernel, built, problem, folder, asked)
+        if verdict.passed and foreign.on_the_stack is not None:
+            verdict = _on_the_stack(verdict, kernel, foreign.on_the_stack, problem, folder, asked)
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
@@ -288,6 +290,27 @@ def _verdict(
         code="V217",
         message=f"the static host, which judges such files, has not what this one needs: {what}",
         hint="OpenMP's threads, the C and C++ libraries and memory are there",
+    )
+
+
+def _on_the_stack(
+    verdict: Verdict,
+    kernel: Kernel,
+    build: Callable[[Kernel, Path], Built | None],
+    problem: Problem,
+    folder: Path,
+    request: Request,
+) -> Verdict:
+    """Return the verdict, or that a build is wrong whose unset variables hold now this, now that."""
+    own = folder / "on_the_stack"
+    built = build(kernel, own)
+    if built is None or not built.ok:
+        return verdict
+    again = _verdict(kernel, built, problem, own, request)
+    if again.code != "V202":  # it is slow: only what it computes counts
+        return verdict
+    return replace(
+        again, message=f"a variable that nobody set (uninitialised) decides: {again.message}"
     )
 
 

@@ -131,6 +131,25 @@ def test_memory_nobody_wrote_holds_now_this_now_that(
     assert found.code == 1, found.verdict.not_checked
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "line", "finding"),
+    [
+        ("int u;", "y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
+        ("float u;", "y[i] = u > 1e30f ? 0 : x[i] * 2;", "uninitialised"),
+        ("int u[300];", "y[i] = u[i] & 1 ? 0 : x[i] * 2;", "uninitialised"),
+        ("float s, d;", "if (i == 0) s = x[0], d = 2; else s = x[i]; y[i] = s * d;", ""),
+    ],
+)
+def test_what_variables_nobody_set_may_hold(
+    body: str, line: str, finding: str, tmp_path: Path
+) -> None:
+    found = judged(
+        CPP.format(before="", body=body).replace("y[i] = x[i] * 2;", f"{{ {line} }}"), tmp_path
+    )
+    assert found.finding == finding, found.verdict.message
+
+
 def test_an_object_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     made = built("", "", tmp_path)
     assert made.kernel_object is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
@@ -11,6 +13,7 @@ from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import cpp_compiler, fills_locals
+from septran.toolchain.confined import run_confined, toolchain_folders
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.watched import compile_watched
 
@@ -69,6 +72,38 @@ def build(kernel: Kernel, folder: Path) -> Built:
     )
 
 
+# the compiler's word is no proof: it names loops whose first round sets a variable, too
+_UNSET = re.compile(r"\[-W(?:maybe-)?uninitialized\]")
+_PLAIN = ("-O0", "-ftrivial-auto-var-init=uninitialized")
+
+
+def on_the_stack(kernel: Kernel, folder: Path) -> Built | None:
+    """Compile the file so that variables nobody set hold what the stack holds, another pattern in each call.
+
+    None where the compiler sees no such variable. A pattern of the compiler's own is one for all calls, which a test on a bit of
+    it may pass by luck.
+    """
+    compiler = cpp_compiler("native")
+    if compiler is None or not fills_locals(compiler):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in kernel.files:
+        (folder / name).write_text(text, encoding="utf-8")
+    flags = [f for f in FLAGS if f not in ("-w", "-shared") and not f.startswith("-fsanitize")]
+    asked = [compiler.path, *flags, "-Wmaybe-uninitialized", "-Wuninitialized", "-S"]
+    done = run_confined(
+        [*asked, f"./{kernel.main}", "-o", os.devnull], folder, 60.0,
+        reads=toolchain_folders(compiler.path, {}),
+    )  # fmt: skip
+    said = (line for line in done.output.splitlines() if kernel.main in line)
+    if not any(_UNSET.search(line) for line in said):
+        return None
+    support = runtime_folder() / "scratch.cpp"
+    return compile_hosted(
+        kernel, folder, compiler=compiler, flags=(*FLAGS, *_PLAIN), support=support, foreign=True
+    )
+
+
 def watched(kernel: Kernel, folder: Path) -> Built:
     """Compile the file into a program in which ThreadSanitizer sees its threads."""
     compiler = cpp_compiler("native")
@@ -85,6 +120,7 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     watched=watched,
+    on_the_stack=on_the_stack,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
     unsupported=of_torch,
