@@ -52,8 +52,8 @@ ALLOWED = frozenset(
     slogdet cholesky cholesky_inverse triangular_solve matrix_exp matrix_power linalg_lu_solve trace kron vander
     linalg_vander cov corrcoef block_diag cartesian_prod tensordot inner vdot
     fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn
-    fft_rfftn fft_irfftn fft_fftshift fft_ifftshift fft_fftfreq fft_rfftfreq stft istft real imag conj resolve_conj
-    resolve_neg view_as_real view_as_complex complex polar angle hann_window hamming_window blackman_window
+    fft_rfftn fft_irfftn fft_fftshift fft_ifftshift fft_fftfreq fft_rfftfreq stft istft real imag conj _conj resolve_conj
+    resolve_neg _neg_view view_as_real view_as_complex complex polar angle hann_window hamming_window blackman_window
     grid_sampler grid_sampler_2d grid_sampler_3d affine_grid_generator upsample_bicubic2d upsample_linear1d
     upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d reflection_pad3d
     replication_pad1d replication_pad2d replication_pad3d col2im max_unpool2d lp_pool1d lp_pool2d
@@ -155,7 +155,12 @@ def _moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
     if isinstance(value, tuple | list):
         return type(value)(_moved(v, change) for v in value)
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_complex():  # each part by itself, as it is computed
+        parts = torch.view_as_real(value.resolve_conj())
+        return torch.view_as_complex(change(parts).contiguous())
+    if not value.is_floating_point():
         return value
     return change(value)
 
@@ -235,7 +240,10 @@ def _run(
     made = node.results[0]
     if name in _MAKERS and made is not None:
         named["dtype"] = _wide_kind(made.dtype, wide)
-    return fn(*plain, **named)
+    found = fn(*plain, **named)
+    if isinstance(found, torch.Tensor):  # what torch would do when somebody reads it
+        return found.resolve_conj().resolve_neg()
+    return found
 
 
 def _wide_kind(name: str, wide: torch.dtype | None) -> torch.dtype:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from septran.aten.graph import Graph, Input, Node, Output, Ref
+from septran.aten.graph import Graph, Input, Node, Output, Ref, storable
 from septran.frontend.opaque import Part, in_order, named, parts
 from septran.frontend.translate import Forms
 
 VIEW_OF_TORCHS = "it is a view of what torch computes"
+BESIDE_TORCHS = "complex numbers do not stand between kernels and torch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,18 @@ Step = Kernels | HostPart
 
 def partition(graph: Graph, forms: Forms, host: Mapping[str, str]) -> tuple[Step, ...]:
     """Return the steps of a module of which torch computes the nodes `host` (node -> why)."""
+    if host:  # nothing complex stands between two steps
+        host = {**dict.fromkeys(_complex(graph), BESIDE_TORCHS), **host}
     while True:
         cut = _Cut(graph, forms, host)
         torchs = [r for r in cut.results if r in cut.free and cut.made[r][1]]
         if not torchs:
             return cut.steps()
         host = {**host, **dict.fromkeys(torchs, VIEW_OF_TORCHS)}
+
+
+def _complex(graph: Graph) -> list[str]:
+    return [n.name for n in graph.nodes if any(m and not storable(m.dtype) for m in n.results)]
 
 
 class _Cut:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran.aten.evaluate import allowed, base_name
-from septran.aten.graph import Graph, Node, Ref, storable
+from septran.aten.graph import Graph, Meta, Node, Ref, storable
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
 from septran.frontend.opaque import Part, in_order, named, parts, whole
 from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
+from septran.frontend.table.pair import Pair, is_complex, row_of
 from septran.frontend.view import View
 
 Opaque = Literal["", "nodes", "whole"]
@@ -71,8 +72,16 @@ def forms(graph: Graph) -> Forms:
         except NoForm as e:
             missing[node.name] = str(e)
             env[node.name] = _stand_in(builder, node)
-    plain = [n.name for n in graph.nodes if not isinstance(env[n.name], View) and not n.many]
+    missing |= _complex_results(graph, env)
+    plain = [n.name for n in graph.nodes if not isinstance(env[n.name], View | Pair) and not n.many]
     return Forms(missing=missing, numbers=tuple(plain), views=frozenset(views))
+
+
+def _complex_results(graph: Graph, env: Mapping[str, Any]) -> dict[str, str]:
+    """Return the results of a module that are pairs of reals -> why they cannot be."""
+    results = [o.value.name for o in graph.outputs if isinstance(o.value, Ref)]
+    why = "a result has dtype complex64, which no kernel stores; return torch.view_as_real of it"
+    return {name: why for name in results if isinstance(env[name], Pair)}
 
 
 def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
@@ -107,6 +116,8 @@ def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
         except NoForm as e:
             missing.append(_told(graph, node, str(e)))
             env.update({n: _stand_in(builder, x) for n, x in _nodes(graph, item).items()})
+    for name, why in _complex_results(graph, env).items():
+        missing += [_told(graph, n, why) for n in graph.nodes if n.name == name]
     if missing:
         total = len(graph.nodes)
         note = f"{done} of {total} nodes of Model can be imported"
@@ -199,14 +210,15 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
     name = base_name(node.op)
     if draws_numbers(node):
         raise NoForm(_NO_NUMBERS)
-    row = ROWS.get(name)
+    args = Args({k: _value(v, env) for k, v in node.named.items()})
+    row = row_of(builder, node, args)
     if row is None:
         raise NoForm(f"no Task Lang form yet{closest(name, ROWS)}")
     for meta in node.results:
-        if meta is not None and not storable(meta.dtype):
+        if meta is not None and not (storable(meta.dtype) or is_complex(meta.dtype)):
             raise NoForm(f"dtype {meta.dtype}")
-    found = row(builder, node, Args({k: _value(v, env) for k, v in node.named.items()}))
-    if isinstance(found, View) and not node.many and found.shape != node.meta.shape:
+    found = row(builder, node, args)
+    if isinstance(found, View | Pair) and not node.many and found.shape != node.meta.shape:
         raise NoForm(f"its form gives shape {found.shape}, torch {node.meta.shape}")
     return found
 
@@ -221,15 +233,25 @@ def _value(value: Any, env: Mapping[str, Any]) -> Any:
 
 def _stand_in(builder: Builder, node: Node) -> Any:
     """Return something of the right shape, so that the nodes behind a missing one are looked at."""
-    views: list[View | None] = []
+    views: list[View | Pair | None] = []
     for meta in node.results:
         if meta is None:
             views.append(None)
             continue
-        name = builder.fresh(f"missing_{node.name}")
-        builder.dtypes[name] = meta.dtype
-        views.append(View.of(name, meta.shape))
+        views.append(_unknown(builder, f"missing_{node.name}", meta))
     return tuple(views) if node.many else views[0]
+
+
+def _unknown(builder: Builder, name: str, meta: Meta) -> View | Pair:
+    """Return a tensor that nothing computes; of a complex one both parts."""
+
+    def one(dtype: str) -> View:
+        fresh = builder.fresh(name)
+        builder.dtypes[fresh] = dtype
+        return View.of(fresh, meta.shape)
+
+    wide = {"complex64": "float32", "complex128": "float64"}.get(meta.dtype)
+    return Pair(one(wide), one(wide)) if wide else one(meta.dtype)
 
 
 def nobodys(graph: Graph, node: Node, why: str) -> Diagnostic:

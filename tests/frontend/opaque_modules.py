@@ -28,7 +28,7 @@ for (long i = 0; i < relu.n[0]; ++i)
             re += double(relu(i, t)) * std::cos(a);
             im -= double(relu(i, t)) * std::sin(a);
         }
-        abs_1(i, k) = float(std::sqrt(re * re + im * im));
+        abs_1(i, k) = float(std::sqrt(re * re + im * im) / double(relu.n[1]));
     }
 """
 CHOLESKY = """
@@ -140,7 +140,7 @@ MODULES = (
     Opaque(
         module=Module(
             name="spectrum",
-            body="y = torch.relu(x)\nf = torch.fft.rfft(y, dim=1)\nreturn torch.abs(f) * 0.5 + 1.0",
+            body="y = torch.relu(x)\nf = torch.fft.ihfft(y, dim=1)\nreturn torch.abs(f) * 0.5 + 1.0",
             inputs="torch.randn(3, 10)",
             kernels=3,
         ),

@@ -50,7 +50,7 @@ class Spectrum(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.up(x))
-        return torch.abs(torch.fft.rfft(y, dim=1)) * 0.5 + 1.0
+        return torch.abs(torch.fft.ihfft(y, dim=1)) * 0.5 + 1.0
 
 
 def given(graph: Graph) -> dict[str, torch.Tensor]:
@@ -109,12 +109,12 @@ def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.Mo
         compiled = septran.compile(module, (x,), target="cpp", fallback="torch")
     left = [str(w.message) for w in said if "septran" in str(w.message)]
     assert len(left) == 1
-    assert left[0].startswith("septran leaves a part of Spectrum to torch: fft_rfft, abs")
+    assert left[0].startswith("septran leaves a part of Spectrum to torch: fft_ihfft, abs")
     assert compiled.kernels == ("relu", "add")
     (left,) = compiled.host_leaves
-    assert left.startswith("fft_rfft, abs (test_fallback.py:") and "no Task Lang form" in left
+    assert left.startswith("fft_ihfft, abs (test_fallback.py:") and "no Task Lang form" in left
     drawn = compiled.graph()
-    assert "# step 2, torch: fft_rfft, abs_1" in drawn
+    assert "# step 2, torch: fft_ihfft, abs_1" in drawn
     assert "# step 3, kernels" in drawn
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), module(x))
@@ -122,8 +122,8 @@ def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.Mo
         torch.testing.assert_close(compiled(x), module(x))
     verdict = compiled.verify()
     assert verdict.level == "accurate"
-    assert "torch computes fft_rfft, abs" in verdict.message
-    assert any(n.startswith("computed by torch, no kernel: fft_rfft") for n in verdict.not_checked)
+    assert "torch computes fft_ihfft, abs" in verdict.message
+    assert any(n.startswith("computed by torch, no kernel: fft_ihfft") for n in verdict.not_checked)
     with pytest.raises(septran.errors.InputError) as refused:
         compiled.save("nowhere")
     assert refused.value.codes == ("V220",)

@@ -172,8 +172,8 @@ def test_without_a_writer_the_node_its_line_and_what_to_do(
     assert main(["gen", "--task", str(path), "--backend", "cpp"]) == 2
     told = capsys.readouterr().err
     assert "C150" in told
-    assert "fft_rfft" in told
-    assert "f = torch.fft.rfft(y, dim=1)" in told
+    assert "fft_ihfft" in told
+    assert "f = torch.fft.ihfft(y, dim=1)" in told
     assert "--writer llm" in told
 
 

@@ -10,16 +10,18 @@ from septran.frontend.table import (
     makers,
     movement,
     ordering,
+    pair,
     pointwise,
     products,
     recurrent,
     resample,
     rows,
+    spectral,
     windows,
 )
 from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
 
-KNOWN = frozenset(ROWS) & ALLOWED
+KNOWN = (frozenset(ROWS) | frozenset(pair.COMPLEX)) & ALLOWED
 """Operators that have a form, and that the judge may run."""
 
 __all__ = [
@@ -37,10 +39,12 @@ __all__ = [
     "makers",
     "movement",
     "ordering",
+    "pair",
     "pointwise",
     "products",
     "recurrent",
     "resample",
     "rows",
+    "spectral",
     "windows",
 ]

@@ -83,7 +83,8 @@ class Builder:
         assert self.node is not None
         if not dtype:
             meta = next(m for m in self.node.results if m is not None)
-            dtype = meta.dtype
+            # a complex tensor is a pair of real ones
+            dtype = {"complex64": "float32", "complex128": "float64"}.get(meta.dtype, meta.dtype)
         if math.prod(shape) == 0 and kind == "map":
             return self.empty(Meta(shape=tuple(shape), dtype=dtype))
         if math.prod(shape) == 0 or any(v.elements == 0 for v in ins.values()):
@@ -131,6 +132,16 @@ class Builder:
         wide = tuple(shape) if shape is not None else broadcast(*(v.shape for v in views.values()))
         ins = {k: v.expand(wide) for k, v in views.items()}
         return self.add("map", wide, ins, name=name, dtype=dtype, expr=text)
+
+    def once(
+        self, expr: str, operands: Mapping[str, View], shape: Sequence[int], *, name: str
+    ) -> View:
+        """Add a pointwise node, or return the one that computes the same of the same operands already."""
+        for op in self.ops:
+            same = op.kind == "map" and op.attrs["expr"] == expr and op.shape == tuple(shape)
+            if same and dict(op.ins) == {k: v.expand(shape) for k, v in operands.items()}:
+                return View.of(op.name, op.shape)
+        return self.map(expr, operands, shape, name=name)
 
     def reduce(
         self, op: str, x: View, axes: Sequence[int], *, name: str = "", dtype: str = ""

@@ -132,8 +132,26 @@ def cut(x: View, axis: int, start: int, count: int, step: int = 1) -> View:
 def _select(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     axis = a["dim"] % x.rank
-    one = cut(x, axis, a["index"] % x.shape[axis], 1)
+    index = a["index"] % x.shape[axis]
+    one = _of_join(b, x, axis, index) or cut(x, axis, index, 1)
     return b.reshape(one, one.shape[:axis] + one.shape[axis + 1 :])
+
+
+def _of_join(b: Builder, x: View, axis: int, index: int) -> View | None:
+    """Return one position of the axis along which `x` was joined, read from its part; None where it was not."""
+    for part in joined(b, x, axis):
+        if index < part.shape[axis]:
+            return cut(part, axis, index, 1)
+        index -= part.shape[axis]
+    return None
+
+
+def joined(b: Builder, x: View, axis: int) -> tuple[View, ...]:
+    """Return the parts of which `x` is put together along `axis`, () when it is not."""
+    made = next((o for o in reversed(b.ops) if o.name == x.source), None)
+    if made is None or made.kind != "join" or made.attrs["axis"] != axis:
+        return ()
+    return tuple(made.ins.values()) if x.shape == made.shape and x.contiguous else ()
 
 
 @row("split", "split_with_sizes", "chunk", "unbind", "tensor_split")
