@@ -102,6 +102,7 @@ def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
 def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
     builder, env, given = _start(graph)
     missing: list[Diagnostic] = []
+    failed: dict[str, Node] = {}
     done = 0
     for item in in_order(graph, found) if found else graph.nodes:
         node = item.nodes[0] if isinstance(item, Part) else item
@@ -115,9 +116,11 @@ def _translated(graph: Graph, found: tuple[Part, ...]) -> Canon:
                 done += 1
         except NoForm as e:
             missing.append(_told(graph, node, str(e)))
+            failed |= _nodes(graph, item)
             env.update({n: _stand_in(builder, x) for n, x in _nodes(graph, item).items()})
     for name, why in _complex_results(graph, env).items():
-        missing += [_told(graph, n, why) for n in graph.nodes if n.name == name]
+        made = [n for n in graph.nodes if n.name == name and name not in failed]
+        missing += [_told(graph, n, why) for n in made]
     if missing:
         total = len(graph.nodes)
         note = f"{done} of {total} nodes of Model can be imported"

@@ -109,12 +109,14 @@ def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.Mo
         compiled = septran.compile(module, (x,), target="cpp", fallback="torch")
     left = [str(w.message) for w in said if "septran" in str(w.message)]
     assert len(left) == 1
-    assert left[0].startswith("septran leaves a part of Spectrum to torch: fft_ihfft, abs")
+    assert left[0].startswith("septran leaves a part of Spectrum to torch: fft_ihfft, clone, abs")
     assert compiled.kernels == ("relu", "add")
     (left,) = compiled.host_leaves
-    assert left.startswith("fft_ihfft, abs (test_fallback.py:") and "no Task Lang form" in left
+    assert (
+        left.startswith("fft_ihfft, clone, abs (test_fallback.py:") and "no Task Lang form" in left
+    )
     drawn = compiled.graph()
-    assert "# step 2, torch: fft_ihfft, abs_1" in drawn
+    assert "# step 2, torch: fft_ihfft, clone, abs_1" in drawn
     assert "# step 3, kernels" in drawn
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), module(x))
@@ -122,7 +124,7 @@ def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.Mo
         torch.testing.assert_close(compiled(x), module(x))
     verdict = compiled.verify()
     assert verdict.level == "accurate"
-    assert "torch computes fft_ihfft, abs" in verdict.message
+    assert "torch computes fft_ihfft, clone, abs" in verdict.message
     assert any(n.startswith("computed by torch, no kernel: fft_ihfft") for n in verdict.not_checked)
     with pytest.raises(septran.errors.InputError) as refused:
         compiled.save("nowhere")
