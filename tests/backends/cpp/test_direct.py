@@ -22,6 +22,16 @@ def test_rows_in_runs(width):
     check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=33)
 
 
+@pytest.mark.parametrize("columns", [8, 16, 48, 112])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_whole_vectors_of_columns(columns, dtype):
+    """A last panel that is not full is no product of its own: rows in runs, sums added to what is there."""
+    a, b = rand((2, 7, 30)).astype(dtype), rand((1, 30, columns), seed=1).astype(dtype)
+    out = {"C": ((2, 7, columns), dtype)}
+    check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=30)
+    gemm_case(25, columns, 30, dtype=dtype, acc=True)
+
+
 def test_a_row_does_not_depend_on_how_many_are_taken_together():
     a, b = rand((64, 130)), rand((130, 32), seed=1)
 

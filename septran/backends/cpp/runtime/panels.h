@@ -12,14 +12,15 @@ inline constexpr int TILE_ROWS = 6;
 #endif
 
 // Stores the sums of a register tile, or adds them to C.
-template <int R, class V, class T> ST_INLINE void put(V (&acc)[R][2], T* c, long ldc, bool add) {
+template <int R, int W, class V, class T> ST_INLINE void put(V (&acc)[R][W], T* c, long ldc, bool add) {
     constexpr int L = lanes<V>;
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
         T* row = c + i * ldc;
-        if (add) acc[i][0] += load<V>(row), acc[i][1] += load<V>(row + L);
-        store(row, acc[i][0]);
-        store(row + L, acc[i][1]);
+        for (int w = 0; w < W; ++w) {
+            if (add) acc[i][w] += load<V>(row + w * L);
+            store(row + w * L, acc[i][w]);
+        }
     }
 }
 
