@@ -84,7 +84,8 @@ def _paired(
     ours: Callable[[], object], theirs: Callable[[], object], seconds: float
 ) -> tuple[float, float]:
     turns = [max(1, round(SLOT_S / max(_once(f, 3), 1e-7))) for f in (ours, theirs)]
-    pairs, end = [], time.perf_counter() + seconds
+    pairs: list[tuple[float, float]] = []
+    end = time.perf_counter() + seconds
     while len(pairs) < 11 or time.perf_counter() < end:
         if len(pairs) % 2:
             one, two = _once(ours, turns[0]), _once(theirs, turns[1])
