@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E };
+enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E, SHALLOW = 65536 };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 
@@ -371,6 +371,8 @@ static void one_call(void) {
   }
   in_slot = 0;
   ++calls;
+  /* what the host's own calls have left right below here is a pattern, too, where variables nobody set would hold it */
+  if (st_foreign) overwrite_stack(SHALLOW);
   st_entry(args);
   after_call();
 }

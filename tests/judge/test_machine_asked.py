@@ -135,8 +135,6 @@ def test_memory_nobody_wrote_holds_now_this_now_that(
 @pytest.mark.parametrize(
     ("body", "line", "finding"),
     [
-        ("int u;", "y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
-        ("float u;", "y[i] = u > 1e30f ? 0 : x[i] * 2;", "uninitialised"),
         ("int u[300];", "y[i] = u[i] & 1 ? 0 : x[i] * 2;", "uninitialised"),
         ("float s, d;", "if (i == 0) s = x[0], d = 2; else s = x[i]; y[i] = s * d;", ""),
     ],

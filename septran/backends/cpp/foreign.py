@@ -12,7 +12,7 @@ from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
-from septran.toolchain.compilers import cpp_compiler, fills_locals
+from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.confined import run_confined, toolchain_folders
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.watched import compile_watched
@@ -90,18 +90,23 @@ def on_the_stack(kernel: Kernel, folder: Path) -> Built | None:
     for name, text in kernel.files:
         (folder / name).write_text(text, encoding="utf-8")
     flags = [f for f in FLAGS if f not in ("-w", "-shared") and not f.startswith("-fsanitize")]
-    asked = [compiler.path, *flags, "-Wmaybe-uninitialized", "-Wuninitialized", "-S"]
-    done = run_confined(
-        [*asked, f"./{kernel.main}", "-o", os.devnull], folder, 60.0,
-        reads=toolchain_folders(compiler.path, {}),
-    )  # fmt: skip
-    said = (line for line in done.output.splitlines() if kernel.main in line)
-    if not any(_UNSET.search(line) for line in said):
+    # each level sees some that the other does not
+    if not any(_warned(kernel, folder, compiler, (*flags, level)) for level in ("-O1", "-O3")):
         return None
     support = runtime_folder() / "scratch.cpp"
     return compile_hosted(
         kernel, folder, compiler=compiler, flags=(*FLAGS, *_PLAIN), support=support, foreign=True
     )
+
+
+def _warned(kernel: Kernel, folder: Path, compiler: Compiler, flags: tuple[str, ...]) -> bool:
+    """Whether the compiler says of the file that something may be used before it is set."""
+    asked = [compiler.path, *flags, "-Wmaybe-uninitialized", "-Wuninitialized", "-S"]
+    done = run_confined(
+        [*asked, f"./{kernel.main}", "-o", os.devnull], folder, 60.0,
+        reads=toolchain_folders(compiler.path, {}),
+    )  # fmt: skip
+    return any(kernel.main in line and _UNSET.search(line) for line in done.output.splitlines())
 
 
 def watched(kernel: Kernel, folder: Path) -> Built:
