@@ -280,6 +280,8 @@ class Target:
             work=folder / "child",
             noise=np.random.default_rng(1),
         )
+        if "capacity" in transcript.message and len(batch.rows) > 1:  # of all rows' tiles together
+            return self._halves(batch, folder, compiled=compiled)
         assert not transcript.failure, (transcript.failure, transcript.message)
         assert len(transcript.ran) == len(calls)
         return _judge(batch, problem, {r.call.case: r.outputs for r in transcript.ran})
