@@ -166,14 +166,14 @@ def emit_reduce(leaf: LeafText, prim: Prim) -> None:
     y, x = leaf.param(prim.out), leaf.param(prim.ins[0])
     op = str(prim.attr("op"))
     axis = int(prim.attr("axis", -1)) % len(x.shape)  # type: ignore[call-overload]
-    tile_dim = _tile_dim(x, axis)
-    if op == "prod" or tile_dim is None or not is_float(x.dtype):
+    dim = tile_dim(x, axis)
+    if op == "prod" or dim is None or not is_float(x.dtype):
         _serial_reduce(leaf, prim, y, x, op, axis)
         return
-    _tile_reduce(leaf, prim, y, x, op, tile_dim)
+    _tile_reduce(leaf, prim, y, x, op, dim)
 
 
-def _tile_dim(x: LeafParam, axis: int) -> int | None:
+def tile_dim(x: LeafParam, axis: int) -> int | None:
     """Return the TileLang dim that is exactly logical `axis`, None when it shares one."""
     for k, group in enumerate(groups(x.shape)):
         if axis in group.dims:
@@ -199,7 +199,7 @@ def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str
             lines.add(f"{wide}[{index}] = {value}")
         source = wide
     accumulate = prim.name == "reduce_acc"
-    total = _reduced_temp(leaf, source, dim, len(names), dtype)
+    total = reduced_temp(leaf, source, dim, len(names), dtype)
     lines.add(f"T.reduce_{op}({source}, {total}, dim={dim}, clear=True)")
     if op in ("max", "min") and not _nan_flows_on(leaf.spec, prim):
         flags = leaf.temp(source, dtype)
@@ -208,14 +208,15 @@ def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str
             lines.add(
                 f"{flags}[{index}] = T.if_then_else(T.isnan({x_text}), {x_text}, T.{dtype}(0))"
             )
-        poison = _reduced_temp(leaf, source, dim, len(names), dtype)
+        poison = reduced_temp(leaf, source, dim, len(names), dtype)
         lines.add(f"T.reduce_sum({flags}, {poison}, dim={dim}, clear=True)")
         with lines.block(loop_head(total, 1)):
             lines.add(f"{total}[i] = {total}[i] + {poison}[i]")
-    _deliver(leaf, y, total, dtype, dim, op, accumulate)
+    deliver(leaf, y, total, dtype, dim, op, accumulate)
 
 
-def _reduced_temp(leaf: LeafText, source: str, dim: int, rank: int, dtype: str) -> str:
+def reduced_temp(leaf: LeafText, source: str, dim: int, rank: int, dtype: str) -> str:
+    """Allocate a fragment for what is left of `source` when TileLang dim `dim` is reduced; returns its name."""
     leaf.temps += 1
     name = f"t{leaf.temps}"
     extent = f"{source}.shape[{1 - dim}]" if rank == 2 else "1"
@@ -223,7 +224,7 @@ def _reduced_temp(leaf: LeafText, source: str, dim: int, rank: int, dtype: str) 
     return name
 
 
-def _deliver(
+def deliver(
     leaf: LeafText, y: LeafParam, total: str, dtype: str, dim: int, op: str, accumulate: bool
 ) -> None:
     """Emit Y = total or Y = op(Y, total); `total` is a vector."""
