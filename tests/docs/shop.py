@@ -110,9 +110,7 @@ WHOLE_SPECTRUM = (
     SPECTRUM.replace("double(relu(i, t))", "(x(i, t) > 0.0f ? double(x(i, t)) : x(i, t) * 0.0)")
     .replace("relu.n", "x.n")
     .replace("abs_1", "add")
-    .replace(
-        "float(std::sqrt(re * re + im * im))", "float(std::sqrt(re * re + im * im) * 0.5 + 1.0)"
-    )
+    .replace("/ double(x.n[1]));", "/ double(x.n[1]) * 0.5 + 1.0);")
 )
 ASK = "#!/bin/sh\ncat > /dev/null\ncat reply.md\n"
 # as the shipped files of these names, with fewer rows

@@ -47,6 +47,8 @@ STANDS_FOR = {
     '--command "python scripts/scripted_model.py tasks.jsonl" --backend triton_hip': "--command ./ask.sh --backend cpp --leaf softmax",
     "OP": "add",
     "BACKEND": "dsa_c",
+    "--dim ..": "--dim N=4096",
+    "--trials 36": "--trials 2",
     "--trials 40": "--trials 2",  # a number that only takes time, as the next
     "--dim M=1024 ": "--dim M=64 ",
 }
