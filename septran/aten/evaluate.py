@@ -6,7 +6,9 @@ computes in (float64), so that a half-precision module has one meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
@@ -69,6 +71,7 @@ ALLOWED = frozenset(
     index_fill index_reduce masked_scatter put take diagonal_scatter as_strided as_strided_copy
     column_stack hstack vstack dstack hsplit vsplit dsplit tensor_split ctc_loss poisson_nll_loss gaussian_nll_loss
     multi_margin_loss multilabel_margin_loss soft_margin_loss cosine_embedding_loss multilabel_soft_margin_loss
+    empty_like new_empty embedding_bag max_unpool3d pdist max_pool3d_with_indices
     _unsafe_index _unsafe_index_put _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     """.split()
 )
@@ -81,7 +84,7 @@ EXACT = frozenset(
     constant_pad_nd contiguous copy cummax detach diag diag_embed diagonal dropout embedding empty eq expand expand_as
     fill flatten flip floor full full_like gather ge getitem gt hardtanh im2col index index_copy index_select isinf isnan
     le lift_fresh_copy lt masked_fill masked_select max max_pool1d max_pool2d max_pool3d max_pool2d_with_indices
-    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d maximum min minimum movedim nan_to_num narrow ne neg
+    max_pool3d_with_indices max_unpool2d max_unpool3d masked_scatter cummin adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d maximum min minimum movedim nan_to_num narrow ne neg
     new_full new_ones new_zeros one_hot ones ones_like pad permute pixel_shuffle pixel_unshuffle relu relu6 relu_ repeat
     repeat_interleave reshape roll round scalar_tensor scatter select select_scatter sgn sign slice slice_scatter sort
     argsort kthvalue msort split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
@@ -129,25 +132,82 @@ def run_graph(
     )
     wide = None if own else widest
     env: dict[str, Any] = dict(values)
-    kept = {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
-    nodes = _needed(graph, kept)
-    last: dict[str, int] = {}
+    plan = _plan_of(_ByIdentity(graph))
     change = rounded.changes() if rounded else None
-    settled = _settled(nodes, set(values)) if rounded else frozenset()
-    for at, node in enumerate(nodes):
-        last.update(dict.fromkeys(node.refs(), at))
+    settled = _settled(plan, set(values)) if rounded else frozenset()
+    forced = forced or {}
     with torch.no_grad():
-        for at, node in enumerate(nodes):
-            env[node.name] = _run(node, env, wide, (forced or {}).get(node.name))
-            if change and node.name not in settled and base_name(node.op) not in EXACT:
+        for step in plan.steps:
+            node = step.node
+            if node.name in forced:
+                env[node.name] = forced[node.name](
+                    {k: _reader(v)(env, wide) for k, v in node.named.items()}
+                )
+            else:
+                env[node.name] = step.run(env, wide)
+            if change and not step.exact and node.name not in settled:
                 env[node.name] = _moved(env[node.name], change)
             if look is not None:
                 look(node.name, env[node.name])
-            for name in set(node.refs()):
-                if last[name] == at and name not in kept:
-                    env.pop(name, None)
-    found = (env[o.value.name] for o in graph.outputs if isinstance(o.value, Ref))
-    return tuple(t for t in found)
+            for name in step.drops:
+                env.pop(name, None)
+    return tuple(env[name] for name in plan.results)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByIdentity:
+    """A graph as a key: one is looked up thousands of times and compared never."""
+
+    graph: Graph
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.graph is self.graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A node and what is found out about it once. exact: it rounds nothing; refs: what it reads; drops: what nobody reads behind it."""
+
+    node: Node
+    run: Callable[[Mapping[str, Any], torch.dtype | None], Any]
+    exact: bool
+    refs: frozenset[str]
+    drops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The nodes that the results need, in order."""
+
+    steps: tuple[_Step, ...]
+    results: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=4)
+def _plan_of(key: _ByIdentity) -> _Plan:
+    """Return how to run a graph: the judge runs one hundreds of times, and a node may take less time than looking at it."""
+    results = tuple(o.value.name for o in key.graph.outputs if isinstance(o.value, Ref))
+    nodes = _needed(key.graph, set(results))
+    reads = [frozenset(node.refs()) for node in nodes]
+    last: dict[str, int] = {}
+    for at, refs in enumerate(reads):
+        last.update(dict.fromkeys(refs, at))
+    return _Plan(
+        steps=tuple(
+            _Step(
+                node=node,
+                run=_runner(node),
+                exact=base_name(node.op) in EXACT,
+                refs=refs,
+                drops=tuple(n for n in refs if last[n] == at and n not in results),
+            )
+            for at, (node, refs) in enumerate(zip(nodes, reads, strict=True))
+        ),
+        results=results,
+    )
 
 
 def _moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -165,16 +225,17 @@ def _moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return change(value)
 
 
-def _settled(nodes: Sequence[Node], given: set[str]) -> frozenset[str]:
+def _settled(plan: _Plan, given: set[str]) -> frozenset[str]:
     """Return the nodes that are computed of no input and end in whole numbers, such as positions: these are right or wrong."""
-    for node in nodes:
-        if not given.isdisjoint(node.refs()):
-            given.add(node.name)
+    for step in plan.steps:
+        if not given.isdisjoint(step.refs):
+            given.add(step.node.name)
     found: set[str] = set()
-    for node in reversed(nodes):
-        whole = node.results[0] is not None and node.results[0].dtype not in FLOATS
-        if node.name not in given and (whole or node.name in found):
-            found.update({node.name, *node.refs()})
+    for step in reversed(plan.steps):
+        name, result = step.node.name, step.node.results[0]
+        whole = result is not None and result.dtype not in FLOATS
+        if name not in given and (whole or name in found):
+            found.update({name, *step.refs})
     return frozenset(found)
 
 
@@ -188,62 +249,89 @@ def _needed(graph: Graph, kept: set[str]) -> list[Node]:
     return found[::-1]
 
 
-def _run(
-    node: Node,
-    env: Mapping[str, Any],
-    wide: torch.dtype | None,
-    forced: Callable[[Mapping[str, Any]], Any] | None = None,
-) -> Any:
+def _reader(v: Any) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
+    """Return what gives an argument its value: values by name, and the dtype that floats have -> value."""
+    match v:
+        case Ref(name):
+            return lambda env, wide: env[name]
+        case Dtype(name):
+            return lambda env, wide: _wide_kind(name, wide)
+        case tuple():
+            inner = [_reader(i) for i in v]
+            return lambda env, wide: [read(env, wide) for read in inner]
+    return lambda env, wide: v
+
+
+def _runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
+    """Return what computes a node: values by name, and the dtype that floats have -> its result.
+
+    It raises ValueError for an operator that is not allowed when it is called, as a graph may hold one that nobody runs.
+    """
+    if not allowed(node.op):
+        return _raiser(f"operator {node.op} is not on the judge's list")
+    if node.op == "getitem":
+        source, index = (_reader(a) for a in node.args)
+        return lambda env, wide: source(env, wide)[index(env, wide)]
+    _, name, overload = node.op.split(".")
+    read = {k: _reader(v) for k, v in node.named.items()}
+
+    def given(env: Mapping[str, Any], wide: torch.dtype | None) -> dict[str, Any]:
+        return {k: value(env, wide) for k, value in read.items()}
+
+    if name in _VIEWS:  # memory formats are not kept, so what was one view may need a copy
+        return lambda env, wide: read["self"](env, wide).reshape(read["size"](env, wide))
+    if name == "topk":
+        return lambda env, wide: _topk(*(read[k](env, wide) for k in _TOPK))
+    if name in _ORDERS:
+        return lambda env, wide: _ordered(name, given(env, wide))
+    if name in _SEARCHES:
+        return lambda env, wide: _searched(node, given(env, wide))
+    if name in _MEANS:
+        return lambda env, wide: _with_mean(_MEANS[name], given(env, wide))
+    if node.args:
+        return _raiser(f"{node.op} has unnamed arguments")
+    return _plain_runner(node, name, overload)
+
+
+def _raiser(why: str) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
+    def refuse(env: Mapping[str, Any], wide: torch.dtype | None) -> Any:
+        raise ValueError(why)
+
+    return refuse
+
+
+def _plain_runner(
+    node: Node, name: str, overload: str
+) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
+    """Return what calls torch's operator of that name with a node's arguments."""
     import torch
 
-    if not allowed(node.op):
-        raise ValueError(f"operator {node.op} is not on the judge's list")
-
-    def value(v: Any) -> Any:
-        match v:
-            case Ref(name):
-                return env[name]
-            case Dtype(name):
-                return _wide_kind(name, wide)
-            case tuple():
-                return [value(i) for i in v]
-        return v
-
-    if node.op == "getitem":
-        source, index = node.args
-        return value(source)[index]
-    if forced is not None:
-        return forced({k: value(v) for k, v in node.named.items()})
-    _, name, overload = node.op.split(".")
-    if name in _VIEWS:  # memory formats are not kept, so what was one view may need a copy
-        return value(node.named["self"]).reshape(value(node.named["size"]))
-    if name == "topk":
-        return _topk(*(value(node.named[k]) for k in ("self", "k", "dim", "largest")))
-    if name in _ORDERS:
-        return _ordered(name, {k: value(v) for k, v in node.named.items()})
-    if name in _MEANS:
-        return _with_mean(_MEANS[name], {k: value(v) for k, v in node.named.items()})
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
-    if node.args:
-        raise ValueError(f"{node.op} has unnamed arguments")
-    named = {k: value(v) for k, v in node.named.items()}
-    schema = fn._schema  # type: ignore[attr-defined]
+    named = dict(node.named)
     divisor = named.get("other")
     if name in _STEPS and isinstance(divisor, float) and _dtype_of(node) != "float64":
         named["other"] = torch.tensor(divisor, dtype=torch.float32).item()
     plain = [  # a text of a graph leaves out what is None
-        named.pop(a.name) if a.name in named else a.default_value
-        for a in schema.arguments
+        _reader(named.pop(a.name) if a.name in named else a.default_value)
+        for a in fn._schema.arguments  # type: ignore[attr-defined]
         if not a.kwarg_only
     ]
-    named = {k: v for k, v in named.items() if v is not None and k not in _PLACES}
+    rest = {k: _reader(v) for k, v in named.items() if v is not None and k not in _PLACES}
     made = node.results[0]
     if name in _MAKERS and made is not None:
-        named["dtype"] = _wide_kind(made.dtype, wide)
-    found = fn(*plain, **named)
-    if isinstance(found, torch.Tensor):  # what torch would do when somebody reads it
-        return found.resolve_conj().resolve_neg()
-    return found
+        rest["dtype"] = _reader(Dtype(made.dtype))
+
+    def run(env: Mapping[str, Any], wide: torch.dtype | None) -> Any:
+        found = fn(
+            *[read(env, wide) for read in plain], **{k: read(env, wide) for k, read in rest.items()}
+        )
+        if name in _UNSET:  # any numbers are right there; these are everybody's
+            found = found.zero_()
+        if isinstance(found, torch.Tensor) and (found.is_conj() or found.is_neg()):
+            return found.resolve_conj().resolve_neg()  # what torch would do when somebody reads it
+        return found
+
+    return run
 
 
 def _wide_kind(name: str, wide: torch.dtype | None) -> torch.dtype:
@@ -285,6 +373,26 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
     return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
 
 
+def _searched(node: Node, given: Mapping[str, Any]) -> torch.Tensor:
+    """Return how many boundaries come before each value.
+
+    Where they rise, as torch wants it, that is where torch's search ends; in other rows torch leaves open where it does.
+    """
+    import torch
+
+    borders = given.get("sorted_sequence", given.get("boundaries"))
+    if (sorter := given.get("sorter")) is not None:
+        borders = borders.gather(-1, sorter)
+    right = bool(given.get("right")) or given.get("side") == "right"
+    x = torch.as_tensor(given["self"], dtype=borders.dtype).unsqueeze(-1)
+    found = torch.zeros(x.shape[:-1], dtype=torch.int64)
+    # a line of boundaries for each value may be more than memory holds
+    for some in borders.split(max(1, _AT_ONCE // max(1, x.numel())), dim=-1):
+        y = some if borders.dim() == 1 else some.unsqueeze(-2)
+        found += ((y <= x if right else y < x) | x.isnan()).sum(-1)
+    return found.to(torch.int32) if _dtype_of(node) == "int32" else found
+
+
 def _with_mean(name: str, given: dict[str, Any]) -> tuple[Any, Any]:
     """Return a variance (or its root) and the mean, each by its own operator.
 
@@ -305,10 +413,14 @@ def _with_mean(name: str, given: dict[str, Any]) -> tuple[Any, Any]:
 _MEANS = {"var_mean": "var", "std_mean": "std"}
 _STEPS = ("fmod", "remainder", "floor_divide")
 """What jumps at multiples of its divisor, which torch rounds to float32 before: 1.4 is a multiple of that 0.7 or is not."""
+_TOPK = ("self", "k", "dim", "largest")
+_SEARCHES = ("searchsorted", "bucketize")
+_AT_ONCE = 1 << 24
 _ORDERS = ("sort", "argsort", "msort", "kthvalue")
 _VIEWS = ("view", "_unsafe_view", "unsafe_view")
 _PLACES = ("device", "layout", "pin_memory", "memory_format")
+_UNSET = ("empty", "empty_like", "new_empty")
 _MAKERS = (
-    "full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like", "eye",
+    "empty_like", "new_empty", "full", "zeros", "ones", "arange", "scalar_tensor", "empty", "full_like", "zeros_like", "eye",
     "linspace", "logspace", "fft_fftfreq", "fft_rfftfreq", "hann_window", "hamming_window", "blackman_window",
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,6 +180,12 @@ def _sized(value: Any, sizes: Mapping[str, int]) -> Any:
     return value
 
 
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "Max": max,
     "Min": min,
@@ -204,14 +211,8 @@ def evaluate_size(text: str, sizes: Mapping[str, int]) -> int:
                 return -visit(operand)
             case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(n))) if 0 < n < 9:
                 return int(visit(left) ** n)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return visit(left) + visit(right)
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return visit(left) - visit(right)
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return visit(left) * visit(right)
-            case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
-                return visit(left) // visit(right)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](visit(left), visit(right))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
                 return int(_FUNCTIONS[name](*map(visit, args)))
         raise ValueError(f"{text!r} is no integer expression")

@@ -9,12 +9,13 @@ import contextlib
 import functools
 import json
 import os
-import tempfile
 from importlib import metadata
 from pathlib import Path
 
 from septran import assets
+from septran.atomic import write_atomic
 from septran.backends.base import Backend
+from septran.document import read_object
 from septran.kernel import Kernel, content_hash
 from septran.toolchain.compilers import cache_folder, host_features
 from septran.verify.problem import Problem
@@ -63,22 +64,14 @@ def _data() -> list[tuple[str, str]]:
 
 def passed_before(key: str) -> bool:
     """Return whether this kernel passed in an earlier process."""
-    try:
-        found = json.loads(_path(key).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("passed") == key
+    return (read_object(_path(key)) or {}).get("passed") == key
 
 
 def remember_passed(key: str) -> None:
     """Keep that this kernel passed; a full or read-only disk is no error."""
     path = _path(key)
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"passed": key}, file)
-        Path(name).replace(path)
+        write_atomic(path, json.dumps({"passed": key}))
 
 
 def _path(key: str) -> Path:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
+from septran.aten.graph import parse_graph
+from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
 from septran.call.kept import place_key
 from septran.call.open_build import OpenBuild
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What runs calls of one kind. run: the kernel of fixed sizes; open: inputs -> tensors, kernel and results' shapes."""
+    """What runs calls of one kind. run: the kernel of fixed sizes; open: inputs -> tensors, kernel and results' shapes; uses: inputs that are positions."""
 
     saved: SavedKernel
     kernel: Kernel
     run: Callable[..., None] | None
     open: Callable[[Mapping[str, torch.Tensor]], Any] | None = None
+    uses: tuple[IndexUse, ...] = ()
 
 
 def load(path: str | Path, module: torch.nn.Module | None = None) -> LoadedModule:
@@ -77,7 +80,9 @@ class LoadedModule:
         for one in saved.kernels:
             kernel, opened = (one.kernel, one.opened) if here else self._again(one, saved, folder)
             if opened is None:
-                self._calls[one.key] = _Call(one, kernel, self._loaded(kernel))
+                graph = parse_graph(one.graph, Path(one.file).name, {})
+                run = self._loaded(kernel)
+                self._calls[one.key] = _Call(one, kernel, run, uses=index_uses(graph))
             else:
                 self._calls[one.key] = self._open(one, kernel, opened)
                 self._axes[_open_axes(one.key)] = None
@@ -92,7 +97,7 @@ class LoadedModule:
         return dict(self._weights) | held
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved."""
+        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -110,6 +115,7 @@ class LoadedModule:
         users = dict(
             zip(one.order, (t for t in leaves if isinstance(t, torch.Tensor)), strict=True)
         )
+        check_positions(found.uses, users, self.name)
         params, run, shape_of = self._at(found, users)
         held = self.weights
         with torch.no_grad():
@@ -164,7 +170,7 @@ class LoadedModule:
             tensors = tuple(p for p in params if p.name in opened.shapes)
             return tensors, run, lambda r: r.shape and graph.shape_of(r.name, sizes)
 
-        return _Call(one, kernel, None, at)
+        return _Call(one, kernel, None, at, open_index_uses(graph))
 
     def _returned(
         self,
@@ -199,7 +205,6 @@ class LoadedModule:
 
     def _again(self, one: SavedKernel, saved: Saved, folder: Path) -> tuple[Kernel, Opened | None]:
         """Make the kernel again from its graph, and judge it."""
-        from septran.aten.graph import parse_graph
         from septran.aten.open_graph import read_open_graph
         from septran.call.translated import translated, translated_open  # and with it the frontend
 

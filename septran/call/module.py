@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran import backends
 from septran.aten.graph import Graph, Output, Ref, parse_graph
+from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
@@ -42,10 +43,11 @@ _LEFT = frozenset(("C150", "C151", "C152", "M170", "M171", "M172", "M173"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A module for one set of shapes. results: torch's description of the structure of what it returns."""
+    """A module for one set of shapes. results: torch's description of the structure of what it returns; uses: inputs that are positions."""
 
     made: Translated | Split
     results: Any
+    uses: tuple[IndexUse, ...] = ()
 
 
 class CompiledModule:
@@ -144,6 +146,7 @@ class CompiledModule:
         Raises:
             ConfigError: C150, C151, C152. NotCorrect: V2xx, a kernel failed verification.
             EnvironmentProblem: V111, the target is not here.
+            IndexProblem: C145, an input holds a position outside of what it picks from.
         """
         import torch
         from torch.utils import _pytree as pytree
@@ -154,6 +157,7 @@ class CompiledModule:
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = ready.made
         users = dict(zip(made.order, given, strict=True))
+        check_positions(ready.uses, users, type(self.module).__name__)
         held = self._held(made.constants)
         with torch.no_grad():
             dims = self._sizes(made, users)
@@ -325,22 +329,23 @@ class CompiledModule:
             if opened.dims:
                 one = translated_open(opened, self.backend, self.arch, verify=self._verify)
                 one.specialized()  # a size that cannot stay open is said here, and not at the first call
-                return _Ready(made=one, results=results)
+                return _Ready(made=one, results=results, uses=open_index_uses(opened))
         graph, results = export(self.module, args, kwargs, mode=self.mode)
+        uses = index_uses(graph)
         try:
             if self._prepare and (once := self._with_constants(graph)) is not None:
-                return _Ready(made=once, results=results)
+                return _Ready(made=once, results=results, uses=uses)
             made = translated(graph, self.backend, self.arch, verify=self._verify)
             if self._fallback == "torch":
                 made.specialized()
-            return _Ready(made=made, results=results)
+            return _Ready(made=made, results=results, uses=uses)
         except (ConfigError, Unsupported) as e:
             if self._fallback == "error" or not _LEFT.issuperset(e.codes):
                 raise
             parts = self._split(graph)
             if parts is None:
                 raise
-            return _Ready(made=parts, results=results)
+            return _Ready(made=parts, results=results, uses=uses)
 
     def _with_constants(self, graph: Graph) -> Split | None:
         """Return the module with its constants prepared, None where it has none or no kernel would be left."""

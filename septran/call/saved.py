@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.atomic import write_atomic
 from septran.call.structure import structured
 from septran.errors import InputError
 from septran.kernel import Kernel, KernelParam
 from septran.verify.evidence import bad_name, kernel_json, signed, signer
-from septran.verify.verdict import write_atomically
 
 if TYPE_CHECKING:
     import torch
@@ -104,8 +104,8 @@ def write_saved(saved: Saved, folder: Path) -> None:
         "weights_sha256": hashlib.sha256(raw).hexdigest(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _WEIGHTS, raw)
-    write_atomically(folder / _MAIN, signed(data) + "\n")
+    write_atomic(folder / _WEIGHTS, raw)
+    write_atomic(folder / _MAIN, signed(data) + "\n")
 
 
 def read_saved(folder: Path) -> Saved:

@@ -5,32 +5,104 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from septran import backends
 from septran.call.module import CompiledModule
-from septran.errors import ConfigError, InputError
+from septran.errors import ArgumentError, ConfigError, InputError, closest
 
 if TYPE_CHECKING:
     import torch
 
+_FALLBACKS = ("torch", "graph", "error")
 
-def torch_backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What `torch.compile(model, backend="septran", options={..})` takes.
+
+    target: a backend's name. arch: one of its archs. verify: judge each kernel before it is used. fallback: what has no form
+    stays torch's alone ("torch"), takes its whole graph with it ("graph"), or is an error ("error").
+    """
+
+    target: str = backends.HOST
+    arch: str | None = None
+    verify: bool = True
+    fallback: str = "torch"
+
+    def compiled(
+        self, module: torch.nn.Module, inputs: Sequence[Any], shapes: Any = None
+    ) -> CompiledModule:
+        """Return the kernels of a graph; raises ConfigError where a part has no form and may not be torch's alone."""
+        return CompiledModule(
+            module,
+            inputs,
+            target=self.target,
+            arch=self.arch,
+            mode="as-is",
+            verify=self.verify,
+            # one build for all sizes has no parts
+            fallback="torch" if self.fallback == "torch" and shapes is None else "error",
+            dynamic_shapes=shapes,
+        )
+
+
+def torch_backend(
+    module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
     """Return a callable for `torch.compile(model, backend="septran")`, or `backend=septran.torch_backend`.
 
-    A graph with a part that SepTran has no form for stays torch's, and a warning says which part. With `dynamic=True` the
+    A part of a graph that SepTran has no form for stays torch's, and a warning says which. With `dynamic=True` the
     sizes that torch keeps as symbols stay open where they can; else each size is built at its first call.
+    options: `target`, `arch`, `verify` and `fallback` ("torch"; "graph" leaves a graph with such a part to torch as a whole,
+    "error" refuses it). mode: torch's presets for its own compiler, which mean nothing here.
+
+    Raises:
+        ArgumentError: C140, an unknown option, or a value of another kind. ConfigError: C130, C131 unknown target or arch;
+        with fallback="error" what `septran.compile` raises.
     """
     import torch
 
+    chosen = _chosen(options or {})
+    if mode is not None:
+        _say(f"ignores mode={mode!r}: it is for torch's own compiler")
     if any(isinstance(v, torch.SymInt) for v in example_inputs):
-        return _Open(module, example_inputs)
+        return _Open(module, example_inputs, chosen)
     try:
-        return CompiledModule(module, example_inputs, target=backends.HOST, mode="as-is")
+        return chosen.compiled(module, example_inputs)
     except ConfigError as e:
+        if chosen.fallback == "error":
+            raise
         _say(f"leaves a graph to torch: {e.diagnostics[0].message}")
         found: Callable[..., Any] = module.forward
         return found
+
+
+def _chosen(options: Mapping[str, Any]) -> _Options:
+    known = {f.name: f for f in fields(_Options)}
+    for name, value in options.items():
+        if name not in known:
+            raise ArgumentError.of(
+                "C140",
+                f"options: septran has no option {name!r}{closest(name, known)}",
+                help=f"allowed: {', '.join(known)}",
+            )
+        kinds = (bool,) if name == "verify" else (str, type(None)) if name == "arch" else (str,)
+        if not isinstance(value, kinds):
+            wanted = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+            raise ArgumentError.of("C140", f"options: {name} is {value!r}, not a {wanted}")
+    found = _Options(**options)
+    if found.fallback not in _FALLBACKS:
+        raise ArgumentError.of(
+            "C140", f"options: fallback={found.fallback!r}", help=f"one of {', '.join(_FALLBACKS)}"
+        )
+    backends.resolve_arch(backends.get(found.target), found.arch)
+    return found
 
 
 def _say(what: str) -> None:
@@ -43,10 +115,11 @@ class _Open:
     Numbers of the user's that torch passes as tensors of rank 0 are constants; others are another compilation.
     """
 
-    def __init__(self, module: Any, example: Sequence[Any]) -> None:
+    def __init__(self, module: Any, example: Sequence[Any], options: _Options) -> None:
         import torch
 
         self._module = module
+        self._options = options
         scalars = _read_as_numbers(module)
         inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
         # the graph knows sizes by symbol; the example's tensors have numbers
@@ -92,10 +165,12 @@ class _Open:
         module = _of_tensors(self._module, self._tensors, sizes, given)
         for shapes in ((self._shapes,), None):
             try:
-                return CompiledModule(
-                    module, tensors, target=backends.HOST, mode="as-is", dynamic_shapes=shapes
-                )
+                return self._options.compiled(module, tensors, shapes)
             except ConfigError as e:
+                if self._options.fallback == "error":
+                    raise
+                if shapes is not None and self._options.fallback == "torch":
+                    continue  # built for each size, a part of it may be torch's
                 _say(f"leaves a graph to torch: {e.diagnostics[0].message}")
                 return None
             except InputError as e:

@@ -6,6 +6,7 @@ is found by running the graph in float64 and looking at every intermediate value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ _ONE_SIGN = (*_LIMITS, *_SMALL, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)
 _LARGEST = 1e37
 _HALF = 3e4
 _MAX_ELEMENTS = 1 << 24
-_ENDS = ((False, False), (True, False))
 
 
 def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str, Domain]:
@@ -101,9 +101,10 @@ def _range(
     """Return (largest magnitude of inputs and weights, None for any; whether signs are allowed)."""
     if sum(i.meta.elements for i in graph.inputs) > _MAX_ELEMENTS:
         return _LIMITS[-1], True
+    drawn = _units(graph)
     for signed in (True, False):
         for limit in limits:
-            if _fits(graph, limit, positive, signed=signed):
+            if _fits(graph, limit, positive, drawn, signed=signed):
                 return (None if limit == _LIMITS[0] and signed else limit), signed
     return limits[-1], True
 
@@ -133,19 +134,47 @@ def _largest(graph: Graph) -> float:
     return _HALF if any(i.meta.dtype == "float16" for i in graph.inputs) else _LARGEST
 
 
-def _fits(graph: Graph, limit: float, positive: set[str], *, signed: bool) -> bool:
+def _units(graph: Graph) -> tuple[dict[str, torch.Tensor], ...]:
+    """Return inputs within -1..1: some anywhere, and some at the ends. Of large weights drawing takes longer than computing."""
     generator = _generator()
+    inner, ends = (
+        {i.name: _draw(graph, i, 1.0, extreme, generator, set(), signed=True) for i in graph.inputs}
+        for extreme in (False, True)
+    )
+    return inner, ends
+
+
+def _fits(
+    graph: Graph,
+    limit: float,
+    positive: set[str],
+    drawn: tuple[dict[str, torch.Tensor], ...],
+    *,
+    signed: bool,
+) -> bool:
+    inner, ends = drawn
     # variances at their upper end damp a network, and at their lower one they amplify it
-    for extreme, least in ((False, False), (True, False), (True, True)) if positive else _ENDS:
-        values = {
-            i.name: _draw(graph, i, limit, extreme, generator, positive, signed=signed)
-            for i in graph.inputs
-        }
+    for units, least in ((inner, False), (ends, False), (ends, True)) if positive else (
+        (inner, False), (ends, False),
+    ):  # fmt: skip
+        values = {i.name: _scaled(i, units[i.name], limit, positive, signed) for i in graph.inputs}
         if least:
             values |= {n: values[n] * 0 + _least(limit) for n in positive}
         if not _stays(graph, values, _largest(graph)):
             return False
     return True
+
+
+def _scaled(
+    one: Input, unit: torch.Tensor, limit: float, positive: set[str], signed: bool
+) -> torch.Tensor:
+    """Return values of at most `limit` from those of at most 1; integers are as they are."""
+    if not unit.is_floating_point():
+        return unit
+    values = unit * limit
+    if one.name in positive or (not signed and one.kind == "user_input"):
+        return values.abs() + (_least(limit) if one.name in positive else 0.05)
+    return values
 
 
 def _generator() -> torch.Generator:
@@ -163,10 +192,12 @@ def _stays(graph: Graph, values: Mapping[str, torch.Tensor], largest: float) -> 
     def look(name: str, found: Any) -> None:
         for t in found if isinstance(found, tuple | list) else (found,):
             if isinstance(t, torch.Tensor) and t.is_floating_point() and t.numel():
-                finite = t[torch.isfinite(t)]
-                if torch.isnan(t).any():
-                    worst.append(float("inf"))
-                elif finite.numel():
+                low, high = (float(end) for end in t.aminmax())
+                if math.isfinite(low) and math.isfinite(high):
+                    worst.append(max(abs(low), abs(high)))
+                elif torch.isnan(t).any():
+                    worst.append(math.inf)
+                elif (finite := t[torch.isfinite(t)]).numel():
                     worst.append(float(finite.abs().max()))
 
     try:
@@ -220,12 +251,7 @@ def _draw(
             return torch.from_numpy(own)
         return torch.zeros(shape, dtype=getattr(torch, one.meta.dtype))
     values = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
-    if extreme:
-        values = values.sign()
-    values = values * limit
-    if one.name in positive or (not signed and one.kind == "user_input"):
-        return values.abs() + (_least(limit) if one.name in positive else 0.05)
-    return values
+    return _scaled(one, values.sign() if extreme else values, limit, positive, signed)
 
 
 def _least(limit: float) -> float:

@@ -7,7 +7,7 @@ one of its own; so a group only reads from groups before it, and the order of gr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from septran.frontend.canon import Canon, Op
@@ -26,6 +26,9 @@ ANCHORS = (
     "extern",
 )
 MAX_NODES = 64
+RESIDENT = 1 << 14
+"""Elements of one row that are kept in a local tensor; longer rows are walked in blocks."""
+
 MAX_TENSORS = 14
 
 
@@ -155,6 +158,8 @@ def _absorbs(reader: Group, one: Group) -> bool:
     views = [v for o in (*reader.ops, *one.ops) for v in o.ins.values()]
     own = {o.name for o in (*reader.ops, *one.ops)}
     outside = {(v.source, v.shape, v.strides) for v in views if v.source not in own}
+    if _made_of_nothing((*one.ops, *reader.ops), reader.axes, reader.space):
+        return False
     return len(outside) <= MAX_TENSORS
 
 
@@ -209,7 +214,22 @@ def _reduce_refusal(group: Group, op: Op) -> str:
     kept = math.prod(n for d, n in enumerate(view.shape) if d not in op.axes)
     if not group.axes and kept < 4 and view.elements > 1 << 16:
         return "it would leave the pointwise part without parallel rows"
+    if _made_of_nothing((*group.ops, op), op.axes, view.shape):
+        return "its long rows are made from nothing that is read along them"
     return ""
+
+
+def _made_of_nothing(ops: Sequence[Op], axes: Sequence[int], space: Sequence[int]) -> bool:
+    """Return whether rows that are walked in blocks have an axis along which no tensor from outside is read."""
+    if math.prod(space[d] for d in axes) <= RESIDENT:
+        return False
+    own = {o.name for o in ops}
+    views = [v for o in ops for v in o.ins.values() if v.source not in own]
+    return not all(
+        any(v.rank > d and v.shape[d] > 1 and v.strides[d] for v in views)
+        for d in axes
+        if space[d] > 1
+    )
 
 
 def stored(canon: Canon, grouping: Grouping) -> dict[str, None]:

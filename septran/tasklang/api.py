@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from septran.errors import TaskLangError, closest
 from septran.tasklang.primitives import DTYPE_ALIASES
 from septran.tasklang.tree import Task
-from septran.tasklang.values import Arith, SymInt, caller_span, is_size, lift
+from septran.tasklang.values import Arith, SymInt, caller_span, is_size, lift, mistake
 
 PARTITION_KINDS = ("blocks", "grid", "rows", "halo")
 
@@ -56,10 +56,9 @@ class Scalar:
 def _reading(word: str) -> Reading:
     reading = current.get()
     if reading is None:
-        raise TaskLangError.of(
+        raise mistake(
             "E100",
             f"task.{word} used outside a task body",
-            caller_span(),
             help="put it in a function decorated with @task.define",
         )
     return reading
@@ -158,21 +157,18 @@ def partition(
         TaskLangError: E105 unknown kind, E118 options that do not go with the kind.
     """
     if by not in PARTITION_KINDS:
-        raise TaskLangError.of(
+        raise mistake(
             "E105",
             f"unknown partition kind {by!r}; known: {', '.join(PARTITION_KINDS)}"
             f"{closest(str(by), PARTITION_KINDS)}",
-            caller_span(),
         )
     required = {"grid": "parts", "rows": "shape", "halo": "window"}.get(by)
     given = {"shape": shape, "parts": parts, "window": window}
     if required and given[required] is None:
-        raise TaskLangError.of("E118", f"partition by={by!r} needs {required}=", caller_span())
+        raise mistake("E118", f"partition by={by!r} needs {required}=")
     if by != "halo" and any(x is not None for x in (window, stride, dilation, pad, fill)):
-        raise TaskLangError.of(
-            "E118",
-            f"window, stride, dilation, pad and fill go with by='halo', not by={by!r}",
-            caller_span(),
+        raise mistake(
+            "E118", f"window, stride, dilation, pad and fill go with by='halo', not by={by!r}"
         )
     options = {
         "by": by,
@@ -222,9 +218,7 @@ def slice(  # noqa: A001
     first, third = (_whole_numbers("slice", p) for p in (offset, steps))
     second = _whole_numbers("slice", shape, sizes=True)
     if not len(first) == len(second) == len(third):
-        raise TaskLangError.of(
-            "E116", "offset, shape and step of task.slice have one entry per dim", caller_span()
-        )
+        raise mistake("E116", "offset, shape and step of task.slice have one entry per dim")
     return _reading("slice").laid(t, "slice", (*first, *second, *third))
 
 
@@ -234,10 +228,9 @@ def _whole_numbers(word: str, values: Sequence[Any], *, sizes: bool = False) -> 
         if sizes and isinstance(value, SymInt) and is_size(value):
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TaskLangError.of(
+            raise mistake(
                 "E115",
                 f"task.{word} takes Python ints{' and sizes of tensors' if sizes else ''}, found {type(value).__name__}",
-                caller_span(),
                 help="a layout is fixed; cut pieces with task.partition and task.shift",
             )
     return found
@@ -266,15 +259,12 @@ def launch(callee: Any, *args: Any) -> None:
         TaskLangError: E106 wrong number of arguments, E119 not a task.
     """
     if not isinstance(callee, Task):
-        raise TaskLangError.of(
-            "E119", f"task.launch needs a task, got {type(callee).__name__}", caller_span()
-        )
+        raise mistake("E119", f"task.launch needs a task, got {type(callee).__name__}")
     if len(args) != len(callee.params):
-        raise TaskLangError.of(
+        raise mistake(
             "E106",
             f"{callee.name} takes {len(callee.params)} arguments "
             f"({', '.join(callee.params)}), got {len(args)}",
-            caller_span(),
         )
     _reading("launch").launch(callee, args)
 
@@ -293,11 +283,10 @@ def tensor(name: str, shape: Sequence[Any], dtype: Any = "acc") -> Any:
     if not isinstance(dtype, str):
         return _reading("tensor").tensor(name, tuple(shape), dtype)
     if dtype not in DTYPE_ALIASES:
-        raise TaskLangError.of(
+        raise mistake(
             "E123",
             f"unknown dtype {dtype!r}; known: {', '.join(DTYPE_ALIASES)}"
             f"{closest(str(dtype), DTYPE_ALIASES)}",
-            caller_span(),
         )
     return _reading("tensor").tensor(name, tuple(shape), DTYPE_ALIASES[dtype])
 

@@ -11,7 +11,7 @@ from septran.tasklang import values
 from septran.tasklang.alias import aliased, in_place, same_int, same_partition, same_view
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.trace import trace
-from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
+from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced, walk
 
 MAX_DIAGNOSTICS = 20
 
@@ -351,7 +351,7 @@ def _check_parallel(
 
 def _check_one_parallel(traces: Traces, loop: Loop) -> Iterator[Diagnostic]:
     private = {
-        n.tensor.name for (n,) in ((x,) for x in _nodes(loop.body)) if isinstance(n, AllocLocal)
+        n.tensor.name for (n,) in ((x,) for x in walk(loop.body)) if isinstance(n, AllocLocal)
     }
     wanted = [
         name
@@ -392,13 +392,6 @@ def _race(
         span=launch.span,
         help="iterations run in any order; read and write the same piece, or use two loops",
     )
-
-
-def _nodes(body: tuple[Node, ...]) -> Iterator[Node]:
-    for node in body:
-        yield node
-        if isinstance(node, Loop):
-            yield from _nodes(node.body)
 
 
 def _check_write(

@@ -141,24 +141,14 @@ def _primitive(traced: Traced, node: PrimCall) -> Iterator[tuple[Dim, Dim]]:
             yield (a, k), (b, kb)
             yield (y, rc - 1), (b, cols)
             yield (y, rc - 2), (a, rows)
-        case "copy":
+        case "copy" | "scan":
             yield from (((y, d), (prim.ins[0], d)) for d in range(rank[y]))
         case "transpose":
-            perm = prim.attr("perm")
-            assert isinstance(perm, tuple)
-            yield from (((y, d), (prim.ins[0], p)) for d, p in enumerate(perm))
-        case "reduce" | "reduce_acc":
-            axis = prim.attr("axis")
-            assert isinstance(axis, int)
+            yield from (((y, d), (prim.ins[0], p)) for d, p in enumerate(prim.perm))
+        case "reduce" | "reduce_acc" | "argreduce":
             x = prim.ins[0]
-            yield from (((y, d), (x, d)) for d in range(rank[x]) if d != axis % rank[x])
-        case "scan":
-            yield from (((y, d), (prim.ins[0], d)) for d in range(rank[y]))
-        case "argreduce":
-            axis = prim.attr("axis")
-            assert isinstance(axis, int)
-            x = prim.ins[0]
-            yield from (((y, d), (x, d)) for d in range(rank[x]) if d != axis % rank[x])
+            along = prim.axis(rank[x])
+            yield from (((y, d), (x, d)) for d in range(rank[x]) if d != along)
         case "map":
             for _, name in prim.named:
                 if rank.get(name) == rank[y]:

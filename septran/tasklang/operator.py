@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -189,27 +190,23 @@ def eval_scalar(text: str, dims: Mapping[str, int]) -> float:
                 return float(dims[name])
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -visit(operand)
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                return float(visit(left) ** visit(right))
-            case ast.BinOp(left=left, op=ast.Div(), right=right):
-                return visit(left) / visit(right)
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return visit(left) * visit(right)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return visit(left) + visit(right)
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return visit(left) - visit(right)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _REAL:
+                return float(_REAL[type(op)](visit(left), visit(right)))
         raise ValueError(f"scalar expression {text!r} is not arithmetic over dims")
 
     return visit(ast.parse(text, mode="eval").body)
 
 
+_BOTH = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_REAL: Mapping[type[ast.operator], Callable[[float, float], Any]] = {
+    **_BOTH,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
 _OPS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+    **_BOTH,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 
 

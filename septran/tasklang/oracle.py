@@ -9,13 +9,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from septran.errors import TaskLangError
 from septran.ir import scalar
 from septran.tasklang import extern, mapexpr, movement
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
 from septran.tasklang.tree import Elsewhere, Task
-from septran.tasklang.values import caller_span
+from septran.tasklang.values import mistake
 
 if TYPE_CHECKING:
     import torch
@@ -139,9 +138,7 @@ class _Oracle:
         try:
             return t.view(values)
         except RuntimeError as e:
-            raise TaskLangError.of(
-                "E137", f"task.reshape to {list(values)}: {e}", caller_span()
-            ) from e
+            raise mistake("E137", f"task.reshape to {list(values)}: {e}") from e
 
     def loop(self, kind: str, extents: tuple[Any, ...]) -> Iterator[Any]:
         if len(extents) == 1:
@@ -166,7 +163,7 @@ class _Oracle:
 
     def primitive(self, name: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> None:
         if name not in PRIMITIVES:
-            raise TaskLangError.of("E110", f"unknown primitive {name!r}", caller_span())
+            raise mistake("E110", f"unknown primitive {name!r}")
         apply_primitive(name, args[0], args[1:], attrs)
 
 

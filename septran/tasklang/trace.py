@@ -25,6 +25,7 @@ from septran.tasklang.values import (
     caller_span,
     lift,
     loop_vars,
+    mistake,
     root_name,
 )
 
@@ -86,16 +87,13 @@ def _per_dim(value: Any, rank: int, default: int) -> tuple[int, ...]:
     items = tuple(default if v is None else v for v in value) if _several(value) else (value,)
     for item in items:
         if isinstance(item, bool) or not isinstance(item, int) or item < min(default, 1):
-            raise TaskLangError.of(
+            raise mistake(
                 "E115",
                 f"window, stride, dilation and pad are integers of at least {default}, "
                 f"found {item!r}",
-                caller_span(),
             )
     if len(items) > rank:
-        raise TaskLangError.of(
-            "E116", f"{len(items)} entries for a tensor of {rank} dims", caller_span()
-        )
+        raise mistake("E116", f"{len(items)} entries for a tensor of {rank} dims")
     return items + (default,) * (rank - len(items))
 
 
@@ -107,22 +105,14 @@ def check_layout(name: str, rank: int, kind: str, values: tuple[int | SymInt, ..
     """Raise TaskLangError E116 or E137 when a layout cannot be one of a tensor of `rank` dims."""
     given = len(values) // 3 if kind == "slice" else len(values)
     if kind != "reshape" and given != rank:
-        raise TaskLangError.of(
-            "E116", f"task.{kind} of {name} (rank {rank}) has {given} entries", caller_span()
-        )
+        raise mistake("E116", f"task.{kind} of {name} (rank {rank}) has {given} entries")
     numbers = [1 if isinstance(n, SymInt) else n for n in values]
     if kind == "permute" and sorted(numbers) != list(range(rank)):
-        raise TaskLangError.of(
-            "E137",
-            f"task.permute of {name}: {list(values)} is no order of {rank} dims",
-            caller_span(),
-        )
+        raise mistake("E137", f"task.permute of {name}: {list(values)} is no order of {rank} dims")
     low = numbers[given:] if kind == "slice" else numbers if kind == "reshape" else ()
     if any(n < 1 for n in low) or (kind == "slice" and any(n < 0 for n in numbers[:given])):
-        raise TaskLangError.of(
-            "E137",
-            f"task.{kind} of {name}: extents and steps are at least 1, offsets at least 0",
-            caller_span(),
+        raise mistake(
+            "E137", f"task.{kind} of {name}: extents and steps are at least 1, offsets at least 0"
         )
 
 
@@ -140,11 +130,7 @@ class _Trace:
 
     def _view(self, value: Any, word: str) -> Any:
         if not isinstance(value, VIEWS):
-            raise TaskLangError.of(
-                "E124",
-                f"{word} needs a tensor or a piece, got {type(value).__name__}",
-                caller_span(),
-            )
+            raise mistake("E124", f"{word} needs a tensor or a piece, got {type(value).__name__}")
         return value
 
     def partition(self, t: Any, options: PartitionOptions) -> Partition:
@@ -201,11 +187,10 @@ class _Trace:
         base = self._view(t, "task.shift")
         for what, items in (("offset", offset), ("shape", shape)):
             if len(items) != base.rank:
-                raise TaskLangError.of(
+                raise mistake(
                     "E116",
                     f"task.shift of {root_name(base)} (rank {base.rank}) has {len(items)} "
                     f"{what} entries",
-                    caller_span(),
                 )
         return Shift(
             base,

@@ -7,9 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from septran.errors import Span, TaskLangError
+from septran.errors import Span
 from septran.ir.nodes import Prim
-from septran.tasklang.values import SymInt, SymTensor, View, caller_span, sym_text, view_text
+from septran.tasklang.values import (
+    SymInt,
+    SymTensor,
+    View,
+    mistake,
+    sym_text,
+    view_text,
+)
 
 Arg = View | SymInt | float
 
@@ -33,10 +40,9 @@ class Task:
 
     def __call__(self, *_: Any) -> None:
         """Refuse a direct call (E101)."""
-        raise TaskLangError.of(
+        raise mistake(
             "E101",
             f"task {self.name!r} called directly",
-            caller_span(),
             help=f"use task.launch({self.name}, ...)",
         )
 
@@ -109,14 +115,15 @@ class Traced:
 
     def walk(self) -> Iterator[Node]:
         """Yield every node, outside in."""
-        yield from _walk(self.body)
+        yield from walk(self.body)
 
 
-def _walk(body: tuple[Node, ...]) -> Iterator[Node]:
+def walk(body: tuple[Node, ...]) -> Iterator[Node]:
+    """Yield every node of a body, outside in."""
     for node in body:
         yield node
         if isinstance(node, Loop):
-            yield from _walk(node.body)
+            yield from walk(node.body)
 
 
 def arg_text(arg: Arg) -> str:

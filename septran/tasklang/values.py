@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from septran.errors import Span, TaskLangError
 
 _HERE = str(Path(__file__).parent)
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
+    """Return the places of a function's instructions: the entry of a network has thousands, and asks for each."""
+    return tuple(code.co_positions())
 
 
 def caller_span() -> Span | None:
@@ -19,11 +27,8 @@ def caller_span() -> Span | None:
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_HERE) and not name.startswith("<"):
-            positions = list(frame.f_code.co_positions())
-            line, _, col, end = positions[frame.f_lasti // 2]
-            width = (
-                max(1, (end or 0) - (col or 0)) if line == positions[frame.f_lasti // 2][1] else 1
-            )
+            line, last, col, end = _positions(frame.f_code)[frame.f_lasti // 2]
+            width = max(1, (end or 0) - (col or 0)) if line == last else 1
             return Span(name, line or frame.f_lineno, (col or 0) + 1, width)
         back = frame.f_back
         if back is None:
@@ -32,48 +37,36 @@ def caller_span() -> Span | None:
     return None
 
 
+def mistake(code: str, message: str, *, help: str = "") -> TaskLangError:
+    """Return the error that says what is wrong where the user's file called."""
+    return TaskLangError.of(code, message, caller_span(), help=help)
+
+
 def _no_condition(*_: object) -> NoReturn:
-    raise TaskLangError.of(
+    raise mistake(
         "E108",
         "a symbolic value was used as a condition",
-        caller_span(),
         help="use tunables, task.minimum/maximum, or map(select) for data-dependent choices",
     )
+
+
+Operator = Callable[["SymInt", "SymInt | int"], "SymInt"]
+
+
+def _operators(op: str) -> tuple[Operator, Operator]:
+    """Return `a op b` for a symbolic integer on the left, and for one on the right of a number."""
+    return lambda a, b: Arith(op, a, lift(b)), lambda b, a: Arith(op, lift(a), b)
 
 
 @dataclass(frozen=True, eq=False)
 class SymInt:
     """An integer known only after binding. Arithmetic builds expressions; comparing raises E108."""
 
-    def __add__(self, other: SymInt | int) -> SymInt:
-        return Arith("+", self, lift(other))
-
-    def __radd__(self, other: int) -> SymInt:
-        return Arith("+", lift(other), self)
-
-    def __sub__(self, other: SymInt | int) -> SymInt:
-        return Arith("-", self, lift(other))
-
-    def __rsub__(self, other: int) -> SymInt:
-        return Arith("-", lift(other), self)
-
-    def __mul__(self, other: SymInt | int) -> SymInt:
-        return Arith("*", self, lift(other))
-
-    def __rmul__(self, other: int) -> SymInt:
-        return Arith("*", lift(other), self)
-
-    def __floordiv__(self, other: SymInt | int) -> SymInt:
-        return Arith("//", self, lift(other))
-
-    def __rfloordiv__(self, other: int) -> SymInt:
-        return Arith("//", lift(other), self)
-
-    def __mod__(self, other: SymInt | int) -> SymInt:
-        return Arith("%", self, lift(other))
-
-    def __rmod__(self, other: int) -> SymInt:
-        return Arith("%", lift(other), self)
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __mod__, __rmod__ = _operators("%")
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _no_condition
     __index__ = __int__ = __float__ = _no_condition
@@ -147,10 +140,9 @@ def lift(value: SymInt | int) -> SymInt:
     if isinstance(value, SymInt):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TaskLangError.of(
+        raise mistake(
             "E115",
             f"expected an integer, found {type(value).__name__} {value!r}",
-            caller_span(),
             help="sizes and indices are Python ints, tunables, shapes or arithmetic on them",
         )
     return Lit(value)
@@ -210,27 +202,23 @@ class Partition:
     def __getitem__(self, index: object) -> Piece:
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > self.rank:
-            raise TaskLangError.of(
+            raise mistake(
                 "E116",
                 f"partition of {root_name(self.base)!r} has {self.rank} axes, "
                 f"but {len(items)} indices were given",
-                caller_span(),
             )
         found: list[SymInt | None] = []
         for item in items:
             if isinstance(item, slice):
                 if (item.start, item.stop, item.step) != (None, None, None):
-                    raise TaskLangError.of(
+                    raise mistake(
                         "E103",
                         "only ':' slices are allowed in a partition index",
-                        caller_span(),
                         help="index with loop variables; choose piece sizes in task.partition",
                     )
                 found.append(None)
             elif isinstance(item, SymTensor | Piece | Partition):
-                raise TaskLangError.of(
-                    "E115", "expected an integer index, found a tensor", caller_span()
-                )
+                raise mistake("E115", "expected an integer index, found a tensor")
             else:
                 found.append(lift(item))
         found += [None] * (self.rank - len(items))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pkgutil
 import tomllib
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -165,21 +167,58 @@ def test_torch_compile_finds_it_by_name() -> None:
     assert pkgutil.resolve_name(where) is septran.torch_backend
 
 
+def _by_septran(
+    function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, **given: Any
+) -> list[str]:
+    """Compare torch.compile's result with torch's own; return the warnings."""
+    torch._dynamo.reset()
+    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = torch.compile(function, backend=septran.torch_backend, **given)(x)
+        torch.testing.assert_close(found, function(x), rtol=1e-5, atol=1e-5)
+    return [str(w.message) for w in told if str(w.message).startswith("septran")]
+
+
+def _known(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 2.0, -1)
+
+
+def _partly(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.linalg.inv(x))
+
+
+def _unknown(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.inv(x)
+
+
 def test_torch_compile_takes_it_as_a_backend_and_keeps_the_rest() -> None:
     x = torch.randn(8, 8)
+    assert not _by_septran(_known, x)
+    assert any("leaves GraphModule to torch: linalg_inv" in w for w in _by_septran(_unknown, x))
+    assert any("leaves a part of GraphModule" in w for w in _by_septran(_partly, x))
 
-    def known(x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(x * 2.0, -1)
 
-    def unknown(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.inv(x)
+def test_torch_compile_hands_options_over() -> None:
+    x = torch.randn(8, 8)
+    told = _by_septran(_partly, x, options={"fallback": "graph", "target": "cpp", "verify": True})
+    assert any("leaves a graph to torch: linalg_inv" in w for w in told)
+    assert any("mode='max-autotune'" in w for w in _by_septran(_known, x, mode="max-autotune"))
+    with pytest.raises(Exception, match="C150"):
+        _by_septran(_partly, x, options={"fallback": "error"})
 
-    with torch.no_grad():
-        torch._dynamo.reset()
-        found = torch.compile(known, backend=septran.torch_backend)(x)
-        torch.testing.assert_close(found, known(x), rtol=1e-5, atol=1e-6)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            found = torch.compile(unknown, backend=septran.torch_backend)(x)
-        torch.testing.assert_close(found, unknown(x))
-    assert any("leaves a graph to torch: linalg_inv" in str(w.message) for w in told)
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"falback": "torch"}, "C140.*falback.*did you mean 'fallback'"),
+        ({"fallback": "eager"}, "C140.*fallback='eager'.*torch, graph, error"),
+        ({"verify": 1}, "C140.*verify is 1, not a bool"),
+        ({"target": "cp"}, "C130.*cp"),
+        ({"target": "cpp", "arch": "z80"}, "C131.*z80"),
+    ],
+)
+def test_an_option_of_torch_compile_that_is_wrong_is_named(
+    options: dict[str, Any], wanted: str
+) -> None:
+    with pytest.raises(Exception, match=f"(?s){wanted}"):
+        _by_septran(_known, torch.randn(8, 8), options=options)

@@ -44,6 +44,7 @@ def _whole(*shape: int) -> torch.Tensor:
     return torch.randint(-9, 9, shape, generator=torch.Generator().manual_seed(1))
 
 
+BORDERS = torch.tensor([-1.0, 0.0, 0.5, 0.5, 2.0])
 CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "sum_of_integers": (lambda i: i.sum(1), _whole(5, 8)),
     "sum_of_int32_is_int64": (lambda i: i.sum() + i.sum((0, 2))[1], _whole(3, 4, 5).int()),
@@ -95,6 +96,32 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         ),
         _floats(5, 3),
     ),
+    "take_along_counts_round": (
+        lambda i: torch.take_along_dim(torch.arange(20.0).reshape(4, 5), i, 0),
+        _whole(2, 5),
+    ),
+    "bucketize": (
+        lambda x: (
+            torch.bucketize(x, BORDERS),
+            torch.bucketize(x, BORDERS, out_int32=True, right=True) * 2,
+            torch.bucketize(0.5, BORDERS) + torch.bucketize(x.sum(), BORDERS),
+        ),
+        torch.tensor([[-3.0, -1.0, 0.0, 0.5], [0.5, 2.0, 2.5, torch.nan]]),
+    ),
+    "searchsorted": (
+        lambda x: (
+            torch.searchsorted(BORDERS, x, side="right"),
+            torch.searchsorted(x.sort(1).values, x[:, :3] * 2.0),
+            torch.searchsorted(
+                x[0] * 0 + BORDERS[:4].flip(0), x, sorter=torch.tensor([3, 2, 1, 0])
+            ),
+        ),
+        torch.tensor([[-3.0, -1.0, 0.0, 0.5], [0.5, 2.0, 2.5, 9.0]]),
+    ),
+    "searchsorted_of_integers": (
+        lambda i: torch.searchsorted(torch.tensor([-7, -2, 0, 0, 0, 5]), i),
+        _whole(5, 8),
+    ),
     "rrelu": (lambda x: F.rrelu(x, training=False), _floats(9)),
     "signbit": (lambda x: torch.where(torch.signbit(x), x, 2 * x), _floats(9)),
     "strided": (lambda x: torch.as_strided(x, (2, 2, 3), (5, 1, 2), 1), _floats(3, 5)),
@@ -108,6 +135,9 @@ QUICK = (
     "median",
     "std_mean",
     "histogram",
+    "bucketize",
+    "searchsorted",
+    "take_along_counts_round",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from septran.plan.problem import problem_of
 from septran.plan.torch_module import load_imported
 from septran.rounding import DIGITS, Rounding
 from septran.verify import budget, judge
+from septran.verify.cases import Case, draw
+from septran.verify.known import compared, expected_of
 from septran.verify.problem import Problem
+from septran.verify.session import Call, Ran
 from tests.frontend.importing import graph_of, imported
 from tests.frontend.modules import Module
 from tests.frontend.planning import planned
@@ -225,3 +229,70 @@ def test_any_two_results_near_each_other_move_apart() -> None:
     for first in range(64):
         for second in range(first + 1, min(first + 8, 64)):
             assert any(way[first] != way[second] for way in ways), (first, second)
+
+
+def counted(problem: Problem, runs: list[int]) -> Problem:
+    """Return the problem with a reference that counts how often it runs."""
+    reference = problem.reference
+    assert reference.rounded is not None
+
+    def once(fn):  # type: ignore[no-untyped-def]
+        def called(**values: torch.Tensor) -> object:
+            runs.append(1)
+            return fn(**values)
+
+        return called
+
+    def rounded(rounding: Rounding) -> object:
+        return once(reference.rounded(rounding))
+
+    return replace(problem, reference=replace(reference, fn=once(reference.fn), rounded=rounded))
+
+
+def call_of(raw: bytes) -> Ran:
+    case = Case(name="normal", family="normal", seed=3)
+    call = Call(case=case, placement="end")
+    return Ran(call=call, outputs={"y": raw}, beside=(), seconds=0.0, claims={})
+
+
+def test_budgets_grow_to_what_is_allowed(problem: Problem) -> None:
+    how = {"zero_mean": False, "policy": load_policy(), "seed": 4}
+    arrays = inputs(4, shift=3.0)
+    steps = [one.budget for (one,) in budget.growing(problem, arrays, **how)]
+    assert len(steps) > 3
+    assert all(bool((a <= b).all()) for a, b in itertools.pairwise(steps))
+    assert bool((steps[0] < steps[-1]).any())
+    (whole,) = budget.expected(problem, arrays, **how)
+    assert torch.equal(whole.budget, steps[-1])
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_kernel_is_judged_by_the_largest_budget_and_not_sooner(
+    problem: Problem, over: bool
+) -> None:
+    """An error between the first budget and the last takes all measurements, and one above the last is wrong."""
+    (param,) = problem.outputs
+    case = Case(name="normal", family="normal", seed=3)
+    (whole,) = expected_of(problem, case, load_policy())
+    arrays = draw(problem, case)
+    (first,) = next(
+        budget.growing(problem, arrays, zero_mean=True, policy=load_policy(), seed=case.seed)
+    )
+    room = (whole.budget / first.budget).reshape(-1)
+    at = int(room.argmax())
+    assert room[at] > 1.01
+    wrong = whole.values.clone().reshape(-1)
+    wrong[at] += whole.budget.reshape(-1)[at] * (1.05 if over else 0.95 + 0.05 / float(room[at]))
+    runs: list[int] = []
+    ran = replace(
+        call_of(b""), outputs={param.name: wrong.float().reshape(param.shape).numpy().tobytes()}
+    )
+    _, _, ((_, _, found),) = compared(counted(problem, runs), ran, load_policy(), {})
+    assert (found.wrong == 1) is over
+    assert len(runs) > 3
+    honest: list[int] = []
+    raw = whole.values.float().reshape(param.shape).numpy().tobytes()
+    ran = replace(ran, outputs={param.name: raw})
+    _, _, ((_, _, found),) = compared(counted(problem, honest), ran, load_policy(), {})
+    assert found.wrong == 0
+    assert 2 * len(honest) < len(runs) if over else len(honest) < len(runs)

@@ -398,6 +398,8 @@ def _line(stack: str, path: Path) -> tuple[int, str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, torch.fx.Node):
+        if value.op == "get_attr":  # a branch or a body of control flow
+            return "GraphModule"
         known = value.meta.get("val")
         return _size(known) if isinstance(known, torch.SymInt) else {"ref": value.name}
     if isinstance(value, torch.SymInt):

@@ -2,6 +2,7 @@
 
 from septran.aten.evaluate import ALLOWED
 from septran.frontend.table import (
+    bags,
     bits,
     checks,
     einsum,
@@ -12,6 +13,7 @@ from septran.frontend.table import (
     ordering,
     pair,
     pointwise,
+    positions,
     products,
     recurrent,
     resample,
@@ -30,6 +32,7 @@ __all__ = [
     "Args",
     "Builder",
     "NoForm",
+    "bags",
     "bits",
     "checks",
     "clean_name",
@@ -41,6 +44,7 @@ __all__ = [
     "ordering",
     "pair",
     "pointwise",
+    "positions",
     "products",
     "recurrent",
     "resample",

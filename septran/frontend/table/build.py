@@ -92,12 +92,16 @@ class Builder:
         if not tuple(shape):  # kernels have at least one dim
             flat = {k: View_reshape(v, (1,)) for k, v in ins.items()}
             return View_reshape(self.add(kind, (1,), flat, name=name, dtype=dtype, **attrs), ())
+        stored = {
+            k: self.copy(v) if any(_repeats(v, d) for d in _walked(kind, k, v, attrs)) else v
+            for k, v in ins.items()
+        }
         op = Op(
             name=self.fresh(_clean(name or self.node.name)),
             kind=kind,
             shape=tuple(shape),
             dtype=dtype,
-            ins=dict(ins),
+            ins=stored,
             attrs=attrs,
             line=self.node.line,
             path=self.node.path,
@@ -164,6 +168,27 @@ class Builder:
         return self.map(
             "x", {"x": x}, x.shape, name=f"{x.source}_copy", dtype=self.dtypes[x.source]
         )
+
+
+def _walked(kind: Kind, key: str, x: View, attrs: Mapping[str, Any]) -> Sequence[int]:
+    """Return the axes of an operand along which a node needs as many elements in memory as the axis has."""
+    match kind:
+        case "reduce":
+            return tuple(attrs["axes"])
+        case "scan" | "scatter":
+            return (attrs["axis"],)
+        case "matmul":
+            return range(x.rank - 2, x.rank)
+        case "window":
+            return range(x.rank - len(attrs["window"]), x.rank)
+        case "conv":
+            return range(1 if key == "x" else 0, x.rank)
+    return ()
+
+
+def _repeats(x: View, axis: int) -> bool:
+    """Return whether one element stands for all of an axis."""
+    return x.shape[axis] > 1 and not x.strides[axis]
 
 
 def View_reshape(x: View, shape: Sequence[int]) -> View:

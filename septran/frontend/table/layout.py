@@ -32,18 +32,8 @@ def _view(b: Builder, node: Node, a: Args) -> Value:
     return b.reshape(a.view("self"), a.first("size", "shape"))
 
 
-@row("flatten")
-def _flatten(b: Builder, node: Node, a: Args) -> Value:
-    return b.reshape(a.view("self"), node.meta.shape)
-
-
-@row("unflatten", "view_as", "expand_copy", "pixel_shuffle_view")
+@row("flatten", "unflatten", "view_as", "expand_copy", "pixel_shuffle_view", "squeeze", "unsqueeze")
 def _to_result(b: Builder, node: Node, a: Args) -> Value:
-    return b.reshape(a.view("self"), node.meta.shape)
-
-
-@row("squeeze", "unsqueeze")
-def _ones(b: Builder, node: Node, a: Args) -> Value:
     return b.reshape(a.view("self"), node.meta.shape)
 
 
@@ -200,26 +190,6 @@ def _copy(b: Builder, node: Node, a: Args) -> Value:
     if b.dtypes[x.source] == node.meta.dtype:
         return x
     return b.map("x", {"x": x})
-
-
-@row("select_scatter", "slice_scatter")
-def _slice_scatter(b: Builder, node: Node, a: Args) -> Value:
-    y, x = a.view("self"), a.view("src")
-    axis = (a["dim"] or 0) % y.rank
-    n = y.shape[axis]
-    if node.op.split(".")[1] == "select_scatter":
-        start = a["index"] % n
-        x = b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
-    else:
-        if a["step"] not in (None, 1):
-            raise NoForm("writing every second or later element of a slice")
-        start = a["start"] or 0
-        start = min(max(start + n if start < 0 else start, 0), n)
-    x = x.expand(tuple(x.shape[axis] if d == axis else m for d, m in enumerate(y.shape)))
-    stop = start + x.shape[axis]
-    parts = [cut(y, axis, 0, start)] if start else []
-    parts += [x, cut(y, axis, stop, n - stop)] if stop < n else [x]
-    return join(b, parts, axis)
 
 
 @row("roll")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.table.movement import take
 from septran.frontend.table.pointwise import log1p
 from septran.frontend.table.rows import mean, shaped, softmax
 from septran.frontend.view import View
@@ -98,7 +101,10 @@ def distance(b: Builder, x: View, y: View, p: float, eps: float) -> View:
         return b.map("sqrt(x)", {"x": total}, name="distance")
     if p == 1:
         return b.reduce("sum", b.map("abs(x)", {"x": d}), (-1,), name="distance")
-    raise NoForm(f"a distance of order {p}")
+    if p <= 0 or p == math.inf:  # torch's own maximum leaves NaN out
+        raise NoForm(f"a distance of order {p}")
+    total = b.reduce("sum", b.map(f"abs(x) ** {number(float(p))}", {"x": d}), (-1,))
+    return b.map(f"x ** {number(1.0 / p)}", {"x": total}, name="distance")
 
 
 @row("pairwise_distance")
@@ -112,6 +118,29 @@ def _cdist(b: Builder, node: Node, a: Args) -> Value:
     x = b.reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
     y = b.reshape(y, (*y.shape[:-2], 1, *y.shape[-2:]))
     return shaped(b, node, distance(b, x, y, a["p"], 0.0))
+
+
+@row("pdist")
+def _pdist(b: Builder, node: Node, a: Args) -> Value:
+    """The distances of all pairs of rows, of which those above the diagonal are read."""
+    x = a.view("self")
+    n = x.shape[0]
+    y = b.reshape(x, (n, 1, x.shape[1]))
+    far = distance(b, y, b.reshape(x, (1, *x.shape)), 2.0 if a["p"] is None else a["p"], 0.0)
+    pairs = node.meta.elements
+    # row r begins at r n - r (r + 1) / 2
+    begun = b.map(
+        f"select(at(0) >= (at(1) + 1) * {n} - ((at(1) + 1) * (at(1) + 2)) // 2, 1, 0)",
+        {},
+        (pairs, n),
+        name="begun",
+        dtype="float32",
+    )
+    first = b.reduce("sum", begun, (1,), name="first", dtype="float32")
+    line = b.map("x", {"x": first}, name="line", dtype="int64")
+    place = f"r * {n} + (at(0) - (r * {n} - (r * (r + 1)) // 2) + r + 1)"
+    flat = b.map(place, {"r": line}, name="place", dtype="int64")
+    return b.reshape(take(b, b.reshape(far, (n * n,)), b.reshape(flat, (pairs,)), 0), (pairs,))
 
 
 @row("triplet_margin_loss")

@@ -17,9 +17,21 @@ MAX_TOP = 64
 
 
 # ---- scans
-def scan(b: Builder, op: str, x: View, axis: int) -> View:
+def scan(b: Builder, op: str, x: View, axis: int, *, dtype: str = "", name: str = "") -> View:
     """Return the running `op` along an axis."""
-    return b.add("scan", x.shape, {"x": x}, op=op, axis=axis % x.rank)
+    return b.add("scan", x.shape, {"x": x}, dtype=dtype, name=name, op=op, axis=axis % x.rank)
+
+
+def places_so_far(b: Builder, x: View, running: View, axis: int) -> View:
+    """Return where each running extreme is: the latest of equals, the latest NaN."""
+    at = b.map(
+        f"select(x == m or x != x, at({axis}), 0)",
+        {"x": x, "m": running},
+        x.shape,
+        name="latest",
+        dtype="int64",
+    )
+    return scan(b, "max", at, axis, dtype="int64", name="places")
 
 
 _SCANS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
@@ -33,7 +45,7 @@ def _scan(b: Builder, node: Node, a: Args) -> Value:
     if b.dtypes[x.source] == "bool":
         x = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="int64")
     found = scan(b, _SCANS[name], x, a["dim"])
-    return (found, None) if node.many else found
+    return (found, places_so_far(b, x, found, a["dim"] % x.rank)) if node.many else found
 
 
 # ---- positions
@@ -88,6 +100,8 @@ def take(b: Builder, x: View, i: View, axis: int, *, dtype: str = "", name: str 
     """Return x[.., i[.., j, ..], ..]; the dims of x and i besides the axis broadcast."""
     rest = broadcast(*(tuple(1 if d == axis else n for d, n in enumerate(v.shape)) for v in (x, i)))
     shape = tuple(i.shape[axis] if d == axis else n for d, n in enumerate(rest))
+    if x.shape[axis] > 1 and not x.strides[axis]:  # the same wherever it is read
+        return cut(x, axis, 0, 1).expand(shape)
     wide = tuple(x.shape[axis] if d == axis else n for d, n in enumerate(shape))
     return b.add(
         "gather",
@@ -116,6 +130,20 @@ def _embedding(b: Builder, node: Node, a: Args) -> Value:
     return b.reshape(take(b, w, flat, 0), node.meta.shape)
 
 
+@row("masked_scatter")
+def _masked_scatter(b: Builder, node: Node, a: Args) -> Value:
+    """The n-th element that the mask has reads the n-th of the source."""
+    x, mask, source = a.view("self"), a.view("mask"), a.view("source")
+    shape = node.meta.shape
+    mask = b.reshape(mask.expand(shape), (node.meta.elements,))
+    ones = b.map("select(m, 1, 0)", {"m": mask}, name="ones", dtype="int64")
+    count = scan(b, "sum", ones, 0, dtype="int64", name="count")
+    place = b.map("max(n - 1, 0)", {"n": count}, name="place", dtype="int64")
+    found = take(b, b.reshape(source, (source.elements,)), place, 0, name="taken")
+    x = b.reshape(x.expand(shape), (node.meta.elements,))
+    return b.reshape(b.map("select(m, v, x)", {"m": mask, "v": found, "x": x}), shape)
+
+
 @row("index_select")
 def _index_select(b: Builder, node: Node, a: Args) -> Value:
     x, i = a.view("self"), a.view("index")
@@ -129,6 +157,8 @@ def _gather(b: Builder, node: Node, a: Args) -> Value:
     if a["dim"] is None:
         raise NoForm("take_along_dim of the flattened tensor")
     axis = a["dim"] % x.rank
+    if "take_along" in node.op:  # any number is a place, counted round
+        i = b.map(f"i % {x.shape[axis]}", {"i": i}, name="place", dtype="int64")
     if "take_along" not in node.op:  # gather reads the corner that the index has
         for d, n in enumerate(i.shape):
             if d != axis and n < x.shape[d]:
@@ -166,10 +196,10 @@ def _indexed(b: Builder, x: View, indices: Sequence[View | None]) -> tuple[View,
     return merged, b.reshape(flat, along(merged.rank, first, flat.elements)), first
 
 
-def moved(b: Builder, x: View, axis: int, count: int, expr: str) -> View:
-    """Return `x` read along one axis at the positions that `expr` makes of at(axis)."""
+def moved(b: Builder, x: View, axis: int, count: int, expr: str, *, dtype: str = "") -> View:
+    """Return `x` read along one axis at the positions that `expr` makes of at(axis). dtype "" = its own."""
     place = b.map(expr, {}, along(x.rank, axis, count), name="place", dtype="int64")
-    return take(b, x, place, axis, dtype=b.dtypes[x.source])
+    return take(b, x, place, axis, dtype=dtype or b.dtypes[x.source])
 
 
 @row("as_strided", "as_strided_copy")
@@ -224,14 +254,10 @@ def _pad(b: Builder, node: Node, a: Args) -> Value:
     return padded(b, x, pads, a["value"] or 0)
 
 
-@row("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def _reflection_pad(b: Builder, node: Node, a: Args) -> Value:
-    return reflected(b, a.view("self"), a["padding"], "reflect")
-
-
-@row("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def _replication_pad(b: Builder, node: Node, a: Args) -> Value:
-    return reflected(b, a.view("self"), a["padding"], "replicate")
+@row(*(f"{how}_pad{d}d" for how in ("reflection", "replication") for d in (1, 2, 3)))
+def _pad_by_own(b: Builder, node: Node, a: Args) -> Value:
+    how = "reflect" if "reflection" in node.op else "replicate"
+    return reflected(b, a.view("self"), a["padding"], how)
 
 
 @row("one_hot")
@@ -248,6 +274,39 @@ def put(b: Builder, op: str, y: View, x: View, i: View, axis: int, dtype: str = 
     """Return `y` with x combined in at positions i along an axis."""
     ins = {"y": y, "x": x, "i": i.expand(x.shape)}
     return b.add("scatter", y.shape, ins, dtype=dtype, op=op, axis=axis % y.rank)
+
+
+@row("select_scatter", "slice_scatter")
+def _slice_scatter(b: Builder, node: Node, a: Args) -> Value:
+    y, x = a.view("self"), a.view("src")
+    axis = (a["dim"] or 0) % y.rank
+    n = y.shape[axis]
+    if node.op.split(".")[1] == "select_scatter":
+        start = a["index"] % n
+        x = b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+    else:
+        start = a["start"] or 0
+        start = min(max(start + n if start < 0 else start, 0), n)
+        if a["step"] not in (None, 1):
+            end = n if a["end"] is None else min(a["end"] + (n if a["end"] < 0 else 0), n)
+            return _strewn(b, y, x, axis, range(start, end, a["step"]))
+    x = x.expand(tuple(x.shape[axis] if d == axis else m for d, m in enumerate(y.shape)))
+    stop = start + x.shape[axis]
+    parts = [cut(y, axis, 0, start)] if start else []
+    parts += [x, cut(y, axis, stop, n - stop)] if stop < n else [x]
+    return join(b, parts, axis)
+
+
+def _strewn(b: Builder, y: View, x: View, axis: int, at: range) -> View:
+    """Return `y` with x at some positions of an axis, a step apart."""
+    if not at:
+        return y
+    x = x.expand(tuple(len(at) if d == axis else n for d, n in enumerate(y.shape)))
+    behind, dtype = f"(at({axis}) - {at.start})", b.dtypes[y.source]
+    inside = f"{behind} >= 0 and {behind} <= {at[-1] - at.start} and {behind} % {at.step} == 0"
+    where = f"min(max({behind} // {at.step}, 0), {len(at) - 1})"
+    wide = moved(b, x, axis, y.shape[axis], where, dtype=dtype)
+    return b.map(f"select({inside}, x, y)", {"x": wide, "y": y}, y.shape, dtype=dtype)
 
 
 _SCATTERS = {"scatter": "last", "scatter_add": "sum"}
@@ -279,20 +338,13 @@ def _scatter(b: Builder, node: Node, a: Args) -> Value:
     return put(b, op, y, x, i, axis)
 
 
-@row("index_add")
-def _index_add(b: Builder, node: Node, a: Args) -> Value:
+@row("index_add", "index_copy")
+def _index_into(b: Builder, node: Node, a: Args) -> Value:
     y, i, x = a.view("self"), a.view("index"), a.view("source")
-    axis = a["dim"] % y.rank
+    axis, op = a["dim"] % y.rank, "sum" if "index_add" in node.op else "last"
     if a["alpha"] not in (None, 1):
         x = b.map(f"{number(a['alpha'])} * x", {"x": x})
-    return put(b, "sum", y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
-
-
-@row("index_copy")
-def _index_copy(b: Builder, node: Node, a: Args) -> Value:
-    y, i, x = a.view("self"), a.view("index"), a.view("source")
-    axis = a["dim"] % y.rank
-    return put(b, "last", y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
+    return put(b, op, y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
 
 
 @row("index_put", "_index_put_impl_", "_unsafe_index_put")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut
-from septran.frontend.table.movement import put
+from septran.frontend.table.movement import put, take
 from septran.frontend.view import View
 from septran.ir.dtypes import FLOATS
 
@@ -59,6 +59,31 @@ def _median(b: Builder, node: Node, a: Args) -> Value:
     assert meta is not None
     found = b.reshape(middle, meta.shape)
     return (found, None) if node.many else found
+
+
+@row("searchsorted", "bucketize")
+def _searchsorted(b: Builder, node: Node, a: Args) -> Value:
+    """Say how many boundaries come before each value: where they rise, that is where torch's search ends."""
+    given = a["self"]
+    borders = a.first("sorted_sequence", "boundaries")
+    if isinstance(a["sorter"] if "sorted_sequence" in node.named else None, View):
+        dtype = b.dtypes[borders.source]
+        borders = take(b, borders, a.view("sorter"), borders.rank - 1, dtype=dtype)
+    n = borders.shape[-1] if borders.rank else 0
+    if not 0 < n <= MAX_ROW:
+        raise NoForm(f"a search in a row of {n} elements, and not in 1 to {MAX_ROW}")
+    right = bool(a["right"]) or ("sorted_sequence" in node.named and a["side"] == "right")
+    shape = node.meta.shape
+    own = borders.rank > 1  # a row for each row of values
+    lined = (*borders.shape[:-1], 1, n) if own else (*(1 for _ in shape), n)
+    operands: dict[str, Value] = {"y": b.reshape(borders, lined), "x": given}
+    before = "y <= x" if right else "y < x"
+    if isinstance(given, View):
+        operands["x"] = b.reshape(given, (*given.shape, 1))
+        before += " or x != x" if b.dtypes[given.source] in FLOATS else ""
+    hit = b.map(f"select({before}, 1, 0)", operands, (*shape, n), name="before", dtype="float32")
+    number = b.reduce("sum", hit, (len(shape),), name="count", dtype="float32")
+    return b.map("x", {"x": b.reshape(number, shape)}, name="place", dtype=node.meta.dtype)
 
 
 def ordered(b: Builder, x: View, dim: int, *, largest: bool) -> tuple[View, View]:

@@ -23,6 +23,11 @@ def expm1(x: str) -> str:
     return f"tanh({x} * 0.5) * (exp({x}) + 1)"
 
 
+def _below(x: str) -> str:
+    """Return text of whether `x` has a minus sign, zero's too."""
+    return f"select({x} < 0, 1, select(1 / {x} < 0, 1, 0)) > 0"
+
+
 _GELU = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
 _GELU_TANH = "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"
 _MISH_E = "exp(min(x, 20))"
@@ -65,6 +70,7 @@ UNARY: dict[str, str] = {
     + "))",
     "log_sigmoid": f"min(x, 0) - {log1p('exp(-abs(x))')}",
     "sign": "select(x > 0, 1, select(x < 0, -1, 0))",
+    "signbit": _below("x"),
     "isnan": "x != x",
     "isinf": "abs(x) == (1 / 0.0)",
     "sgn": "select(x > 0, 1, select(x < 0, -1, 0))",
@@ -83,11 +89,6 @@ UNARY: dict[str, str] = {
 
 _LARGE, _SMALL = "max(abs(x), abs(y))", "min(abs(x), abs(y))"
 _INF = "(1 / 0.0)"
-
-
-def _below(x: str) -> str:
-    """Return text of whether `x` has a minus sign, zero's too."""
-    return f"select({x} < 0, 1, select(1 / {x} < 0, 1, 0)) > 0"
 
 
 def _angle() -> str:
@@ -115,6 +116,25 @@ BINARY: dict[str, str] = {
     "ldexp": "x * exp2(y)",
 }
 """ATen operator of two operands -> its map expression over x and y."""
+PLAIN: dict[str, tuple[str, dict[str, str]]] = {
+    "where": ("select(c, x, y)", {"c": "condition", "x": "self", "y": "other"}),
+    "masked_fill": ("select(c, y, x)", {"c": "mask", "x": "self", "y": "value"}),
+    "leaky_relu": ("select(x > 0, x, k * x)", {"x": "self", "k": "negative_slope"}),
+    "hardshrink": ("select(abs(x) <= k, 0, x)", {"x": "self", "k": "lambd"}),
+    "softshrink": (
+        "select(x > k, x - k, select(x < -k, x + k, x * 0))",
+        {"x": "self", "k": "lambd"},
+    ),
+    "threshold": ("select(x <= k, v, x)", {"x": "self", "k": "threshold", "v": "value"}),
+    "lerp": ("x + w * (y - x)", {"x": "self", "y": "end", "w": "weight"}),
+}
+"""ATen operator -> its map expression, and which argument each name in it is."""
+_LOGIC = {
+    "and": ("select(x, select(y, 1, 0), 0) > 0", "k"),
+    "xor": ("select(x, 1, 0) != select(y, 1, 0)", "x + m - 2 * k"),
+    "or": ("select(x, 1, select(y, 1, 0)) > 0", "x + m - k"),
+}
+"""logic -> its map expression on bools, and on integers in words of `bits.bits`"""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -179,9 +199,13 @@ def _remainder(b: Builder, node: Node, a: Args) -> Value:
 
 @row("round")
 def _round(b: Builder, node: Node, a: Args) -> Value:
-    if a["decimals"]:
-        raise NoForm("round to decimals")
-    return b.map("round(x)", {"x": a["self"]})
+    if not a["decimals"]:
+        return b.map("round(x)", {"x": a["self"]})
+    by = number(float(10 ** abs(a["decimals"])))
+    return b.map(
+        f"round(x * {by}) / {by}" if a["decimals"] > 0 else f"round(x / {by}) * {by}",
+        {"x": a["self"]},
+    )
 
 
 @row("add", "sub", "rsub")
@@ -230,18 +254,18 @@ def _not(b: Builder, node: Node, a: Args) -> Value:
     return b.map("select(x, 0, 1) > 0", {"x": a["self"]})
 
 
-@row("logical_and", "bitwise_and", "__and__")
-def _and(b: Builder, node: Node, a: Args) -> Value:
-    if node.meta.dtype != "bool":
-        return bits(b, node, a, "k")
-    return b.map("select(x, select(y, 1, 0), 0) > 0", {"x": a["self"], "y": other(a)})
+@row(*PLAIN)
+def _plain(b: Builder, node: Node, a: Args) -> Value:
+    expr, operands = PLAIN[node.op.split(".")[1]]
+    return b.map(expr, {name: a[argument] for name, argument in operands.items()})
 
 
-@row("logical_xor", "bitwise_xor", "__xor__")
-def _xor(b: Builder, node: Node, a: Args) -> Value:
+@row(*(form.format(name) for name in _LOGIC for form in ("logical_{}", "bitwise_{}", "__{}__")))
+def _logic(b: Builder, node: Node, a: Args) -> Value:
+    truth, rest = _LOGIC[node.op.split(".")[1].strip("_").rpartition("_")[2]]
     if node.meta.dtype != "bool":
-        return bits(b, node, a, "x + m - 2 * k")
-    return b.map("select(x, 1, 0) != select(y, 1, 0)", {"x": a["self"], "y": other(a)})
+        return bits(b, node, a, rest)
+    return b.map(truth, {"x": a["self"], "y": other(a)})
 
 
 @row("nan_to_num")
@@ -255,23 +279,6 @@ def _nan_to_num(b: Builder, node: Node, a: Args) -> Value:
         f"select(x == -{inf}, {number(low)}, x)))",
         {"x": a["self"]},
     )
-
-
-@row("logical_or", "bitwise_or", "__or__")
-def _or(b: Builder, node: Node, a: Args) -> Value:
-    if node.meta.dtype != "bool":
-        return bits(b, node, a, "x + m - k")
-    return b.map("select(x, 1, select(y, 1, 0)) > 0", {"x": a["self"], "y": other(a)})
-
-
-@row("where")
-def _where(b: Builder, node: Node, a: Args) -> Value:
-    return b.map("select(c, x, y)", {"c": a["condition"], "x": a["self"], "y": a["other"]})
-
-
-@row("masked_fill")
-def _masked_fill(b: Builder, node: Node, a: Args) -> Value:
-    return b.map("select(c, y, x)", {"c": a["mask"], "x": a["self"], "y": a["value"]})
 
 
 @row("clamp", "clamp_min", "clamp_max", "hardtanh")
@@ -290,23 +297,12 @@ def _gelu(b: Builder, node: Node, a: Args) -> Value:
     return b.map(_GELU_TANH if a["approximate"] == "tanh" else _GELU, {"x": a["self"]})
 
 
-@row("leaky_relu")
-def _leaky_relu(b: Builder, node: Node, a: Args) -> Value:
-    slope = number(a["negative_slope"])
-    return b.map(f"select(x > 0, x, {slope} * x)", {"x": a["self"]})
-
-
 @row("rrelu")
 def _rrelu(b: Builder, node: Node, a: Args) -> Value:
     if a["training"]:
         raise NoForm("rrelu in training mode draws random numbers: no defined result to judge")
     slope = number((a["lower"] + a["upper"]) / 2)
     return b.map(f"select(x > 0, x, {slope} * x)", {"x": a["self"]})
-
-
-@row("signbit")
-def _signbit(b: Builder, node: Node, a: Args) -> Value:
-    return b.map(_below("x"), {"x": a.view("self")})
 
 
 @row("prelu")
@@ -336,29 +332,6 @@ def _softplus(b: Builder, node: Node, a: Args) -> Value:
     inner = f"max({x}, 0) + {log1p(f'exp(-abs({x}))')}"
     tail = "" if beta == 1 else f" / {number(beta)}"
     return b.map(f"select({x} > {number(threshold)}, x, ({inner}){tail})", {"x": a["self"]})
-
-
-@row("hardshrink")
-def _hardshrink(b: Builder, node: Node, a: Args) -> Value:
-    return b.map(f"select(abs(x) <= {number(a['lambd'])}, 0, x)", {"x": a["self"]})
-
-
-@row("softshrink")
-def _softshrink(b: Builder, node: Node, a: Args) -> Value:
-    k = number(a["lambd"])
-    return b.map(f"select(x > {k}, x - {k}, select(x < -{k}, x + {k}, x * 0))", {"x": a["self"]})
-
-
-@row("threshold")
-def _threshold(b: Builder, node: Node, a: Args) -> Value:
-    return b.map(
-        f"select(x <= {number(a['threshold'])}, {number(a['value'])}, x)", {"x": a["self"]}
-    )
-
-
-@row("lerp")
-def _lerp(b: Builder, node: Node, a: Args) -> Value:
-    return b.map("x + w * (y - x)", {"x": a["self"], "y": a["end"], "w": a["weight"]})
 
 
 @row("addcmul", "addcdiv")

@@ -1,4 +1,4 @@
-"""Rows of nearest resampling: each position reads one of the source's, along one axis after another."""
+"""Rows of resampling along one axis after another: each position reads one of the source's, or weighs those around it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fractions import Fraction
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.movement import moved
+from septran.frontend.table.spectral import times
 from septran.frontend.view import View
 
 MAX_APART = 16
@@ -72,6 +73,44 @@ def nearest_places(n: int, out: int, factor: float | None, *, exact: bool) -> tu
     if found[0] != found[1]:
         raise NoForm("nearest resampling whose positions depend on the dtype")
     return found[0]
+
+
+@row("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def _antialiased(b: Builder, node: Node, a: Args) -> Value:
+    """A product with the weights of each axis: a filter as wide as what a position stands for."""
+    x, out = a.first("self", "input"), node.meta.shape
+    cubic = "bicubic" in node.op
+    pairs = zip(x.shape[2:], out[2:], _factors(a, 2), strict=True)
+    for axis, (n, m, factor) in enumerate(pairs, 2):
+        if n == m and factor in (None, 1.0):
+            continue
+        if a["align_corners"]:
+            step = Fraction(n - 1, m - 1) if m > 1 else Fraction(0)
+        elif factor is not None and factor > 0:
+            step = Fraction(1 / factor).limit_denominator(1 << 12)
+        else:
+            step = Fraction(n, m)
+        x = _filtered(b, x, axis, m, step, cubic=cubic)
+    return x
+
+
+def _filtered(b: Builder, x: View, axis: int, count: int, step: Fraction, *, cubic: bool) -> View:
+    """Return one axis read at `count` centres, `step` apart; each weighs its neighbours by their distance.
+
+    The distance is a quotient of whole numbers, so that only the weight rounds. Cubic: Keys' convolution with a = -1/2.
+    """
+    n = x.shape[axis]
+    p, q = step.numerator, step.denominator
+    if 2 * max(n, count) * max(p, q) > 1 << 24:
+        raise NoForm(f"a filter whose centres are multiples of {step}")
+    wide = max(step, Fraction(1))
+    far = f"abs((2 * at(0) + 1) * {q} - (2 * at(1) + 1) * {p})"
+    t = b.map(f"{far} / {float(2 * q * wide)!r}", {}, (n, count), name="apart")
+    near = "select(t < 1, (1.5 * t - 2.5) * t * t + 1, select(t < 2, ((2.5 - 0.5 * t) * t - 4) * t + 2, 0))"
+    weight = b.map(near if cubic else "max(1 - t, 0)", {"t": t}, name="weight")
+    total = b.reduce("sum", weight, (0,), name="weights")
+    table = b.map("w / s", {"w": weight, "s": total}, name="share")
+    return times(b, x, axis, table, "resampled")
 
 
 def _position(at: str, n: int, places: Sequence[int], factor: float | None, exact: bool) -> str:

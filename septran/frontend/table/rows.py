@@ -165,6 +165,15 @@ def _var(b: Builder, node: Node, a: Args) -> Value:
     return shaped(b, node, found)
 
 
+_NORMS = {
+    1: ("sum", "abs(x)"),
+    math.inf: ("max", "abs(x)"),
+    -math.inf: ("min", "abs(x)"),
+    0: ("sum", "select(x != 0, 1, 0)"),
+}
+"""order of a norm -> the reduction that it is, and of what"""
+
+
 @row("norm", "linalg_vector_norm", "vector_norm")
 def _norm(b: Builder, node: Node, a: Args) -> Value:
     x = a.first("self", "x")
@@ -174,14 +183,9 @@ def _norm(b: Builder, node: Node, a: Args) -> Value:
     if p == 2:
         total = b.reduce("sum", b.map("x * x", {"x": x}), axes)
         return shaped(b, node, b.map("sqrt(x)", {"x": total}))
-    if p == 1:
-        return shaped(b, node, b.reduce("sum", b.map("abs(x)", {"x": x}), axes))
-    if p == float("inf"):
-        return shaped(b, node, b.reduce("max", b.map("abs(x)", {"x": x}), axes))
-    if p == float("-inf"):
-        return shaped(b, node, b.reduce("min", b.map("abs(x)", {"x": x}), axes))
-    if p == 0:
-        return shaped(b, node, b.reduce("sum", b.map("select(x != 0, 1, 0)", {"x": x}), axes))
+    if p in _NORMS:
+        op, expr = _NORMS[p]
+        return shaped(b, node, b.reduce(op, b.map(expr, {"x": x}), axes))
     total = b.reduce("sum", b.map(f"abs(x) ** {number(float(p))}", {"x": x}), axes)
     return shaped(b, node, b.map(f"x ** {number(1.0 / p)}", {"x": total}))
 
@@ -240,6 +244,12 @@ def normalised(
     return affine(b, "d * r", {"d": d, "r": r}, weight, bias, x.shape)
 
 
+def fixed(b: Builder, x: View, m: View, v: View, eps: float, weight: Value, bias: Value) -> View:
+    """Return (x - m) / sqrt(v + eps) of a mean and a variance that are given, times weight, plus bias."""
+    r = b.map(f"rsqrt(v + {number(eps)})", {"v": v}, name="rstd")
+    return affine(b, "(x - m) * r", {"x": x, "m": m, "r": r}, weight, bias, x.shape)
+
+
 def affine(
     b: Builder,
     expr: str,
@@ -291,8 +301,7 @@ def _batch_norm(b: Builder, node: Node, a: Args) -> Value:
     training = a["training"] or (node.op.split(".")[1].endswith("functional"))
     eps = a["eps"]
     if not training:
-        r = b.map(f"rsqrt(v + {number(eps)})", {"v": var}, name="rstd")
-        found = affine(b, "(x - m) * r", {"x": x, "m": mean_, "r": r}, w, bias, x.shape)
+        found = fixed(b, x, mean_, var, eps, w, bias)
         return (found, None, None) if node.many else found
     axes = (0, *range(2, x.rank))
     n = count(x, axes)
@@ -342,6 +351,5 @@ def _instance_norm(b: Builder, node: Node, a: Args) -> Value:
     w, bias = (channels(b, a[n], x.rank) for n in ("weight", "bias"))
     if not a["use_input_stats"]:
         m, v = (channels(b, a[n], x.rank) for n in ("running_mean", "running_var"))
-        r = b.map(f"rsqrt(v + {number(a['eps'])})", {"v": v}, name="rstd")
-        return affine(b, "(x - m) * r", {"x": x, "m": m, "r": r}, w, bias, x.shape)
+        return fixed(b, x, m, v, a["eps"], w, bias)
     return normalised(b, x, tuple(range(2, x.rank)), a["eps"], w, bias)

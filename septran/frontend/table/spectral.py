@@ -103,7 +103,7 @@ def _lines(x: View, axis: int, count: int) -> View:
     return short.permute([d for d in range(x.rank) if d != axis] + [axis])
 
 
-def _times(b: Builder, x: View, axis: int, table: View, name: str) -> View:
+def times(b: Builder, x: View, axis: int, table: View, name: str) -> View:
     """Return x times a table [positions, frequencies], summed along `axis`, where the frequencies then are."""
     left = _lines(x, axis, table.shape[0])
     flat = left if x.rank > 1 else b.reshape(left, (1, left.elements))
@@ -119,10 +119,10 @@ def _transform(b: Builder, x: Pair | View, axis: int, n: int, kept: int, back: b
     count = min(x.shape[axis], n)
     cos, sin = _tables(b, count, kept, n)
     if isinstance(x, View):
-        re, im = _times(b, x, axis, cos, "cosine_part"), _times(b, x, axis, sin, "sine_part")
+        re, im = times(b, x, axis, cos, "cosine_part"), times(b, x, axis, sin, "sine_part")
         return Pair(re, im if back else b.map("-x", {"x": im}))
     parts = {
-        name: _times(b, part, axis, table, name)
+        name: times(b, part, axis, table, name)
         for name, part, table in (
             ("rc", x.re, cos),
             ("is_", x.im, sin),
@@ -143,7 +143,7 @@ def _to_reals(b: Builder, x: Pair | View, axis: int, n: int) -> View:
     twice = f"select(at(0) == 0 or at(0) * 2 == {n}, t, 2 * t)"
     weighed = [b.once(twice, {"t": t}, t.shape, name="weighed") for t in (cos, sin)]
     re, im = (x.re, x.im) if isinstance(x, Pair) else (x, None)
-    found = _times(b, re, axis, weighed[0], "cosine_part")
+    found = times(b, re, axis, weighed[0], "cosine_part")
     if im is None:
         return found
-    return b.map("x - y", {"x": found, "y": _times(b, im, axis, weighed[1], "sine_part")})
+    return b.map("x - y", {"x": found, "y": times(b, im, axis, weighed[1], "sine_part")})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import MAX_PARTS, cut, join, padded
+from septran.frontend.table.positions import places_in_windows
 from septran.frontend.table.products import spread
 from septran.frontend.table.rows import mean
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 
 def window(
@@ -83,9 +86,16 @@ def _max_pool(b: Builder, node: Node, a: Args) -> Value:
     d = int(node.op.split("pool")[1][0])
     size, stride, pad = _sizes(a, d)
     dilation = spread(a["dilation"] if a["dilation"] is not None else 1, d)
-    x = _reached(b, node, a.first("self", "input"), size, stride, pad, dilation, float("-inf"))
+    given = a.first("self", "input")
+    x = _reached(b, node, given, size, stride, pad, dilation, float("-inf"))
     found = window(b, "max", x, size, stride, pad, dilation, node.name)
-    return (found, None) if node.many else found
+    if not node.many:
+        return found
+    if b.dtypes[x.source] not in FLOATS:
+        return (found, None)
+    wide = padded(b, x, [p for one in reversed(pad) for p in (one, one)], float("-inf"))
+    spatial = given.shape[-d:]
+    return (found, places_in_windows(b, wide, found, spatial, size, stride, pad, dilation))
 
 
 @row("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -97,9 +107,7 @@ def _avg_pool(b: Builder, node: Node, a: Args) -> Value:
     total = window(b, "sum", wide, size, stride, pad, (1,) * d, f"{node.name}_sum")
     if a["divisor_override"]:
         return b.map(f"x * {number(1.0 / a['divisor_override'])}", {"x": total})
-    n = 1
-    for k in size:
-        n *= k
+    n = math.prod(size)
     if wide is x and (a["count_include_pad"] or not any(pad)):
         return b.map(f"x * {number(1.0 / n)}", {"x": total})
     counts = []
@@ -129,9 +137,7 @@ def _adaptive(b: Builder, node: Node, a: Args) -> Value:
         return x
     size = tuple(n // m for n, m in zip(x.shape[-d:], out[-d:], strict=True))
     total = window(b, "sum", x, size, size, (0,) * d, (1,) * d, f"{node.name}_sum")
-    n = 1
-    for k in size:
-        n *= k
+    n = math.prod(size)
     return b.map(f"x * {number(1.0 / n)}", {"x": total})
 
 

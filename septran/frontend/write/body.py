@@ -39,11 +39,11 @@ def open_kernel(
 
 
 def extent(frame: Frame, operands: list[Operand], d: int, pieces: dict[str, str]) -> str:
-    """Return the text of the extent of dim `d` of a tile: that of a piece that has it."""
+    """Return the text of the extent of dim `d` of a tile: that of a piece that has it, all of it where nobody reads along it."""
     for operand in operands:
         if operand.dims[d] > 1:
             return f"{pieces[operand.name]}.shape[{d}]"
-    return "1"
+    return str(frame.space[d])
 
 
 def temp_lines(

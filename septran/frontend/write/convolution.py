@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from septran.frontend.canon import Op
 from septran.frontend.group import Group
 from septran.frontend.view import View
-from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
+from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, launch_tile
 from septran.frontend.write.frame import ONE, Operand, Tile, make_frame, tunable, tuple_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.product import stepped
@@ -379,12 +379,8 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     params, lines = close_tile(kernel, frame, body, leaf, values, [x.name, w.name])
     head, inner = form.mma()
     kernel.before = stepped(group.name, f"{group.name}_mma({head})", inner, params, lines)
-    kernel.leaves.append(leaf)
     given = {
         x.name: f"{x.name}p[{', '.join(form.image_index(index))}]",
         w.name: f"{w.name}p[{', '.join(form.weight_index(index))}]",
     }
-    found = pieces(operands, tiles, index, given)
-    passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
-    kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
-    return kernel
+    return launch_tile(kernel, tiles, index, given, leaf)

@@ -66,11 +66,15 @@ def grid(
     return index
 
 
-def pieces(
-    operands: Sequence[Operand],
+def launch_tile(
+    kernel: Kernel,
     tiles: Sequence[Tile],
     index: Mapping[int, str],
     given: Mapping[str, str],
-) -> dict[str, str]:
-    """Return operand -> text of its piece."""
-    return {o.name: given.get(o.name) or piece_text(o, tiles, index) for o in operands}
+    leaf: Leaf,
+) -> Kernel:
+    """Write the launch of the tile task on a block's pieces; given: operand -> its piece where it is no tile's."""
+    kernel.leaves.append(leaf)
+    found = [given.get(o.name) or piece_text(o, tiles, index) for o in kernel.operands]
+    kernel.add(f"task.launch({kernel.name}_tile, {', '.join([*found, *leaf.scalars.values()])})")
+    return kernel

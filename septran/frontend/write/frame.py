@@ -31,9 +31,15 @@ class Tile:
 WHOLE = Tile()
 ONE = Tile(size="1")
 
+TUNABLES = frozenset(
+    ("rows", "cols", "block", "tile_H", "tile_W", "block_size_M", "block_size_N", "block_size_K")
+)
+"""Names that kernels give to what the mapping chooses; no tensor of theirs has one."""
+
 
 def tunable(name: str, default: int) -> Tile:
-    """Return a tile whose extent the mapping chooses."""
+    """Return a tile whose extent the mapping chooses. name: one of TUNABLES."""
+    assert name in TUNABLES, name
     return Tile(size=name, tunable=name, default=default)
 
 
@@ -111,7 +117,7 @@ def make_frame(
     of the space -> dim after `transform`. solid: dims (after `transform`) that may not be merged.
     also: further views of the transformed space that have to allow a merge.
     """
-    names = Names({"task"})
+    names = Names({"task", *TUNABLES})
     home = {o.name for o in group.ops}
     wanted = [o for o in group.ops if o.name in stored]
     wide_out = {o.name: transform(stored[o.name].expand(group.space)) for o in wanted}

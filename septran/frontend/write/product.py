@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from septran.frontend.group import Group
 from septran.frontend.view import View
-from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
+from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, launch_tile
 from septran.frontend.write.frame import (
     ONE,
     WHOLE,
@@ -74,15 +74,11 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     options = (", trans_a=True" if swap_a else "") + (", trans_b=True" if swap_b else "")
     step = [f'task.call_primitive("gemm_acc", C, A, B{options})']
     kernel.before = stepped(group.name, f"{mma}(C, A, B)", step, params, lines)
-    kernel.leaves.append(leaf)
     given = {
         left.name: _piece(left, a_tiles, index, rank - 2, ka),
         right.name: _piece(right, b_tiles, index, rank - 1, kb),
     }
-    found = pieces(operands, tiles, index, given)
-    passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
-    kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
-    return kernel
+    return launch_tile(kernel, tiles, index, given, leaf)
 
 
 def _apart(b: View, rank: int) -> tuple[int, ...]:

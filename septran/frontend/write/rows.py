@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from septran.frontend.canon import Op
-from septran.frontend.group import Group
+from septran.frontend.group import RESIDENT, Group
 from septran.frontend.view import View
 from septran.frontend.write.body import open_kernel, partial, temp_lines
 from septran.frontend.write.frame import (
@@ -21,9 +21,6 @@ from septran.frontend.write.frame import (
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
 from septran.frontend.write.streamed import write_streamed
-
-RESIDENT = 1 << 14
-"""Elements of one row that are kept in a local tensor; longer rows are walked in blocks."""
 
 
 def write_rows(group: Group, stored: Mapping[str, View]) -> Kernel:

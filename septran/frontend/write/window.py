@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from septran.frontend.group import Group
 from septran.frontend.view import View
 from septran.frontend.write.convolution import halo_text, tap_text
-from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, pieces
+from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, launch_tile
 from septran.frontend.write.frame import ONE, Operand, make_frame, tunable
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.product import stepped
@@ -59,10 +59,6 @@ def write_window(group: Group, stored: Mapping[str, View]) -> Kernel:
         lines,
         start=_START[op.attrs["op"]],
     )
-    kernel.leaves.append(leaf)
     at = [index.get(i, "0") for i in range(rank)]
     given = {x.name: f"{x.name}p[{', '.join(at)}]"}
-    found = pieces(operands, tiles, index, given)
-    passed = [*(found[o.name] for o in operands), *leaf.scalars.values()]
-    kernel.add(f"task.launch({group.name}_tile, {', '.join(passed)})")
-    return kernel
+    return launch_tile(kernel, tiles, index, given, leaf)

@@ -1,0 +1,87 @@
+"""Rows of operators that say where, beside what: places of the extremes of windows, and what is put back there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from septran.aten.graph import Node
+from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.layout import cut
+from septran.frontend.table.movement import put
+from septran.frontend.view import View
+
+MAX_TAPS = 128
+"""Elements of a window whose places are compared one after another."""
+
+_AT_ONCE = 8
+_LOWEST = "(-1 / 0.0)"
+
+
+def places_in_windows(
+    b: Builder,
+    x: View,
+    most: View,
+    spatial: Sequence[int],
+    size: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[int],
+    dilation: Sequence[int],
+) -> View | None:
+    """Return where in the flattened plane each window's maximum is; None where windows are too large for it.
+
+    x: the input with -inf around it. most: the maxima. spatial: sizes of the plane without what is around it. The first of
+    equals counts, the last NaN, and for a window of -inf alone its first place inside the plane: as torch walks.
+    """
+    d = len(size)
+    if len(taps := list(itertools.product(*(range(k) for k in size)))) > MAX_TAPS:
+        return None
+    first = x.rank - d
+    out = most.shape[first:]
+
+    def flat(along: Sequence[str]) -> str:
+        text = along[0]
+        for n, one in zip(spatial[1:], along[1:], strict=True):
+            text = f"({text}) * {n} + {one}"
+        return text
+
+    starts = [f"(at({first + i}) * {s} - {p})" for i, (s, p) in enumerate(zip(stride, pad, strict=True))]  # fmt: skip
+    inside = [f"({s} + {e} * max(({e - 1} - {s}) // {e}, 0))" for s, e in zip(starts, dilation, strict=True)]  # fmt: skip
+    place = b.map(flat(inside), {}, most.shape, name="place", dtype="int64")
+    seen: list[tuple[View, str]] = []
+    for tap in taps:
+        part = x
+        for i, t in enumerate(tap):
+            part = cut(part, first + i, t * dilation[i], (out[i] - 1) * stride[i] + 1)
+            part = cut(part, first + i, 0, out[i], stride[i])
+        seen.append((part, flat([f"({s} + {t * e})" for s, t, e in zip(starts, tap, dilation, strict=True)])))  # fmt: skip
+    equal = f"x == m and m > {_LOWEST}"
+    for test, order in ((equal, seen[::-1]), ("x != x", seen)):
+        for some in _batches(order):
+            text, ins = "p", {"p": place, "m": most}
+            for k, (part, where) in enumerate(some):
+                text = f"select({test.replace('x', f'x{k}')}, {where}, {text})"
+                ins[f"x{k}"] = part
+            if test is not equal:
+                del ins["m"]
+            place = b.map(text, ins, most.shape, name="place", dtype="int64")
+    return place
+
+
+def _batches(given: Sequence[tuple[View, str]]) -> list[Sequence[tuple[View, str]]]:
+    return [given[i : i + _AT_ONCE] for i in range(0, len(given), _AT_ONCE)]
+
+
+@row("max_unpool2d", "max_unpool3d")
+def _unpool(b: Builder, node: Node, a: Args) -> Value:
+    """Zeros with each element at the place that the pooling said."""
+    x, i = a.view("self"), a.view("indices")
+    d = int(node.op.split("unpool")[1][0])
+    out, lead = node.meta.shape, x.shape[: x.rank - d]
+    if i.shape != x.shape:
+        raise NoForm("places of another shape than what is put there")
+    short = (*lead, math.prod(x.shape[-d:]))
+    room = b.map("0", {}, (*lead, math.prod(out[-d:])), name="room")
+    found = put(b, "last", room, b.reshape(x, short), b.reshape(i, short), len(lead))
+    return b.reshape(found, out)
