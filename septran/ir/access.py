@@ -5,6 +5,7 @@ The only place that knows where statements keep their regions.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -49,6 +50,14 @@ def region_vars(region: ir.Region) -> frozenset[str]:
     return found
 
 
+def unused(stem: str, taken: set[str], number: str = "_{}") -> str:
+    """Return `stem`, or `stem` with the first number behind it that makes it a new name, and put it into `taken`."""
+    names = (f"{stem}{number.format(i) if i > 1 else ''}" for i in itertools.count(1))
+    name = next(n for n in names if n not in taken)
+    taken.add(name)
+    return name
+
+
 def map_bodies(
     body: tuple[ir.Stmt, ...], change: Callable[[tuple[ir.Stmt, ...]], tuple[ir.Stmt, ...]]
 ) -> tuple[ir.Stmt, ...]:
@@ -61,6 +70,32 @@ def map_bodies(
         else:
             out.append(stmt)
     return change(tuple(out))
+
+
+def map_statements(
+    body: Iterable[ir.Stmt], change: Callable[[ir.Stmt], Iterable[ir.Stmt]]
+) -> tuple[ir.Stmt, ...]:
+    """Return `body` with what `change` makes of each statement; loops and conditions stay around theirs."""
+    out: list[ir.Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, ir.For | ir.When):
+            out.append(replace(stmt, body=map_statements(stmt.body, change)))
+        else:
+            out += change(stmt)
+    return tuple(out)
+
+
+def map_buffers(
+    body: Iterable[ir.Stmt], change: Callable[[ir.Buffer], ir.Buffer]
+) -> tuple[ir.Stmt, ...]:
+    """Return `body` with every buffer changed, where it is allocated and in every region."""
+
+    def one(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.Alloc):
+            return replace(stmt, buffer=change(stmt.buffer))
+        return map_regions(stmt, lambda r: replace(r, buffer=change(r.buffer)))
+
+    return map_statements(body, lambda stmt: (one(stmt),))
 
 
 def map_regions(stmt: ir.Stmt, change: Callable[[ir.Region], ir.Region]) -> ir.Stmt:

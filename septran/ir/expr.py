@@ -5,38 +5,26 @@ Division and remainder are floor division and floor modulo by a positive number,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+Operator = Callable[["Expr", "Expr | int"], "Expr"]
+
+
+def _operators(op: str) -> tuple[Operator, Operator]:
+    """Return `a op b` for an expression on the left, and for one on the right of a number."""
+    return lambda a, b: make(op, a, b), lambda b, a: make(op, a, b)
 
 
 class Expr:
     """Base of index expressions; immutable, hashable, compared by structure."""
 
     __slots__ = ()
-
-    def __add__(self, other: Expr | int) -> Expr:
-        return make("+", self, other)
-
-    def __radd__(self, other: int) -> Expr:
-        return make("+", other, self)
-
-    def __sub__(self, other: Expr | int) -> Expr:
-        return make("-", self, other)
-
-    def __rsub__(self, other: int) -> Expr:
-        return make("-", other, self)
-
-    def __mul__(self, other: Expr | int) -> Expr:
-        return make("*", self, other)
-
-    def __rmul__(self, other: int) -> Expr:
-        return make("*", other, self)
-
-    def __floordiv__(self, other: Expr | int) -> Expr:
-        return make("//", self, other)
-
-    def __mod__(self, other: Expr | int) -> Expr:
-        return make("%", self, other)
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __floordiv__ = _operators("//")[0]
+    __mod__ = _operators("%")[0]
 
 
 @dataclass(frozen=True, slots=True)

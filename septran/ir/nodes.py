@@ -178,6 +178,25 @@ class Prim:
         """Return the attribute `key`, or `default`."""
         return dict(self.attrs).get(key, default)
 
+    def axis(self, rank: int) -> int:
+        """Return `axis=` counted from the front of an operand of `rank` dims, its last one where none is named."""
+        return int(str(self.attr("axis", -1))) % rank
+
+    @property
+    def op(self) -> str:
+        """Return `op=`, "" where there is none."""
+        return str(self.attr("op", ""))
+
+    @property
+    def perm(self) -> tuple[int, ...]:
+        """Return `perm=`: the source's axis of each axis of the output."""
+        return tuple(int(d) for d in self.attr("perm"))  # type: ignore[attr-defined]
+
+    @property
+    def turned(self) -> tuple[bool, bool]:
+        """Return whether a product reads its first operand, and its second, with rows and columns swapped."""
+        return bool(self.attr("trans_a")), bool(self.attr("trans_b"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafArg:
@@ -378,6 +397,16 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     for stmt in body:
         yield stmt
         yield from walk(children(stmt))
+
+
+def allocated(body: tuple[Stmt, ...]) -> Iterator[Buffer]:
+    """Yield the buffers that are allocated anywhere in `body`, in order."""
+    return (s.buffer for s in walk(body) if isinstance(s, Alloc))
+
+
+def buffers(program: Program) -> tuple[Buffer, ...]:
+    """Return parameters and allocated buffers."""
+    return (*(p.buffer for p in program.params), *allocated(program.body))
 
 
 def leaf_calls(program: Program) -> tuple[LeafCall, ...]:

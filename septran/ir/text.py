@@ -7,29 +7,11 @@ import json
 import re
 from dataclasses import replace
 
+from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, to_text
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    Dim,
-    For,
-    Inside,
-    LeafArg,
-    LeafCall,
-    Param,
-    Post,
-    Prim,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-)
 
 
-def region_text(r: Region) -> str:
+def region_text(r: ir.Region) -> str:
     """Return e.g. `A[(i0 * 64):+min(64, ..)<=64, 0:+32]`; a strided dim ends in `::step`."""
     dims = []
     for o, e, t, s in zip(r.offset, r.extent, r.tile, r.step, strict=True):
@@ -44,7 +26,7 @@ def region_text(r: Region) -> str:
     return f"{r.buffer.name}{version}[{', '.join(dims)}]{guard}{_view_text(r.buffer)}"
 
 
-def _view_text(b: Buffer) -> str:
+def _view_text(b: ir.Buffer) -> str:
     """Return how an array is seen in another layout, e.g. ` seen 2x3 by 1,2 from 0`."""
     if not b.strides and not b.start:
         return ""
@@ -53,7 +35,7 @@ def _view_text(b: Buffer) -> str:
     return f" seen {shape} by {','.join(map(str, b.strides))} from {b.start}{extent}"
 
 
-def buffer_text(b: Buffer) -> str:
+def buffer_text(b: ir.Buffer) -> str:
     """Return e.g. `A_s: SHARED float32[64, 32] layout=panel_m:14 x2 @0`."""
     text = f"{b.name}: {b.mem} {b.dtype}{list(b.shape)}"
     if b.layout != "row":
@@ -67,7 +49,7 @@ def buffer_text(b: Buffer) -> str:
     return text
 
 
-def print_program(p: Program) -> str:
+def print_program(p: ir.Program) -> str:
     """Return the Program as text that `parse_program` reads back to an equal Program (spans apart)."""
     lines = [
         f"program {p.name} target={p.target} arch={p.arch or '-'} machine={p.machine}",
@@ -76,25 +58,25 @@ def print_program(p: Program) -> str:
     lines += [f"dim {d.name} from {d.low} to {d.high}" for d in p.dims]
     lines += [f"param {q.privilege} {buffer_text(q.buffer)}" for q in p.params]
 
-    def visit(body: tuple[Stmt, ...], depth: int) -> None:
+    def visit(body: tuple[ir.Stmt, ...], depth: int) -> None:
         pad = "  " * depth
         for s in body:
             match s:
-                case Alloc():
+                case ir.Alloc():
                     lines.append(f"{pad}alloc {buffer_text(s.buffer)}")
-                case Copy():
+                case ir.Copy():
                     lines.append(f"{pad}{_copy_text(s)}")
-                case Sync():
+                case ir.Sync():
                     lines.append(f"{pad}{_sync_text(s)}")
-                case Post() | Await():
-                    word = "post" if isinstance(s, Post) else "await"
+                case ir.Post() | ir.Await():
+                    word = "post" if isinstance(s, ir.Post) else "await"
                     lines.append(f"{pad}{word} {s.event} [{to_text(s.slot)}] {s.engine or '-'}")
-                case LeafCall():
+                case ir.LeafCall():
                     lines.extend(pad + t for t in _leaf_text(s))
-                case For():
+                case ir.For():
                     lines.append(f"{pad}{_for_text(s)}")
                     visit(s.body, depth + 1)
-                case When():
+                case ir.When():
                     lines.append(f"{pad}when {s.low} <= {to_text(s.expr)} < {s.high}")
                     visit(s.body, depth + 1)
 
@@ -102,7 +84,7 @@ def print_program(p: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _copy_text(s: Copy) -> str:
+def _copy_text(s: ir.Copy) -> str:
     where = f" on {s.engine}" if s.engine else ""
     parts = [
         f"{to_text(x.first)} to {to_text(x.end)}{' singly' if x.singly else ''}" for x in s.inside
@@ -111,7 +93,7 @@ def _copy_text(s: Copy) -> str:
     return f"copy {region_text(s.dst)} <- {region_text(s.src)}{inside}{where}"
 
 
-def _sync_text(s: Sync) -> str:
+def _sync_text(s: ir.Sync) -> str:
     return (
         f"sync {s.scope}"
         if s.engines is None
@@ -119,7 +101,7 @@ def _sync_text(s: Sync) -> str:
     )
 
 
-def _for_text(s: For) -> str:
+def _for_text(s: ir.For) -> str:
     text = f"for {s.var} in {to_text(s.extent)}"
     if s.proc:
         text += f" on {s.proc}"
@@ -132,7 +114,7 @@ def _for_text(s: For) -> str:
     return text
 
 
-def _leaf_text(s: LeafCall) -> list[str]:
+def _leaf_text(s: ir.LeafCall) -> list[str]:
     called = f" calls {s.symbol}" if s.symbol else ""
     where = f" on {s.engine}" if s.engine else ""
     lines = [f"leaf {s.task} <{s.impl}>{called}{where}"]
@@ -195,13 +177,13 @@ _BUFFER = re.compile(
 )
 
 
-def _parse_buffer(text: str) -> Buffer:
+def _parse_buffer(text: str) -> ir.Buffer:
     text, _, extent = text.partition(" of ")
     m = _BUFFER.match(text)
     if m is None:
         raise ValueError(f"not a buffer: {text!r}")
     name, mem, dtype, shape, layout, versions, offset, size = m.groups()
-    return Buffer(
+    return ir.Buffer(
         name=name,
         shape=tuple(int(n) for n in shape.split(",") if n.strip()),
         dtype=dtype,
@@ -218,7 +200,7 @@ def _extent(text: str) -> tuple[Expr, ...]:
     return tuple(parse_expr(e) for e in _split_dims(text))
 
 
-def _seen(buffer: Buffer, text: str) -> Buffer:
+def _seen(buffer: ir.Buffer, text: str) -> ir.Buffer:
     if not text:
         return buffer
     text, _, extent = text.partition(" of ")
@@ -242,9 +224,9 @@ def _split_dims(text: str) -> list[str]:
     return [p for p in [*parts, text[start:]] if p.strip()]
 
 
-def _parse_inside(text: str) -> Inside:
+def _parse_inside(text: str) -> ir.Inside:
     first, _, end = text.removesuffix(" singly").partition(" to ")
-    return Inside(parse_expr(first), parse_expr(end), singly=text.endswith(" singly"))
+    return ir.Inside(parse_expr(first), parse_expr(end), singly=text.endswith(" singly"))
 
 
 class _Parser:
@@ -253,9 +235,9 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.lines = [line for line in text.splitlines() if line.strip()]
         self.at = 0
-        self.buffers: dict[str, Buffer] = {}
+        self.buffers: dict[str, ir.Buffer] = {}
 
-    def region(self, text: str) -> Region:
+    def region(self, text: str) -> ir.Region:
         head, _, rest = text.strip().partition("[")
         name, _, version = head.partition("@")
         dims, _, tail = rest.rpartition("]")
@@ -271,7 +253,7 @@ class _Parser:
             extent.append(expr)
             tile.append(int(bound) if bound else expr.value if isinstance(expr, Const) else 0)
             step.append(int(stride or 1))
-        return Region(
+        return ir.Region(
             buffer=_seen(self.buffers[name], seen),
             offset=tuple(offset),
             extent=tuple(extent),
@@ -283,13 +265,13 @@ class _Parser:
             version=parse_expr(version) if version else None,
         )
 
-    def buffer(self, text: str) -> Buffer:
+    def buffer(self, text: str) -> ir.Buffer:
         found = _parse_buffer(text)
         self.buffers[found.name] = found
         return found
 
-    def body(self, depth: int) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
+    def body(self, depth: int) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
             indent = (len(line) - len(line.lstrip(" "))) // 2
@@ -299,16 +281,16 @@ class _Parser:
             out.append(self.stmt(line.strip(), depth))
         return tuple(out)
 
-    def stmt(self, line: str, depth: int) -> Stmt:
+    def stmt(self, line: str, depth: int) -> ir.Stmt:
         word, _, rest = line.partition(" ")
         match word:
             case "alloc":
-                return Alloc(buffer=self.buffer(rest))
+                return ir.Alloc(buffer=self.buffer(rest))
             case "copy":
                 dst, _, src = rest.partition(" <- ")
                 src, _, engine = src.partition(" on ")
                 src, _, parts = src.partition(" inside ")
-                return Copy(
+                return ir.Copy(
                     dst=self.region(dst),
                     src=self.region(src),
                     engine=engine,
@@ -317,11 +299,11 @@ class _Parser:
             case "sync":
                 scope, limited, engines = rest.partition(" of ")
                 named = () if engines == "-" else tuple(engines.split(","))
-                return Sync(scope=scope, engines=named if limited else None)
+                return ir.Sync(scope=scope, engines=named if limited else None)
             case "post" | "await":
                 m = re.match(r"(\S+) \[(.*)\] (\S+)$", rest)
                 assert m is not None
-                kind = Post if word == "post" else Await
+                kind = ir.Post if word == "post" else ir.Await
                 engine = "" if m[3] == "-" else m[3]
                 return kind(event=m[1], slot=parse_expr(m[2]), engine=engine)
             case "leaf":
@@ -331,17 +313,17 @@ class _Parser:
             case "when":
                 m = re.match(r"(-?\d+) <= (.*) < (-?\d+)$", rest)
                 assert m is not None
-                return When(
+                return ir.When(
                     expr=parse_expr(m[2]), low=int(m[1]), high=int(m[3]), body=self.body(depth + 1)
                 )
         raise ValueError(f"unknown statement: {line!r}")
 
-    def loop(self, rest: str, depth: int) -> For:
+    def loop(self, rest: str, depth: int) -> ir.For:
         m = re.match(
             r"(\w+) in (.*?)(?: on (\w+))?( parallel)?(?: pipeline=(\d+))?( warpspecialize)?$", rest
         )
         assert m is not None
-        return For(
+        return ir.For(
             var=m[1],
             extent=parse_expr(m[2]),
             proc=m[3] or "",
@@ -351,7 +333,7 @@ class _Parser:
             body=self.body(depth + 1),
         )
 
-    def leaf(self, rest: str) -> LeafCall:
+    def leaf(self, rest: str) -> ir.LeafCall:
         m = re.match(r"([\w.]+) <(.*?)>(?: calls (\w+))?(?: on (\w+))?$", rest)
         assert m is not None
         args, scalars, prims = [], [], []
@@ -362,7 +344,7 @@ class _Parser:
             if word == "prim":
                 d = json.loads(tail)
                 prims.append(
-                    Prim(
+                    ir.Prim(
                         name=d["name"],
                         out=d["out"],
                         ins=tuple(d["ins"]),
@@ -378,7 +360,7 @@ class _Parser:
                 name, _, value = tail.partition(" = ")
                 text, _, mem = value.removesuffix(" unread").partition(" -> ")
                 args.append(
-                    LeafArg(
+                    ir.LeafArg(
                         param=name,
                         region=self.region(text),
                         privilege=word,  # type: ignore[arg-type]
@@ -386,7 +368,7 @@ class _Parser:
                         unread=value.endswith(" unread"),
                     )
                 )
-        return LeafCall(
+        return ir.LeafCall(
             task=m[1],
             impl=m[2],
             args=tuple(args),
@@ -397,7 +379,7 @@ class _Parser:
         )
 
 
-def parse_program(text: str) -> Program:
+def parse_program(text: str) -> ir.Program:
     """Return the Program that `print_program` printed.
 
     Raises:
@@ -412,15 +394,15 @@ def parse_program(text: str) -> Program:
     dims, params = [], []
     while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("dim "):
         _, name, _, low, _, high = parser.lines[parser.at].split(" ")
-        dims.append(Dim(name, int(low), int(high)))
+        dims.append(ir.Dim(name, int(low), int(high)))
         parser.at += 1
     while parser.at < len(parser.lines) and parser.lines[parser.at].startswith("param "):
         _, privilege, rest = parser.lines[parser.at].split(" ", 2)
         params.append(
-            Param(buffer=parser.buffer(rest), privilege=privilege)  # type: ignore[arg-type]
+            ir.Param(buffer=parser.buffer(rest), privilege=privilege)  # type: ignore[arg-type]
         )
         parser.at += 1
-    return Program(
+    return ir.Program(
         name=head[1],
         target=head[2],
         arch="" if head[3] == "-" else head[3],

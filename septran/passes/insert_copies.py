@@ -8,18 +8,19 @@ packed operands are staged in float32.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from septran.errors import MappingError
-from septran.ir.access import map_bodies
+from septran.ir import nodes as ir
+from septran.ir.access import map_bodies, unused
 from septran.ir.dtypes import HALVES
-from septran.ir.nodes import Alloc, Buffer, Copy, LeafArg, LeafCall, Program, Region, Stmt, walk
 
-Layouts = Callable[[LeafCall], Mapping[str, str]]
+Layouts = Callable[[ir.LeafCall], Mapping[str, str]]
 
 
-def insert_copies(program: Program, layouts: Layouts | None = None) -> Program:
+def insert_copies(program: ir.Program, layouts: Layouts | None = None) -> ir.Program:
     """Return the Program with no LeafArg.mem left.
 
     layouts: leaf call -> param -> layout its library leaf wants for a staged operand.
@@ -27,35 +28,25 @@ def insert_copies(program: Program, layouts: Layouts | None = None) -> Program:
     Raises:
         MappingError: M015, a padded window is used without a memory to stage it in.
     """
-    taken = {p.buffer.name for p in program.params} | {
-        s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)
-    }
+    taken = {b.name for b in ir.buffers(program)}
 
     def fresh(name: str) -> str:
-        found, n = name, 1
-        while found in taken:
-            n += 1
-            found = f"{name}_{n}"
-        taken.add(found)
-        return found
+        return unused(name, taken)
 
-    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
-        for stmt in body:
-            if isinstance(stmt, LeafCall):
-                out.extend(_stage(stmt, fresh, layouts))
-            else:
-                out.append(stmt)
-        return tuple(out)
+    def change(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        made = (_stage(s, fresh, layouts) if isinstance(s, ir.LeafCall) else (s,) for s in body)
+        return tuple(itertools.chain.from_iterable(made))
 
     return replace(program, body=map_bodies(program.body, change))
 
 
-def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None) -> list[Stmt]:
+def _stage(
+    call: ir.LeafCall, fresh: Callable[[str], str], layouts: Layouts | None
+) -> list[ir.Stmt]:
     wanted = layouts(call) if layouts is not None else {}
-    before: list[Stmt] = []
-    after: list[Stmt] = []
-    args: list[LeafArg] = []
+    before: list[ir.Stmt] = []
+    after: list[ir.Stmt] = []
+    args: list[ir.LeafArg] = []
     for arg in call.args:
         if arg.region.guard and not arg.mem:
             raise MappingError.of(
@@ -72,16 +63,16 @@ def _stage(call: LeafCall, fresh: Callable[[str], str], layouts: Layouts | None)
         tile = stage_region(
             arg.region, arg.mem, _dtype(call, arg, packed=packed), fresh, layout=layout
         )
-        before.append(Alloc(buffer=tile.buffer, span=call.span))
+        before.append(ir.Alloc(buffer=tile.buffer, span=call.span))
         if "r" in arg.privilege:
-            before.append(Copy(dst=tile, src=arg.region, span=call.span))
+            before.append(ir.Copy(dst=tile, src=arg.region, span=call.span))
         if "w" in arg.privilege:
-            after.append(Copy(dst=arg.region, src=tile, span=call.span))
-        args.append(LeafArg(param=arg.param, region=tile, privilege=arg.privilege))
+            after.append(ir.Copy(dst=arg.region, src=tile, span=call.span))
+        args.append(ir.LeafArg(param=arg.param, region=tile, privilege=arg.privilege))
     return [*before, replace(call, args=tuple(args)), *after]
 
 
-def _dtype(call: LeafCall, arg: LeafArg, *, packed: bool) -> str:
+def _dtype(call: ir.LeafCall, arg: ir.LeafArg, *, packed: bool) -> str:
     """Return the staged dtype: accumulators and packed operands of half type are widened.
 
     That costs nothing while the copy rearranges them, and saves the leaf from widening each element
@@ -96,14 +87,14 @@ def _dtype(call: LeafCall, arg: LeafArg, *, packed: bool) -> str:
 
 
 def stage_region(
-    region: Region, mem: str, dtype: str, fresh: Callable[[str], str], *, layout: str = "row"
-) -> Region:
+    region: ir.Region, mem: str, dtype: str, fresh: Callable[[str], str], *, layout: str = "row"
+) -> ir.Region:
     """Return the whole region of a fresh buffer holding a tile of `region` in `mem`."""
-    buffer = Buffer(
+    buffer = ir.Buffer(
         name=fresh(f"{region.buffer.name}_{mem[0].lower()}"),
         shape=region.tile,
         dtype=dtype,
         mem=mem,
         layout=layout,
     )
-    return Region.whole(buffer, region.extent)
+    return ir.Region.whole(buffer, region.extent)

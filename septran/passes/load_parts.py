@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count
 
 from septran.ir import nodes as ir
-from septran.ir.access import map_bodies, regions, touches, writes
+from septran.ir.access import map_bodies, regions, touches, unused, writes
 
 Body = tuple[ir.Stmt, ...]
 
@@ -20,14 +19,8 @@ def load_parts(program: ir.Program) -> ir.Program:
 
     Only tiles that one copy fills, and nothing else writes, from an array that nobody writes; others stay as they are.
     """
-    body = parts_loaded(program.body, names(program))
+    body = parts_loaded(program.body, {b.name for b in ir.buffers(program)})
     return program if body is program.body else replace(program, body=body)
-
-
-def names(program: ir.Program) -> set[str]:
-    """Return the names of all buffers."""
-    local = {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
-    return local | {p.buffer.name for p in program.params}
 
 
 def parts_loaded(body: Body, taken: set[str], name: Callable[[str], str] = str) -> Body:
@@ -44,10 +37,12 @@ def parts_loaded(body: Body, taken: set[str], name: Callable[[str], str] = str) 
     taken -= loads.keys()
 
     def part(tile: ir.Region) -> ir.Copy:
-        wanted = name(tile.buffer.name)
-        free = next(n for i in count(1) if (n := f"{wanted}_{i}" if i > 1 else wanted) not in taken)
-        taken.add(free)
-        buffer = ir.Buffer(name=free, shape=tile.tile, dtype=tile.buffer.dtype, mem=tile.buffer.mem)
+        buffer = ir.Buffer(
+            name=unused(name(tile.buffer.name), taken),
+            shape=tile.tile,
+            dtype=tile.buffer.dtype,
+            mem=tile.buffer.mem,
+        )
         load = loads[tile.buffer.name]
         return ir.Copy(
             dst=ir.Region.whole(buffer, tile.extent), src=load.src.part(tile), span=load.span

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from septran.ir.access import map_bodies, reads
-from septran.ir.nodes import Alloc, LeafCall, Program, Stmt, walk
+from septran.ir.nodes import Alloc, LeafCall, Program, Stmt, allocated
 
 
 def mark_unread(program: Program) -> Program:
     """Return `program` with `unread` set in the leaf arguments that it holds for."""
-    made = {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    made = {b.name for b in allocated(program.body)}
     never = frozenset(made - reads(program.body))
     return replace(program, body=map_bodies(program.body, lambda body: _marked(body, never)))
 

@@ -6,12 +6,11 @@ finds its leaf by `LeafCall.symbol`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import count
 
 from septran.ir import nodes as ir
-from septran.ir.access import map_bodies
+from septran.ir.access import map_statements, unused
 from septran.ir.launch import map_kernels
 from septran.kernel import Leaf, leaf_specs
 
@@ -35,13 +34,20 @@ def name_leaves(
     runtime: what fills the option RUNTIME.
     """
     chosen = iter([leaves[spec.key] for _, spec in leaf_specs(program)])
-    named = replace(program, body=_named(program.body, chosen))
+
+    def name(stmt: ir.Stmt) -> tuple[ir.Stmt]:
+        if not isinstance(stmt, ir.LeafCall):
+            return (stmt,)
+        leaf = next(chosen)
+        impl = ir.INLINE if leaf.inline else stmt.impl
+        return (replace(stmt, symbol=leaf.spec.symbol, impl=impl),)
+
+    named = replace(program, body=map_statements(program.body, name))
     if runtime is not None:
         named = named.with_options({RUNTIME: list(runtime(named, leaves.values()))})
     if scratch is None:
         return named
-    taken = {p.buffer.name for p in program.params}
-    taken |= {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
+    taken = {b.name for b in ir.buffers(program)}
     handed = {
         leaf.spec.symbol: tuple(_renamed(b, leaf.spec.task, taken) for b in scratch(leaf))
         for leaf in leaves.values()
@@ -50,11 +56,7 @@ def name_leaves(
 
 
 def _renamed(buffer: ir.Buffer, task: str, taken: set[str]) -> ir.Buffer:
-    name = next(
-        n for i in count(1) if (n := f"{task}_{buffer.name}{f'_{i}' if i > 1 else ''}") not in taken
-    )
-    taken.add(name)
-    return replace(buffer, name=name)
+    return replace(buffer, name=unused(f"{task}_{buffer.name}", taken))
 
 
 def _handed(body: Body, own: Mapping[str, tuple[ir.Buffer, ...]]) -> Body:
@@ -64,31 +66,13 @@ def _handed(body: Body, own: Mapping[str, tuple[ir.Buffer, ...]]) -> Body:
         ir.Alloc(buffer=b) for symbol, buffers in own.items() if symbol in called for b in buffers
     ]
 
-    def change(stmts: Body) -> Body:
-        return tuple(
-            replace(s, args=(*s.args, *(_scratch(b) for b in own[s.symbol])))
-            if isinstance(s, ir.LeafCall)
-            else s
-            for s in stmts
-        )
+    def change(stmt: ir.Stmt) -> tuple[ir.Stmt]:
+        if not isinstance(stmt, ir.LeafCall):
+            return (stmt,)
+        return (replace(stmt, args=(*stmt.args, *(_scratch(b) for b in own[stmt.symbol]))),)
 
-    return (*allocs, *map_bodies(body, change))
+    return (*allocs, *map_statements(body, change))
 
 
 def _scratch(buffer: ir.Buffer) -> ir.LeafArg:
     return ir.LeafArg(param=buffer.name, region=ir.Region.whole(buffer), privilege="rw")
-
-
-def _named(body: Body, chosen: Iterator[Leaf]) -> Body:
-    out: list[ir.Stmt] = []
-    for stmt in body:
-        match stmt:
-            case ir.LeafCall():
-                leaf = next(chosen)
-                impl = ir.INLINE if leaf.inline else stmt.impl
-                out.append(replace(stmt, symbol=leaf.spec.symbol, impl=impl))
-            case ir.For() | ir.When():
-                out.append(replace(stmt, body=_named(stmt.body, chosen)))
-            case _:
-                out.append(stmt)
-    return tuple(out)

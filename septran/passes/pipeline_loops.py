@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from septran.errors import MappingError
 from septran.ir import nodes as ir
-from septran.ir.access import regions
+from septran.ir.access import map_bodies, map_regions, regions
 from septran.ir.expr import Expr, Var, make, minimum, substitute
 
 UNBOUNDED = 1 << 30
@@ -42,12 +42,11 @@ def pipeline_loops(program: ir.Program) -> ir.Program:
     names = {p.buffer.name for p in program.params}
     counter = 0
 
-    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+    def change(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         nonlocal counter
         out: list[ir.Stmt] = []
         for stmt in stmts:
             if isinstance(stmt, ir.For):
-                stmt = replace(stmt, body=body(stmt.body))
                 if stmt.pipeline < 0:
                     raise MappingError.of(
                         "M041", f"pipeline must be >= 1, got {stmt.pipeline}", stmt.span
@@ -57,12 +56,10 @@ def pipeline_loops(program: ir.Program) -> ir.Program:
                     out.extend(_pipelined(stmt, staged, f"p{counter}"))
                     counter += 1
                     continue
-            elif isinstance(stmt, ir.When):
-                stmt = replace(stmt, body=body(stmt.body))
             out.append(stmt)
         return tuple(out)
 
-    return replace(program, body=body(program.body))
+    return replace(program, body=map_bodies(program.body, change))
 
 
 def staged_copies(loop: ir.For, params: set[str] | frozenset[str]) -> tuple[ir.Copy, ...]:
@@ -160,15 +157,4 @@ def _versioned(stmt: ir.Stmt, buffers: dict[str, ir.Buffer], slot: Expr) -> ir.S
         new = buffers.get(r.buffer.name)
         return r if new is None else replace(r, buffer=new, version=slot)
 
-    match stmt:
-        case ir.Copy():
-            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case ir.LeafCall():
-            args = tuple(
-                ir.LeafArg(param=a.param, region=region(a.region), privilege=a.privilege)
-                for a in stmt.args
-            )
-            return replace(stmt, args=args)
-        case ir.For() | ir.When():
-            return replace(stmt, body=tuple(_versioned(s, buffers, slot) for s in stmt.body))
-    return stmt
+    return map_regions(stmt, region)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from septran.errors import InternalError
 from septran.ir import nodes as ir
-from septran.ir.access import regions, touches
+from septran.ir.access import map_statements, regions, touches
 from septran.ir.expr import Const, evaluate, free, substitute
 from septran.ir.iterate import iterations, needed
 from septran.ir.launch import Launch, map_kernels
@@ -59,7 +59,7 @@ def with_barriers(
     flying: Callable[[ir.Copy], bool] = lambda copy: False,
 ) -> tuple[ir.Stmt, ...]:
     """Return the body of one kernel of `program` as `place_barriers` does; loops: of the host and the grid around it."""
-    body = _shared_out(body, flying)
+    body = map_statements(body, lambda stmt: _shared_out(stmt, flying))
     private = ir.private_memories(program)
     blocks = [block for sizes in _sizes(program) for block in _blocks(body, loops, sizes)]
     return _with(body, _placed(body, blocks, private), ())
@@ -270,24 +270,16 @@ def _tile(region: ir.Region, env: Mapping[str, int]) -> Tile:
     return region.buffer.name, 0 if region.version is None else evaluate(region.version, env)
 
 
-def _shared_out(
-    body: tuple[ir.Stmt, ...], flying: Callable[[ir.Copy], bool]
-) -> tuple[ir.Stmt, ...]:
-    """Return statements with the engine that runs them, and without Syncs."""
-    out: list[ir.Stmt] = []
-    for stmt in body:
-        match stmt:
-            case ir.For() | ir.When():
-                out.append(replace(stmt, body=_shared_out(stmt.body, flying)))
-            case ir.Copy() if not stmt.engine:
-                out.append(replace(stmt, engine=ir.ASYNC if flying(stmt) else ir.THREADS))
-            case ir.LeafCall():
-                out.append(replace(stmt, engine=ir.THREADS))
-            case ir.Sync():
-                pass
-            case _:
-                out.append(stmt)
-    return tuple(out)
+def _shared_out(stmt: ir.Stmt, flying: Callable[[ir.Copy], bool]) -> tuple[ir.Stmt, ...]:
+    """Return a statement with the engine that runs it, nothing of a Sync."""
+    match stmt:
+        case ir.Copy() if not stmt.engine:
+            return (replace(stmt, engine=ir.ASYNC if flying(stmt) else ir.THREADS),)
+        case ir.LeafCall():
+            return (replace(stmt, engine=ir.THREADS),)
+        case ir.Sync():
+            return ()
+    return (stmt,)
 
 
 def _with(body: tuple[ir.Stmt, ...], fixes: frozenset[Fix], path: Path) -> tuple[ir.Stmt, ...]:

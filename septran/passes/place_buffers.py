@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from septran.errors import Span
-from septran.ir.access import map_regions, touches
-from septran.ir.nodes import Alloc, Buffer, For, Program, Region, Stmt, When
+from septran.ir.access import map_buffers, touches
+from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, When
 from septran.passes.check_memory import Held, too_small
 
 
@@ -159,15 +159,4 @@ def with_offsets(
     def buffer(b: Buffer) -> Buffer:
         return replace(b, offset=offsets[b.name], size=sizes[b.name]) if b.name in offsets else b
 
-    def region(r: Region) -> Region:
-        return replace(r, buffer=buffer(r.buffer))
-
-    def one(stmt: Stmt) -> Stmt:
-        match stmt:
-            case Alloc():
-                return replace(stmt, buffer=buffer(stmt.buffer))
-            case For() | When():
-                return replace(stmt, body=tuple(one(s) for s in stmt.body))
-        return map_regions(stmt, region)
-
-    return tuple(one(s) for s in body)
+    return map_buffers(body, buffer)

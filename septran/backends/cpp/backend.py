@@ -11,10 +11,13 @@ from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
+from septran.backends.cpp.priced import priced
 from septran.backends.cpp.reading import read
+from septran.backends.cpp.windows import share_panels, stage_windows
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
-from septran.kernel import Kernel
+from septran.kernel import Kernel, Leaf
+from septran.machine import load_machine
 from septran.passes.drop_accumulators import drop_accumulators
 from septran.passes.mark_unread import mark_unread
 from septran.passes.staging import staging_passes
@@ -77,6 +80,14 @@ def _install(arch: str) -> str:
     return f"apt-get install {processor.packages if processor else 'g++'}"
 
 
+def tile_cycles(kernel: Kernel, leaf: Leaf, folder: Path) -> float | None:
+    """Return the cycles of a full tile of `leaf`, counted in the listing of the compiler that builds the kernel."""
+    compiler = cpp_compiler(kernel.arch or ARCHES[0]) if kernel.arch != wasm.ARCH else None
+    if compiler is None:
+        return None
+    return priced(kernel, leaf, compiler, load_machine(CPP.machine(kernel.arch)), folder)
+
+
 def emulator(arch: str) -> Emulation | Availability | None:
     """Return how programs for `arch` run here, None when the machine itself does, or what is missing."""
     if arch == wasm.ARCH:
@@ -131,6 +142,8 @@ CPP = Backend(
     machine=lambda arch: f"cpp.{arch}" if arch in (*PROCESSORS, wasm.ARCH) else "cpp.x86_64",
     passes=(
         *staging_passes(layouts),
+        ("stage_windows", stage_windows),
+        ("share_panels", share_panels),
         ("drop_accumulators", drop_accumulators),
         ("mark_unread", mark_unread),
     ),
@@ -146,6 +159,7 @@ CPP = Backend(
     read_back=read,
     build=build,
     filled=filled,
+    tile_cycles=tile_cycles,
     watched=watched,
     loader="c_abi.py.j2",
     where="native",

@@ -18,27 +18,16 @@ from septran.backends.text.cstyle import (
     identifier,
 )
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.dtypes import compute_dtype
 from septran.ir.expr import Const, Expr, bounds
 from septran.ir.launch import nest
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Sync,
-)
 from septran.kernel import Kernel, Leaf, kernel_params, size_name
 from septran.passes.name_leaves import RUNTIME
 from septran.passes.place_workspaces import open_bytes, open_place, workspace_rows
 
 
-def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the kernel of a finished `program`; leaves: by symbol, in the order in which they are printed.
 
     Its entry is `extern "C" void <name>_entry(void* const* args)`, args in parameter order. Compiled
@@ -67,7 +56,7 @@ def runtime_folder() -> Path:
     return Path(__file__).resolve().parent / "runtime"
 
 
-def _prelude(program: Program) -> str:
+def _prelude(program: ir.Program) -> str:
     parts = program.option(RUNTIME)
     assert isinstance(parts, list)
     includes: dict[str, None] = {}
@@ -113,7 +102,7 @@ PYBIND11_MODULE(SEPTRAN_PYBIND, module) {{
 class CppWriter(CStyle):
     """Prints the hierarchy of one Program."""
 
-    def __init__(self, program: Program, entry: str, leaves: Mapping[str, Leaf]) -> None:
+    def __init__(self, program: ir.Program, entry: str, leaves: Mapping[str, Leaf]) -> None:
         super().__init__()
         self.program = program
         self.entry = entry
@@ -152,7 +141,7 @@ class CppWriter(CStyle):
         if size != Const(0):
             self.line(f"char* const {self.region} = st::scratch<{number}>({self.expr(size)});")
 
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         """Print a buffer as a slice of the scratch block; workspaces share their bytes with others."""
         buffer = stmt.buffer
         kind, name = C_TYPES[buffer.dtype], identifier(buffer.name)
@@ -172,7 +161,7 @@ class CppWriter(CStyle):
         )
 
     # ---- loops
-    def loop(self, stmt: For) -> None:
+    def loop(self, stmt: ir.For) -> None:
         """Print a loop; independent CORE iterations become one OpenMP region."""
         schedule = schedule_of(self.program, stmt) if self.region == "host" else ""
         if not schedule:
@@ -204,15 +193,15 @@ class CppWriter(CStyle):
         self.close()
 
     # ---- work
-    def _view(self, region: Region, *, const: bool) -> str:
+    def _view(self, region: ir.Region, *, const: bool) -> str:
         kind = ("const " if const else "") + C_TYPES[region.buffer.dtype]
         return f"st::View<{kind}, {region.rank}>{self._view_body(region)}"
 
-    def _view_body(self, region: Region) -> str:
+    def _view_body(self, region: ir.Region) -> str:
         steps = self.braces(self.view_strides(region))
         return f"{{{self.pointer(region)}, {self.braces(region.extent)}, {steps}}}"
 
-    def copy(self, stmt: Copy) -> None:
+    def copy(self, stmt: ir.Copy) -> None:
         """Print a copy, a padded copy or a packing."""
         dst, src = stmt.dst, stmt.src
         if dst.rank != src.rank:
@@ -228,7 +217,7 @@ class CppWriter(CStyle):
         stride = layout.stride(stmt.dst.buffer.shape)
         self.line(f"st::{name}<{layout.width}>({self.pointer(stmt.dst)}, {stride}, {source});")
 
-    def buffer_steps(self, buffer: Buffer) -> tuple[Expr | int, ...]:
+    def buffer_steps(self, buffer: ir.Buffer) -> tuple[Expr | int, ...]:
         """Return the strides of a buffer: those of one with open sizes follow from its extents."""
         if buffer.strides or not buffer.extent:
             return buffer.steps
@@ -237,7 +226,7 @@ class CppWriter(CStyle):
             found.append(size * found[-1])
         return tuple(reversed(found))
 
-    def _padded(self, region: Region) -> str:
+    def _padded(self, region: ir.Region) -> str:
         buffer = region.buffer
         steps = self.braces(self.buffer_steps(buffer))
         first = identifier(buffer.name) + (f" + {buffer.start}" if buffer.start else "")
@@ -249,7 +238,7 @@ class CppWriter(CStyle):
             f"{self.braces(region.offset)}, {self.braces(region.step)}{fill})"
         )
 
-    def leaf_call(self, stmt: LeafCall) -> None:
+    def leaf_call(self, stmt: ir.LeafCall) -> None:
         """Print the call of a leaf with a view per tensor argument."""
         spec = self.leaves[stmt.symbol].spec
         args = [self._view_body(a.region) for a in stmt.args]
@@ -257,5 +246,5 @@ class CppWriter(CStyle):
             args.append(self.expr(value) if isinstance(value, Expr) else f"float({kind})")
         self.line(f"{spec.symbol}({(',' + ' ').join(args)});")
 
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
+    def synchronise(self, stmt: ir.Sync | ir.Post | ir.Await) -> None:
         """Print nothing: a core's copies have landed when they return."""

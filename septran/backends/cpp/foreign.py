@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import re
+import platform
+from collections.abc import Iterator
 from pathlib import Path
 
-from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.base import Built, Foreign, Host, HostCall, Reading
 from septran.backends.cpp.emit import runtime_folder
+from septran.backends.judged.c_builds import Build, builds, elsewhere, more, threads
 from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
-from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
-from septran.toolchain.confined import run_confined, toolchain_folders
+from septran.toolchain.compilers import cpp_compiler, fills_locals, host_features
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.unset import unset_otherwise
 from septran.toolchain.watched import compile_watched
 
 FLAGS = (
@@ -36,6 +37,21 @@ FLAGS = (
     "-fdata-sections",
 )
 """An index outside an array of known size is SIGILL. What gives variables nobody set a pattern depends on the compiler (fills_locals)."""
+
+
+def readings(text: str) -> tuple[Reading, ...]:
+    """Return the file as the judge builds it, and as other builds that its text tells from that one read it."""
+    return builds((Reading("", text),), text, native=True, processors=_processors())
+
+
+def _processors() -> tuple[Build, ...]:
+    """Return builds for processors with fewer vectors that this one runs."""
+    if platform.machine() != "x86_64":
+        return ()
+    least = ("the processor has no more than SSE2", ("-march=x86-64",))
+    if "avx2" not in host_features():
+        return (least,)
+    return (("the processor has no more than AVX2", ("-march=x86-64-v3",)), least)
 
 
 def _device(before: str) -> bool:
@@ -66,47 +82,26 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
     support = runtime_folder() / "scratch.cpp"
-    flags = (*FLAGS, *fills_locals(compiler))
+    flags = (*FLAGS, *fills_locals(compiler), *more(kernel))
     return compile_hosted(
         kernel, folder, compiler=compiler, flags=flags, support=support, foreign=True
     )
 
 
-# the compiler's word is no proof: it names loops whose first round sets a variable, too
-_UNSET = re.compile(r"\[-W(?:maybe-)?uninitialized\]")
-_PLAIN = ("-O0", "-ftrivial-auto-var-init=uninitialized")
-
-
-def on_the_stack(kernel: Kernel, folder: Path) -> Built | None:
-    """Compile the file so that variables nobody set hold what the stack holds, another pattern in each call.
-
-    None where the compiler sees no such variable. A pattern of the compiler's own is one for all calls, which a test on a bit of
-    it may pass by luck.
-    """
+def unset(kernel: Kernel, folder: Path) -> Iterator[Built]:
+    """Yield builds whose variables that nobody set hold something else than in `build`'s; none where none is read."""
     compiler = cpp_compiler("native")
-    if compiler is None or not fills_locals(compiler):
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
-    flags = [f for f in FLAGS if f not in ("-w", "-shared") and not f.startswith("-fsanitize")]
-    # each level sees some that the other does not
-    if not any(_warned(kernel, folder, compiler, (*flags, level)) for level in ("-O1", "-O3")):
-        return None
+    if compiler is None:
+        return
     support = runtime_folder() / "scratch.cpp"
-    return compile_hosted(
-        kernel, folder, compiler=compiler, flags=(*FLAGS, *_PLAIN), support=support, foreign=True
-    )
+    flags = (*FLAGS, *more(kernel))
 
+    def compiled(changed: Kernel, own: Path, last: tuple[str, ...]) -> Built:
+        return compile_hosted(
+            changed, own, compiler=compiler, flags=(*flags, *last), support=support, foreign=True
+        )
 
-def _warned(kernel: Kernel, folder: Path, compiler: Compiler, flags: tuple[str, ...]) -> bool:
-    """Whether the compiler says of the file that something may be used before it is set."""
-    asked = [compiler.path, *flags, "-Wmaybe-uninitialized", "-Wuninitialized", "-S"]
-    done = run_confined(
-        [*asked, f"./{kernel.main}", "-o", os.devnull], folder, 60.0,
-        reads=toolchain_folders(compiler.path, {}),
-    )  # fmt: skip
-    return any(kernel.main in line and _UNSET.search(line) for line in done.output.splitlines())
+    yield from unset_otherwise(kernel, folder, compiler, flags, compiled)
 
 
 def watched(kernel: Kernel, folder: Path) -> Built:
@@ -114,7 +109,7 @@ def watched(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH")
-    return compile_watched(kernel, folder, compiler=compiler, flags=FLAGS)
+    return compile_watched(kernel, folder, compiler=compiler, flags=(*FLAGS, *more(kernel)))
 
 
 FOREIGN = Foreign(
@@ -125,7 +120,10 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     watched=watched,
-    on_the_stack=on_the_stack,
+    unset=unset,
+    readings=readings,
+    threads=threads,
+    elsewhere=elsewhere,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
     unsupported=of_torch,

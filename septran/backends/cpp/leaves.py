@@ -115,20 +115,16 @@ class LeafText(LeafLines):
         elif prim.name in _MOVEMENT:
             self.movement(prim)
         elif prim.name == "transpose":
-            perm = prim.attr("perm")
-            assert isinstance(perm, tuple | list)
-            self.copy(prim.out, prim.ins[0], tuple(int(d) for d in perm))
+            self.copy(prim.out, prim.ins[0], prim.perm)
         else:
             self.copy(prim.out, prim.ins[0], None)
 
     def movement(self, prim: Prim) -> None:
         """Print a scan, a gather or the like."""
-        axis = prim.attr("axis")
-        assert isinstance(axis, int)
         names = (prim.out, *prim.ins)
-        options = [str(axis % len(self.params[prim.out].shape))]
-        if prim.attr("op"):
-            options.insert(0, f"On::{prim.attr('op')}")
+        options = [str(prim.axis(len(self.params[prim.out].shape)))]
+        if prim.op:
+            options.insert(0, f"On::{prim.op}")
         if prim.name == "scan":
             options.append("true" if prim.attr("reverse") else "false")
         self.line(f"{prim.name}<{', '.join(options)}>({', '.join(identifier(n) for n in names)});")
@@ -141,8 +137,7 @@ class LeafText(LeafLines):
                 prim.name == "gemm_acc",
                 self.params[prim.ins[0]].layout != "row",
                 self.params[prim.ins[1]].layout != "row",
-                bool(prim.attr("trans_a")),
-                bool(prim.attr("trans_b")),
+                *prim.turned,
             )
         ]
         args = ", ".join(identifier(n) for n in (prim.out, *prim.ins))

@@ -9,7 +9,7 @@ from septran.backends.text.cstyle import elements
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, free
 from septran.ir.launch import Launch, nest
-from septran.ir.nodes import Alloc, Buffer, For, LeafCall, Program, Stmt, children, walk
+from septran.ir.nodes import Alloc, Buffer, For, LeafCall, Program, Stmt, buffers, children, walk
 from septran.ir.scalar import RARE
 from septran.kernel import Leaf
 from septran.passes import place_workspaces as arena
@@ -91,9 +91,7 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
     if program.dims:
         parts.append("sizes")
     if "gemm<" in text:
-        buffers = [p.buffer for p in program.params]
-        buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
-        pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers)
+        pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers(program))
         parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
     if "reduce_rows<" in text:
         parts.append("reduce")

@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
-from septran.backends.reading.c_syntax import (
-    Block,
-    Call,
-    Declare,
-    ForLoop,
-    Name,
-    Node,
-    read_body,
-)
+from septran.backends.reading import c_syntax as c
+from septran.backends.reading.c_reading import FUNCTIONS, CReading, names
 from septran.backends.text.cstyle import C_TYPES, Layout, elements, identifier
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Buffer, Program
+from septran.ir.nodes import Buffer, Program, buffers
 from septran.kernel import Kernel, size_name
 from septran.prove.printed import Place, Printed, Room, Unreadable, View
 
@@ -37,7 +29,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     if head is None:
         raise Unreadable(f"no function {kernel.entry}")
     reading = _Reading({identifier(size_name(d.name)): d.name for d in program.dims})
-    reading.read(read_body(head.group(1), text.count("\n", 0, head.start(1)) + 1))
+    reading.read(c.read_body(head.group(1), text.count("\n", 0, head.start(1)) + 1))
     return Printed(
         file=kernel.main,
         acts=tuple(reading.acts),
@@ -91,7 +83,7 @@ class _Reading(CReading):
         """the text's name -> the block it stands for now; each parallel part reserves its own"""
         self.parallel = 0
 
-    def block(self, line: Block) -> None:
+    def block(self, line: c.Block) -> None:
         for pragma in line.pragmas:
             if not re.fullmatch(
                 r"#pragma omp parallel( num_threads\(\d+\) ?)?( if\(.*\) ?)?", pragma
@@ -99,7 +91,7 @@ class _Reading(CReading):
                 raise Unreadable(f"line {line.line}: {pragma}")
         super().block(line)
 
-    def loop(self, line: ForLoop, *, parallel: bool = False) -> None:
+    def loop(self, line: c.ForLoop, *, parallel: bool = False) -> None:
         for pragma in line.pragmas:
             found = re.fullmatch(r"#pragma omp for ?(collapse\((\d+)\) ?)?schedule\(\w+\)", pragma)
             if found is None:
@@ -109,22 +101,26 @@ class _Reading(CReading):
         self.parallel -= shared
         super().loop(line, parallel=shared)
 
-    def declare(self, line: Declare) -> None:
+    def declare(self, line: c.Declare) -> None:
         match line.value:
-            case Call(Name("static_cast"), (Call(Name("[]"), (Name("args"), Name(number))),)):
+            case c.Call(
+                c.Name("static_cast"), (c.Call(c.Name("[]"), (c.Name("args"), c.Name(number))),)
+            ):
                 if int(number) != len(self.order):
                     raise Unreadable(f"line {line.line}: parameters out of order")
                 self.order.append(line.name)
                 return
-            case Call(Name("st::size"), (Call(Name("[]"), (Name("args"), Name(number))),)):
+            case c.Call(
+                c.Name("st::size"), (c.Call(c.Name("[]"), (c.Name("args"), c.Name(number))),)
+            ):
                 if int(number) != len(self.order) + self.told or line.name not in self.sizes:
                     raise Unreadable(f"line {line.line}: sizes out of order")
                 if list(self.sizes).index(line.name) != self.told:
                     raise Unreadable(f"line {line.line}: sizes out of order")
-                self.lets[line.name] = Var(self.sizes[line.name])
+                self.numbers[line.name] = Var(self.sizes[line.name])
                 self.told += 1
                 return
-            case Call(Name("st::scratch", block), (Name(size),)):
+            case c.Call(c.Name("st::scratch", block), (c.Name(size),)):
                 if _SCRATCH.get(line.name) != block:
                     raise Unreadable(f"line {line.line}: {line.name} is scratch block {block}")
                 block = (
@@ -135,8 +131,8 @@ class _Reading(CReading):
                 self.reserved[line.name] = block
                 self.memories[block] = int(size)
                 return
-            case Call(Name("reinterpret_cast"), (inner,)):
-                if isinstance(inner, Call) and inner.name.text == "st::fresh":
+            case c.Call(c.Name("reinterpret_cast"), (inner,)):
+                if isinstance(inner, c.Call) and inner.name.text == "st::fresh":
                     inner, _ = inner.args
                 memory, at = self.based(inner)
                 if not isinstance(at, Const):
@@ -154,14 +150,14 @@ class _Reading(CReading):
                 return
         super().declare(line)
 
-    def call(self, call: Call, line: int) -> None:
+    def call(self, call: c.Call, line: int) -> None:
         if self.parallel:
             raise Unreadable(f"line {line}: fewer loops than collapse says")
         self.needs = []
         match call.name.text, call.args:
             case "st::copy", (dst, src):
                 self.act("copy", "copy", line, (self.view(dst), self.view(src)))
-            case ("st::pack_rows" | "st::pack_cols") as name, (dst, Name(stride), src):
+            case ("st::pack_rows" | "st::pack_cols") as name, (dst, c.Name(stride), src):
                 base, at = self.based(dst)
                 width = int(call.name.template)
                 packed = View(base=base, at=at, extent=None, strides=(int(stride), width))
@@ -173,21 +169,21 @@ class _Reading(CReading):
             case _:
                 super().call(call, line)
 
-    def scalar(self, node: Node) -> Expr | float:
-        if isinstance(node, Call) and node.name.text == "float":
+    def scalar(self, node: c.Node) -> Expr | float:
+        if isinstance(node, c.Call) and node.name.text == "float":
             return float(self.number(node.args[0]))  # type: ignore[arg-type]
         return self.index(node)
 
-    def view(self, node: Node) -> View:
+    def view(self, node: c.Node) -> View:
         """Return `View{pointer, extents, strides}` or a padded operand."""
         match node:
-            case Call(Name("" | "st::View", kind), (first, extent, strides), True):
+            case c.Call(c.Name("" | "st::View", kind), (first, extent, strides), True):
                 base, at = self.based(first)
                 found = View(
                     base=base, at=at, extent=self.indices(extent), strides=self.whole(strides)
                 )
-            case Call(
-                Name("st::padded", kind), (first, extent, strides, shape, outside, step, *fill)
+            case c.Call(
+                c.Name("st::padded", kind), (first, extent, strides, shape, outside, step, *fill)
             ):
                 base, at = self.based(first)
                 found = View(
@@ -205,5 +201,5 @@ class _Reading(CReading):
         return self.typed(found, kind, _DTYPES)
 
 
-def _is_view(node: Node) -> bool:
-    return isinstance(node, Call) and node.braces
+def _is_view(node: c.Node) -> bool:
+    return isinstance(node, c.Call) and node.braces

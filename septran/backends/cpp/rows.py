@@ -97,9 +97,7 @@ def reads(prim: Prim, params: Container[str]) -> tuple[str, ...]:
 
 def reduce_axis(prim: Prim, params: Mapping[str, LeafParam]) -> int:
     """Return the axis of a reduction, counted from 0."""
-    axis = prim.attr("axis", -1)
-    assert isinstance(axis, int)
-    return axis % len(params[prim.ins[0]].shape)
+    return prim.axis(len(params[prim.ins[0]].shape))
 
 
 def row_prim(

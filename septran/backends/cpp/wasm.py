@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import shlex
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -19,9 +20,7 @@ from septran.toolchain.confined import plain, run_confined
 
 ARCH = "wasm32"
 _HEADERS = Path("/usr/include/wasm32-wasi/stdlib.h")
-_INSTALL = (
-    'apt-get install clang-19 lld-19 wasi-libc libc++-19-dev-wasm32 && pip install "septran[wasm]"'
-)
+_INSTALL = 'apt-get install clang-19 lld-19 wasi-libc libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 && pip install "septran[wasm]"'
 FLAGS = (
     "--target=wasm32-wasi",
     "-msimd128",
@@ -70,11 +69,22 @@ def _clang() -> str | None:
     return next(filter(None, found), None)
 
 
+@functools.cache
+def _has_builtins(clang: str) -> bool:
+    """Return whether the compiler finds what it calls for operations that the machine lacks: a package of its own."""
+    asked = [clang, "--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
+    return Path(said.stdout.strip()).is_file()
+
+
 def emulator() -> Emulation | Availability:
     """Return how modules run here, or what is missing."""
     missing = []
-    if _clang() is None:
+    clang = _clang()
+    if clang is None:
         missing.append("clang++ 19 or newer")
+    elif not _has_builtins(clang):
+        missing.append("libclang-rt for wasm32")
     if not _HEADERS.is_file():
         missing.append("wasi-libc")
     if importlib.util.find_spec("wasmtime") is None:
@@ -90,9 +100,8 @@ def build(kernel: Kernel, folder: Path) -> Built:
     clang = _clang()
     if clang is None:
         return Built(ok=False, artifact=None, log=f"no C++ compiler for {ARCH}; {_INSTALL}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (*kernel.files, ("scratch.c", _SCRATCH)):
-        (folder / name).write_text(text, encoding="utf-8")
+    kernel.write(folder)
+    (folder / "scratch.c").write_text(_SCRATCH, encoding="utf-8")
     tool = shlex.quote(clang)
     steps = (
         f"{tool} {shlex.join(FLAGS)} -c ./{shlex.quote(kernel.main)} -o kernel.o",

@@ -42,3 +42,11 @@ def test_a_row_does_not_depend_on_how_many_are_taken_together():
     whole = product(64)
     for m in (25, 26, 28, 37, 63):
         assert np.array_equal(product(m), whole[:m]), m
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3, 1, 30), (2, 5, 1, 1, 9), (3, 1, 4, 1, 33)])
+@pytest.mark.parametrize("columns", [8, 16, 40])
+def test_rows_with_dims_of_one_position_between(shape, columns):
+    a, b = rand(shape), rand((1, 1, shape[-1], columns), seed=1)
+    out = {"C": ((*shape[:-1], columns), "float32")}
+    check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=shape[-1])

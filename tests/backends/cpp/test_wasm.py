@@ -125,3 +125,16 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "clang++" in missing.detail
     assert "wasmtime" in missing.detail
     assert "septran[wasm]" in missing.install
+
+
+def test_a_compiler_without_its_runtime_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The linker said so for each kernel, and the target counted as installed."""
+    tool = tmp_path / "clang++-19"
+    tool.write_text("#!/bin/sh\necho /nowhere/libclang_rt.builtins.a\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(wasm, "_clang", lambda: str(tool))
+    found = wasm.emulator()
+    assert isinstance(found, Availability) and "libclang-rt for wasm32" in found.detail
+    assert "libclang-rt-19-dev-wasm32" in found.install

@@ -81,14 +81,21 @@ static void across(D* d, long ld, long sd, const S* s, long ls, long ss, long m,
         for (long j = 0; j < n; ++j) d[i * ld + j * sd] = cast<D>(s[j * ls + i * ss]);
 }
 
+// Whether the dims between `at` and the last have one position each.
+template <int R> ST_INLINE bool single(const long (&n)[R], int at) {
+    for (int d = at + 1; d < R - 1; ++d)
+        if (n[d] != 1) return false;
+    return true;
+}
+
 template <class D, class S, int R, int At = 0>
 static void copy(View<D, R> d, View<S, R> s) {
-    if constexpr (At == R - 1) {
+    constexpr int Last = R - 1;
+    if constexpr (At == Last) {
         copy_row(d.p, d.s[At], s.p, s.s[At], s.n[At]);
     } else {
-        if constexpr (At == R - 2)
-            if (d.s[At + 1] == 1 && s.s[At] == 1 && s.s[At + 1] != 1)
-                return across(d.p, d.s[At], 1, s.p, s.s[At + 1], 1, s.n[At], s.n[At + 1]);
+        if (d.s[Last] == 1 && s.s[At] == 1 && s.n[At] != 1 && s.s[Last] != 1 && single(s.n, At))
+            return across(d.p, d.s[At], 1, s.p, s.s[Last], 1, s.n[At], s.n[Last]);
         for (long i = 0; i < s.n[At]; ++i) {
             copy<D, S, R, At + 1>(d, s);
             d.p += d.s[At];
@@ -105,17 +112,20 @@ static void copy(View<D, R> d, Padded<S, R> s, bool exists = true) {
         copy_row(d.p + lo * d.s[At], d.s[At], s.v.p + lo * s.v.s[At], s.v.s[At], hi - lo);
         fill_row(d.p + hi * d.s[At], d.s[At], s.fill, n - hi);
     } else {
-        if constexpr (At == R - 2)
-            if (exists && d.s[At + 1] == 1 && s.v.s[At] == 1 && s.v.s[At + 1] != 1) {
-                const long lo = s.lo[At], hi = s.hi[At], first = s.lo[At + 1], end = s.hi[At + 1], step = s.v.s[At + 1];
+        constexpr int Last = R - 1;
+        if (exists && d.s[Last] == 1 && s.v.s[At] == 1 && n != 1 && s.v.s[Last] != 1 && single(s.v.n, At)) {
+            for (int q = At + 1; q < Last; ++q) exists = exists && s.lo[q] < s.hi[q];
+            if (exists) {
+                const long lo = s.lo[At], hi = s.hi[At], first = s.lo[Last], end = s.hi[Last], step = s.v.s[Last];
                 for (long i = 0; i < n; ++i) {
                     D* const to = d.p + i * d.s[At];
                     const bool inside = i >= lo && i < hi;
-                    fill_row(to, 1, s.fill, inside ? first : s.v.n[At + 1]);
-                    if (inside) fill_row(to + end, 1, s.fill, s.v.n[At + 1] - end);
+                    fill_row(to, 1, s.fill, inside ? first : s.v.n[Last]);
+                    if (inside) fill_row(to + end, 1, s.fill, s.v.n[Last] - end);
                 }
                 return across(d.p + lo * d.s[At] + first, d.s[At], 1, s.v.p + lo + first * step, step, 1, hi - lo, end - first);
             }
+        }
         for (long i = 0; i < n; ++i) {
             copy<D, S, R, At + 1>(d, s, exists && i >= s.lo[At] && i < s.hi[At]);
             d.p += d.s[At];

@@ -81,7 +81,7 @@ static void gemm(View<TC, RC> C, View<SA, RA> A, View<SB, RB> B) {
             else if (whole < nn) pack_part<COLS>(space_b, sb, B, false, k0, kn, n0 + whole, nn - whole);
             if constexpr (!PA && !TA && std::is_same_v<EA, T> && std::is_same_v<TC, T>)
                 if (n <= 4 * COLS && nn % lanes<vec<T>> == 0 && !whole && A.s[RA - 1] == 1 && C.s[RC - 1] == 1) {
-                    multiply_rows(C, A, 0, m, n0, nn, k0, kn, b, sb, Add || k0 > 0);
+                    multiply_rows(C, A, n0, nn, k0, kn, b, sb, Add || k0 > 0);
                     continue;
                 }
             for (long m0 = 0; m0 < m; m0 += mc) {
