@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,3 +41,23 @@ class Built:
     host: Path | None = None
     runtime_calls: frozenset[str] | None = None
     foreign: bool = False
+
+
+def built_since(
+    artifact: Path | None,
+    facts: Mapping[str, object],
+    log: str,
+    command: str,
+    started: float,
+    not_checked: tuple[str, ...],
+) -> Built:
+    """Return a build that began at the monotonic clock's `started`; without an artifact it failed."""
+    return Built(
+        ok=artifact is not None,
+        artifact=artifact,
+        log=log,
+        command=command,
+        seconds=time.monotonic() - started,
+        facts=tuple(sorted(facts.items())),
+        not_checked=not_checked,
+    )

@@ -66,8 +66,7 @@ def compile_hosted(
         return Built(ok=False, artifact=None, log=f"the runtime: {library.missing}")
     runtime = support if isinstance(support, Runtime) else None
     host = _host(kernel, compiler, processor) if hosted else HostObject(path=None)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
+    kernel.write(folder)
     outputs = _outputs(host)
     command = _command(
         kernel, compiler, flags, host, processor, linked=runtime is not None, foreign=foreign

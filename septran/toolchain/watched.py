@@ -58,9 +58,7 @@ def compile_watched(
     """
     if not NAME.fullmatch(kernel.entry):
         return Built(ok=False, artifact=None, log=f"{kernel.entry!r} is no name of C")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
+    kernel.write(folder)
     (folder / _RUNNER.name).write_text(_RUNNER.read_text(encoding="utf-8"), encoding="utf-8")
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]

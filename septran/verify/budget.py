@@ -7,10 +7,13 @@ sums in any order, and its statistical size sqrt(n) u for same-sign terms).
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
@@ -26,10 +29,14 @@ if TYPE_CHECKING:
     from septran.verify.cases import Array
 
     Tensors = Mapping[str, torch.Tensor]
+    Magnitude = Callable[[int, bool], torch.Tensor]
+    Effects = tuple[torch.Tensor, torch.Tensor]
 
 _LARGE = 1 << 18
 # directions in which torch's own error in float32 is measured, besides the inputs as they are
 _OWN = 2
+# directions that are taken forwards and back
+_BOTH = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +58,50 @@ def expected(
     problem: Problem, arrays: Mapping[str, Array], *, zero_mean: bool, policy: Policy, seed: int
 ) -> tuple[Expected, ...]:
     """Return reference and budget of each output for one input set; torch runs here, in the parent."""
+    *_, found = growing(problem, arrays, zero_mean=zero_mean, policy=policy, seed=seed)
+    return found
+
+
+def growing(
+    problem: Problem, arrays: Mapping[str, Array], *, zero_mean: bool, policy: Policy, seed: int
+) -> Iterator[tuple[Expected, ...]]:
+    """Yield what `expected` returns, last, and before it the same with smaller budgets.
+
+    What is measured of a reference only adds to a budget, and each measurement runs the whole reference again. So a kernel that is
+    within a small one is within all, and only what is not has to wait for the next.
+    """
     import torch
 
     inputs = tensors(arrays)
     with torch.no_grad():
         results = evaluate(problem, inputs)
         check_results(problem, results)
-        return tuple(
-            _one(problem, inputs, results, i, zero_mean=zero_mean, policy=policy, seed=seed)
-            for i in range(len(problem.outputs))
-        )
+    wide = {
+        i: results[i].to(torch.float64)
+        for i, param in enumerate(problem.outputs)
+        if is_float(param.dtype)
+    }
+    magnitude = functools.cache(partial(_magnitude, problem, inputs))
+    measured = problem.reference.kind not in ("exact", "gemm", "reduction", "softmax") and wide
+    rounds = _conditioning(problem, inputs, wide, policy, seed) if measured else iter([{}])
+    while True:
+        with torch.no_grad():
+            effects = next(rounds, None)
+            if effects is None:
+                return
+            found = tuple(
+                _one(
+                    problem,
+                    magnitude,
+                    results,
+                    i,
+                    effects.get(i),
+                    zero_mean=zero_mean,
+                    policy=policy,
+                )
+                for i in range(len(problem.outputs))
+            )
+        yield found
 
 
 def tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
@@ -180,13 +221,13 @@ def _tensor(array: Array) -> torch.Tensor:
 
 def _one(
     problem: Problem,
-    inputs: Tensors,
+    magnitude: Magnitude,
     results: tuple[torch.Tensor, ...],
     index: int,
+    effects: Effects | None,
     *,
     zero_mean: bool,
     policy: Policy,
-    seed: int,
 ) -> Expected:
     import torch
 
@@ -201,14 +242,14 @@ def _one(
             name=param.name, dtype=param.dtype, values=values, budget=values * 0.0, exact=True,
             flushes=problem.flushes,
         )  # fmt: skip
-    budget = _arithmetic(problem, inputs, values, index, zero_mean, policy, seed)
+    budget = _arithmetic(problem, magnitude, values, index, zero_mean, policy, effects)
     budget = budget * problem.reference.lipschitz
     fraction, least = DTYPES[param.dtype].digits - 1, DTYPES[param.dtype].least
     if problem.reference.storage_roundings:
         scale = values.abs().nan_to_num(0.0, 0.0, 0.0)
         if problem.reference.magnitude is not None:
             # terms of both signs cancel in the result, their roundings do not
-            scale = scale.maximum(_magnitude(problem, inputs, index, default=False))
+            scale = scale.maximum(magnitude(index, False))
         budget = budget + problem.reference.storage_roundings * 2.0 ** -(fraction + 1) * scale
     # the result is rounded once to the output dtype: half a last place, also of denormals
     spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
@@ -219,12 +260,12 @@ def _one(
 
 def _arithmetic(
     problem: Problem,
-    inputs: Tensors,
+    magnitude: Magnitude,
     values: torch.Tensor,
     index: int,
     zero_mean: bool,
     policy: Policy,
-    seed: int,
+    effects: Effects | None,
 ) -> torch.Tensor:
     reference = problem.reference
     u = policy.unit_roundoff[problem.accumulate]
@@ -237,14 +278,15 @@ def _arithmetic(
             coefficient = policy.zero_mean_coefficient
             if not zero_mean:
                 coefficient = max(coefficient, policy.same_sign_coefficient_per_sqrt * root)
-            return coefficient * u * _magnitude(problem, inputs, index, default=True) + few
+            return coefficient * u * magnitude(index, True) + few
         case "softmax":
             distance = -size.clamp(min=2.0**-1000).log()
             rule = policy.softmax
             factor = rule["constant"] + rule["per_distance"] * distance
             return (factor + rule["per_sqrt"] * root) * u * size + few
         case _:
-            probe, own = _conditioning(problem, inputs, values, index, policy, seed)
+            assert effects is not None
+            probe, own = effects
             long = reference.kind != "elementwise"
             if long:
                 few = few + 0.25 * (reference.ulps + 2 * root) * u * size
@@ -254,12 +296,12 @@ def _arithmetic(
                 # the form of an operator may cancel inside (1 + erf in a GELU's tail): a last place of its larger results
                 found = found + 2 * u * _of_row(size)
             if reference.magnitude is not None:
-                scale = _magnitude(problem, inputs, index, default=False)
+                scale = magnitude(index, False)
                 found = found + (reference.ulps + 2 * root * long) * u * scale
             return found
 
 
-def _magnitude(problem: Problem, inputs: Tensors, index: int, *, default: bool) -> torch.Tensor:
+def _magnitude(problem: Problem, inputs: Tensors, index: int, default: bool) -> torch.Tensor:
     import torch
 
     fn = problem.reference.magnitude
@@ -283,14 +325,13 @@ def _magnitude(problem: Problem, inputs: Tensors, index: int, *, default: bool) 
 def _conditioning(
     problem: Problem,
     inputs: Tensors,
-    values: torch.Tensor,
-    index: int,
+    wide: Mapping[int, torch.Tensor],
     policy: Policy,
     seed: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (largest change under relative perturbations of u, error of torch in the compute dtype).
+) -> Iterator[dict[int, Effects]]:
+    """Yield output -> (largest change under relative perturbations of u, error of torch in the compute dtype), of more and more of them.
 
-    A backward stable algorithm is as good as an exact one on inputs perturbed by a few u; what that does
+    wide: the results, by the output's number. A backward stable algorithm is as good as an exact one on inputs perturbed by a few u; what that does
     to the result is measured instead of derived, so it holds for any fused operator. The steps are as long
     as the budget allows (in float64, 1 + u is 1) and go both ways: a maximum hides one of them, and with it
     what cancels below it. The error of one evaluation in float32 may be small by luck, so the worst of a few counts, whose inputs
@@ -303,56 +344,81 @@ def _conditioning(
     u = policy.unit_roundoff[problem.accumulate]
     step = policy.probe_coefficient * u
     generator = torch.Generator().manual_seed(seed % 2**31)
-    rounded = problem.reference.rounded
+    reference = problem.reference
+    together = reference.kind != "elementwise"
+    most = {i: torch.zeros_like(v) for i, v in wide.items()}
+    own = {i: torch.zeros_like(v) for i, v in wide.items()}
 
-    def away(fn: Any, moved: Tensors) -> torch.Tensor:
-        found = _call(problem, fn, moved)[index].to(torch.float64)
-        return (found - values).abs().nan_to_num(0.0, 0.0, 0.0)
+    def away(fn: Any, moved: Tensors) -> dict[int, torch.Tensor]:
+        found = _call(problem, fn, moved)
+        return {
+            i: (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0)
+            / policy.probe_coefficient
+            for i, v in wide.items()
+        }
 
-    def change(signs: Tensors, ways: tuple[float, ...]) -> torch.Tensor:
-        largest = torch.zeros_like(values)
+    def change(signs: Tensors, ways: tuple[float, ...]) -> Iterator[dict[int, torch.Tensor]]:
         marks = int(torch.randint(0, 2**31, (), generator=generator))
         for way in ways:
-            moved = {n: t * (1 + way * signs[n]) if n in signs else t for n, t in inputs.items()}
-            fn = problem.reference.fn
-            if rounded is not None:
-                fn = rounded(Rounding(size=way, seed=marks))
-            largest = largest.maximum(away(fn, moved))
-        return largest
+            fn = reference.fn
+            if reference.rounded is not None:
+                fn = reference.rounded(Rounding(size=way, seed=marks))
+            yield away(fn, _moved(inputs, signs, way))
 
-    together = problem.reference.kind != "elementwise"
-    moves = tuple((_together if together else _alone)(inputs, policy.probes, generator))
-    # a random direction is as good as its opposite, except that each element is seen from both sides
-    both = 2 if together else len(moves)
-    found = [
-        change(signs, (step, -step) if number < both else (step,)) / policy.probe_coefficient
-        for number, signs in enumerate(moves)
-    ]
-    if rounded is not None:
-        sizes = ((way, digit) for digit in range(DIGITS) for way in (step, -step))
-        alike = (rounded(Rounding(size=way, digit=digit)) for way, digit in sizes)
-        found += [away(fn, inputs) / policy.probe_coefficient for fn in alike]
-    most = torch.zeros_like(values)
-    for one in found:  # the effects of single inputs add up
-        most = most.maximum(one) if together else most + one
-    if problem.accumulate == "float64":
-        return most, most * 0.0
-    own = torch.zeros_like(values)
-    for signs in ({}, *moves[: _OWN if together else 0]):
-        moved = {n: t * (1 + u * signs[n]) if n in signs else t for n, t in inputs.items()}
+    def alike(digit: int) -> Iterator[dict[int, torch.Tensor]]:
+        if reference.rounded is not None:
+            for way in (step, -step):
+                yield away(reference.rounded(Rounding(size=way, digit=digit)), inputs)
+
+    def low(signs: Tensors) -> None:
+        if problem.accumulate == "float64":
+            return
         try:
-            low = evaluate(problem, moved, dtype=torch.float32)[index].to(torch.float64)
+            found = evaluate(problem, _moved(inputs, signs, u), dtype=torch.float32)
         except RuntimeError:
-            if problem.reference.defined is None:
+            if reference.defined is None:
                 raise
-            continue  # singular so close to regular: this direction tells nothing
+            return  # singular so close to regular: this direction tells nothing
         except IndexError:
-            continue  # a position computed in float32 lies outside: nor does this one
-        own = own.maximum((low - values).abs().nan_to_num(0.0, 0.0, 0.0))
-    return most, own
+            return  # a position computed in float32 lies outside: nor does this one
+        for i, v in wide.items():
+            error = (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0)
+            own[i] = own[i].maximum(error)
+
+    def known() -> dict[int, Effects]:
+        return {i: (most[i], own[i]) for i in wide}
+
+    low({})
+    if not together:  # the effects of single inputs add up
+        for signs in _alone(inputs):
+            up, down = change(signs, (step, -step))
+            most = {i: most[i] + up[i].maximum(down[i]) for i in wide}
+        for one in itertools.chain.from_iterable(map(alike, range(DIGITS))):
+            most = {i: most[i] + one[i] for i in wide}
+        yield known()
+        return
+    yield known()
+    for number, signs in enumerate(_together(inputs, policy.probes, generator)):
+        # a random direction is as good as its opposite, except that each element is seen from both sides
+        ways = change(signs, (step, -step) if number < _BOTH else (step,))
+        for one in itertools.chain(ways, alike(number) if number < DIGITS else ()):
+            most = {i: most[i].maximum(one[i]) for i in wide}
+            yield known()
+        if number < _OWN:
+            low(signs)
+            yield known()
+    for digit in range(policy.probes, DIGITS):
+        for one in alike(digit):
+            most = {i: most[i].maximum(one[i]) for i in wide}
+            yield known()
 
 
-def _alone(inputs: Tensors, probes: int, generator: torch.Generator) -> Iterator[Tensors]:
+def _moved(inputs: Tensors, signs: Tensors, way: float) -> dict[str, torch.Tensor]:
+    """Return the inputs, each element of those with signs changed by `way` of itself in its direction."""
+    return {n: (signs[n] * way).add_(1).mul_(t) if n in signs else t for n, t in inputs.items()}
+
+
+def _alone(inputs: Tensors) -> Iterator[Tensors]:
     """Yield the inputs one by one: an elementwise result depends on one element of each, and these effects add up."""
     import torch
 

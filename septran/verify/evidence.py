@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran import assets
+from septran.atomic import write_atomic
 from septran.errors import InputError
 from septran.kernel import Kernel
 from septran.outcome import Level
-from septran.verify.verdict import Verdict, write_atomically
+from septran.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -75,7 +76,7 @@ def export_bundle(
     data["request"] = dict(request or {})
     if certificate is not None:
         data["certificate"] = dict(certificate)
-    write_atomically(path, signed(data, home) + "\n")
+    write_atomic(path, signed(data, home) + "\n")
     return path
 
 

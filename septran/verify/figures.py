@@ -6,12 +6,12 @@ They never count in a kernel's favour for accuracy. What they say is checked by 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from septran.document import read_object
 from septran.kernel import Kernel
 
 FILE = "figures.json"
@@ -30,10 +30,9 @@ def read_figures(work: Path) -> Mapping[str, Any]:
     try:
         if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
             return {}
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         return {}
-    return plain_figures(found) if isinstance(found, dict) else {}
+    return plain_figures(read_object(path) or {})
 
 
 def plain_figures(found: dict[str, Any]) -> Mapping[str, Any]:

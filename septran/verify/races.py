@@ -15,7 +15,6 @@ from pathlib import Path
 
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel
-from septran.outcome import Level, Status
 from septran.toolchain.built import Built
 from septran.toolchain.watched import has_threads
 from septran.verify.cases import draw, plan
@@ -50,13 +49,10 @@ def watch(
         # more random addresses than this ThreadSanitizer knows
         result = _run(["setarch", "-R", watched.artifact, plan_file], folder)
     if _RACE in result.stdout_tail:
-        return replace(
-            verdict,
-            level=Level.REJECTED,
-            status=Status.REJECTED,
-            code="V219",
-            message=f"two threads touch the same memory and nothing orders them: {_where(result.stdout_tail)}",
-            hint="iterations of a parallel loop may share what they read, not what one of them writes",
+        return verdict.rejected(
+            "V219",
+            f"two threads touch the same memory and nothing orders them: {_where(result.stdout_tail)}",
+            "iterations of a parallel loop may share what they read, not what one of them writes",
             log=result.stdout_tail[-4000:],
         )
     done = re.search(r"^watched (\d+) calls$", result.stdout_tail, re.M)
@@ -109,7 +105,7 @@ def _where(text: str) -> str:
 
 
 def _unchecked(verdict: Verdict, why: str) -> Verdict:
-    return replace(verdict, not_checked=(*verdict.not_checked, f"{_CHECK}: {why}"))
+    return verdict.without(f"{_CHECK}: {why}")
 
 
 def _reason(log: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from septran.backends.base import THREW
-from septran.outcome import Level, Status
+from septran.outcome import Status
 from septran.verify.session import Sessions, Transcript, loader_capabilities
 from septran.verify.verdict import Verdict
 
@@ -23,14 +23,12 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
     """Return the verdict on a child that did not do its work, or None when there is work to judge."""
     call = transcript.failed_call
     place = f" on inputs {call.case.name!r} at placement {call.placement!r}" if call else ""
-    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
     if base.diagnostics:
         first = base.diagnostics[0]
-        return replace(
-            rejected,
-            code="V209",
-            message=f"{first.get('kind')}: {first.get('message')}",
-            hint="the emulator saw an access that the device does not allow",
+        return base.rejected(
+            "V209",
+            f"{first.get('kind')}: {first.get('message')}",
+            "the emulator saw an access that the device does not allow",
         )
     match transcript.failure:
         case "timeout":
@@ -49,30 +47,23 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
                 base, code="V205", message=f"{transcript.message}{place}", hint="see child.log"
             )
         case "protocol":
-            return replace(
-                rejected, code="V211", message=f"the child spoke out of turn{place}", hint=_FORGE
-            )
+            return base.rejected("V211", f"the child spoke out of turn{place}", _FORGE)
     result = transcript.result
     if result is not None and result.why == "output":
-        return replace(rejected, code="V211", message="the kernel flooded its output", hint=_FORGE)
+        return base.rejected("V211", "the kernel flooded its output", _FORGE)
     claim = _claims(transcript, sessions)
     if claim:
-        return replace(rejected, code="V212", message=claim, hint=_CLEAN)
+        return base.rejected("V212", claim, _CLEAN)
     if transcript.late:
-        return replace(
-            rejected,
-            code="V213",
-            message=f"output {transcript.late[0]} changed after the call had returned",
-            hint="all work ends before the entry returns",
+        return base.rejected(
+            "V213",
+            f"output {transcript.late[0]} changed after the call had returned",
+            "all work ends before the entry returns",
         )
     for ran in transcript.ran:
         if ran.changed:
-            return replace(
-                rejected,
-                code="V215",
-                message=f"input {ran.changed[0]} was changed (inputs {ran.call.case.name!r})",
-                hint=_FORGE,
-            )
+            what = f"input {ran.changed[0]} was changed (inputs {ran.call.case.name!r})"
+            return base.rejected("V215", what, _FORGE)
     if not transcript.ran:
         return replace(base, code="V205", message="the kernel was never called")
     return None
@@ -80,13 +71,10 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
 
 def unavailable(base: Verdict, why: str) -> Verdict:
     """Return the verdict that this machine could not try the kernel: `why` is not the kernel's fault."""
-    return replace(
-        base,
-        level=Level.UNAVAILABLE,
-        status=Status.UNAVAILABLE,
-        code="V214",
-        message=f"the kernel could not be tried here: {why}",
-        hint="nothing is known about the kernel; `septran doctor` checks the tools",
+    return base.unavailable(
+        "V214",
+        f"the kernel could not be tried here: {why}",
+        "nothing is known about the kernel; `septran doctor` checks the tools",
     )
 
 

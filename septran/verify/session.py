@@ -199,8 +199,12 @@ def write_plan(
     kernel: Kernel, artifact: Path, arena: Arena, settings: Sessions, go: int, done: int
 ) -> str:
     """Return the plan the child reads, as JSON text."""
+    import numpy as np
+
     inputs, outputs = arena.descriptors
     own = Path(assets.__file__).resolve().parents[1]
+    # an environment that sees another one's packages has no numpy in its own folder
+    places = (sysconfig.get_path("purelib"), str(Path(np.__file__).parents[1]), str(own))
     params = [asdict(p) for p in kernel.params]
     plan = {
         "artifact": str(artifact.resolve()),
@@ -208,7 +212,7 @@ def write_plan(
         "slots": {k: [asdict(s) for s in v] for k, v in arena.slots.items()},
         "files": {"inputs": inputs, "outputs": outputs},
         "pipes": {"go": go, "done": done},
-        "paths": [sysconfig.get_path("purelib"), str(own)],
+        "paths": list(dict.fromkeys(places)),
         "meta": {
             "entry": kernel.entry,
             "params": params,

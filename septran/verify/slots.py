@@ -13,7 +13,7 @@ import math
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -192,18 +192,10 @@ class HostTimed:
 
     def _judged(self, windows: list[int], outputs: list[Any]) -> str:
         inputs = self._inputs(self._region(self._shift), windows)
-        policy = load_policy()
-        known = budget.expected(self._problem, inputs, zero_mean=True, policy=policy, seed=1)
         pairs = zip(self._problem.outputs, outputs, strict=True)
         raw_of = {p.name: raw.tobytes() for p, raw in pairs}
-        known, _ = settle(
-            self._problem, inputs, known, raw_of, zero_mean=True, policy=policy, seed=1
-        )
-        for param, wanted, raw in zip(self._problem.outputs, known, outputs, strict=True):
-            found = judge.compare(param, wanted, raw.tobytes())
-            if found.wrong:
-                return f"{found.wrong} elements of {param.name} were wrong in a timed call"
-        return ""
+        why = wrong_outputs(self._problem, inputs, raw_of)
+        return f"{why} in a timed call" if why else ""
 
     # ---- memory
 
@@ -283,6 +275,18 @@ class HostTimed:
         slot = self._arena.slots["start"][number]
         raw = self._arena.bytes_of(slot)
         return bytes(raw[slot.lead : slot.lead + self._rows[number].nbytes])
+
+
+def wrong_outputs(problem: Problem, inputs: Mapping[str, Any], raw: Mapping[str, bytes]) -> str:
+    """Return which output's bytes are wrong for these inputs, "" when none is."""
+    policy = load_policy()
+    known = budget.expected(problem, inputs, zero_mean=True, policy=policy, seed=1)
+    known, _ = settle(problem, inputs, known, raw, zero_mean=True, policy=policy, seed=1)
+    for param, wanted in zip(problem.outputs, known, strict=True):
+        found = judge.compare(param, wanted, raw[param.name])
+        if found.wrong:
+            return f"{found.wrong} elements of {param.name} were wrong"
+    return ""
 
 
 def _busy() -> bool:

@@ -83,9 +83,7 @@ def verify_steps(
     ran = [_ran(problem, names, call, values[call.case.name]) for call in calls]
     left = [n for n in values if n not in {c.case.name for c in calls}]
     if left:
-        base = replace(
-            base, not_checked=(*base.not_checked, f"inputs {', '.join(left)}: no time left")
-        )
+        base = base.without(f"inputs {', '.join(left)}: no time left")
     with budget.threads(1):
         return judged(base, problem, Transcript(ran=ran), load_policy(), unordered=False)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.atomic import write_atomic
 from septran.kernel import Kernel
 from septran.outcome import Level, Status
 
@@ -109,6 +108,33 @@ class Verdict:
         """Whether the kernel may be used: accurate or better."""
         return self.status is Status.PASSED
 
+    def rejected(self, code: str, message: str, hint: str, **more: Any) -> Verdict:
+        """Return the verdict that the kernel does what none may do; more: other fields."""
+        return replace(
+            self,
+            level=Level.REJECTED,
+            status=Status.REJECTED,
+            code=code,
+            message=message,
+            hint=hint,
+            **more,
+        )
+
+    def unavailable(self, code: str, message: str, hint: str) -> Verdict:
+        """Return the verdict that nothing is known of the kernel, because it could not be tried."""
+        return replace(
+            self,
+            level=Level.UNAVAILABLE,
+            status=Status.UNAVAILABLE,
+            code=code,
+            message=message,
+            hint=hint,
+        )
+
+    def without(self, *unchecked: str) -> Verdict:
+        """Return the verdict with more that was not checked."""
+        return replace(self, not_checked=(*self.not_checked, *unchecked))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values (non-finite numbers as texts)."""
         found = asdict(self)
@@ -145,19 +171,10 @@ class Verdict:
 
 def write_evidence(verdict: Verdict, run_dir: Path, *, files: Mapping[str, str]) -> None:
     """Write verdict.json and `files` into `run_dir`, each atomically."""
-    run_dir.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        write_atomically(run_dir / name, text)
+        write_atomic(run_dir / name, text)
     text = json.dumps(verdict.to_json(), indent=1, sort_keys=True)
-    write_atomically(run_dir / "verdict.json", text + "\n")
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write `path` so that a reader, or a crash, sees the old content or the new one, never half."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content.encode() if isinstance(content, str) else content)
-    Path(name).replace(path)
+    write_atomic(run_dir / "verdict.json", text + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -22,16 +22,16 @@ from septran.outcome import Level, Status
 from septran.verify import admission, budget, hosted, judge
 from septran.verify.arena import Placement
 from septran.verify.budget import Expected
-from septran.verify.cases import Case, draw, plan, undefined
+from septran.verify.cases import Case, plan, undefined
 from septran.verify.enforced import with_facts
 from septran.verify.environment import environment_facts
 from septran.verify.figures import Check, believed
 from septran.verify.gate import gate
 from septran.verify.kept_memory import kept_memory
+from septran.verify.known import Known, compared
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, run_calls
-from septran.verify.settle import settle
 from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
 # elements of all tensors together above which only the first families are run
@@ -80,7 +80,7 @@ def verify(
     if request.admission and verdict.passed:
         report = _admission(problem, seed, request)
         files["admission.json"] = json.dumps(asdict(report), indent=1) + "\n"
-        verdict = replace(verdict, not_checked=(*verdict.not_checked, *report.warnings))
+        verdict = verdict.without(*report.warnings)
     verdict = replace(verdict, seconds=time.perf_counter() - start)
     write_evidence(verdict, run_dir, files=files)
     return verdict
@@ -134,27 +134,21 @@ def static_checks(
             emulated=emulated,
             device=request.where == "device",
         )
-        base = replace(base, not_checked=(*base.not_checked, *report.not_checked))
+        base = base.without(*report.not_checked)
         if report.findings:
-            return replace(
-                base,
-                level=Level.REJECTED,
-                status=Status.REJECTED,
-                code="V210",
-                message="; ".join(str(f) for f in report.findings[:5]),
-                hint="a leaf computes on its arguments and calls nothing outside its language",
+            return base.rejected(
+                "V210",
+                "; ".join(str(f) for f in report.findings[:5]),
+                "a leaf computes on its arguments and calls nothing outside its language",
                 diagnostics=tuple(asdict(f) for f in report.findings),
             )
     in_host = hosted.fits(built, kernel, request.sessions)
     if in_host and (found := hosted.object_findings(built, kernel)):
         # also with `gate=False`: what may run before the host confines itself is no question of taste
-        return replace(
-            base,
-            level=Level.REJECTED,
-            status=Status.REJECTED,
-            code="V210",
-            message="; ".join(f"the compiled kernel {text}" for text in found[:5]),
-            hint="a kernel holds code and constants, and keeps nothing between calls",
+        return base.rejected(
+            "V210",
+            "; ".join(f"the compiled kernel {text}" for text in found[:5]),
+            "a kernel holds code and constants, and keeps nothing between calls",
         )
     if in_host and not hosted.library_offers(built, kernel):
         # the host judges the object; users load the library that was linked from it
@@ -203,7 +197,7 @@ def _run_and_judge(
         )
         if transcript is None:
             missing = "static host: this machine refuses its system call filter"
-            base = replace(base, not_checked=(*base.not_checked, missing))
+            base = base.without(missing)
     if transcript is None and request.sessions.emulator:
         why = "; ".join(part for part in base.not_checked if part.startswith("static host"))
         return unavailable(base, f"no host for {kernel.arch} could be run: {why}")
@@ -220,7 +214,7 @@ def _run_and_judge(
         )
     if transcript.failure == "harness" or ran_out(transcript):
         return unavailable(base, harness_text(transcript))
-    base = replace(base, not_checked=(*base.not_checked, *_left_out(problem, seed)))
+    base = base.without(*_left_out(problem, seed))
     base = with_facts(base, problem, transcript, request.sessions)
     cycles, doubt = believed(transcript.figures, kernel, request.figures)
     if cycles or doubt:
@@ -290,23 +284,19 @@ def judged(
     results: list[CaseResult] = []
     worst: tuple[float, Worst, str] | None = None
     base = replace(base, level=Level.RAN)
-    cache: dict[Case, tuple[Expected, ...]] = {}
+    cache: dict[Case, Known] = {}
     ties: dict[str, None] = {}
     for ran in transcript.ran:
-        known = _expected(problem, ran.call.case, policy, cache)
-        known, decided = _settled(problem, ran, known, policy)
+        known, decided, comparisons = compared(problem, ran, policy, cache)
         ties.update(dict.fromkeys(decided))
-        comparisons = []
-        for param, wanted in zip(problem.outputs, known, strict=True):
-            if param.name in problem.unused:
-                continue
-            raw = ran.outputs[param.name]
-            found = judge.compare(param, wanted, raw)
-            comparisons.append(found)
+        for name, wanted, found in comparisons:
             if worst is None or found.ratio > worst[0]:
+                param = next(p for p in problem.outputs if p.name == name)
+                raw = ran.outputs[name]
                 text = judge.pattern(param, wanted, raw) if found.wrong else ""
                 worst = (found.ratio, _worst(ran, param.shape, found), text)
-        results.append(replace(_case_result(ran, comparisons, known), ties=len(decided)))
+        figures = [found for _, _, found in comparisons]
+        results.append(replace(_case_result(ran, figures, known), ties=len(decided)))
     accepted = [r for r in results if r.wrong == 0]
     base = replace(
         base,
@@ -342,75 +332,41 @@ def _ties(results: Sequence[CaseResult], about: tuple[str, ...]) -> str:
     )
 
 
-def _settled(
-    problem: Problem, ran: Ran, known: tuple[Expected, ...], policy: Policy
-) -> tuple[tuple[Expected, ...], tuple[str, ...]]:
-    case = ran.call.case
-    return settle(
-        problem, draw(problem, case) if problem.reference.choices else {}, known, ran.outputs,
-        zero_mean=case.zero_mean, policy=policy, seed=case.seed,
-    )  # fmt: skip
-
-
 def _ordinary_error(accepted: Sequence[CaseResult]) -> float:
     """Return the largest error on inputs of ordinary size; huge inputs have huge absolute errors."""
     ordinary = [r.max_error for r in accepted if r.family in ("normal", "uniform", "integers")]
     return max(ordinary or [r.max_error for r in accepted], default=0.0)
 
 
-def _expected(
-    problem: Problem, case: Case, policy: Policy, cache: dict[Case, tuple[Expected, ...]]
-) -> tuple[Expected, ...]:
-    if case not in cache:
-        cache.clear()  # repeats are rare; the reference of one case may be large
-        cache[case] = expected_of(problem, case, policy)
-    return cache[case]
-
-
-def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected, ...]:
-    """Return what each output of a case should be, and how far from it is allowed."""
-    found = budget.expected(
-        problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
-    )
-    if case.family == "integers":
-        found = tuple(budget.exact_if_representable(problem, one) for one in found)
-    return found
-
-
 def _last_checks(
     base: Verdict, problem: Problem, transcript: Transcript, *, unordered: bool
 ) -> Verdict:
-    rejected = replace(base, level=Level.REJECTED, status=Status.REJECTED)
     if transcript.unsteady:
-        return replace(
-            rejected,
-            code="V208",
-            message=f"{transcript.burst} calls on the same inputs did not all give the same bits",
-            hint="threads that are not synchronised, or a kernel that counts its calls",
+        return base.rejected(
+            "V208",
+            f"{transcript.burst} calls on the same inputs did not all give the same bits",
+            "threads that are not synchronised, or a kernel that counts its calls",
         )
     for ran in transcript.ran:
         if ran.beside:
-            return replace(
-                rejected,
-                code="V207",
-                message=f"bytes beside output {ran.beside[0]} were written "
-                f"(inputs {ran.call.case.name!r})",
-                hint="a store runs past the end, or before the start, of the tensor",
+            return base.rejected(
+                "V207",
+                f"bytes beside output {ran.beside[0]} were written (inputs {ran.call.case.name!r})",
+                "a store runs past the end, or before the start, of the tensor",
             )
         if ran.call.repeat_of is not None and not unordered:
             first = next(r for r in transcript.ran if r.call.case == ran.call.case)
             used = [p.name for p in problem.outputs if p.name not in problem.unused]
             same = all(first.outputs[name] == ran.outputs[name] for name in used)
             if first.call.placement == ran.call.placement and not same:
-                return replace(
-                    rejected,
-                    code="V208",
-                    message="the same inputs gave different bits",
-                    hint="a race, uninitialised memory, or an order of sums that varies",
+                return base.rejected(
+                    "V208",
+                    "the same inputs gave different bits",
+                    "a race, uninitialised memory, or an order of sums that varies",
                 )
     if unordered:
         missing = "the same bits in repeated calls: atomic operations add in any order"
-        base = replace(base, not_checked=(*base.not_checked, missing))
+        base = base.without(missing)
     return replace(base, level=Level.ACCURATE, status=Status.PASSED, message="accurate")
 
 

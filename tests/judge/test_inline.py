@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from septran import settings
 from septran.backends.base import Unjudged
 from septran.backends.cuda.inline import extension, hosts
+from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.run.judge import JudgeRequest, judge
 from tests.judge.corpus import HERE, REFERENCES
 
 ADD = (HERE / "inline_add.py").read_text(encoding="utf-8")
+TWO = HERE / "inline_two.py"
 CALL = "self.elementwise_add.add_cuda(a, b)"
 
 
@@ -96,3 +100,32 @@ def test_a_source_that_is_not_written_out_has_its_line():
     with pytest.raises(Unjudged) as error:
         extension("import os\nload_inline('x', '',\n  cuda_sources=os.environ['K'])\n")
     assert error.value.line == 3
+
+
+@pytest.mark.slow
+def test_two_extensions_in_one_file_with_flags(capsys):
+    """Both have a kernel `k`; one needs a definition of its build, whose other flags are told."""
+    reference = REFERENCES / "scaled_sum.py"
+    code = main(["judge", str(TWO), "--reference", str(reference), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found["level"], found["backend"]) == (0, "accurate", "cuda_c"), found["reason"]
+    assert found["left_out"][-1] == "flags of its build, -arch=sm_80: judged without them"
+
+
+def test_definitions_of_the_build_belong_to_their_extension():
+    read = extension(TWO.read_text(encoding="utf-8"))
+    assert read.offered == {"scale": "scale", "add2": "add2"}
+    assert read.flags == ("-arch=sm_80",)
+    first, _, second = read.text.partition("#undef BLOCK")
+    assert "#define BLOCK 128" in first
+    assert "#define k k_of_extension_1" in second
+    assert second.rstrip().endswith("#undef k")
+    assert "k_of_extension" not in first
+
+
+def test_two_extensions_that_offer_the_same_name_are_refused_with_the_line():
+    text = TWO.read_text(encoding="utf-8").replace('functions=["add2"]', 'functions=["scale"]')
+    with pytest.raises(Unjudged) as error:
+        extension(text)
+    assert "both offer scale" in error.value.what
+    assert error.value.line > 20

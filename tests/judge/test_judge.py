@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.backends.text.python_host import needed
 from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.outcome import Level
@@ -127,6 +128,30 @@ def test_a_file_that_cannot_be_judged_says_why(text, code, word, tmp_path):
         judge(request, settings=settings.load())
     assert error.value.codes == (code,)
     assert word in str(error.value)
+
+
+@pytest.mark.parametrize("missing", ["kernel", "reference"])
+def test_a_file_that_is_not_there_is_named_once(missing, tmp_path, septran_said):
+    there = tmp_path / "there.py"
+    there.write_text("import triton\n@triton.jit\ndef k(): pass\ndef f(x, y):\n    k[1](x)\n")
+    gone = tmp_path / "gone.py"
+    kernel, reference = (gone, there) if missing == "kernel" else (there, gone)
+    code, err = septran_said("judge", str(kernel), "--reference", str(reference))
+    assert code == 2
+    said = err.splitlines()[0]
+    assert said.count("gone.py") == 1
+    assert "No such file or directory" in said
+    assert "Errno" not in err
+
+
+@pytest.fixture
+def septran_said(capsys):
+    def call(*words):
+        capsys.readouterr()
+        code = main(list(words))
+        return code, capsys.readouterr().err
+
+    return call
 
 
 MODULE = """
@@ -260,3 +285,30 @@ def test_a_count_is_not_guessed_where_tensors_differ(tmp_path):
         judge(request, settings=settings.load())
     assert error.value.codes == ("C172",)
     assert "--number n=" in str(error.value)
+
+
+def test_what_a_script_does_is_left_out_whatever_it_names():
+    """The guard's names are often those of the host function's parameters: it was kept, and refused for asking its name."""
+    text = """
+B = 2
+C = 3
+E = 5
+def g(x, a=B):
+    global C
+    h = lambda d: d + E
+    try:
+        return h(x) + a
+    except ValueError as error:
+        raise error from None
+if __name__ == "__main__":
+    x = g(3); a = 7; d = 2; h = 1; error = 2
+"""
+    kept, left = needed(text, "g")
+    assert "__main__" not in kept and left == ("lines 12-13",)
+    assert all(f"{name} = {n}\n" in kept for name, n in (("B", 2), ("C", 3), ("E", 5)))
+
+
+def test_what_a_script_binds_of_the_module_is_kept():
+    """A file that is another one when it runs as a script is not judged without that."""
+    kept, left = needed("def g(x):\n    return x\nif __name__ == '__main__':\n    g = None\n", "g")
+    assert "__main__" in kept and not left

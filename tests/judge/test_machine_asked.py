@@ -11,6 +11,7 @@ import pytest
 from septran.host.reached import reached
 from septran.toolchain.built import Built
 from septran.toolchain.machine_asked import kept_between_calls, machine_asked
+from septran.toolchain.unset import otherwise
 from tests.judge.test_hostile import CPP, CUDA, judged
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
@@ -135,8 +136,14 @@ def test_memory_nobody_wrote_holds_now_this_now_that(
 @pytest.mark.parametrize(
     ("body", "line", "finding"),
     [
+        ("int u;", "y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
+        ("float u;", "y[i] = u > 1e30f ? 0 : x[i] * 2;", "uninitialised"),
+        ("long u;", "y[i] = u == 0 ? 0 : x[i] * 2;", "uninitialised"),
+        ("", "int u; y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
+        ("", "int u; if (x[i] > 0) u = 2; y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
         ("int u[300];", "y[i] = u[i] & 1 ? 0 : x[i] * 2;", "uninitialised"),
         ("float s, d;", "if (i == 0) s = x[0], d = 2; else s = x[i]; y[i] = s * d;", ""),
+        ("int u; int k = n > 5 ? 2 : u;", "y[i] = x[i] * k;", ""),
     ],
 )
 def test_what_variables_nobody_set_may_hold(
@@ -146,6 +153,32 @@ def test_what_variables_nobody_set_may_hold(
         CPP.format(before="", body=body).replace("y[i] = x[i] * 2;", f"{{ {line} }}"), tmp_path
     )
     assert found.finding == finding, found.verdict.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("int u; y[i] = u & 1 ? 0 : x[i] * 2;", "uninitialised"),
+        ("float u[4]; u[i & 1] = 2; y[i] = u[2] > 1e30f ? 0 : x[i] * 2;", "uninitialised"),
+        ("float u[4]; for (int k = 0; k < 3; k++) u[k] = 2; y[i] = u[i & 1] * x[i];", ""),
+    ],
+)
+def test_what_variables_of_a_cuda_thread_may_hold(line: str, finding: str, tmp_path: Path) -> None:
+    text = CUDA.format(before="", body="").replace("y[i] = x[i] * 2;", f"{{ {line} }}")
+    found = judged(text, tmp_path, ".cu")
+    assert found.finding == finding, found.verdict.message
+
+
+def test_odd_numbers_stand_where_the_compiler_put_its_pattern_and_nowhere_else() -> None:
+    pattern = "f:\n\tmovl\t$-16843010, -8(%rbp)\n\tmovb\t$-2, -1(%rbp)\n\tmovw\t$-258, (%rax)\n\t.size\tf, .-f\n"
+    zero = "f:\n\tmovl\t$0, -8(%rbp)\n\tmovb\t$-2, -1(%rbp)\n\tmovw\t$0, (%rax)\n\t.size\tf, .-f\n"
+    text, changed = otherwise(pattern, zero)
+    assert changed == 2
+    assert "movl\t$16843009, -8(%rbp)" in text
+    assert "movw\t$257, (%rax)" in text
+    assert "movb\t$-2, -1(%rbp)" in text  # the file's own
+    assert otherwise(pattern, pattern) == (pattern, 0)
 
 
 def test_an_object_that_is_cut_short_is_refused(tmp_path: Path) -> None:

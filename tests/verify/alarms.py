@@ -20,8 +20,8 @@ from septran.backends.cpp.backend import CPP
 from septran.errors import SeptranError
 from septran.verify import budget, judge
 from septran.verify.cases import draw, plan
+from septran.verify.known import expected_of
 from septran.verify.problem import Problem
-from septran.verify.verify import expected_of
 from tests.verify.honest import OPERATORS, emitted
 
 if TYPE_CHECKING:

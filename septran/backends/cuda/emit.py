@@ -12,7 +12,7 @@ from septran.backends.cuda.passes.place_fragments import MOVEMENT
 from septran.backends.cuda.passes.wgmma import panel_allocs
 from septran.backends.text.cstyle import banner, identifier
 from septran.errors import InternalError
-from septran.ir.nodes import Alloc, LeafCall, Program, walk
+from septran.ir.nodes import Alloc, Program, buffers, leaf_calls, walk
 from septran.kernel import Kernel, Leaf
 
 WGMMA_HEADERS = ("st_bulk.cuh", "st_wgmma.cuh")
@@ -80,9 +80,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
 
 def _prelude(program: Program, spelled: Dialect) -> str:
     lines = [f"#define SEPTRAN_THREADS {program.option('threads', 256)}"]
-    buffers = [p.buffer for p in program.params]
-    buffers += [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
-    if any(math.prod(b.shape) >= 2**31 for b in buffers):
+    if any(math.prod(b.shape) >= 2**31 for b in buffers(program)):
         lines.append("#define SEPTRAN_INDEX long long  // a tensor has more than 2^31 elements")
     lines.append(f'#include "{spelled.headers[0]}"')
     if panel_allocs(program.body):
@@ -94,8 +92,7 @@ def _prelude(program: Program, spelled: Dialect) -> str:
 
 def _moves(program: Program) -> bool:
     """Whether a leaf goes along an axis in memory."""
-    calls = (s for s in walk(program.body) if isinstance(s, LeafCall))
-    return any(p.name in MOVEMENT for call in calls for p in call.prims)
+    return any(p.name in MOVEMENT for call in leaf_calls(program) for p in call.prims)
 
 
 def _python_module(program: Program, entry: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.base import Built, Foreign, Host, HostCall, Reading
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
@@ -19,6 +20,8 @@ from septran.backends.cuda.torch_text import (
     torch_functions,
 )
 from septran.backends.cuda.torch_text import entry as torch_entry
+from septran.backends.judged.c_builds import builds
+from septran.backends.judged.c_builds import more as flags_of
 from septran.backends.judged.c_conditions import asks_its_compiler
 from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
@@ -27,8 +30,9 @@ from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
 from septran.prove.foreign.launch import Launch, NotRead
-from septran.toolchain.compilers import cpp_compiler, fills_locals
+from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.unset import unset_otherwise
 
 _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
@@ -44,6 +48,10 @@ _BEFORE = """#include <cuda_runtime.h>
 #define CUDA_VERSION 12080
 """
 """what nvcc defines on its host and device passes alike, after the emulation's own headers"""
+
+
+def _readings(text: str) -> tuple[Reading, ...]:
+    return builds(readings(text), text, native=False)
 
 
 def _device(before: str) -> bool:
@@ -103,23 +111,42 @@ def build(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
-    limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    return _compiled(_emulated(kernel), folder, compiler, fills_locals(compiler))
+
+
+def _emulated(kernel: Kernel) -> Kernel:
     main = "judged_kernel.emulated.cpp"
     source = f'{_BEFORE}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    return replace(kernel, main=main, files=((main, source),))
+
+
+def _flags(kernel: Kernel) -> tuple[str, ...]:
+    limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    return (*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}", *flags_of(kernel))
+
+
+def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str, ...]) -> Built:
     return compile_hosted(
-        replace(kernel, main=main, files=((main, source),)),
+        kernel,
         folder,
         compiler=compiler,
-        flags=(
-            *_FLAGS,
-            *fills_locals(compiler),
-            f"-DSEPTRAN_SHARED_LIMIT={limit}",
-            f"-I{EMULATOR}",
-        ),
+        flags=(*_flags(kernel), *more),
         support=emulation(),
         extra=headers(),
         foreign=True,
     )
+
+
+def unset(kernel: Kernel, folder: Path) -> Iterator[Built]:
+    """Yield builds whose variables that nobody set hold something else than in `build`'s; none where none is read."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return
+
+    def compiled(changed: Kernel, own: Path, more: tuple[str, ...]) -> Built:
+        return _compiled(changed, own, compiler, more)
+
+    yield from unset_otherwise(_emulated(kernel), folder, compiler, _flags(kernel), compiled)
 
 
 def unjudged_words(text: str) -> tuple[str, ...]:
@@ -148,11 +175,12 @@ FOREIGN = Foreign(
     host=host,
     kernel=kernel,
     build=build,
+    unset=unset,
     loader="cuda_emu.py.j2",
     # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
     unsupported=unjudged_words,
-    readings=readings,
+    readings=_readings,
     launches=_launches,
     unordered=_unordered,
     unchecked=(

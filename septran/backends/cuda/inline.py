@@ -6,6 +6,7 @@ The texts of the sources become one CUDA file; `ModelNew.forward` becomes a C++ 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,14 +24,25 @@ from septran.prove.foreign.launch import Launch, NotRead
 
 _POSITIONS = ("name", "cpp_sources", "cuda_sources", "functions")
 _CODE = ("cpp_sources", "cuda_sources")
+_FLAGS = ("extra_cflags", "extra_cuda_cflags")
+_DEFINE = re.compile(r"-D\s*(\w+)(?:=(.*))?$", re.DOTALL)
+_OF_NO_MATTER = re.compile(
+    r"$|-O|-g|-W|-w$|-std|--std|-lineinfo|--generate-line-info|-Xptxas|--ptxas|-v$|--expt|--extended-lambda|--threads|-t\d|-fPIC|-diag"
+)
+"""flags that leave the meaning of the text alone"""
+_DEVICE_CODE = re.compile(r"__(?:global|device)__[^;{}()]*(?:\([^()]*\)[^;{}()]*)?\b(\w+)\s*\(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What the `load_inline` calls of a file say. text: their sources as one. offered: Python name -> C++ function."""
+    """What the `load_inline` calls of a file say. text: their sources as one. offered: Python name -> C++ function.
+
+    flags: of the build, which the judge does not give to its own.
+    """
 
     text: str
     offered: dict[str, str]
+    flags: tuple[str, ...] = ()
 
 
 def extension(text: str, name: str = "kernel.py") -> Extension:
@@ -41,8 +53,9 @@ def extension(text: str, name: str = "kernel.py") -> Extension:
     """
     tree = ast.parse(text)
     texts = _Texts(tree)
-    parts: list[str] = []
+    parts: list[list[str]] = []
     offered: dict[str, str] = {}
+    flags: list[str] = []
     for call in _calls(tree):
         given = dict(zip(_POSITIONS, call.args, strict=False))
         given |= {k.arg: k.value for k in call.keywords if k.arg}
@@ -53,15 +66,47 @@ def extension(text: str, name: str = "kernel.py") -> Extension:
                 call.lineno,
                 "load_inline without cuda_sources; judge C++ as a .cpp file with a function on pointers",
             )
-        for word in _CODE:
-            if word in given:
-                parts += [
-                    f'#line {line} "{name}"\n{code}\n' for line, code in texts.of(given[word])
-                ]
+        said = [text for w in _FLAGS if w in given for _, text in texts.of(given[w])]
+        defined = [d for flag in said if (d := _DEFINE.match(flag.strip()))]
+        flags += [
+            f for f in said if not _DEFINE.match(f.strip()) and not _OF_NO_MATTER.match(f.strip())
+        ]
+        before = [f"#define {d[1]} {'1' if d[2] is None else d[2]}\n" for d in defined]
+        after = [f"#undef {d[1]}\n" for d in defined]
+        code = [
+            f'#line {line} "{name}"\n{code}\n'
+            for word in _CODE
+            if word in given
+            for line, code in texts.of(given[word])
+        ]
+        parts.append([*before, *code, *after])
         if "functions" in given:
-            offered |= {f: f for f in texts.names(given["functions"])}
-    joined = "#include <torch/extension.h>\n" + "".join(parts)  # as load_inline itself does
-    return Extension(text=joined, offered=offered or bindings(joined))
+            named = texts.names(given["functions"])
+            if both := offered.keys() & set(named):
+                told = f"two extensions of the file that both offer {', '.join(sorted(both))}"
+                raise Unjudged(call.lineno, told)
+            offered |= {f: f for f in named}
+    joined = "#include <torch/extension.h>\n"  # as load_inline itself does
+    joined += "".join("".join(part) for part in _apart(parts, set(offered)))
+    return Extension(
+        text=joined, offered=offered or bindings(joined), flags=tuple(dict.fromkeys(flags))
+    )
+
+
+def _apart(parts: list[list[str]], offered: set[str]) -> list[list[str]]:
+    """Return the texts of several extensions so that device code of the same name in two of them is two functions.
+
+    Each extension is a library of its own; here they are one text, in which the later ones get other names.
+    """
+    seen: set[str] = set()
+    found = []
+    for number, part in enumerate(parts):
+        own = set(_DEVICE_CODE.findall("".join(part))) - offered - {"__launch_bounds__"}
+        twice = sorted(own & seen)
+        seen |= own
+        renamed = [f"#define {n} {n}_of_extension_{number}\n" for n in twice]
+        found.append([*renamed, *part, *(f"#undef {n}\n" for n in twice)])
+    return found
 
 
 def hosts(text: str) -> tuple[Host, ...]:
@@ -94,7 +139,10 @@ def kernel(
         run = call_text(call, params)
     last = entry(ENTRY, params, run, returns=call.returns, more=more)
     found = plain_kernel(read.text, last, call, params, "cuda_c", arch, ".cu")
-    return found, ("all of its Python, which was read and not run",)
+    left: tuple[str, ...] = ("all of its Python, which was read and not run",)
+    if read.flags:
+        left += (f"flags of its build, {' '.join(read.flags)}: judged without them",)
+    return found, left
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -253,7 +253,7 @@ class _LeafText:
 
     # ---- along an axis, in memory
     def _movement(self, prim: Prim) -> None:
-        axis = int(str(prim.attr("axis"))) % len(self.params[prim.out].shape)
+        axis = prim.axis(len(self.params[prim.out].shape))
         op = str(prim.attr("op", ""))
         words = [*([_OPS.get(op, "st::Last")] if op else []), str(axis)]
         if prim.name == "scan":

@@ -13,23 +13,12 @@ from dataclasses import dataclass, replace
 from septran.backends.cuda.dialect import CUDA, HIP
 from septran.backends.cuda.passes.place_shared import shared_bytes, shared_shape
 from septran.backends.cuda.passes.wgmma import is_panels
-from septran.backends.reading.c_reading import FUNCTIONS, CReading, buffers, names
-from septran.backends.reading.c_syntax import (
-    Binary,
-    Call,
-    Declare,
-    Do,
-    ForLoop,
-    If,
-    Line,
-    Name,
-    Node,
-    read_body,
-)
+from septran.backends.reading import c_syntax as c
+from septran.backends.reading.c_reading import FUNCTIONS, CReading, names
 from septran.backends.text.cstyle import strides
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import ASYNC, Buffer, Program
+from septran.ir.nodes import ASYNC, Buffer, Program, buffers
 from septran.kernel import Kernel
 from septran.prove.printed import Loop, Place, Printed, Room, Unread, Unreadable, View
 
@@ -77,7 +66,7 @@ class _Kernel:
     """A `__global__` function: names of its parameters, and its body."""
 
     params: tuple[str, ...]
-    body: tuple[Line, ...]
+    body: tuple[c.Line, ...]
 
 
 def _kernels(text: str) -> dict[str, _Kernel]:
@@ -85,12 +74,12 @@ def _kernels(text: str) -> dict[str, _Kernel]:
     head = r"^__global__ void __launch_bounds__\(SEPTRAN_THREADS(?:, 1)?\) (\w+)\(([^\n]*)\) \{\n(.*?)^\}\n"
     for m in re.finditer(head, text, re.MULTILINE | re.DOTALL):
         params = tuple(p.split()[-1].lstrip("*") for p in m.group(2).split(","))
-        body = read_body(m.group(3), text.count("\n", 0, m.start(3)) + 1)
+        body = c.read_body(m.group(3), text.count("\n", 0, m.start(3)) + 1)
         found[m.group(1)] = _Kernel(params, body)
     return found
 
 
-def _launch_lines(host: _Host, kernel: Kernel, text: str) -> tuple[Line, ...]:
+def _launch_lines(host: _Host, kernel: Kernel, text: str) -> tuple[c.Line, ...]:
     found = re.search(
         rf"^static const char\* {re.escape(kernel.entry)}_launch\([^\n]*\) \{{\n(.*?)"
         r"^    const (?:cuda|hip)Error_t error = \w+GetLastError\(\);\n",
@@ -106,7 +95,7 @@ def _launch_lines(host: _Host, kernel: Kernel, text: str) -> tuple[Line, ...]:
 
     room = r'    if \((?:cuda|hip)MallocAsync\(&(\w+), (\d+), stream\)\) return "out of device memory";\n'
     body = re.sub(room, workspace, found.group(1))
-    return read_body(body, text.count("\n", 0, found.start(1)) + 1)
+    return c.read_body(body, text.count("\n", 0, found.start(1)) + 1)
 
 
 class _Reading(CReading):
@@ -122,13 +111,15 @@ class _Host(_Reading):
         self.order: list[str] = []
         self.memories: dict[str, int] = {}
 
-    def declare(self, line: Declare) -> None:
+    def declare(self, line: c.Declare) -> None:
         match line.value:
-            case Call(Name("static_cast"), (Call(Name("[]"), (Name("args"), Name(at))),)):
+            case c.Call(
+                c.Name("static_cast"), (c.Call(c.Name("[]"), (c.Name("args"), c.Name(at))),)
+            ):
                 if int(at) != len(self.order):
                     raise Unreadable(f"line {line.line}: parameters out of order")
                 self.order.append(line.name)
-            case Name("nullptr"):
+            case c.Name("nullptr"):
                 memory = f"workspace {line.name}"
                 if memory not in self.memories:
                     raise Unreadable(f"line {line.line}: {line.name} gets no memory")
@@ -136,7 +127,7 @@ class _Host(_Reading):
             case _:
                 super().declare(line)
 
-    def call(self, call: Call, line: int) -> None:
+    def call(self, call: c.Call, line: int) -> None:
         match call.name.text, call.args:
             case (
                 "cudaFuncSetAttribute" | "cudaFreeAsync" | "hipFuncSetAttribute" | "hipFreeAsync",
@@ -144,18 +135,18 @@ class _Host(_Reading):
             ):
                 pass
             case "ST_LAUNCH", (
-                Name(name),
-                Call(Name("dim3"), (blocks,)),
-                Call(Name("dim3"), (Name("SEPTRAN_THREADS"),)),
-                Name(size),
-                Name("stream"),
+                c.Name(name),
+                c.Call(c.Name("dim3"), (blocks,)),
+                c.Call(c.Name("dim3"), (c.Name("SEPTRAN_THREADS"),)),
+                c.Name(size),
+                c.Name("stream"),
                 *passed,
             ) if name in self.kernels:
                 self._launch(name, self.index(blocks), int(size), passed, line)
             case _:
                 super().call(call, line)
 
-    def _launch(self, name: str, blocks: Expr, size: int, passed: list[Node], line: int) -> None:
+    def _launch(self, name: str, blocks: Expr, size: int, passed: list[c.Node], line: int) -> None:
         kernel = self.kernels[name]
         if len(passed) != len(kernel.params):
             raise Unreadable(f"line {line}: {name} gets {len(passed)} arguments")
@@ -163,7 +154,7 @@ class _Host(_Reading):
         self.memories[memory] = size
         inner = _Block(self, memory)
         for param, given in zip(kernel.params, passed, strict=True):
-            if not isinstance(given, Name):
+            if not isinstance(given, c.Name):
                 raise Unreadable(f"line {line}: the argument {given}")
             inner.alias[param] = given.text
         lines = inner.grid(kernel.body, blocks, line)
@@ -183,21 +174,21 @@ class _Block(_Reading):
         self.alias: dict[str, str] = {}
         self.bounds: dict[str, tuple[Expr, ...] | None] = {}
 
-    def grid(self, lines: tuple[Line, ...], blocks: Expr, line: int) -> tuple[Line, ...]:
+    def grid(self, lines: tuple[c.Line, ...], blocks: Expr, line: int) -> tuple[c.Line, ...]:
         """Read the indices of the grid's loops; return what follows them."""
         rest, found = list(lines), []
         for each in lines:
-            if isinstance(each, Declare) and each.kind == "st::idx" and each.value is not None:
+            if isinstance(each, c.Declare) and each.kind == "st::idx" and each.value is not None:
                 found.append((each.name, self.index(each.value)))
                 rest.remove(each)
-            elif found or not isinstance(each, Declare | Do):
+            elif found or not isinstance(each, c.Declare | c.Do):
                 break
         loop = Loop(var=_BLOCK, extent=blocks, line=line, parallel=True, indices=tuple(found))
         self.loops = (*self.loops, loop)
         return tuple(rest)
 
     # ---- statements
-    def declare(self, line: Declare) -> None:
+    def declare(self, line: c.Declare) -> None:
         match line.value:
             case None if line.kind == "st::Frag":
                 dtype, layout, shape = _fragment(line.template)
@@ -212,7 +203,7 @@ class _Block(_Reading):
                 )
                 self.room(line.name, room)
                 self.bounds[line.name] = None
-            case Call(Name("reinterpret_cast"), (inner,)):
+            case c.Call(c.Name("reinterpret_cast"), (inner,)):
                 memory, at = self.based(inner)
                 if memory != "smem" or not isinstance(at, Const):
                     raise Unreadable(f"line {line.line}: {line.name} lies at {at}")
@@ -227,7 +218,7 @@ class _Block(_Reading):
             case _:
                 super().declare(line)
 
-    def loop(self, line: ForLoop, *, parallel: bool = False) -> None:
+    def loop(self, line: c.ForLoop, *, parallel: bool = False) -> None:
         if any(p != "#pragma unroll" for p in line.pragmas):
             raise Unreadable(f"line {line.line}: {line.pragmas}")
         inside = set(_bound_in(line.body))
@@ -235,16 +226,16 @@ class _Block(_Reading):
         super().loop(line)
         self.bounds.update(dict.fromkeys(inside & self.bounds.keys()))
 
-    def condition(self, line: If) -> None:
+    def condition(self, line: c.If) -> None:
         super().condition(line)
         self.bounds.update(dict.fromkeys(set(_bound_in(line.body)) & self.bounds.keys()))
 
-    def call(self, call: Call, line: int) -> None:
+    def call(self, call: c.Call, line: int) -> None:
         self.needs = []
         match call.name.text, call.args:
-            case "ST_DYNAMIC_SHARED", (Name("smem"),):
+            case "ST_DYNAMIC_SHARED", (c.Name("smem"),):
                 pass
-            case "st::bound", (Name(name), *extent):
+            case "st::bound", (c.Name(name), *extent):
                 self.bounds[name] = tuple(self.index(e) for e in extent)
             case "st::copy", (dst, src):
                 self.act("copy", "copy", line, (self.view(dst), self.view(src)))
@@ -284,22 +275,22 @@ class _Block(_Reading):
                 super().call(call, line)
 
     # ---- operands
-    def is_view(self, node: Node) -> bool:
-        return isinstance(node, Call) or (isinstance(node, Name) and node.text in self.bounds)
+    def is_view(self, node: c.Node) -> bool:
+        return isinstance(node, c.Call) or (isinstance(node, c.Name) and node.text in self.bounds)
 
-    def based(self, node: Node) -> tuple[str, Expr]:
+    def based(self, node: c.Node) -> tuple[str, Expr]:
         base, at = super().based(node)
         return self.alias.get(base, base), at
 
-    def view(self, node: Node) -> View:
+    def view(self, node: c.Node) -> View:
         """Return `st::View<..>{pointer, extents, strides}` or a fragment."""
         match node:
-            case Name(text) if text in self.bounds:
+            case c.Name(text) if text in self.bounds:
                 extent = self.bounds[text]
                 if extent is None:
                     raise Unreadable(f"the extents of {text} are not known here")
                 return View(base=text, at=Const(0), extent=extent, strides=None)
-            case Call(Name("st::View", kind), (first, extents, steps), True):
+            case c.Call(c.Name("st::View", kind), (first, extents, steps), True):
                 base, at = self.based(first)
                 found = View(
                     base=base, at=at, extent=self.indices(extents), strides=self.whole(steps)
@@ -308,12 +299,12 @@ class _Block(_Reading):
         raise Unreadable(f"the operand {node}")
 
 
-def _bound_in(lines: tuple[Line, ...]) -> Iterator[str]:
+def _bound_in(lines: tuple[c.Line, ...]) -> Iterator[str]:
     for line in lines:
         match line:
-            case Do(Call(Name("st::bound"), (Name(name), *_))):
+            case c.Do(c.Call(c.Name("st::bound"), (c.Name(name), *_))):
                 yield name
-            case ForLoop() | If():
+            case c.ForLoop() | c.If():
                 yield from _bound_in(line.body)
 
 
@@ -331,16 +322,16 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", text))
 
 
-def _fill(node: Node | None = None) -> float:
+def _fill(node: c.Node | None = None) -> float:
     """Return what a padded copy reads as outside its tensor."""
     match node:
         case None:
             return 0.0
-        case Binary("-", Name("0"), value):
+        case c.Binary("-", c.Name("0"), value):
             return -_fill(value)
-        case Name("INFINITY"):
+        case c.Name("INFINITY"):
             return float("inf")
-        case Name(text):
+        case c.Name(text):
             try:
                 return float(text.removesuffix("f"))
             except ValueError:

@@ -176,8 +176,7 @@ def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
         shutil.copyfile(kept.with_suffix(".cubin"), cubin)
         log, seconds, refused = notes.read_text(encoding="utf-8"), 0.0, ()
     else:
-        for name, text in kernel.files:
-            (folder / name).write_text(text, encoding="utf-8")
+        kernel.write(folder)
         done = run([compiler.path, *flags, kernel.main, "-o", cubin.name], folder, 300.0)
         log, seconds = done.output.replace(str(folder) + os.sep, ""), done.seconds
         refused = done.not_enforced
@@ -206,11 +205,9 @@ def compile_code_object(kernel: Kernel, folder: Path) -> Built | str:
     if isinstance(tools, str):
         return f"{tools} ({code_object.install(kernel.arch)})"
     work = folder / "compile"
-    work.mkdir(exist_ok=True)
-    for name, text in kernel.files:
-        (work / name).write_text(text, encoding="utf-8")
-    done = code_object.assemble(tools, kernel.arch, work / kernel.main)
-    ok = done.code == 0 and code_object.made(work / kernel.main)
+    main = kernel.write(work)
+    done = code_object.assemble(tools, kernel.arch, main)
+    ok = done.code == 0 and code_object.made(main)
     log = done.output.replace(str(work) + os.sep, "")
     shared = ("shared_bytes", dict(kernel.options).get("shared_bytes", 0))
     facts = (("compiler", tools.name), *code_object.figures(done.output), shared)
@@ -230,9 +227,7 @@ def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) ->
     compiler = nvcc()
     if compiler is None:
         return Built(ok=False, artifact=None, log=f"nvcc is not installed; {NVCC_INSTALL}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
+    kernel.write(folder)
     arch = kernel.arch.removeprefix("sm_")
     flags = (
         "-shared",

@@ -18,7 +18,8 @@ _DIRECTIVE = re.compile(
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
 _JUDGE = re.compile(r"\b(?:cuemu|CUEMU|SEPTRAN_|septran_|judged_kernel|st_scratch)\w*|\b__BASE_FILE__\b|\b__INCLUDE_LEVEL__\b")  # fmt: skip
 _HEADER = re.compile(r"__has_include(?:_next)?\s*\(\s*\"")
-_BUILD = re.compile(r"(?:__SANITIZE|__SSP|__OPTIMIZE|__NO_INLINE|_GLIBCXX_ASSERT|__pi[ce]__|__PI[CE]__)\w*|main")  # fmt: skip
+_OF_BUILDS = ("NDEBUG", "_OPENMP")
+_BUILD = re.compile(r"(?:__SANITIZE|__SSP|__OPTIMIZE|__NO_INLINE|__FAST_MATH|__FINITE_MATH|__STRICT_ANSI|_GLIBCXX_ASSERT|__pi[ce]__|__PI[CE]__)\w*|main")  # fmt: skip
 _RESERVED = re.compile(r"(?:__|_[A-Z]|CUDA|cuda|hip[A-Z])\w*")
 # the same with nvcc and here: what both define (nvcc's host compiler is this one), or both leave out
 _ON_BOTH = frozenset(
@@ -47,6 +48,16 @@ def asks_its_compiler(text: str) -> tuple[str, ...]:
     named = [n for n in conditions if _RESERVED.fullmatch(n)]
     named += [n for n in defined if _MACRO.fullmatch(n)]
     return (*_told([*found, *(n for n in named if n not in _ON_BOTH)]), *asks_its_file(text))
+
+
+def asked(text: str) -> tuple[str, ...]:
+    """Return the names in a text's conditions, and of macros in the definitions that it may hand on to them."""
+    conditions, defined, _ = _asked(text)
+    return tuple(
+        dict.fromkeys(
+            (*conditions, *(n for n in defined if _MACRO.fullmatch(n) or n in _OF_BUILDS))
+        )
+    )
 
 
 def _asked(text: str) -> tuple[list[str], list[str], list[str]]:

@@ -6,32 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from septran.backends.reading.c_syntax import (
-    Binary,
-    Block,
-    Call,
-    Declare,
-    Do,
-    ForLoop,
-    If,
-    Line,
-    Name,
-    Node,
-)
+from septran.backends.reading import c_syntax as c
+from septran.backends.reading.scopes import Scopes
 from septran.backends.text.cstyle import identifier
 from septran.ir.expr import Const, Expr, Var, make
-from septran.ir.nodes import Alloc, Buffer, Program, walk
-from septran.prove.printed import Act, Kind, Loop, Number, Room, Test, Unreadable, View
+from septran.ir.nodes import Program, buffers
+from septran.prove.printed import Loop, Number, Room, Test, Unreadable, View
 
 FUNCTIONS = {"st::least": "min", "st::most": "max", "st::floor_div": "//", "st::floor_mod": "%"}
 """of the runtimes for C++ and CUDA C++"""
 _COMPARES = frozenset(("<", "<=", ">", ">=", "=="))
-
-
-def buffers(program: Program) -> tuple[Buffer, ...]:
-    """Return parameters and allocated buffers."""
-    made = (s.buffer for s in walk(program.body) if isinstance(s, Alloc))
-    return (*(p.buffer for p in program.params), *made)
 
 
 def names(program: Program) -> dict[str, str]:
@@ -39,97 +23,68 @@ def names(program: Program) -> dict[str, str]:
     return {identifier(b.name): b.name for b in buffers(program)}
 
 
-class CReading:
+class CReading(Scopes):
     """Reads one function; a target says what its calls and declarations mean."""
 
     functions: Mapping[str, str] = {}
     """functions of two indices -> operation of an index expression"""
 
     def __init__(self) -> None:
-        self.acts: list[Act] = []
-        self.rooms: dict[str, Room] = {}
-        self.lets: dict[str, Expr] = {}
-        self.loops: tuple[Loop, ...] = ()
-        self.tests: tuple[Test, ...] = ()
+        super().__init__()
         self.scope: tuple[int, ...] = ()
         self.blocks = 0
-        self.needs: list[Expr] = []
 
     # ---- statements
-    def read(self, lines: tuple[Line, ...]) -> None:
+    def read(self, lines: tuple[c.Line, ...]) -> None:
         """Read the statements of a block; what it declares ends with it."""
-        saved, lets = self.scope, dict(self.lets)
+        saved = self.scope
         self.blocks += 1
         self.scope = (*self.scope, self.blocks)
-        for line in lines:
-            self.line(line)
-        self.scope, self.lets = saved, lets
+        with self.inside():
+            for line in lines:
+                self.line(line)
+        self.scope = saved
 
-    def line(self, line: Line) -> None:
+    def line(self, line: c.Line) -> None:
         """Read one statement."""
         match line:
-            case ForLoop():
+            case c.ForLoop():
                 self.loop(line)
-            case If():
+            case c.If():
                 self.condition(line)
-            case Block():
+            case c.Block():
                 self.block(line)
-            case Declare():
+            case c.Declare():
                 self.declare(line)
-            case Do(Call() as call):
+            case c.Do(c.Call() as call):
                 self.call(call, line.line)
             case _:
                 raise Unreadable(f"line {line.line}: a statement that emitters do not print")
 
-    def loop(self, line: ForLoop, *, parallel: bool = False) -> None:
+    def loop(self, line: c.ForLoop, *, parallel: bool = False) -> None:
         """Read a loop."""
         found = Loop(
             var=line.var, extent=self.index(line.extent), line=line.line, parallel=parallel
         )
-        outer, self.loops = self.loops, (*self.loops, found)
-        self.read(line.body)
-        self.loops = outer
+        with self.inside(found):
+            self.read(line.body)
 
-    def condition(self, line: If) -> None:
+    def condition(self, line: c.If) -> None:
         """Read a condition."""
-        outer = self.tests
-        self.tests = (*self.tests, *(self.test(t) for t in line.tests))
-        self.read(line.body)
-        self.tests = outer
+        with self.inside(tests=tuple(self.test(t) for t in line.tests)):
+            self.read(line.body)
 
-    def block(self, line: Block) -> None:
+    def block(self, line: c.Block) -> None:
         """Read a block of its own."""
         self.read(line.body)
 
-    def declare(self, line: Declare) -> None:
+    def declare(self, line: c.Declare) -> None:
         """Read a declaration."""
         raise Unreadable(f"line {line.line}: the declaration of {line.name}")
 
-    def call(self, call: Call, line: int) -> None:
+    def call(self, call: c.Call, line: int) -> None:
         """Read a call."""
         raise Unreadable(f"line {line}: a call of {call.name.text}")
-
-    def act(
-        self,
-        kind: Kind,
-        what: str,
-        line: int,
-        views: tuple[View, ...] = (),
-        scalars: tuple[Number, ...] = (),
-    ) -> None:
-        """Keep a statement with the loops and conditions around it."""
-        self.acts.append(
-            Act(
-                kind=kind,
-                what=what,
-                line=line,
-                loops=self.loops,
-                tests=self.tests,
-                views=views,
-                scalars=scalars,
-                needs=tuple(self.needs),
-            )
-        )
 
     def room(self, name: str, room: Room) -> None:
         """Keep where a buffer lies."""
@@ -138,23 +93,23 @@ class CReading:
         self.rooms[name] = room
 
     # ---- expressions
-    def test(self, node: Node) -> Test:
+    def test(self, node: c.Node) -> Test:
         """Return a comparison."""
         match node:
-            case Binary(op, a, b) if op in _COMPARES:
+            case c.Binary(op, a, b) if op in _COMPARES:
                 return Test(op, self.index(a), self.index(b))
-            case Name(text) if text.isdigit():
+            case c.Name(text) if text.isdigit():
                 return Test("<", Const(0), Const(int(text)))
         raise Unreadable(f"the condition {node}")
 
-    def index(self, node: Node) -> Expr:
+    def index(self, node: c.Node) -> Expr:
         """Return an index expression; C's / and % are the floor's only of what is not negative."""
         match node:
-            case Name(text):
+            case c.Name(text):
                 if text.isdigit():
                     return Const(int(text))
-                return self.lets.get(text) or Var(text)
-            case Binary(op, a, b) if op in "+-*/%":
+                return self.numbers.get(text) or Var(text)
+            case c.Binary(op, a, b) if op in "+-*/%":
                 left, right = self.index(a), self.index(b)
                 if op in "/%":
                     if not isinstance(left, Const):
@@ -162,17 +117,17 @@ class CReading:
                     if not isinstance(right, Const) or right.value <= 0:
                         raise Unreadable(f"a division by {right}")
                 return make("//" if op == "/" else op, left, right)
-            case Call(Name(text), (a, b)) if text in self.functions:
+            case c.Call(c.Name(text), (a, b)) if text in self.functions:
                 return make(self.functions[text], self.index(a), self.index(b))
         raise Unreadable(f"the index {node}")
 
-    def indices(self, node: Node) -> tuple[Expr, ...]:
+    def indices(self, node: c.Node) -> tuple[Expr, ...]:
         """Return the index expressions of `{a, b}`."""
-        if not isinstance(node, Call) or not node.braces:
+        if not isinstance(node, c.Call) or not node.braces:
             raise Unreadable(f"{node} where braces are meant")
         return tuple(self.index(a) for a in node.args)
 
-    def whole(self, node: Node) -> tuple[int, ...]:
+    def whole(self, node: c.Node) -> tuple[int, ...]:
         """Return the numbers of `{1, 2}`."""
         found = self.indices(node)
         if not all(isinstance(e, Const) for e in found):
@@ -182,27 +137,27 @@ class CReading:
             )
         return tuple(e.value for e in found if isinstance(e, Const))
 
-    def number(self, node: Node) -> Number:
+    def number(self, node: c.Node) -> Number:
         """Return a scalar argument: an index, or a float literal."""
         match node:
-            case Name(text) if not text.isdigit() and text[0] in "0123456789.":
+            case c.Name(text) if not text.isdigit() and text[0] in "0123456789.":
                 return float(text.rstrip("fFlL"))
-            case Call(Name("std::numeric_limits::infinity" | "__builtin_inf"), ()):
+            case c.Call(c.Name("std::numeric_limits::infinity" | "__builtin_inf"), ()):
                 return math.inf
-            case Call(Name("std::numeric_limits::quiet_NaN" | "__builtin_nan"), ()):
+            case c.Call(c.Name("std::numeric_limits::quiet_NaN" | "__builtin_nan"), ()):
                 return math.nan
-            case Binary("-", Name("0"), b):
+            case c.Binary("-", c.Name("0"), b):
                 inner = self.number(b)
                 if isinstance(inner, float):
                     return -inner
         return self.index(node)
 
-    def based(self, node: Node) -> tuple[str, Expr]:
+    def based(self, node: c.Node) -> tuple[str, Expr]:
         """Return (array, index) of the pointer `array` or `array + a + b`."""
         match node:
-            case Name(text):
+            case c.Name(text):
                 return text, Const(0)
-            case Binary("+" | "-" as op, a, b):
+            case c.Binary("+" | "-" as op, a, b):
                 base, at = self.based(a)
                 return base, make(op, at, self.index(b))
         raise Unreadable(f"the address {node}")

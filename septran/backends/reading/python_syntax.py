@@ -177,6 +177,14 @@ def operate(node: ast.AST, op: str, a: Expr, b: Expr, needs: list[Expr] | None =
     return make(op, a, b)
 
 
+def times(node: ast.expr) -> ast.expr:
+    """Return `n` of `range(n)`. Raises Unreadable: it is something else."""
+    match called(node):
+        case Call(name="range", args=(count,), named={}):
+            return count
+    raise wrong(node)
+
+
 def operator(node: ast.BinOp) -> str:
     """Return how index expressions call an operator. Raises Unreadable: they have none such."""
     found = _OPERATORS.get(type(node.op))

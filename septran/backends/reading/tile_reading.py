@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from septran.backends.reading import python_syntax as py
+from septran.backends.reading.scopes import Scopes
 from septran.backends.reading.tile_syntax import Window, difference, positions, shifted
 from septran.ir.expr import Const, Expr, Var, make
-from septran.prove.printed import Act, Loop, Move, Number, Room, Test, Unreadable, View
+from septran.prove.printed import Loop, Move, Number, Room, Test, Unreadable, View
 
 
-class TileReading:
+class TileReading(Scopes):
     """Reads one kernel; a dialect says what its calls mean."""
 
     casts = True
@@ -25,13 +26,9 @@ class TileReading:
     """whether copies end at the edge of a tensor, and tiles get 0 for what lies outside"""
 
     def __init__(self, macros: Mapping[str, int]) -> None:
+        super().__init__()
         self.macros = macros
-        self.acts: list[Act] = []
-        self.rooms: dict[str, Room] = {}
         self.order: list[str] = []
-        self.names: dict[str, Expr] = {}
-        self.loops: tuple[Loop, ...] = ()
-        self.tests: tuple[Test, ...] = ()
 
     def function(self, function: ast.FunctionDef) -> None:
         """Read the kernel's function: its tensors and what it launches."""
@@ -77,7 +74,7 @@ class TileReading:
 
     def _keep(self, node: ast.AST, name: str, allocator: str, shape: ast.expr, dtype: str) -> None:
         line = int(getattr(node, "lineno", 1))
-        if name in self.rooms or name in self.names or name in self.macros or name == "T":
+        if name in self.rooms or name in self.numbers or name in self.macros or name == "T":
             raise py.wrong(node, f"another {name}")
         self.rooms[name] = Room(
             memory="",
@@ -92,10 +89,9 @@ class TileReading:
     # ---- statements
     def body(self, body: Sequence[ast.stmt]) -> None:
         """Read the statements of a block; names that it binds end with it."""
-        saved = dict(self.names)
-        for stmt in py.statements(list(body)):
-            self.statement(stmt)
-        self.names = saved
+        with self.inside():
+            for stmt in py.statements(list(body)):
+                self.statement(stmt)
 
     def statement(self, stmt: ast.stmt) -> None:
         """Read one statement."""
@@ -103,10 +99,8 @@ class TileReading:
             case ast.For(orelse=[]):
                 self.loop(stmt)
             case ast.If(test=test, body=body, orelse=[]):
-                outer = self.tests
-                self.tests = (*outer, *py.tests(test, self.names))
-                self.body(body)
-                self.tests = outer
+                with self.inside(tests=py.tests(test, self.numbers)):
+                    self.body(body)
             case ast.Expr(value=value) if (call := py.called(value)) is not None:
                 self.call(call, stmt)
             case _:
@@ -131,11 +125,9 @@ class TileReading:
         low, high = (Const(0), bounds[0]) if len(bounds) == 1 else bounds
         var = self.fresh(stmt.target)
         found = Loop(var=var, extent=difference(high, low), line=stmt.lineno, stages=stages)
-        outer, names = self.loops, dict(self.names)
-        self.loops = (*outer, found)
-        self.names[stmt.target.id] = make("+", low, Var(var))
-        self.body(stmt.body)
-        self.loops, self.names = outer, names
+        with self.inside(found):
+            self.numbers[stmt.target.id] = make("+", low, Var(var))
+            self.body(stmt.body)
 
     def fresh(self, name: ast.Name) -> str:
         """Return the variable of a loop; a name that stands for something else is not read."""
@@ -156,27 +148,12 @@ class TileReading:
                 views.append(View(base=arg.id, at=Const(0), extent=None, strides=None))
             else:
                 numbers.append(self.number(arg))
-        self.act(
-            Act(
-                kind="leaf",
-                what=call.name,
-                line=call.line,
-                loops=(),
-                tests=(),
-                views=tuple(views),
-                scalars=tuple(numbers),
-            )
-        )
-
-    def act(self, act: Act) -> None:
-        """Keep a statement with the loops and conditions around it."""
-        self.acts.append(replace(act, loops=self.loops, tests=self.tests))
+        self.act("leaf", call.name, call.line, tuple(views), tuple(numbers))
 
     # ---- copies
     def move(self, move: Move, line: int, what: str) -> None:
         """Keep a copy or a fill."""
-        kind = "copy" if move.src else "fill"
-        self.act(Act(kind=kind, what=what, line=line, loops=(), tests=(), move=move))  # type: ignore[arg-type]
+        self.act("copy" if move.src else "fill", what, line, move=move)
 
     def copy(self, call: py.Call, *, casts: bool) -> None:
         """Read `T.copy(source, destination)`."""
@@ -284,25 +261,23 @@ class TileReading:
         ):
             raise py.wrong(stmt)
         box = positions([self.index(a) for a in call.args])
-        outer = dict(self.names)
-        for target, (name, _) in zip(targets, box, strict=True):
-            if not isinstance(target, ast.Name):
-                raise py.wrong(target)
-            self.fresh(target)
-            self.names[target.id] = Var(name)
-        tests: tuple[Test, ...] = ()
-        body = stmt.body
-        match body:
-            case [ast.If(test=test, body=inner, orelse=[])]:
-                tests, body = py.tests(test, self.names), inner
-        match body:
-            case [ast.Assign(targets=[target], value=value)]:
-                self.move(
-                    replace(self._element(target, value, tests), box=box), stmt.lineno, "T.Parallel"
-                )
-            case _:
-                raise py.wrong(stmt)
-        self.names = outer
+        with self.inside():
+            for target, (name, _) in zip(targets, box, strict=True):
+                if not isinstance(target, ast.Name):
+                    raise py.wrong(target)
+                self.fresh(target)
+                self.numbers[target.id] = Var(name)
+            tests: tuple[Test, ...] = ()
+            body = stmt.body
+            match body:
+                case [ast.If(test=test, body=inner, orelse=[])]:
+                    tests, body = py.tests(test, self.numbers), inner
+            match body:
+                case [ast.Assign(targets=[target], value=value)]:
+                    move = replace(self._element(target, value, tests), box=box)
+                    self.move(move, stmt.lineno, "T.Parallel")
+                case _:
+                    raise py.wrong(stmt)
 
     def _element(self, target: ast.expr, value: ast.expr, tests: tuple[Test, ...]) -> Move:
         """Return the move of `dst[i] = T.if_then_else(test, T.Cast(dtype, src[j]), 0)`."""
@@ -310,7 +285,7 @@ class TileReading:
         rest: float | None = None
         match py.called(value):
             case py.Call(name="T.if_then_else", args=(test, some, other), named={}) if not tests:
-                tests, value = py.tests(test, self.names), some
+                tests, value = py.tests(test, self.numbers), some
                 rest = self._zero(other, self.rooms[dst].dtype)
         dtype = ""
         match py.called(value):
@@ -340,7 +315,7 @@ class TileReading:
     # ---- expressions
     def index(self, node: ast.expr) -> Expr:
         """Return an index expression."""
-        return py.index(node, self.names)
+        return py.index(node, self.numbers)
 
     def number(self, node: ast.expr) -> Number:
         """Return a scalar argument: a float literal or an index."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from septran.backends.reading import python_syntax as py
 from septran.ir.expr import Bin, Const, Expr, Var, make
-from septran.ir.nodes import Alloc, LeafCall, Program, Scalar, walk
+from septran.ir.nodes import LeafCall, Program, Scalar, allocated
 from septran.prove.printed import Unreadable
 
 
@@ -89,7 +89,7 @@ def alloc_names(program: Program, tensors: Sequence[str], arrays: Sequence[str])
         Unreadable: they declare another number.
     """
     own = [p.buffer.name for p in program.params]
-    made = [s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)]
+    made = [b.name for b in allocated(program.body)]
     if (len(own), len(made)) != (len(tensors), len(arrays)):
         raise Unreadable(
             f"{len(arrays)} tiles and {len(tensors)} tensors, not {len(made)} and {len(own)}"

@@ -184,8 +184,8 @@ void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* a
 }
 
 void forget_copies() {
-  unit_unfenced = {};
-  in_flight = {};
+  unit_unfenced.forget();
+  in_flight.forget();
   init_unfenced = false;
 }
 

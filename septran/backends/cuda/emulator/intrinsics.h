@@ -32,7 +32,7 @@ template <class P, class F> void warp_collective(Mask mask, const char* where, P
   warp_meeting(
       mask, where, &payload,
       [](void** all, void* context) {
-        P* given[kWave];
+        P* given[kWave] __attribute__((uninitialized));  // set whole in the next line
         for (int i = 0; i < kWave; i++) given[i] = static_cast<P*>(all[i]);
         (*static_cast<F*>(context))(given);
       },

@@ -128,6 +128,7 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
                other == reverse ? "reverse" : "shuffled");
       }
     }
+    free(all.data);
   }
   if (st_say) st_say("{\"errors\": []}");
 }
@@ -157,7 +158,7 @@ void allow_dynamic_shared(size_t bytes, size_t limit) {
 
 void forget_launches() {
   watched = nullptr;
-  for (Thread& t : threads) t.copies = {}, t.groups = {}, t.unfenced = {};
+  for (Thread& t : threads) t.copies.forget(), t.groups.forget(), t.unfenced.forget();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (stacks_used) madvise(stacks, stacks_used * kStack, MADV_DONTNEED);
 #endif

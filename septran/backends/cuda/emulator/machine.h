@@ -1,10 +1,13 @@
 // What the parts of the emulation's machine share with each other and with no kernel. All of it is of one call: the
-// static host takes memory back after each (`forget`), a library keeps it.
+// static host takes memory back after each (`forget`), but not of a file that SepTran did not write; a library keeps it.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
 #include "api.h"
 #include "fiber.h"
+
+// linked with such a file; hidden, so that a library without it imports nothing
+extern "C" char st_foreign[] __attribute__((weak, visibility("hidden")));
 
 namespace cuemu {
 
@@ -16,6 +19,11 @@ template <class T> struct List {
   T* end() const { return data + count; }
   T& operator[](size_t i) const { return data[i]; }
   void clear() { count = 0; }
+  /// After a call: its room is gone with the rest of memory, or it is kept, so that it does not grow from call to call.
+  void forget() {
+    if (!st_foreign) data = nullptr, room = 0;
+    count = 0;
+  }
   void size(size_t n) {
     if (n > room) {
       room = n < 2 * room ? 2 * room : n < 16 ? 16 : n;

@@ -35,6 +35,10 @@ struct WarpProducts {
   List<uint16_t> read;
   List<size_t> groups;     // products per group, oldest first
 
+  void forget() {
+    serial = 0, fenced = false, issued = committed = 0;
+    targets.forget(), sums.forget(), products.forget(), read.forget(), groups.forget();
+  }
   void begin() {
     serial = block_serial;
     fenced = false;
@@ -221,8 +225,8 @@ void end_products() {
 }
 
 void forget_products() {
-  for (auto& p : all_products) p = WarpProducts{};
-  for (auto& g : issued_by_group) g = {};
+  for (auto& p : all_products) p.forget();
+  for (auto& g : issued_by_group) g.forget();
 }
 
 }  // namespace cuemu

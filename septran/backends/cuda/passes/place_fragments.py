@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
 from septran.ir import nodes as ir
-from septran.ir.access import touches
+from septran.ir.access import map_buffers, touches
 from septran.ir.dtypes import HALVES, nbytes
 
 GEMMS = ("gemm", "gemm_acc")
@@ -106,33 +106,31 @@ def place_fragments(program: ir.Program, *, wave: int = 32) -> ir.Program:
     """
     warps = max(1, int(str(program.option("threads", 256))) // wave)
     wgmma = wants_wgmma(program)
-    return replace(program, body=tuple(_kernel(stmt, warps, wave, wgmma) for stmt in program.body))
+    body = (s for stmt in program.body for s in _kernel(stmt, warps, wave, wgmma))
+    return replace(program, body=tuple(body))
 
 
-def _kernel(stmt: ir.Stmt, warps: int, wave: int, wgmma: bool) -> ir.Stmt:
+def _kernel(stmt: ir.Stmt, warps: int, wave: int, wgmma: bool) -> tuple[ir.Stmt, ...]:
     stmts = tuple(ir.walk((stmt,)))
     found = {
-        s.buffer.name: s.buffer
-        for s in stmts
-        if isinstance(s, ir.Alloc)
-        and s.buffer.mem == "REGISTER"
-        and not s.buffer.layout.startswith("frag")
+        b.name: b
+        for b in ir.allocated((stmt,))
+        if b.mem == "REGISTER" and not b.layout.startswith("frag")
     }
     if not found:
-        return stmt
+        return (stmt,)
     tiles = wgmma_tiles(stmts, warps) if wgmma else {}
     if tiles:
         whole = Grid.of_matrix(warps, 1, wave)
         frags, grid = _served(found, stmt, whole)
         if all(c.arg(c.prims[0].out).region.buffer.name in frags for c in tiles.values()):
-            panels = {
-                s.buffer.name: replace(s.buffer, layout=PANELS)
-                for s in stmts
-                if isinstance(s, ir.Alloc) and s.buffer.name in tiles
-            }
-            return _rename(stmt, {**_placed(found, frags, grid), **panels})
+            held = (b for b in ir.allocated((stmt,)) if b.name in tiles)
+            panels = {b.name: replace(b, layout=PANELS) for b in held}
+            new = {**_placed(found, frags, grid), **panels}
+            return map_buffers((stmt,), lambda b: new.get(b.name, b))
     frags, grid = _served(found, stmt, (warps, wave))
-    return _rename(stmt, _placed(found, frags, grid))
+    new = _placed(found, frags, grid)
+    return map_buffers((stmt,), lambda b: new.get(b.name, b))
 
 
 def _placed(
@@ -323,7 +321,7 @@ def _unserved_prim(
                 if is_frag(out):
                     yield out
                 return
-            axis = int(str(prim.attr("axis"))) % len(regions[x].tile)
+            axis = prim.axis(len(regions[x].tile))
             dims = regions[x].tile
             lead = math.prod(d for i, d in enumerate(dims[:-1]) if i != axis)
             if axis != len(dims) - 1 and lead != 1:
@@ -354,19 +352,3 @@ def _product_operand(
         and m == rows
         and not prim.attr("trans_a")
     )
-
-
-def _rename(stmt: ir.Stmt, new: Mapping[str, ir.Buffer]) -> ir.Stmt:
-    def region(r: ir.Region) -> ir.Region:
-        return replace(r, buffer=new[r.buffer.name]) if r.buffer.name in new else r
-
-    match stmt:
-        case ir.Alloc():
-            return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
-        case ir.Copy():
-            return replace(stmt, dst=region(stmt.dst), src=region(stmt.src))
-        case ir.LeafCall():
-            return replace(stmt, args=tuple(replace(a, region=region(a.region)) for a in stmt.args))
-        case ir.For() | ir.When():
-            return replace(stmt, body=tuple(_rename(s, new) for s in stmt.body))
-    return stmt

@@ -11,7 +11,7 @@ import math
 from septran.backends.cuda.passes.wgmma import is_panels
 from septran.ir.dtypes import nbytes
 from septran.ir.launch import Launch, map_kernels
-from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, walk
+from septran.ir.nodes import Alloc, Buffer, For, Program, Stmt, allocated, walk
 from septran.machine import load_machine
 from septran.passes.check_memory import Held, check_memory
 from septran.passes.place_buffers import with_offsets
@@ -82,9 +82,9 @@ def shared_end(body: tuple[Stmt, ...]) -> int:
     """Return the bytes of shared memory that a kernel's body takes, once they are placed."""
     return max(
         (
-            (s.buffer.offset or 0) + shared_bytes(s.buffer) * s.buffer.versions
-            for s in walk(body)
-            if isinstance(s, Alloc) and s.buffer.mem == "SHARED"
+            (b.offset or 0) + shared_bytes(b) * b.versions
+            for b in allocated(body)
+            if b.mem == "SHARED"
         ),
         default=0,
     )

@@ -11,9 +11,9 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from septran.ir import nodes as ir
 from septran.ir.dtypes import HALVES
 from septran.ir.expr import evaluate, free
-from septran.ir.nodes import Alloc, Buffer, Copy, For, LeafCall, Program, Region, Stmt, walk
 
 PANELS = "panels64"
 """Buffer layout: 64-column panels with the 128-byte swizzle."""
@@ -24,15 +24,15 @@ _SAMPLES = 4
 _COMBINATIONS = 4096
 
 
-def wants_wgmma(program: Program) -> bool:
+def wants_wgmma(program: ir.Program) -> bool:
     """True when the mapping asks for wgmma on a machine that has it."""
     return program.option("math") == "wgmma" and program.arch.startswith("sm_90")
 
 
-def wgmma_tiles(stmts: Iterable[Stmt], warps: int) -> dict[str, LeafCall]:
+def wgmma_tiles(stmts: Iterable[ir.Stmt], warps: int) -> dict[str, ir.LeafCall]:
     """Return the shared tiles of a kernel that can lie in panels, each with a product that reads it."""
     stmts = tuple(stmts)
-    calls = [s for s in stmts if isinstance(s, LeafCall) and _fits(s, warps)]
+    calls = [s for s in stmts if isinstance(s, ir.LeafCall) and _fits(s, warps)]
     while True:
         found = {_operand(c, i).buffer.name: c for c in calls for i in (0, 1)}
         shared = {n for n in found if _only_read_by(n, stmts, calls)}
@@ -42,11 +42,11 @@ def wgmma_tiles(stmts: Iterable[Stmt], warps: int) -> dict[str, LeafCall]:
         calls = keep
 
 
-def _operand(call: LeafCall, index: int) -> Region:
+def _operand(call: ir.LeafCall, index: int) -> ir.Region:
     return call.arg(call.prims[0].ins[index]).region
 
 
-def _fits(call: LeafCall, warps: int) -> bool:
+def _fits(call: ir.LeafCall, warps: int) -> bool:
     """True for one product of 16-bit tiles with 16 rows per warp and a width that wgmma has."""
     if len(call.prims) != 1 or call.prims[0].name not in _GEMMS or warps % 4:
         return False
@@ -73,7 +73,7 @@ def _fits(call: LeafCall, warps: int) -> bool:
     )
 
 
-def _panels(region: Region) -> bool:
+def _panels(region: ir.Region) -> bool:
     buffer = region.buffer
     return (
         buffer.mem == "SHARED"
@@ -87,13 +87,13 @@ def _panels(region: Region) -> bool:
     )
 
 
-def _only_read_by(name: str, stmts: tuple[Stmt, ...], calls: list[LeafCall]) -> bool:
+def _only_read_by(name: str, stmts: tuple[ir.Stmt, ...], calls: list[ir.LeafCall]) -> bool:
     """True when whole copies from global memory fill the tile and nothing but `calls` reads it."""
     for s in stmts:
-        touched = isinstance(s, LeafCall) and any(a.region.buffer.name == name for a in s.args)
+        touched = isinstance(s, ir.LeafCall) and any(a.region.buffer.name == name for a in s.args)
         if touched and s not in calls:
             return False
-        if isinstance(s, Copy):
+        if isinstance(s, ir.Copy):
             if s.src.buffer.name == name:
                 return False
             if s.dst.buffer.name == name and not _fills(s):
@@ -101,7 +101,7 @@ def _only_read_by(name: str, stmts: tuple[Stmt, ...], calls: list[LeafCall]) -> 
     return True
 
 
-def _fills(copy: Copy) -> bool:
+def _fills(copy: ir.Copy) -> bool:
     return (
         copy.src.buffer.mem == "GLOBAL"
         and copy.src.buffer.dtype == copy.dst.buffer.dtype
@@ -111,12 +111,12 @@ def _fills(copy: Copy) -> bool:
     )
 
 
-def is_panels(buffer: Buffer) -> bool:
+def is_panels(buffer: ir.Buffer) -> bool:
     """True for a tile in panels."""
     return buffer.layout == PANELS
 
 
-def bulk_copy(copy: Copy, loops: Mapping[str, For]) -> bool:
+def bulk_copy(copy: ir.Copy, loops: Mapping[str, ir.For]) -> bool:
     """True when a tensor copy (TMA) can fill the panels of `copy.dst`.
 
     Strides are multiples of 16 bytes, elements are contiguous, and the tile ends early only where the
@@ -134,7 +134,7 @@ def bulk_copy(copy: Copy, loops: Mapping[str, For]) -> bool:
     return all(_ends_with_tensor(source, env) for env in _corners(names, loops))
 
 
-def _corners(names: frozenset[str], loops: Mapping[str, For]) -> Iterator[dict[str, int]]:
+def _corners(names: frozenset[str], loops: Mapping[str, ir.For]) -> Iterator[dict[str, int]]:
     """Yield first and last values of the loops: enough for extents linear up to the last tile."""
     needed = set(names)
     while more := {v for n in needed for v in free(loops[n].extent)} - needed:
@@ -146,14 +146,14 @@ def _corners(names: frozenset[str], loops: Mapping[str, For]) -> Iterator[dict[s
     yield from itertools.islice(envs, _COMBINATIONS)
 
 
-def _values(loop: For, env: Mapping[str, int]) -> list[int]:
+def _values(loop: ir.For, env: Mapping[str, int]) -> list[int]:
     most = evaluate(loop.extent, env)
     if most <= _SAMPLES:
         return list(range(most))
     return [0, 1, most - 2, most - 1]
 
 
-def _ends_with_tensor(region: Region, env: Mapping[str, int]) -> bool:
+def _ends_with_tensor(region: ir.Region, env: Mapping[str, int]) -> bool:
     for offset, extent, tile, size in zip(
         region.offset, region.extent, region.tile, region.buffer.shape, strict=True
     ):
@@ -163,6 +163,6 @@ def _ends_with_tensor(region: Region, env: Mapping[str, int]) -> bool:
     return True
 
 
-def panel_allocs(body: tuple[Stmt, ...]) -> tuple[Buffer, ...]:
+def panel_allocs(body: tuple[ir.Stmt, ...]) -> tuple[ir.Buffer, ...]:
     """Return the tiles in panels that a kernel allocates."""
-    return tuple(s.buffer for s in walk(body) if isinstance(s, Alloc) and is_panels(s.buffer))
+    return tuple(filter(is_panels, ir.allocated(body)))

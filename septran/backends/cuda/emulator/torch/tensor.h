@@ -84,10 +84,13 @@ struct TensorOptions {
   TensorOptions memory_format(MemoryFormat) const { return *this; }
 };
 
-/// What a host function allocates: NaN, between words that no kernel may change.
+/// What a host function allocates: memory that nobody has written, between words that no kernel may change.
 class Storage {
  public:
-  explicit Storage(size_t bytes) : bytes_(bytes), base_(static_cast<char*>(cuemu::device_memory(bytes + 2 * kGuard))) {}
+  explicit Storage(size_t bytes) : bytes_(bytes), base_(static_cast<char*>(cuemu::device_memory(bytes + 2 * kGuard))) {
+    // what memory holds before anybody writes it differs from call to call
+    for (char* guard : {base_, base_ + kGuard + bytes_}) std::memset(guard, 0xFF, kGuard);
+  }
   ~Storage() {
     for (size_t i = 0; i < kGuard; i++)
       if (base_[i] != '\xFF' || base_[kGuard + bytes_ + i] != '\xFF')

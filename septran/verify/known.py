@@ -1,0 +1,72 @@
+"""What the outputs of a call should be, asked for as exactly as the outputs need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from septran.accuracy import Policy
+from septran.verify import budget, judge
+from septran.verify.budget import Expected
+from septran.verify.cases import Case, draw
+from septran.verify.problem import Problem
+from septran.verify.session import Ran
+from septran.verify.settle import settle
+
+
+class Known:
+    """What a case's outputs should be, with budgets that grow while a kernel is not within them."""
+
+    def __init__(self, problem: Problem, case: Case, policy: Policy) -> None:
+        """Compute the reference and its least budgets."""
+        self._growing = _growing(problem, case, policy)
+        self.now = next(self._growing)
+
+    def grow(self) -> bool:
+        """Take the next larger budgets; False where these are all."""
+        larger = next(self._growing, None)
+        if larger is not None:
+            self.now = larger
+        return larger is not None
+
+
+def compared(
+    problem: Problem, ran: Ran, policy: Policy, cache: dict[Case, Known]
+) -> tuple[tuple[Expected, ...], tuple[str, ...], list[tuple[str, Expected, judge.Comparison]]]:
+    """Return what was expected of a call, which decisions were its own, and how each output compares.
+
+    cache: what is known of a case, and grows.
+    """
+    case = ran.call.case
+    if case not in cache:
+        cache.clear()  # repeats are rare; the reference of one case may be large
+        cache[case] = Known(problem, case, policy)
+    known, decided = settle(
+        problem, draw(problem, case) if problem.reference.choices else {}, cache[case].now,
+        ran.outputs, zero_mean=case.zero_mean, policy=policy, seed=case.seed,
+    )  # fmt: skip
+    while True:
+        found = [
+            (param.name, wanted, judge.compare(param, wanted, ran.outputs[param.name]))
+            for param, wanted in zip(problem.outputs, known, strict=True)
+            if param.name not in problem.unused
+        ]
+        if decided or not any(c.wrong for _, _, c in found) or not cache[case].grow():
+            return known, decided, found
+        known = cache[case].now
+
+
+def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected, ...]:
+    """Return what each output of a case should be, and how far from it is allowed."""
+    *_, found = _growing(problem, case, policy)
+    return found
+
+
+def _growing(problem: Problem, case: Case, policy: Policy) -> Iterator[tuple[Expected, ...]]:
+    """Yield the same with smaller budgets, and it last (`budget.growing`)."""
+    for found in budget.growing(
+        problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
+    ):
+        if case.family == "integers":
+            yield tuple(budget.exact_if_representable(problem, one) for one in found)
+        else:
+            yield found
