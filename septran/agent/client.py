@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     import openai
 
 _CONTEXT_WORDS = ("context length", "max_model_len", "maximum context", "too long", "context size")
+_REFUSAL_WORDS = (
+    "content_filter",
+    "content management policy",
+    "content policy",
+    "responsibleaipolicy",
+)
+_SPENT_WORDS = ("insufficient_quota", "credit balance")
+"""of a 429 that waiting does not cure"""
 _FINISH = {
     "stop": "stop",
     "eos": "stop",
@@ -177,6 +185,9 @@ class OpenAIChat:
                 got = self._once(request, stream, start + limits.deadline)
                 return self._finish(got, request, time.monotonic() - start, attempt)
             except Fault as fault:
+                if fault.kind == "refused":
+                    said = _Collected(text=[fault.message], finish="refusal", choices=1)
+                    return self._finish(said, request, time.monotonic() - start, attempt)
                 if not fault.retry or attempt == limits.retries:
                     raise
                 wait = self._wait(fault, attempt)
@@ -311,7 +322,9 @@ class OpenAIChat:
             case openai.APITimeoutError():
                 return Fault("deadline", f"no answer in time: {message}", retry=True)
             case openai.APIStatusError():
-                return _status_fault(error.status_code, error.response.headers, message)
+                return _status_fault(
+                    error.status_code, error.response.headers, message, str(error.code or "")
+                )
             case openai.APIConnectionError():
                 cause = error.__cause__
                 detail = self.redact(str(cause)) if cause is not None else message
@@ -326,7 +339,12 @@ class OpenAIChat:
         return Fault("network", f"{name}: {message}", retry=True)
 
 
-def _status_fault(status: int, headers: Mapping[str, str], message: str) -> Fault:
+def _status_fault(status: int, headers: Mapping[str, str], message: str, code: str) -> Fault:
+    low = f"{message} {code}".lower()
+    if status in (400, 403, 422) and any(w in low for w in _REFUSAL_WORDS):
+        return Fault("refused", f"HTTP {status}: {message}", status=status)
+    if status == 429 and any(w in low for w in _SPENT_WORDS):
+        return Fault("setup", f"HTTP {status}: {message}", status=status)
     if status in (408, 409, 429) or status >= 500:
         return Fault(
             "busy",
@@ -335,7 +353,7 @@ def _status_fault(status: int, headers: Mapping[str, str], message: str) -> Faul
             retry_after=_after(headers),
             status=status,
         )
-    if status in (400, 413, 422) and any(w in message.lower() for w in _CONTEXT_WORDS):
+    if status in (400, 413, 422) and any(w in low for w in _CONTEXT_WORDS):
         return Fault("context", message, status=status)
     return Fault("setup", f"HTTP {status}: {message}", status=status)
 

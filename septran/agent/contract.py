@@ -243,11 +243,9 @@ def _broadcast(name: str, out: str, shapes: Mapping[str, tuple[int, ...]]) -> st
 
 
 def _permuted(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    perm = prim.attr("perm")
-    assert isinstance(perm, tuple | list)
     source = ["?"] * len(shapes[prim.ins[0]])
-    for d, p in enumerate(perm):
-        source[int(p)] = _INDEX[d]
+    for d, p in enumerate(prim.perm):
+        source[p] = _INDEX[d]
     return f"{prim.ins[0]}[{', '.join(source)}]"
 
 
@@ -288,10 +286,8 @@ def _extern(prim: Prim) -> str:
 
 
 def _reduce(prim: Prim, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    source, op = prim.ins[0], str(prim.attr("op"))
-    axis = prim.attr("axis")
-    assert isinstance(axis, int)
-    axis %= len(shapes[source])
+    source, op = prim.ins[0], prim.op
+    axis = prim.axis(len(shapes[source]))
     letters = list(_INDEX[: len(shapes[source])])
     kept = ["0" if d == axis else letter for d, letter in enumerate(letters)]
     out = f"{prim.out}[{', '.join(kept[-len(shapes[prim.out]) :])}]"

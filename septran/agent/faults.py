@@ -2,7 +2,8 @@
 
 | kind      | what happened                                                    | what the loop does            |
 |-----------|------------------------------------------------------------------|-------------------------------|
-| setup     | 401, 403, 404, 400 that is not about length, no key, no server   | stops the run (L502, exit 3)  |
+| setup     | other 4xx, a 429 for a spent quota, no key, no server            | stops the run (L502, exit 3)  |
+| refused   | 400, 403 or 422 of a content filter                              | counts as a reply that refuses|
 | context   | the prompt (or max_tokens) is too long for the model             | trims and asks again          |
 | busy      | 429 or 5xx after all retries, or a Retry-After above the cap     | stops the run when it happens |
 | network   | connection refused, reset or dropped after all retries           | to two calls in a row, or to  |
@@ -18,10 +19,11 @@ from typing import Literal
 
 from septran.errors import EnvironmentProblem
 
-FaultKind = Literal["setup", "context", "busy", "network", "deadline", "malformed"]
+FaultKind = Literal["setup", "refused", "context", "busy", "network", "deadline", "malformed"]
 
 CODES: dict[str, str] = {
     "setup": "L502",
+    "refused": "L502",
     "context": "L503",
     "busy": "L505",
     "network": "L505",

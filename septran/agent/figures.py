@@ -9,14 +9,20 @@ RESIDENT = "resident_warps"
 """Figure: warps that one processor of the machine holds with so many registers each."""
 
 
+TILE_CYCLES = "tile_cycles"
+"""Figure: cycles of one call on a full tile, counted in the compiler's listing (no caches)."""
+_CLEARLY = 0.9
+"""Share of the library's cycles below which a leaf counts as faster: pairs that are nearer are no better than guessed (docs/agents.md)."""
+
+
 def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | None:
     """Return 1 when static figures prefer a leaf to the library's, -1 the other way, 0 neither; None: not comparable.
 
-    Fewer bytes spilled first, then more warps at a time: what a device compiler's figures can say. They know nothing of
-    memory access, so this is a prediction and is called so wherever it counts.
+    Of a device compiler's figures fewer bytes spilled first, then more warps at a time; of a CPU's the cycles of a tile.
+    They know nothing of memory access, so this is a prediction and is called so wherever it counts.
     """
     if "registers" not in mine or "registers" not in library:
-        return None
+        return _fewer_cycles(mine.get(TILE_CYCLES), library.get(TILE_CYCLES))
     for one, two in (
         (-_spilled(mine), -_spilled(library)),
         (mine.get(RESIDENT, 0.0), library.get(RESIDENT, 0.0)),
@@ -24,6 +30,14 @@ def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | 
         if one != two:
             return 1 if one > two else -1
     return 0
+
+
+def _fewer_cycles(mine: float | None, library: float | None) -> int | None:
+    if not mine or not library:
+        return None
+    if mine <= _CLEARLY * library:
+        return 1
+    return -1 if library <= _CLEARLY * mine else 0
 
 
 def _spilled(figures: Mapping[str, float]) -> float:

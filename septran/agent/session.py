@@ -25,6 +25,11 @@ ModelOf = Callable[[str], str]
 _SILENCES = 2
 """Calls in a row without a reply, each with its retries, after which the model counts as gone."""
 
+_REFUSALS = 2
+"""Replies in a row in which the model or its server refuses, after which it is not asked again for this leaf."""
+_SAME = 3
+"""The same words without code so often in a row: the model has no other answer."""
+
 
 class Exhausted(Exception):
     """Nothing more may be asked for this leaf; the text says why."""
@@ -70,6 +75,8 @@ class Session:
         self._lead: Attempt | None = None
         self._best: Attempt | None = None
         self._silences = 0
+        self._refusals = 0
+        self._said = ("", 0)
         self.silent: Fault | None = None
         """why the last call gave no reply; None when it gave one"""
 
@@ -168,7 +175,27 @@ class Session:
         self._lead = max(made, key=lambda a: (LEVELS.index(a.verdict.level), -a.number))
         told_last = self._lead.verdict
         self.log = "" if told_last.verified else told(told_last)
+        self._heed(outcomes, made)
         return made
+
+    def _heed(self, outcomes: list[Reply | Fault], made: list[Attempt]) -> None:
+        """End the search when the model refuses, or says the same words without code, again and again."""
+        for outcome, attempt in zip(outcomes, made, strict=True):
+            if not isinstance(outcome, Reply):
+                continue
+            self._refusals = self._refusals + 1 if outcome.finish == "refused" else 0
+            text = outcome.text.strip()
+            said, times = self._said
+            bare = attempt.leaf is None and not self.bodies
+            self._said = (text, times + 1 if text == said else 1) if bare else ("", 0)
+        said, times = self._said
+        words = f": {_first_line(said)}" if said else ""
+        if self._refusals >= _REFUSALS:
+            raise Exhausted(
+                f"the model refuses (content filter, refusal or empty reply), {self._refusals} replies in a row{words}"
+            )
+        if times >= _SAME:
+            raise Exhausted(f"the model said the same without code {times} times in a row{words}")
 
     def _ask(
         self, role: str, prompts: list[tuple[Message, ...]], slot: str, temperature: float | None
@@ -261,7 +288,7 @@ class Session:
         found = extract_body(outcome.text, self.prompter.frame, self.spec)
         problem = found.problem
         if outcome.finish == "refused":
-            problem = problem or "the model refused to answer"
+            problem = f"the model refused to answer. {_first_line(outcome.text)}".strip()
         self.cut = outcome.finish in ("length", "cut")
         if problem or (self.cut and not found.body):
             if self.cut:

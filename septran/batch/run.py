@@ -26,6 +26,7 @@ from septran.batch.file import load_batch
 from septran.batch.plan import Plan, job_of, read_plan, write_plan
 from septran.batch.pool import Outcome, run_jobs, slots
 from septran.batch.score import Score, scores
+from septran.document import read_object
 from septran.errors import ConfigError, NothingSelected, exit_code_of
 from septran.run import store
 from septran.run.result import Result
@@ -231,14 +232,14 @@ def results(run: store.Run) -> list[dict[str, Any]]:
 
 def planned(run: store.Run) -> list[tuple[str, dict[str, Any] | None]]:
     """Return the id of each planned cell of a batch run, with its result when it has one."""
-    plan = _read(run.dir / "batch.json") or {"cells": []}
+    plan = read_object(run.dir / "batch.json") or {"cells": []}
     folder = run.dir / "cells"
-    return [(cell["id"], _read(folder / f"{cell['key']}.json")) for cell in plan["cells"]]
+    return [(cell["id"], read_object(folder / f"{cell['key']}.json")) for cell in plan["cells"]]
 
 
 def planned_requests(run: store.Run) -> dict[str, dict[str, Any]]:
     """Return the request of each planned cell of a batch run, by the cell's id."""
-    plan = _read(run.dir / "batch.json") or {"cells": []}
+    plan = read_object(run.dir / "batch.json") or {"cells": []}
     return {cell["id"]: cell.get("request", {}) for cell in plan["cells"]}
 
 
@@ -338,7 +339,7 @@ def _forget_failed(plan: Plan) -> None:
 def _failed_last_time(path: Path, cells: Sequence[Cell], settings: Settings) -> tuple[Cell, ...]:
     """Return the cells that were rejected or failed when this file was run last."""
     for run in store.listing(store.root(settings)):
-        data = _read(run.dir / "batch.json")
+        data = read_object(run.dir / "batch.json")
         if data is not None and data["file"] == str(path):
             bad = {d["cell"] for d in results(run) if sort_of(d) in ("rejected", "failed")}
             return tuple(cell for cell in cells if cell.id in bad)
@@ -389,12 +390,12 @@ def _settle(run: store.Run, outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _finished(run: store.Run, cell: Cell) -> dict[str, Any] | None:
-    return _read(run.dir / "cells" / f"{cell.key}.json")
+    return read_object(run.dir / "cells" / f"{cell.key}.json")
 
 
 def _reuse(run: store.Run, cell: Cell, known: Path) -> dict[str, Any] | None:
     """Return an earlier result with the same content key, copied into this run."""
-    found = _read(known / f"{cell.key}.json")
+    found = read_object(known / f"{cell.key}.json")
     if found is None or not Path(found.get("run", "")).is_dir():
         return None
     found["reused"] = True
@@ -410,11 +411,3 @@ def _remember(known: Path, data: Mapping[str, Any]) -> None:
 def _count(result: BatchResult, data: Mapping[str, Any]) -> None:
     result.counts[sort_of(data)] += 1
     result.no_model += without_model(data)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -11,6 +11,7 @@ from typing import Any
 
 from septran import __version__
 from septran.atomic import write_atomic
+from septran.document import read_object
 from septran.environment.step import Submission
 from septran.environment.told import Trajectory
 from septran.kernel import content_hash
@@ -75,13 +76,7 @@ class Ledger:
         self._written.add(name)
 
     def _read(self, part: str, name: str) -> dict[str, Any] | None:
-        if not name.isalnum():
-            return None
-        try:
-            data = json.loads((self.folder / part / f"{name}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        return data if isinstance(data, dict) else None
+        return read_object(self.folder / part / f"{name}.json") if name.isalnum() else None
 
     def _lines(self) -> set[str]:
         """Return the names that have a line; the end of a line that a kill cut is taken away."""

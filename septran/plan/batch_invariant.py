@@ -73,13 +73,11 @@ def lower_rows(
 
 def refused(why: str) -> MappingError:
     """Return the refusal of a kernel whose rows depend on their number."""
-    found = MappingError.of(
+    return MappingError.of(
         CODE,
         f"deterministic: batch-invariant cannot be kept: {why}",
         help="leave it out, or let a tile of rows be cut from this dim in the logic",
     )
-    assert isinstance(found, MappingError)
-    return found
 
 
 def _bounded(one: ArgType | int | float, most: ArgType | int | float) -> ArgType | int | float:

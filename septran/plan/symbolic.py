@@ -10,7 +10,7 @@ from septran.bind import ArgType, bind
 from septran.errors import InputError, InternalError, MappingError, SeptranError, closest
 from septran.ir.access import regions
 from septran.ir.expr import Const, Expr, evaluate, free, substitute
-from septran.ir.nodes import Alloc, Dim, Program, walk
+from septran.ir.nodes import Dim, Program, allocated
 from septran.ir.text import parse_expr
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.run import PassRun, lower
@@ -115,8 +115,7 @@ def _fits(plan: Plan, mapping: ExplicitMapping, what: Symbolic) -> bool:
 
 def _tiles(program: Program) -> list[tuple[int, ...]]:
     """Return the shapes of all that is held and the tiles of all that is touched; tensors between kernels are neither."""
-    made = (s.buffer for s in walk(program.body) if isinstance(s, Alloc))
-    held = [b.shape for b in made if not b.extent]
+    held = [b.shape for b in allocated(program.body) if not b.extent]
     return held + [r.tile for r, _ in regions(*program.body)]
 
 

@@ -163,6 +163,15 @@ def _names(found: Imported) -> dict[str, Any]:
     return {n: i for n, i in by_clean.items() if n in kept}
 
 
+def _refused(graph: Graph, e: Exception) -> ConfigError:
+    said = next(iter(str(e).splitlines()), type(e).__name__)
+    return ConfigError.of(
+        "C152",
+        f"{graph.file}: torch refuses inputs that the judge draws: {said}",
+        help="the module wants more of its inputs than their shapes and dtypes say (an order, a first value): make them inside of it",
+    )
+
+
 def reference_of(
     graph: Graph,
     names: Mapping[str, str],
@@ -177,7 +186,10 @@ def reference_of(
 
     def called(run: Callable[[Mapping[str, torch.Tensor]], Any]) -> Callable[..., Any]:
         def fn(**values: torch.Tensor) -> Any:
-            found = run(_graphs(graph, names, values))
+            try:
+                found = run(_graphs(graph, names, values))
+            except (RuntimeError, IndexError) as e:  # torch's word on what was drawn
+                raise _refused(graph, e) from e
             shaped = tuple(
                 t.reshape(shapes[n]).contiguous()
                 for t, n in zip(found, written.outputs, strict=True)
@@ -223,7 +235,7 @@ def _has_value(fn: Callable[..., Any]) -> Callable[..., bool]:
     def defined(**values: torch.Tensor) -> bool:
         try:
             found = fn(**values)
-        except RuntimeError:
+        except (RuntimeError, ConfigError):  # the second says the first in our words
             return False
         results = found if isinstance(found, tuple) else (found,)
         return not any(bool(t.isnan().any()) for t in results if t.is_floating_point())

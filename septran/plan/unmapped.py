@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from septran.ir.nodes import For, LeafCall, Program, Stmt, When, leaf_calls
+from septran.ir.access import map_statements
+from septran.ir.nodes import LeafCall, Program, Stmt, leaf_calls
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.drop_accumulators import drop_accumulators
 from septran.plan.planned import Plan
@@ -64,13 +65,10 @@ def unmapped(plan: Plan, mapping: ExplicitMapping, bound: Program, what: Symboli
 
 
 def _whole(program: Program) -> Program:
-    return replace(program, body=tuple(_in_place(s) for s in program.body))
+    return replace(program, body=map_statements(program.body, _in_place))
 
 
-def _in_place(stmt: Stmt) -> Stmt:
-    match stmt:
-        case LeafCall():
-            return replace(stmt, args=tuple(replace(a, mem="") for a in stmt.args))
-        case For() | When():
-            return replace(stmt, body=tuple(_in_place(s) for s in stmt.body))
-    return stmt
+def _in_place(stmt: Stmt) -> tuple[Stmt]:
+    if isinstance(stmt, LeafCall):
+        return (replace(stmt, args=tuple(replace(a, mem="") for a in stmt.args)),)
+    return (stmt,)

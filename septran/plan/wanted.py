@@ -55,7 +55,7 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
         ConfigError: C134 the file, C151 torch cannot export it, C171 an input or output that no kernel takes.
         EnvironmentProblem: V214, the child did not start.
     """
-    graph = _captured(path, _read(path))
+    graph = _captured(path, read_source(path, "C134"))
     names = {one.name: one for one in _inputs(graph)}
     called = {one.name: clean_name(one.name) for one in names.values()}
     if len(set(called.values())) < len(called):
@@ -94,11 +94,16 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
     )
 
 
-def _read(path: Path) -> str:
+def read_source(path: Path, code: str) -> str:
+    """Return the text of a user's file, without a byte order mark; raises ConfigError `code`, it cannot be read or is no UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError.of("C134", f"{path}: {e}", Span(str(path), 1)) from e
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as e:
+        raise ConfigError.of(code, f"{path}: {e.strerror or e}", Span(str(path), 1)) from e
+    except UnicodeDecodeError as e:
+        raise ConfigError.of(
+            code, f"{path}: it is no text in UTF-8: {e}", Span(str(path), 1)
+        ) from e
 
 
 @functools.lru_cache(maxsize=64)

@@ -43,14 +43,8 @@ def told(verdict: Verdict) -> Verdict:
     emulated = verdict.where == "emulated"
     uncompiled = verdict.code == "V201" and emulated
     if uncompiled or (verdict.code == "V205" and any(w in verdict.message for w in _LACKS)):
-        return replace(
-            verdict,
-            code="V217",
-            level=Level.UNAVAILABLE,
-            status=Status.UNAVAILABLE,
-            message=f"the emulation lacks something: {verdict.message}",
-            hint="nothing is known about the kernel",
-        )
+        text = f"the emulation lacks something: {verdict.message}"
+        return verdict.unavailable("V217", text, "nothing is known about the kernel")
     return verdict
 
 
@@ -63,7 +57,7 @@ def finding_of(verdict: Verdict) -> str:
         # what reads memory that nobody wrote does so for every input; large inputs alone overflow
         case "V202" if "(integers" in text and ("never written" in text or "not written" in text):
             return "uninitialised"
-        case "V202" if "(uninitialised)" in text:
+        case "V202" | "V208" if "(uninitialised)" in text:
             return "uninitialised"
         case "V202" if "NaN" in text:
             return "wrong"

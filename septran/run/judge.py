@@ -19,7 +19,7 @@ from septran.backends.base import Backend, Foreign, Host, Reading, Unjudged
 from septran.errors import ConfigError, Span, closest
 from septran.kernel import Kernel, content_hash
 from septran.outcome import Level, Status
-from septran.plan.wanted import load_wanted
+from septran.plan.wanted import load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
@@ -42,6 +42,8 @@ _AFTER = "calls after those that were made: {} live from call to call"
 # a word of digits, as a float has them; numbers beyond are masks and limits, which families of values are about
 _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[fFuUlL]*(?![\w.]))")
 _LARGE, _MOST_NUMBERS = 1e6, 200
+# a pool of threads that shrank cannot grow again where no thread may be started
+_TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
 _ELSEWHERE = (
@@ -131,28 +133,38 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
             do not fit the reference; C173 it uses what cannot be judged here.
         EnvironmentProblem: V110, V214.
     """
-    text = _read(request.file)
+    text = read_source(request.file, "C170")
     backend, foreign = _target(request, text)
     with _told_where(request.file):
         readings = foreign.readings(text)
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
         folder = (work or Path(name)).absolute()  # children run in folders of their own
         found: list[Judgement] = []
+        done: list[Reading] = []
         for number, read in enumerate(readings):
             own = folder / f"reading{number}" if number else folder
-            found.append(_judged(request, settings, backend, foreign, read, own))
-            if found[-1].code:
-                return _for_devices(found[-1], read.devices)
-    return _on_all(found[0], [read.devices for read in readings])
+            last = _judged(request, settings, backend, foreign, read, own)
+            if number and read.flags and last.verdict.code == "V201":
+                continue  # nobody has such a build; it is not among those that the card names
+            found.append(last)
+            done.append(read)
+            if last.code:
+                return _for_devices(last, read.devices)
+    names = foreign.elsewhere(text) if foreign.elsewhere is not None else ()
+    return _on_all(found[0], done, names)
 
 
-def _on_all(found: Judgement, devices: list[str]) -> Judgement:
-    """Return a judgement that holds where `devices` say, and nowhere else."""
-    if len(devices) < 2:
-        return found
-    verdict = found.verdict
-    text = f"other devices: it tells them apart, and was judged where {', where '.join(devices)}"
-    return replace(found, verdict=replace(verdict, not_checked=(*verdict.not_checked, text)))
+def _on_all(found: Judgement, readings: list[Reading], names: tuple[str, ...]) -> Judgement:
+    """Return a judgement that holds where `readings` say, and nowhere else. names: what the text asks besides."""
+    verdict, told = found.verdict, []
+    if len(readings) > 1:
+        what = "builds" if any(r.flags or r.threads for r in readings) else "devices"
+        told.append(
+            f"other {what}: it tells them apart, and was judged where {', where '.join(r.devices for r in readings)}"
+        )
+    if names:
+        told.append(f"code for other compilers and machines: it asks {', '.join(names)}")
+    return replace(found, verdict=verdict.without(*told))
 
 
 def _for_devices(found: Judgement, devices: str) -> Judgement:
@@ -193,6 +205,12 @@ def _judged(
     arch = backends.resolve_arch(backend, read.arch)
     with _told_where(request.file):
         kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
+    count = read.threads or (foreign.threads(text) if foreign.threads is not None else 0)
+    options = (("flags", read.flags),) if read.flags else ()
+    kernel = replace(
+        kernel,
+        options=(*kernel.options, *options, *((("threads", count),) if count else ())),
+    )
     problem = replace(wanted.problem, points=points(text))
     place = replace(
         place_in(settings, backend, arch, "emulated"),
@@ -220,8 +238,8 @@ def _judged(
             unordered=foreign.unordered(text),
         )
         verdict = _verdict(kernel, built, problem, folder, asked)
-        if verdict.passed and foreign.on_the_stack is not None:
-            verdict = _on_the_stack(verdict, kernel, foreign.on_the_stack, problem, folder, asked)
+        if verdict.passed and foreign.unset is not None:
+            verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
@@ -239,6 +257,7 @@ def _judged(
     missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})
+    own = (read_source(request.file, "C170"), read_source(request.reference, "C134"))
     return Judgement(
         request=request,
         backend=backend.name,
@@ -247,7 +266,7 @@ def _judged(
         finding=finding_of(verdict),
         left_out=left_out,
         proof=proof,
-        sha=content_hash([_read(request.file), _read(request.reference), host.name, backend.name]),
+        sha=content_hash([*own, host.name, backend.name]),
     )
 
 
@@ -280,38 +299,42 @@ def _verdict(
     elif UNLINKED in built.not_checked:
         what = "it needs shared libraries"
     if not what:
-        return verify(
+        verdict = verify(
             kernel, _with_state(built, kernel.entry), problem, run_dir=folder, request=request
         )
-    return replace(
-        Verdict.of(kernel, where=request.where, dims=problem.dims, seed=request.seed),
-        level=Level.UNAVAILABLE,
-        status=Status.UNAVAILABLE,
-        code="V217",
-        message=f"the static host, which judges such files, has not what this one needs: {what}",
-        hint="OpenMP's threads, the C and C++ libraries and memory are there",
+        sized = len(set(_TEAM.findall(kernel.source))) > 1
+        if not (sized and verdict.code == "V205" and "the operating system" in verdict.message):
+            return verdict
+        what = "teams of one size (the first that it asks for); it ended where a team was to have more threads"
+    return Verdict.of(
+        kernel, where=request.where, dims=problem.dims, seed=request.seed
+    ).unavailable(
+        "V217",
+        f"the static host, which judges such files, has not what this one needs: {what}",
+        "OpenMP's threads, the C and C++ libraries and memory are there",
     )
 
 
-def _on_the_stack(
+def _unset(
     verdict: Verdict,
     kernel: Kernel,
-    build: Callable[[Kernel, Path], Built | None],
+    builds: Callable[[Kernel, Path], Iterator[Built]],
     problem: Problem,
     folder: Path,
     request: Request,
 ) -> Verdict:
-    """Return the verdict, or that a build is wrong whose unset variables hold now this, now that."""
-    own = folder / "on_the_stack"
-    built = build(kernel, own)
-    if built is None or not built.ok:
-        return verdict
-    again = _verdict(kernel, built, problem, own, request)
-    if again.code != "V202":  # it is slow: only what it computes counts
-        return verdict
-    return replace(
-        again, message=f"a variable that nobody set (uninitialised) decides: {again.message}"
-    )
+    """Return the verdict, or that of a build that is wrong because variables nobody set hold something else in it."""
+    for number, built in enumerate(builds(kernel, folder / "unset")):
+        if not built.ok:
+            continue
+        again = _verdict(kernel, built, problem, folder / f"unset{number}", request)
+        # they are slow, and larger on the stack: only what is computed counts, and that it is the same twice and in each order
+        if again.code in ("V202", "V208", "V209"):
+            return replace(
+                again,
+                message=f"a variable that nobody set (uninitialised) decides: {again.message}",
+            )
+    return verdict
 
 
 def _with_state(built: Built, entry: str) -> Built:
@@ -335,13 +358,6 @@ def _told_where(file: Path) -> Iterator[None]:
         yield
     except Unjudged as e:
         raise ConfigError.of("C173", f"{file}: {e.what}", Span(str(file), e.line)) from e
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError.of("C170", f"{path}: {e}", Span(str(path), 1)) from e
 
 
 def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from septran import assets
+from septran.atomic import write_atomic
 from septran.bind import ArgType
 from septran.ir.nodes import Program
 from septran.machine import Machine
 from septran.plan.resolve import Plan, arguments
 from septran.run.work import work_of
 from septran.verify.environment import environment_facts
-from septran.verify.verdict import write_atomically
 
 _PROBE = Path(__file__).with_name("roofline_probe.cpp")
 _SCHEMA = 1
@@ -151,7 +151,7 @@ def measured(threads: int) -> Limits:
             single is not None
         ):  # more threads are never slower: a busy machine only made them look so
             found = _larger(found, single)
-        write_atomically(path, json.dumps(asdict(found), indent=1) + "\n")
+        write_atomic(path, json.dumps(asdict(found), indent=1) + "\n")
     return found
 
 

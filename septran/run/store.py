@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Literal
 import septran
 from septran import assets, gpu
 from septran.atomic import write_atomic
-from septran.document import Document
+from septran.document import Document, read_object
 from septran.errors import ConfigError, closest
 from septran.kernel import content_hash
 from septran.settings import Settings
@@ -111,12 +111,7 @@ class Run:
 
     def info(self) -> dict[str, Any]:
         """Return run.json ({} when it is missing or damaged)."""
-        try:
-            found = json.loads((self.dir / "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        if not isinstance(found, dict):
-            return {}
+        found = read_object(self.dir / "run.json") or {}
         parts = ("request", "summary")
         return found if all(isinstance(found.get(n, {}), dict) for n in parts) else {}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Mapping
 
 from septran.ir.expr import evaluate
-from septran.ir.nodes import For, LeafCall, Prim, Program, Stmt, When, walk
-from septran.ir.visits import decisive
+from septran.ir.nodes import LeafCall, Prim, Program, leaf_calls
+from septran.ir.visits import visits
 
 _PRODUCTS = ("gemm", "gemm_acc")
 
@@ -18,33 +19,13 @@ def work_of(program: Program) -> int | None:
     A product is a gemm, or a sum over what a `map` of the same leaf has multiplied. Tiles at edges count with the
     size they have there, and blocks that are skipped do not count.
     """
-    return _count(program.body, {}) or None
-
-
-def _count(body: tuple[Stmt, ...], env: dict[str, int]) -> int:
+    if not any(_is_product(call, prim) for call in leaf_calls(program) for prim in call.prims):
+        return None
     total = 0
-    for stmt in body:
-        match stmt:
-            case LeafCall():
-                total += sum(_flops(stmt, prim, env) for prim in stmt.prims)
-            case When(expr=expr, low=low, high=high):
-                if low <= evaluate(expr, env) < high:
-                    total += _count(stmt.body, env)
-            case For(var=var):
-                times = evaluate(stmt.extent, env)
-                if times < 1 or not _multiplies(stmt.body):
-                    continue
-                if var in decisive(stmt.body):
-                    total += sum(_count(stmt.body, {**env, var: i}) for i in range(times))
-                else:  # every iteration does the same
-                    total += times * _count(stmt.body, {**env, var: 0})
-    return total
-
-
-def _multiplies(body: tuple[Stmt, ...]) -> bool:
-    return any(
-        isinstance(s, LeafCall) and any(_is_product(s, p) for p in s.prims) for s in walk(body)
-    )
+    for stmt, env, times in visits(program.body):
+        if isinstance(stmt, LeafCall):
+            total += times * sum(_flops(stmt, prim, env) for prim in stmt.prims)
+    return total or None
 
 
 def _is_product(call: LeafCall, prim: Prim) -> bool:
@@ -62,7 +43,7 @@ def _multiplied(expr: str) -> bool:
     return isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult)
 
 
-def _flops(call: LeafCall, prim: Prim, env: dict[str, int]) -> int:
+def _flops(call: LeafCall, prim: Prim, env: Mapping[str, int]) -> int:
     if not _is_product(call, prim):
         return 0
     sizes = [evaluate(e, env) for e in call.arg(prim.ins[0]).region.extent]

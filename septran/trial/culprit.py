@@ -15,6 +15,7 @@ from typing import Any, Literal
 from septran.accuracy import load_policy
 from septran.ir.nodes import Program
 from septran.kernel import Leaf
+from septran.outcome import Status
 from septran.passes.interpret import Hazard, interpret
 from septran.passes.run import PassRun
 from septran.plan.fit import Lowered
@@ -26,9 +27,9 @@ from septran.verify import judge
 from septran.verify.budget import Expected, tensors
 from septran.verify.cases import Case, draw
 from septran.verify.cases import plan as plan_cases
+from septran.verify.known import expected_of
 from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict
-from septran.verify.verify import expected_of
 
 _SLACK = 4.0
 """How many budgets oracle and interpreter may be off: they add in other orders than any kernel does."""
@@ -36,9 +37,9 @@ _SLACK = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """kind: logic, leaf, pass or emitter. name: the task, leaf or pass. why: one sentence."""
+    """kind: logic, leaf, pass, emitter, or the limit on time. name: the task, leaf or pass. why: one sentence."""
 
-    kind: Literal["logic", "leaf", "pass", "emitter"]
+    kind: Literal["logic", "leaf", "pass", "emitter", "limit"]
     name: str
     why: str
 
@@ -110,6 +111,13 @@ def find_culprit(
                 name=outcome.name,
                 why=f"the interpreter gives wrong results after it, and right ones before: {fault}",
             )
+    if verdict.status is Status.TIMEOUT:
+        # an interpreter of the target may just be slow with large dims: nothing convicts the emitter
+        return Culprit(
+            kind="limit",
+            name="run_timeout_s",
+            why="logic, leaves and every pass are right on their own: more time, or smaller dims, may be all it needs",
+        )
     return Culprit(
         kind="emitter",
         name=plan.backend.name,

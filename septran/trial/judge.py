@@ -148,21 +148,17 @@ def _with_filled_locals(
     built = build(kernel, folder)
     if not built.ok:
         why = f"locals that nobody set: {(built.log.splitlines() or ['no build'])[0][:200]}"
-        return replace(verdict, not_checked=(*verdict.not_checked, why))
+        return verdict.without(why)
     asked = replace(request, seed=verdict.seed, admission=False, gate=False)
     found = verify(kernel, built, problem, run_dir=folder, request=asked)
     if found.passed:
         return replace(verdict, enforced=(*verdict.enforced, "a pattern in locals that nobody set"))
     if found.level is Level.UNAVAILABLE:
-        why = f"locals that nobody set: {found.message}"
-        return replace(verdict, not_checked=(*verdict.not_checked, why))
-    return replace(
-        found,
-        level=Level.REJECTED,
-        status=Status.REJECTED,
-        code="V223",
-        message=f"it reads a variable that nobody set: with a pattern in those, {found.message}",
-        hint="initialise every variable and every element of a local array before it is read",
+        return verdict.without(f"locals that nobody set: {found.message}")
+    return found.rejected(
+        "V223",
+        f"it reads a variable that nobody set: with a pattern in those, {found.message}",
+        "initialise every variable and every element of a local array before it is read",
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.ir import nodes as ir
-from septran.ir.access import map_regions, regions
+from septran.ir.access import map_buffers, regions
 from septran.ir.expr import Bin, Const, Expr, Var
 from septran.kernel import LeafSpec, kernel_params, leaf_specs
 from septran.reference import Reference
@@ -101,24 +101,19 @@ def _equal_dims(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> Iterato
         rows_a = [d for d in range(ra - 2) if shapes[a][d] != 1]
         yield from (((out, c), (a, d)) for c, d in zip(rows_c, rows_a, strict=False))
     elif prim.name in ("gather", "scatter_acc"):
-        axis = prim.attr("axis")
-        assert isinstance(axis, int)
         many = out if prim.name == "gather" else prim.ins[0]
         for d in range(ranks[out]):
             yield (many, d), (prim.ins[1], d)
-            if d != axis % ranks[out]:
+            if d != prim.axis(ranks[out]):
                 yield (out, d), (prim.ins[0], d)
     elif prim.name in ("reduce", "reduce_acc", "argreduce"):
         x = prim.ins[0]
-        axis = prim.attr("axis")
-        assert isinstance(axis, int)
-        yield from (((out, d), (x, d)) for d in range(ranks[x]) if d != axis % ranks[x])
+        along = prim.axis(ranks[x])
+        yield from (((out, d), (x, d)) for d in range(ranks[x]) if d != along)
     elif prim.name == "extern":
         return
     elif prim.name == "transpose":
-        perm = prim.attr("perm")
-        assert isinstance(perm, tuple)
-        yield from (((out, d), (prim.ins[0], p)) for d, p in enumerate(perm))
+        yield from (((out, d), (prim.ins[0], p)) for d, p in enumerate(prim.perm))
     else:
         for name in (*prim.ins, *(n for _, n in prim.named)):
             if name in ranks:
@@ -270,9 +265,7 @@ def _reduction(prim: ir.Prim, shapes: Mapping[str, tuple[int, ...]]) -> int:
     x = shapes[prim.ins[0]]
     if prim.name in ("gemm", "gemm_acc"):
         return x[-2] if prim.attr("trans_a") else x[-1]
-    axis = prim.attr("axis")
-    assert isinstance(axis, int)
-    return x[axis]
+    return x[prim.axis(len(x))]
 
 
 def unused_operands(program: ir.Program, spec: LeafSpec) -> frozenset[str]:
@@ -330,15 +323,4 @@ def as_in_the_kernel(program: ir.Program, spec: LeafSpec) -> ir.Program:
     if not new:
         return program
 
-    def moved(region: ir.Region) -> ir.Region:
-        return replace(region, buffer=new.get(region.buffer.name, region.buffer))
-
-    def changed(stmt: ir.Stmt) -> ir.Stmt:
-        match stmt:
-            case ir.Alloc():
-                return replace(stmt, buffer=new.get(stmt.buffer.name, stmt.buffer))
-            case ir.For() | ir.When():
-                return replace(stmt, body=tuple(map(changed, stmt.body)))
-        return map_regions(stmt, moved)
-
-    return replace(program, body=tuple(map(changed, program.body)))
+    return replace(program, body=map_buffers(program.body, lambda b: new.get(b.name, b)))

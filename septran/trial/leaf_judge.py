@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from septran.agent.figures import told_figures, with_resident
+from septran.agent.figures import TILE_CYCLES, told_figures, with_resident
 from septran.agent.writer import LeafVerdict
 from septran.backends.base import Built
 from septran.errors import EnvironmentProblem, SeptranError
@@ -57,7 +57,7 @@ class LeafJudge:
         self._work = work
         self._count = itertools.count(1)
         self._baseline: Judged | None = None
-        self._floor: dict[str, float] | None = None
+        self._floor: dict[str, dict[str, float]] = {}
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
@@ -105,7 +105,7 @@ class LeafJudge:
         with contextlib.suppress(SeptranError):
             told += [
                 self._library_time(),
-                told_figures(self._library_figures(self._place.where), {}),
+                told_figures(self._library_figures(self._place.where, spec), {}),
             ]
         with contextlib.suppress(SeptranError):
             told.append(self._prediction(self._kernel(None)))
@@ -238,28 +238,38 @@ class LeafJudge:
     def _with_figures(self, found: LeafVerdict, mine: Judged, leaf: Leaf) -> LeafVerdict:
         """Return the verdict with what can be said without a clock, beside the library's."""
         where = mine.verdict.where
-        figures = self._figures(mine.built, where)
+        figures = self._figures(mine.built, where, mine.kernel, leaf.spec)
         if not figures:
             return found
         if leaf.spec.opaque:
             return replace(found, figures=figures)
-        return replace(found, figures=figures, baseline_figures=self._library_figures(where))
+        return replace(
+            found, figures=figures, baseline_figures=self._library_figures(where, leaf.spec)
+        )
 
-    def _library_figures(self, where: str | None) -> dict[str, float]:
-        if self._floor is None:
-            built = build_only(self._place, self._kernel(None), folder=self._work / "floor")
-            self._floor = self._figures(built, where) if built.ok else {}
-        return self._floor
+    def _library_figures(self, where: str | None, spec: LeafSpec) -> dict[str, float]:
+        if spec.key not in self._floor:
+            kernel = self._kernel(None)
+            built = build_only(self._place, kernel, folder=self._work / "floor")
+            self._floor[spec.key] = self._figures(built, where, kernel, spec) if built.ok else {}
+        return self._floor[spec.key]
 
     def _with_library(self) -> Judged:
         if self._baseline is None:
             self._baseline = self._judged(self._kernel(None), self._work / "baseline")
         return self._baseline
 
-    def _figures(self, built: Built, where: str | None) -> dict[str, float]:
-        return with_resident(
-            static_figures(built, where), load_machine(self._program.machine).limits
-        )
+    def _figures(
+        self, built: Built, where: str | None, kernel: Kernel, spec: LeafSpec
+    ) -> dict[str, float]:
+        """Return the figures of a built kernel and, where its target has them, of the leaf of `spec` in it."""
+        found = static_figures(built, where)
+        priced = self._backend.tile_cycles
+        leaf = next((one for one in kernel.leaves if one.spec.key == spec.key), None)
+        if priced is not None and leaf is not None and built.artifact is not None:
+            counted = priced(kernel, leaf, built.artifact.parent)
+            found |= {} if counted is None else {TILE_CYCLES: counted}
+        return with_resident(found, load_machine(self._program.machine).limits)
 
 
 def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:

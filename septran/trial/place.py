@@ -116,9 +116,7 @@ def _cannot_run(backend: Backend, state: Availability) -> str:
 
 
 def _problem(code: str, message: str, install: str) -> EnvironmentProblem:
-    found = EnvironmentProblem.of(code, message, help=install)
-    assert isinstance(found, EnvironmentProblem)
-    return found
+    return EnvironmentProblem.of(code, message, help=install)
 
 
 def device_for(backend: Backend, arch: str) -> gpu.Gpu | gpu.Missing:

@@ -11,7 +11,6 @@ from septran.backends.base import Backend, Built
 from septran.errors import SeptranError
 from septran.kernel import Kernel, Leaf, LeafSpec
 from septran.leafgate import Refusal
-from septran.outcome import Level, Status
 from septran.plan.fit import Lowered
 from septran.plan.floor import admitted, library_leaves
 from septran.trial.judge import Judged, distinct_specs, judge_kernel
@@ -51,17 +50,13 @@ def judge_stored(
         judged = judge_kernel(place, kernel, problem, work=work, seed=seed, suspect=True)
         if not found.unread:
             return judged
-        missing = (*judged.verdict.not_checked, found.unread)
-        verdict = replace(judged.verdict, not_checked=missing)
+        verdict = judged.verdict.without(found.unread)
         write_evidence(verdict, work, files={})
         return replace(judged, verdict=verdict)
-    verdict = replace(
-        Verdict.of(kernel, where=place.where, dims=problem.dims, seed=seed),
-        level=Level.REJECTED,
-        status=Status.REJECTED,
-        code="V210",
-        message="; ".join(found.refused[:5]),
-        hint="docs/leaf-language.md says what a leaf may hold; nothing of this kernel was compiled",
+    verdict = Verdict.of(kernel, where=place.where, dims=problem.dims, seed=seed).rejected(
+        "V210",
+        "; ".join(found.refused[:5]),
+        "docs/leaf-language.md says what a leaf may hold; nothing of this kernel was compiled",
     )
     write_evidence(verdict, work, files={})
     return Judged(kernel=kernel, built=Built(ok=False, artifact=None), verdict=verdict)

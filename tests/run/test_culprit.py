@@ -138,6 +138,27 @@ def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch)
     assert found["culprit"]["kind"] == "emitter"  # type: ignore[index]
 
 
+def test_a_kernel_out_of_time_convicts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter of the target may be slow with large dims; the emitter was named for that."""
+
+    def emit(program: Program, leaves: object) -> Kernel:
+        kernel = cpp.emit(program, leaves)  # type: ignore[arg-type]
+        if (
+            program.name != "gemm"
+        ):  # leaves alone, and the kernel that is tried when one did not work
+            return kernel
+        at = kernel.source.index("{", kernel.source.rindex('extern "C"')) + 1
+        endless = " volatile int more = 1; while (more) {} "
+        return kernel.with_files({kernel.main: kernel.source[:at] + endless + kernel.source[at:]})
+
+    plant(monkeypatch, print_kernel=emit)
+    request = GenRequest(op="gemm", backend="cpp", dims={"M": 24, "N": 24, "K": 24})
+    hasty = replace(load(), run_timeout_s=2.0)
+    result = gen(request, settings=hasty, progress=lambda text: None)
+    assert result.data["status"] == "TIMEOUT"
+    assert result.data["culprit"]["kind"] == "limit"
+
+
 def test_a_wrong_logic_names_the_task(tmp_path: Path) -> None:
     source = Path(cpp.__file__).parents[2] / "ops" / "transpose.py"
     (tmp_path / "wrong.py").write_text(
