@@ -40,9 +40,7 @@ def load_policy() -> Policy:
     doc = spanyaml.load(find(_FILE).path)
 
     def wrong(code: str, message: str, *path: str | int) -> ConfigError:
-        found = ConfigError.of(code, f"accuracy policy: {message}", doc.span(*path))
-        assert isinstance(found, ConfigError)
-        return found
+        return ConfigError.of(code, f"accuracy policy: {message}", doc.span(*path))
 
     def keys(value: object, known: tuple[str, ...], *path: str) -> dict[str, object]:
         if not isinstance(value, dict):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from septran.errors import ConfigError, EnvironmentProblem
 
@@ -206,6 +206,13 @@ def listing(folder: str = "", *, among: Sequence[Layer] | None = None) -> tuple[
                 if path.is_file() and _is_data(name):
                     found.setdefault(name, Asset(name, layer.name, path))
     return tuple(found[name] for name in sorted(found))
+
+
+def page(template: str, **values: Any) -> str:
+    """Return an HTML page of `configs/report/<template>.html.j2`; values are escaped."""
+    found = environment("configs/report")
+    found.autoescape = True
+    return found.get_template(f"{template}.html.j2").render(**values)
 
 
 def environment(folder: str, *, among: Sequence[Layer] | None = None) -> Environment:

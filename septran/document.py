@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file, None where there is no such file or it holds something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class Document:

@@ -6,6 +6,7 @@
     |   +-- MappingError        Mxxx, mapping files
     |   |   +-- Unsupported     M170-M173, the target has no code for what the logic says
     |   +-- ArgumentError       C140, the values of a call; a TypeError, too
+    |   +-- IndexProblem        C145, a position in a call that is not there; an IndexError, too
     |   +-- ConfigError         Cxxx, configs, assets, flags
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
@@ -51,6 +52,11 @@ class Diagnostic:
     label: str = ""
     notes: tuple[str, ...] = ()
     help: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return line and column, (0, 0) where it has no place in a file."""
+        return (self.span.line, self.span.col) if self.span else (0, 0)
 
     def render(self) -> str:
         """Return the multi-line text: header, place, the source line with a caret, notes, help."""
@@ -185,6 +191,10 @@ class InputError(SeptranError):
 
 class ArgumentError(InputError, TypeError):
     """A call whose values do not fit the kernel; Python code that expects a TypeError sees one."""
+
+
+class IndexProblem(InputError, IndexError):
+    """A call with a position outside of what it picks from; Python code that expects an IndexError sees one."""
 
 
 class TaskLangError(InputError):

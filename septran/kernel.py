@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from septran.ir import scalar
 from septran.ir.expr import evaluate
@@ -207,6 +208,13 @@ class Kernel:
     def with_files(self, files: Mapping[str, str]) -> Kernel:
         """Return the same kernel with other file texts."""
         return replace(self, files=tuple(files.items()))
+
+    def write(self, folder: Path) -> Path:
+        """Write the files into `folder`, which is made where there is none; return the main one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in self.files:
+            (folder / name).write_text(text, encoding="utf-8")
+        return folder / self.main
 
 
 def _steps(region: Region) -> tuple[int, ...]:

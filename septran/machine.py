@@ -111,9 +111,7 @@ def load_machine(name: str) -> Machine:
     data = doc.value
 
     def wrong(message: str, *path: str | int) -> ConfigError:
-        found = ConfigError.of("C120", f"machine {name}: {message}", doc.span(*path))
-        assert isinstance(found, ConfigError)
-        return found
+        return ConfigError.of("C120", f"machine {name}: {message}", doc.span(*path))
 
     if not isinstance(data, dict):
         raise wrong("the file must hold a mapping")
@@ -168,31 +166,30 @@ def load_machine(name: str) -> Machine:
     return machine
 
 
+_COLLECTIONS = {"aliases": tuple, "prims": tuple, "dtypes": tuple, "requires": tuple, "mems": dict}
+
+
+def _read(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what an entry says, lists as tuples."""
+    return {
+        key: _COLLECTIONS[key](value) if key in _COLLECTIONS else value
+        for key, value in (facts or {}).items()
+        if value is not None
+    }
+
+
 def _machine(
     name: str, data: dict[str, Any], told: tuple[str, ...], speed: Speed | None
 ) -> Machine:
-    memories = {}
-    for mem, facts in data["memories"].items():
-        facts = facts or {}
-        memories[mem] = Memory(
-            name=mem,
-            capacity=facts.get("capacity"),
-            visible_from=facts.get("visible_from", data["procs"][0]),
-            aliases=tuple(facts.get("aliases", ())),
-            copy=facts.get("copy", "sync"),
-            align=facts.get("align", 1),
-            locals=facts.get("locals", ""),
-        )
-    kernels = {}
-    for kernel, facts in (data.get("leaf_kernels") or {}).items():
-        facts = facts or {}
-        kernels[kernel] = LeafKernel(
-            name=kernel,
-            prims=tuple(facts.get("prims", ())),
-            dtypes=tuple(facts.get("dtypes", ())),
-            mems=dict(facts.get("mems") or {}),
-            requires=tuple(facts.get("requires", ())),
-        )
+    usual: dict[str, Any] = {"capacity": None, "visible_from": data["procs"][0]}
+    memories = {
+        mem: Memory(name=mem, **{**usual, **_read(facts)})
+        for mem, facts in data["memories"].items()
+    }
+    kernels = {
+        kernel: LeafKernel(name=kernel, **{"prims": (), **_read(facts)})
+        for kernel, facts in (data.get("leaf_kernels") or {}).items()
+    }
     return Machine(
         name=name,
         procs=tuple(data["procs"]),

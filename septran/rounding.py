@@ -38,7 +38,7 @@ class Rounding:
             count += 1
             if self.digit is not None:
                 return value * (1 + self.size * (1 - 2 * (count >> self.digit & 1)))
-            signs = torch.randint(0, 2, value.shape, generator=generator) * 2.0 - 1.0
-            return value * (1 + self.size * signs.to(value.dtype))
+            ways = torch.randint(0, 2, value.shape, generator=generator, dtype=value.dtype)
+            return ways.mul_(2 * self.size).add_(1 - self.size).mul_(value)
 
         return change

@@ -296,6 +296,8 @@ def _python_paths() -> tuple[str, ...]:
     """The interpreter, its packages and SepTran itself."""
     own = Path(__file__).resolve().parent
     found = {sys.prefix, sys.base_prefix, str(own), sysconfig.get_path("purelib")}
+    # an environment may see another one's packages
+    found |= {p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")}
     return tuple(sorted(found))
 
 

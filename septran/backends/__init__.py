@@ -69,13 +69,11 @@ def get(name: str) -> Backend:
 
 
 def _broken(name: str, place: str, why: str) -> ConfigError:
-    found = ConfigError.of(
+    return ConfigError.of(
         "C138",
         f"target {name!r} ({place}) cannot be loaded: {why}",
         help="mend or uninstall the package that brings it",
     )
-    assert isinstance(found, ConfigError)
-    return found
 
 
 def missing(backend: Backend) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -120,12 +120,15 @@ class Unjudged(Exception):
 class Reading:
     """A text as compilers for some devices read it, or as it runs on them. devices: in words, "" when there is one reading.
 
-    arch: of the target, None for its default one.
+    arch: of the target, None for its default one. flags: of the compiler, where another build of it is read. threads: of its
+    teams, 0 for those of the session.
     """
 
     devices: str
     text: str
     arch: str | None = None
+    flags: tuple[str, ...] = ()
+    threads: int = 0
 
 
 def as_it_is(text: str) -> tuple[Reading, ...]:
@@ -145,7 +148,8 @@ class Foreign:
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
         that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
-    on_the_stack: kernel, folder -> a build whose unset variables hold what the stack holds; None where it has none.
+    unset: kernel, folder -> builds whose variables that nobody set hold something else; none where none is read.
+    threads: text -> how many its teams ask for by a number, 0: any. elsewhere: text -> names it asks whose other answers no build here gives.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     """
 
@@ -162,7 +166,9 @@ class Foreign:
     unsupported: Callable[[str], tuple[str, ...]] | None = None
     readings: Callable[[str], tuple[Reading, ...]] = as_it_is
     between_calls: Callable[[str, str], tuple[str, ...]] | None = None
-    on_the_stack: Callable[[Kernel, Path], Built | None] | None = None
+    unset: Callable[[Kernel, Path], Iterator[Built]] | None = None
+    threads: Callable[[str], int] | None = None
+    elsewhere: Callable[[str], tuple[str, ...]] | None = None
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None
@@ -246,6 +252,8 @@ class Backend:
     session: tuple[tuple[str, object], ...] = ()
     """how children that run this backend's kernels differ from the default: memory_bytes, address_space,
     load_timeout_s, call_timeout_s, ro_paths, env, ... (fields of septran.verify.session.Sessions)."""
+    tile_cycles: Callable[[Kernel, Leaf, Path], float | None] | None = field(default=None)
+    """kernel, a leaf of it, folder to work in -> cycles of a full tile by the compiler's listing; None: unknown."""
     figures: Callable[[Mapping[str, Any], Kernel], Mapping[str, Any]] | None = field(default=None)
     """figures its simulator's child left + kernel -> the verdict's `cycles`; ValueError: impossible."""
     load: Callable[[Kernel, Path], Callable[..., None]] | None = field(default=None)

@@ -46,11 +46,7 @@ def check_mapping(
     problems += _unused_tunables(mapping, reached, traces)
     problems += _constraints(mapping)
     if problems:
-        raise MappingError(sorted(problems, key=_place)[:20])
-
-
-def _place(d: Diagnostic) -> tuple[int, int]:
-    return (d.span.line, d.span.col) if d.span else (0, 0)
+        raise MappingError(sorted(problems, key=lambda d: d.place)[:20])
 
 
 def _reached(mapping: ExplicitMapping) -> set[str]:

@@ -18,11 +18,7 @@ def check_policy(policy: Policy, machine: Machine) -> None:
         *_kernels(policy, machine),
     ]
     if problems:
-        raise MappingError(sorted(problems, key=_place))
-
-
-def _place(d: Diagnostic) -> tuple[int, int]:
-    return (d.span.line, d.span.col) if d.span else (0, 0)
+        raise MappingError(sorted(problems, key=lambda d: d.place))
 
 
 def _grid(policy: Policy, machine: Machine) -> Iterator[Diagnostic]:

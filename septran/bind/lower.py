@@ -8,7 +8,7 @@ pieces at each leaf launch; a leaf binding may name memories of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.bind.complete import check_complete, check_walked
@@ -22,7 +22,7 @@ from septran.ir.expr import Const, Expr, bounds, free
 from septran.machine import Machine
 from septran.mapping.schema import Binding, Instance, Tune
 from septran.tasklang.check import Traces, leaf_privileges
-from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced
+from septran.tasklang.tree import AllocLocal, Launch, Loop, Node, PrimCall, Task, Traced, walk
 from septran.tasklang.values import Laid, Piece, Shift, SymInt, SymTensor, Tunable
 
 
@@ -191,7 +191,7 @@ class Lowering:
         if any(s.bound < 1 for s in sizes):  # no iteration; walked all the same for policies
             return ()
         innermost = node.kind == "sequential" and not any(
-            isinstance(n, Loop) and n.kind == "sequential" for n in _nested(node.body)
+            isinstance(n, Loop) and n.kind == "sequential" for n in walk(node.body)
         )
         depth = inst.options.get("pipeline") if innermost else None
         for name, size in reversed(list(zip(names, sizes, strict=True))):
@@ -225,7 +225,7 @@ class Lowering:
             return own
         below = [
             self.machine.level(self.instances[inst.calls[n.task.name]].proc)
-            for n in _nested(node.body)
+            for n in walk(node.body)
             if isinstance(n, Launch) and not n.task.leaf and n.task.name in inst.calls
         ]
         deeper = [b for b in below if b > level]
@@ -396,10 +396,3 @@ class Lowering:
 def whole(buffer: ir.Buffer, like: ir.Region) -> ir.Region:
     """Return the region of `buffer` that holds a tile with the extents of `like`."""
     return replace(ir.Region.whole(buffer, like.extent), tile=like.tile, grid=like.grid)
-
-
-def _nested(body: tuple[Node, ...]) -> Iterator[Node]:
-    for node in body:
-        yield node
-        if isinstance(node, Loop):
-            yield from _nested(node.body)

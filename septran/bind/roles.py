@@ -27,12 +27,10 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
         cols = ("n", "k") if prim.attr("trans_b") else ("k", "n")
         yield from ((b, d, r) for d, r in enumerate(_matrix(rank(b), *cols, lead="")) if r)
     elif prim.name in ("reduce", "reduce_acc", "scan", "argreduce"):
-        axis = prim.attr("axis")
-        assert isinstance(axis, int)
         for name in (prim.ins[0], prim.out):
             last = rank(name) - 1
             for d in range(rank(name)):
-                if d == axis % rank(name):
+                if d == prim.axis(rank(name)):
                     yield name, d, "reduced"
                 else:
                     yield name, d, "kept_inner" if d == last else "kept"

@@ -45,20 +45,14 @@ def _problem(
             axis = prim.attr("axis")
             if not isinstance(axis, int) or not -len(x) <= axis < len(x):
                 return f"needs axis= in {-len(x)}..{len(x) - 1}, got {axis!r}"
-            kept = tuple(1 if d == axis % len(x) else n for d, n in enumerate(x))
-            return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
+            return _reduced(prim, y, x, texts)
         case "scan":
             return _axis(prim, len(y)) or _equal(
                 prim.out, y, prim.ins[0], tiles[prim.ins[0]], texts
             )
         case "argreduce":
             x = tiles[prim.ins[0]]
-            found = _axis(prim, len(x))
-            if found:
-                return found
-            axis = int(str(prim.attr("axis"))) % len(x)
-            kept = tuple(1 if d == axis else n for d, n in enumerate(x))
-            return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
+            return _axis(prim, len(x)) or _reduced(prim, y, x, texts)
         case "gather" | "scatter_acc":
             return _moved(prim, tiles, texts)
         case "extern":
@@ -71,6 +65,13 @@ def _problem(
                         f"to {prim.out} = {texts[prim.out]} of shape {y}"
                     )
     return None
+
+
+def _reduced(
+    prim: Prim, y: tuple[int, ...], x: tuple[int, ...], texts: Mapping[str, str]
+) -> str | None:
+    kept = tuple(1 if d == prim.axis(len(x)) else n for d, n in enumerate(x))
+    return _equal(prim.out, y, prim.ins[0], kept, texts, "keeps the reduced axis as 1: ")
 
 
 _OPS = {
@@ -100,7 +101,7 @@ def _moved(
         return found
     if not len(y) == len(x) == len(i):
         return f"needs tensors of one rank, got {y}, {x} and {i}"
-    axis = int(str(prim.attr("axis"))) % len(y)
+    axis = prim.axis(len(y))
     whole, many = (x, y) if prim.name == "gather" else (y, x)
     for d, n in enumerate(many):
         fits = whole[d] == n or (whole[d] == 1 and prim.name == "gather")

@@ -136,11 +136,8 @@ def _reduced_only(prim: Prim, panels: list[tuple[LeafArg, int]]) -> bool:
                 wanted.add(rank - 1 if prim.attr("trans_b") else rank - 2)
             if d not in wanted:
                 return False
-        else:
-            axis = prim.attr("axis")
-            assert isinstance(axis, int)
-            if d != axis % rank or arg.param != prim.ins[0]:
-                return False
+        elif d != prim.axis(rank) or arg.param != prim.ins[0]:
+            return False
     return True
 
 

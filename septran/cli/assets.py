@@ -48,10 +48,8 @@ def diff(name: str | None) -> None:
         if not versions:
             assets.find(each)  # raises C001 with the nearest names
         changes[each] = _difference(versions[0], versions[-1])
-    if term.json:
-        term.emit(AssetDiff(diff=changes))
-        return
-    term.result("".join(changes.values()) or "no own files differ from the bundled ones\n")
+    text = "".join(changes.values()) or "no own files differ from the bundled ones\n"
+    term.show(AssetDiff(diff=changes), text)
 
 
 def _difference(ours: assets.Asset, base: assets.Asset) -> str:
@@ -85,7 +83,4 @@ def eject(name: str, *, force: bool) -> None:
     if target.exists() and not force:
         raise ConfigError.of("C006", f"{target} exists already", help="--force replaces it")
     write_atomic(target, source.path.read_bytes())
-    if term.json:
-        term.emit(AssetEjected(ejected=str(target)))
-    else:
-        term.result(str(target))
+    term.show(AssetEjected(ejected=str(target)), str(target))

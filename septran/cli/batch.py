@@ -9,7 +9,7 @@ import click
 
 from septran.cli.deadline import TIMEOUT
 from septran.cli.files import INPUT, OUTPUT
-from septran.cli.options import common, set_threads, terminal
+from septran.cli.options import common, requires, set_threads, terminal
 from septran.cli.printed import BatchCells
 
 if TYPE_CHECKING:
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
     help="Threads of each kernel; default: cores / workers.  [env: SEPTRAN_THREADS]",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
-@click.option(
-    "--require",
-    multiple=True,
-    type=click.Choice(["compile", "device", "proved"]),
-    help="What must have happened; otherwise exit 3.",
-)
+@requires("compile", "device", "proved")
 @TIMEOUT
 @click.option(
     "--junit", type=OUTPUT, help="Also write the cells here as JUnit XML, for a CI server."
@@ -92,10 +87,7 @@ def command(
         from septran.batch.run import listed
 
         names = listed(path, resume, select, settings)
-        if term.json:
-            term.emit(BatchCells(cells=list(names)))
-        else:
-            term.result("\n".join(names))
+        term.show(BatchCells(cells=list(names)), "\n".join(names))
         return 0
     from septran.cli.batch_view import BatchView
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from septran.cli.options import terminal
+from septran.document import read_object
 
 if TYPE_CHECKING:
     from septran.run.bench import Figure
@@ -74,10 +75,7 @@ def run(
             from septran.report.suite import html
 
             write_atomic(path, html(data(), facts, [suites.bound(each) for each in found]))
-    if term.json:
-        term.emit(data())
-    else:
-        term.result(text)
+    term.show(data(), text)
     return 0 if all(each.held is not False and each.figure for each in found) else 1
 
 
@@ -85,8 +83,4 @@ def _figures(path: Path) -> Mapping[str, Figure]:
     """Return the figures of a file that an earlier call wrote."""
     from septran.run.suite import figures_of
 
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        data = None
-    return figures_of(data, path)
+    return figures_of(read_object(path), path)

@@ -11,7 +11,10 @@ _COLORS = {"accurate": "green", "attested": "green", "rejected": "red", "unavail
 
 
 def show(result: Mapping[str, Any], term: Terminal) -> None:
-    """Write the card to stdout: a panel on a terminal, the same lines in a pipe."""
+    """Write the card to stdout: a panel on a terminal, the same lines in a pipe, the object with --json."""
+    if term.json:
+        term.emit(result)
+        return
     lines = rows(result)
     width = max(len(name) for name, _ in lines)
     if not term.people():

@@ -20,7 +20,4 @@ def command(shell: str) -> None:
     assert maker is not None
     script = maker(cli, {}, "septran", "_SEPTRAN_COMPLETE").source()
     term = terminal()
-    if term.json:
-        term.emit(Completion(shell=shell, script=script))
-    else:
-        term.result(script)
+    term.show(Completion(shell=shell, script=script), script)

@@ -52,6 +52,13 @@ class Terminal:
         plain = value.to_json() if isinstance(value, Document) else value
         self.result(json.dumps(_finite(plain), default=str, allow_nan=False))
 
+    def show(self, value: Document | Mapping[str, Any], text: str) -> None:
+        """Write the command's result to stdout: `value` with --json, else `text`."""
+        if self.json:
+            self.emit(value)
+        else:
+            self.result(text)
+
     def note(self, text: str) -> None:
         """Write progress or a hint to stderr unless --quiet."""
         if not self.quiet:

@@ -30,7 +30,4 @@ def command(run: str, output: Path) -> None:
     term = terminal()
     found = store.find(run, store.root(settings))
     path = export_run(found, output, settings=settings, progress=term.detail)
-    if term.json:
-        term.emit(Exported(run=str(found.dir), bundle=str(path)))
-    else:
-        term.result(str(path))
+    term.show(Exported(run=str(found.dir), bundle=str(path)), str(path))

@@ -9,7 +9,7 @@ import click
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import INPUT, OUTPUT
-from septran.cli.options import THREADS, WHERE, common, terminal
+from septran.cli.options import THREADS, WHERE, common, requires, terminal
 from septran.cli.recall import asked_before
 from septran.cli.request import NO_TUNED, build, kernel_options
 from septran.cli.steps import steps
@@ -54,12 +54,7 @@ from septran.cli.values import Finite
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
 @THREADS
 @click.option("--stop-after", type=click.Choice(["parse", "bind", "lower", "emit", "compile"]))
-@click.option(
-    "--require",
-    multiple=True,
-    type=click.Choice(["compile", "device", "proved"]),
-    help="What must have happened; otherwise exit 3.",
-)
+@requires("compile", "device", "proved")
 @WHERE
 @click.option(
     "--resume", metavar="RUN", help="Go on with an interrupted run; flags may be left out."
@@ -86,16 +81,12 @@ def command(*, plan: bool, timeout: float | None, **given: Any) -> int:
         from septran.run.leaves import what_is_asked
 
         asked = what_is_asked(build(given, settings), settings=settings)
-        term.emit(asked.to_json()) if term.json else term.result(asked.text())
+        term.show(asked.to_json(), asked.text())
         return 0
     with within(timeout), steps(term) as progress:
         request = build(given, settings)
         from septran.run.gen import gen
 
         result = gen(request, settings=settings, progress=progress)
-    found: dict[str, Any] = result.to_json()
-    if term.json:
-        term.emit(found)
-    else:
-        card.show(found, term)
+    card.show(result.to_json(), term)
     return result.code

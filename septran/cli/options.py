@@ -54,6 +54,16 @@ WHERE = click.option(
 )
 
 
+def requires(*what: str) -> Callable[[F], F]:
+    """Return --require: what a verdict must include."""
+    return click.option(
+        "--require",
+        multiple=True,
+        type=click.Choice(what),
+        help="What must have happened; otherwise exit 3.",
+    )
+
+
 def common(command: F) -> F:
     """Add --json, -q, -v, --color and --project to a command; in its help, lines after a backslash and b stay lines."""
     command.__doc__ = (command.__doc__ or "").replace("\\b\n", "\b\n")

@@ -30,10 +30,7 @@ def command(**given: Any) -> int:
 
     term = terminal()
     found = predicted(build(given, settings_.load())).to_json()
-    if term.json:
-        term.emit(found)
-    else:
-        term.result(_text(found))
+    term.show(found, _text(found))
     return 3 if found["unknown"] else 0
 
 

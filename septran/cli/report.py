@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from septran.atomic import write_atomic
 from septran.cli.files import OUTPUT
 from septran.cli.options import common, complete, run_names, terminal
+from septran.document import read_object
 
 if TYPE_CHECKING:
     from septran.run.store import Run
@@ -91,8 +91,5 @@ def _search(run: Run) -> dict[str, Any] | None:
     """Return what a finished search of `septran tune` found, None for a run of another command."""
     from septran.run.tune import Outcome
 
-    try:
-        found = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and found.get("schema") == Outcome.SCHEMA else None
+    found = read_object(run.dir / "result.json")
+    return found if found is not None and found.get("schema") == Outcome.SCHEMA else None

@@ -89,10 +89,7 @@ def path(run: str) -> None:
     """Print a run's directory."""
     term = terminal()
     found = store.find(run, store.root(settings.load()))
-    if term.json:
-        term.emit(RunPath(path=str(found.dir)))
-    else:
-        term.result(str(found.dir))
+    term.show(RunPath(path=str(found.dir)), str(found.dir))
 
 
 @command.command("rm")
@@ -123,8 +120,5 @@ def prune(keep: int | None, days: float | None) -> None:
 
 
 def _gone(names: list[str]) -> None:
-    term = terminal()
-    if term.json:
-        term.emit(RunsRemoved(removed=names))
-    else:
-        term.result("".join(f"removed {name}\n" for name in names) or "nothing to remove\n")
+    text = "".join(f"removed {name}\n" for name in names) or "nothing to remove\n"
+    terminal().show(RunsRemoved(removed=names), text)

@@ -54,10 +54,7 @@ def command(
     except (OSError, UnicodeError) as e:
         raise _no_address(host, port, e) from e
     term = terminal()
-    if term.json:
-        term.emit(Serving(url=server.url, dir=str(place)))
-    else:
-        term.result(f"{server.url}\n")
+    term.show(Serving(url=server.url, dir=str(place)), f"{server.url}\n")
     term.note(f"the ledger is {place}; stop with Ctrl-C")
     service.start()
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())

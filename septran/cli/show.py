@@ -52,11 +52,7 @@ def command(*, what: str, after: str | None, leaf: str | None, **given: Any) -> 
         text = inspect.graph(given["task_file"])
     else:
         text = inspect.show(build(given, settings), what, after=after, settings=settings, leaf=leaf)
-    term = terminal()
-    if term.json:
-        term.emit(Shown(what=what, after=after, text=text))
-    else:
-        term.result(text)
+    terminal().show(Shown(what=what, after=after, text=text), text)
 
 
 def _only_a_task(given: dict[str, Any]) -> bool:

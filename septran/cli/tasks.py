@@ -73,8 +73,7 @@ def export(
     if not lines:
         raise NothingSelected.of("C066", "no operator and target of these names have leaf tasks")
     write_atomic(output, "".join(lines))
-    if term.json:
-        term.emit(TasksExported(file=str(output), tasks=len(lines)))
-    else:
-        term.result(f"{len(lines)} tasks in {output}\n")
+    term.show(
+        TasksExported(file=str(output), tasks=len(lines)), f"{len(lines)} tasks in {output}\n"
+    )
     return 0

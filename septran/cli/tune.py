@@ -82,10 +82,7 @@ def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
 
         write_atomic(report, page(found))
         term.note(f"page written to {report}")
-    if term.json:
-        term.emit(found)
-    else:
-        term.result(_text(found))
+    term.show(found, _text(found))
     return 0
 
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from septran.cli import card
 from septran.cli.deadline import TIMEOUT, within
 from septran.cli.files import INPUT
-from septran.cli.options import WHERE, common, complete, run_names, terminal
+from septran.cli.options import WHERE, common, complete, requires, run_names, terminal
 from septran.cli.steps import steps
 
 
 @click.command("verify")
 @click.argument("run", default="latest", shell_complete=complete(run_names))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
-@click.option(
-    "--require",
-    multiple=True,
-    type=click.Choice(["compile", "device"]),
-    help="What must have happened; otherwise exit 3.",
-)
+@requires("compile", "device")
 @WHERE
 @click.option("--bundle", type=INPUT, help="Verify a bundle of `septran export` instead of a run.")
 @click.option(
@@ -57,9 +51,5 @@ def command(
             result = verify_again(
                 found, settings=settings, require=require, progress=progress, where=where
             )
-    shown: dict[str, Any] = result.to_json()
-    if term.json:
-        term.emit(shown)
-    else:
-        card.show(shown, term)
+    card.show(result.to_json(), term)
     return result.code

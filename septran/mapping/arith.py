@@ -65,9 +65,7 @@ def evaluate(text: str, names: Mapping[str, int], span: Span | None = None) -> i
     """
 
     def wrong(message: str) -> MappingError:
-        found = MappingError.of("M062", f"expression {text!r}: {message}", span)
-        assert isinstance(found, MappingError)
-        return found
+        return MappingError.of("M062", f"expression {text!r}: {message}", span)
 
     def visit(node: ast.expr) -> int:
         match node:

@@ -10,23 +10,8 @@ from septran import spanyaml
 from septran.errors import Diagnostic, MappingError, Span, closest
 from septran.ir.dtypes import DTYPES
 from septran.ir.nodes import PRIMITIVE_NAMES
+from septran.mapping import schema
 from septran.mapping.arith import check_names
-from septran.mapping.schema import (
-    DETERMINISTIC,
-    LOCALS,
-    OPERANDS,
-    OPTION_KEYS,
-    OPTION_WORDS,
-    ROLES,
-    TILE_ROLES,
-    Binding,
-    ExplicitMapping,
-    Instance,
-    LeafKernelFile,
-    Policy,
-    Rule,
-    Tune,
-)
 from septran.mapping.smaller import CAPPED
 from septran.mapping.tune import read_tune
 
@@ -49,18 +34,18 @@ _INSTANCE = (
     "tiles",
     "calls",
     "leaf_task_bindings",
-    *OPTION_KEYS,
+    *schema.OPTION_KEYS,
 )
-_POLICIES = ("grid", "locals", "halo", "rules", "smaller", "deterministic", *OPTION_KEYS)
-_RULE = ("match", "kernel", "mems", "tiles", *OPTION_KEYS)
+_POLICIES = ("grid", "locals", "halo", "rules", "smaller", "deterministic", *schema.OPTION_KEYS)
+_RULE = ("match", "kernel", "mems", "tiles", *schema.OPTION_KEYS)
 _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fragment")
 _WHOLE = ("threads", "smem_limit", "swizzle")
 # what a rule's expressions may name
-_SIZE_NAMES = (*(f"ext_{role}" for role in ROLES), "extent", "cores", "bytes", "skips")
-_WHEN_NAMES = (*ROLES, "bytes", "skips")
+_SIZE_NAMES = (*(f"ext_{role}" for role in schema.ROLES), "extent", "cores", "bytes", "skips")
+_WHEN_NAMES = (*schema.ROLES, "bytes", "skips")
 
 
-def load_mapping(path: Path) -> ExplicitMapping | Policy:
+def load_mapping(path: Path) -> schema.ExplicitMapping | schema.Policy:
     """Return the mapping in the file at `path`.
 
     Raises:
@@ -69,19 +54,19 @@ def load_mapping(path: Path) -> ExplicitMapping | Policy:
     """
     wrong: list[Diagnostic] = []
 
-    def tune(value: Any, span: Span) -> Tune:
+    def tune(value: Any, span: Span) -> schema.Tune:
         try:
             return read_tune(value, span)
         except MappingError as e:
             wrong.extend(e.diagnostics)
-            return Tune(kind="choice", values=(), span=span)
+            return schema.Tune(kind="choice", values=(), span=span)
 
     return parse_mapping(spanyaml.load(path, tags={"!tune": tune}), wrong)
 
 
 def parse_mapping(
     doc: spanyaml.Document, wrong: Iterable[Diagnostic] = ()
-) -> ExplicitMapping | Policy:
+) -> schema.ExplicitMapping | schema.Policy:
     """Return the mapping of a parsed document; raises as `load_mapping`.
 
     wrong: mistakes found while the document was read.
@@ -90,13 +75,9 @@ def parse_mapping(
     reader.problems.extend(wrong)
     found = reader.read()
     if reader.problems:
-        raise MappingError(sorted(reader.problems, key=_place))
+        raise MappingError(sorted(reader.problems, key=lambda d: d.place))
     assert found is not None
     return found
-
-
-def _place(d: Diagnostic) -> tuple[int, int]:
-    return (d.span.line, d.span.col) if d.span else (0, 0)
 
 
 class _Reader:
@@ -158,7 +139,7 @@ class _Reader:
             return {}
         return {str(k): v for k, v in value.items()}
 
-    def read(self) -> ExplicitMapping | Policy | None:
+    def read(self) -> schema.ExplicitMapping | schema.Policy | None:
         data = self.doc.value
         if not isinstance(data, dict):
             self.wrong("M000", "a mapping file holds task_mappings: or policies:")
@@ -192,7 +173,7 @@ class _Reader:
             return None
         return value
 
-    def explicit(self, data: dict[str, Any]) -> ExplicitMapping:
+    def explicit(self, data: dict[str, Any]) -> schema.ExplicitMapping:
         instances = {}
         for name, entry in self.table(
             "task_mappings", data["task_mappings"], "task_mappings"
@@ -219,7 +200,7 @@ class _Reader:
                         task,
                     )
         self.cycles(instances)
-        return ExplicitMapping(
+        return schema.ExplicitMapping(
             file=self.doc.file,
             target=self.word("target", data.get("target")),
             arch=self.word("arch", data.get("arch")),
@@ -230,7 +211,7 @@ class _Reader:
             target_span=self.doc.span("target"),
         )
 
-    def cycles(self, instances: Mapping[str, Instance]) -> None:
+    def cycles(self, instances: Mapping[str, schema.Instance]) -> None:
         for start in instances:
             chain, at = [start], list(instances[start].calls.values())
             while at:
@@ -248,7 +229,7 @@ class _Reader:
                     chain.append(name)
                     at.extend(instances[name].calls.values())
 
-    def instance(self, name: str, entry: Any) -> Instance:
+    def instance(self, name: str, entry: Any) -> schema.Instance:
         path = ("task_mappings", name)
         data = self.keys(name, entry, _INSTANCE, *path)
         for key in ("task_name", "proc"):
@@ -263,11 +244,11 @@ class _Reader:
                 "leaf_task_bindings",
             ).items()
         }
-        options = {k: data[k] for k in OPTION_KEYS if k in data}
+        options = {k: data[k] for k in schema.OPTION_KEYS if k in data}
         self.options(name, options, *path)
         spans = {p[2:]: s for p, s in self.doc.spans.items() if p[:2] == path}
         keys = {p[2:]: s for p, s in self.doc.key_spans.items() if p[:2] == path}
-        return Instance(
+        return schema.Instance(
             name=name,
             task_name=str(data.get("variant") or data.get("task_name", "")),
             proc=str(data.get("proc", "")),
@@ -282,17 +263,17 @@ class _Reader:
         )
 
     def options(self, name: str, options: Mapping[str, object], *path: str | int) -> None:
-        for key, words in OPTION_WORDS.items():
-            if key in options and not isinstance(options[key], Tune):
+        for key, words in schema.OPTION_WORDS.items():
+            if key in options and not isinstance(options[key], schema.Tune):
                 self.among(f"{name}: {key}", options[key], words, *path, key)
         for key in _WHOLE:
             value = options.get(key, 1)
-            if isinstance(value, bool) or not isinstance(value, int | Tune):
+            if isinstance(value, bool) or not isinstance(value, int | schema.Tune):
                 self.wrong(
                     "M000", f"{name}: {key} must be a whole number, found {value!r}", *path, key
                 )
         pipeline = options.get("pipeline")
-        if isinstance(pipeline, Tune):
+        if isinstance(pipeline, schema.Tune):
             return
         bad = isinstance(pipeline, bool) or not isinstance(pipeline, int) or pipeline < 1
         if pipeline is not None and bad:
@@ -332,18 +313,18 @@ class _Reader:
             found[tensor] = tuple(sizes)
         return found
 
-    def binding(self, name: str, leaf: str, value: Any, *path: str | int) -> Binding:
+    def binding(self, name: str, leaf: str, value: Any, *path: str | int) -> schema.Binding:
         if isinstance(value, str):
-            return Binding(kernel=value)
-        if isinstance(value, Tune):
-            return Binding(kernel=value)
+            return schema.Binding(kernel=value)
+        if isinstance(value, schema.Tune):
+            return schema.Binding(kernel=value)
         data = self.keys(f"{name}: binding of {leaf}", value, ("kernel", "mems"), *path)
-        return Binding(
+        return schema.Binding(
             kernel=data.get("kernel", "auto"),
             mems=self.words(f"{name}: mems of {leaf}", data.get("mems"), *path, "mems"),
         )
 
-    def leaf_kernels(self, value: Any) -> dict[str, LeafKernelFile]:
+    def leaf_kernels(self, value: Any) -> dict[str, schema.LeafKernelFile]:
         found = {}
         for name, entry in self.table("leaf_kernels", value, "leaf_kernels").items():
             path = ("leaf_kernels", name)
@@ -351,7 +332,7 @@ class _Reader:
             for key in ("dsl", "symbol", "source"):
                 if key not in data:
                     self.wrong("M000", f"leaf kernel {name}: {key} is missing", *path, key=True)
-            found[name] = LeafKernelFile(
+            found[name] = schema.LeafKernelFile(
                 name=name,
                 dsl=str(data.get("dsl", "")),
                 symbol=str(data.get("symbol", "")),
@@ -363,7 +344,7 @@ class _Reader:
             )
         return found
 
-    def policy(self, data: dict[str, Any]) -> Policy:
+    def policy(self, data: dict[str, Any]) -> schema.Policy:
         body = self.keys("policies", data["policies"], _POLICIES, "policies")
         if "target" not in data:
             self.wrong("M000", "a policy file names its target:")
@@ -373,9 +354,9 @@ class _Reader:
         if not isinstance(raw, list) or not raw:
             self.wrong("M000", "policies: rules must be a list of rules", "policies", "rules")
             raw = []
-        options = {k: body[k] for k in OPTION_KEYS if k in body}
+        options = {k: body[k] for k in schema.OPTION_KEYS if k in body}
         self.options("policies", options, "policies")
-        return Policy(
+        return schema.Policy(
             file=self.doc.file,
             target=self.word("target", data.get("target")) or "",
             arch=self.word("arch", data.get("arch")),
@@ -383,7 +364,9 @@ class _Reader:
             grid_span=self.doc.span("policies", "grid"),
             locals=self.words(
                 "policies: locals",
-                self.keys("policies: locals", body.get("locals"), LOCALS, "policies", "locals"),
+                self.keys(
+                    "policies: locals", body.get("locals"), schema.LOCALS, "policies", "locals"
+                ),
                 "policies",
                 "locals",
             ),
@@ -400,7 +383,7 @@ class _Reader:
     def deterministic(self, value: Any) -> str:
         if value is not None:
             what = "policies: deterministic"
-            self.among(what, value, DETERMINISTIC, "policies", "deterministic")
+            self.among(what, value, schema.DETERMINISTIC, "policies", "deterministic")
         return str(value or "")
 
     def smaller(self, value: Any) -> tuple[dict[str, int], ...]:
@@ -423,7 +406,7 @@ class _Reader:
             found.append({r: c for r, c in caps.items() if isinstance(c, int) and c > 0})
         return tuple(found)
 
-    def rule(self, i: int, entry: Any) -> Rule:
+    def rule(self, i: int, entry: Any) -> schema.Rule:
         path = ("policies", "rules", i)
         data = self.keys(f"rule {i + 1}", entry, _RULE, *path)
         match = self.keys(
@@ -433,7 +416,7 @@ class _Reader:
             *path,
             "match",
         )
-        options = {k: data[k] for k in OPTION_KEYS if k in data}
+        options = {k: data[k] for k in schema.OPTION_KEYS if k in data}
         self.options(f"rule {i + 1}", options, *path)
 
         def listed(key: str, default: str | None = None) -> tuple[str, ...]:
@@ -447,14 +430,14 @@ class _Reader:
                 self.among(f"rule {i + 1}: {key}", word, words, *path, "match", key, at)
         for at, text in enumerate(listed("when")):
             self.expression(text, _WHEN_NAMES, *path, "match", "when", at)
-        return Rule(
+        return schema.Rule(
             primitives=found["primitive"],
             dtypes=found["dtype"],
             when=listed("when"),
             kernel=data.get("kernel", "auto"),
             mems=self.words(
                 f"rule {i + 1}: mems",
-                self.keys(f"rule {i + 1}: mems", data.get("mems"), OPERANDS, *path, "mems"),
+                self.keys(f"rule {i + 1}: mems", data.get("mems"), schema.OPERANDS, *path, "mems"),
                 *path,
                 "mems",
             ),
@@ -465,14 +448,14 @@ class _Reader:
 
     def sizes(self, i: int, value: Any, *path: str | int) -> dict[str, Any]:
         """Return a rule's tiles: role -> int, expression or Tune."""
-        found = self.keys(f"rule {i + 1}: tiles", value, TILE_ROLES, *path)
+        found = self.keys(f"rule {i + 1}: tiles", value, schema.TILE_ROLES, *path)
         for role, size in found.items():
-            text = size.default if isinstance(size, Tune) else size
+            text = size.default if isinstance(size, schema.Tune) else size
             if isinstance(text, str):
                 self.expression(text, _SIZE_NAMES, *path, role)
             elif (
                 isinstance(size, bool)
-                or not isinstance(size, int | Tune)
+                or not isinstance(size, int | schema.Tune)
                 or (isinstance(size, int) and size < 1)
             ):
                 self.wrong(

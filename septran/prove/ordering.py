@@ -20,18 +20,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from septran.ir.nodes import (
-    ASYNC,
-    BULK,
-    THREAD,
-    THREADS,
-    Await,
-    Buffer,
-    For,
-    Post,
-    Sync,
-    private_memories,
-)
+from septran.ir import nodes as ir
 from septran.prove.certificate import Finding
 from septran.prove.sets import Access, Model, Statement, affine, union
 from septran.prove.witness import describe, finding
@@ -39,7 +28,7 @@ from septran.prove.witness import describe, finding
 if TYPE_CHECKING:
     import islpy as isl
 
-_IN_FLIGHT = (ASYNC, BULK)
+_IN_FLIGHT = (ir.ASYNC, ir.BULK)
 _HOPS = 3
 """Posts and awaits in a row that a chain may have; more are not looked for (sound, not complete)."""
 
@@ -65,7 +54,7 @@ def _at_the_end(model: Model, events: _Events, s: Statement) -> Iterator[Finding
     if launch is not None:
         results |= {n for n, around in model.homes.items() if all(f is not launch for f in around)}
     writes = any(a.mode == "w" and a.region.buffer.name in results for a in s.accesses)
-    if not writes or s.engine in ("", THREADS):
+    if not writes or s.engine in ("", ir.THREADS):
         return
     left = model.instances(s)
     for known in events.over(s):
@@ -75,7 +64,7 @@ def _at_the_end(model: Model, events: _Events, s: Statement) -> Iterator[Finding
         yield finding(model, "P040", text, left, s)
 
 
-def _launch(s: Statement) -> For | None:
+def _launch(s: Statement) -> ir.For | None:
     """Return the loop whose iterations are launched together, with their statement among them."""
     return s.loops[s.parallel[0]] if s.parallel else None
 
@@ -94,7 +83,7 @@ def _of_the_host(first: Statement, second: Statement) -> bool:
 
 def _in_order(first: Statement, second: Statement) -> bool:
     """Whether one in-order queue runs both."""
-    return first.engine == second.engine and first.engine not in (THREADS, *_IN_FLIGHT)
+    return first.engine == second.engine and first.engine not in (ir.THREADS, *_IN_FLIGHT)
 
 
 def _pair(model: Model, events: _Events, first: Statement, second: Statement) -> Iterator[Finding]:
@@ -104,8 +93,8 @@ def _pair(model: Model, events: _Events, first: Statement, second: Statement) ->
                 continue
             if (
                 first.engine not in _IN_FLIGHT
-                and a.region.buffer.mem in private_memories(model.program)
-                and (first.engine == THREADS)
+                and a.region.buffer.mem in ir.private_memories(model.program)
+                and (first.engine == ir.THREADS)
             ):
                 continue  # each thread is through with its own part before it goes on
             meet = _meet(model, first, at, second, other)
@@ -145,7 +134,7 @@ def _meet(model: Model, first: Statement, at: int, second: Statement, other: int
     return both.intersect_domain(model.instances(first)).intersect_range(model.instances(second))
 
 
-def _same_bytes(a: Buffer, b: Buffer) -> bool:
+def _same_bytes(a: ir.Buffer, b: ir.Buffer) -> bool:
     if a.mem != b.mem or a.offset is None or b.offset is None:
         return False
     return (
@@ -200,7 +189,7 @@ class _Events:
                 self._matched[p.name, w.name] = r.reverse().intersect(back).reverse().coalesce()
 
     def _same_slot(self, p: Statement, w: Statement) -> isl.Map:
-        assert isinstance(p.stmt, Post) and isinstance(w.stmt, Await)
+        assert isinstance(p.stmt, ir.Post) and isinstance(w.stmt, ir.Await)
         mine = re.sub(
             r"[A-Za-z_]\w*",
             lambda m: f"{m[0]}_p" if m[0] in p.vars else m[0],
@@ -255,13 +244,17 @@ class _Events:
         for s in self._syncs:
             if _covers(s, a):
                 yield self.before(a, s)
-        yield from (known for w, known in self._signals(a) if w.engine in ("", THREADS))
+        yield from (known for w, known in self._signals(a) if w.engine in ("", ir.THREADS))
 
     def _from(self, w: Statement, known: isl.Map, b: Statement) -> Iterator[isl.Map]:
         """Yield a -> b for those `b` that start after an await that knows of `a`."""
-        if w.engine == b.engine or (w.engine == THREADS and b.engine in (THREADS, *_IN_FLIGHT)):
+        if w.engine == b.engine or (
+            w.engine == ir.THREADS and b.engine in (ir.THREADS, *_IN_FLIGHT)
+        ):
             yield known.apply_range(self.before(w, b))
-        elif w.engine == THREAD:  # each thread knows of its own part; a Sync makes it known to all
+        elif (
+            w.engine == ir.THREAD
+        ):  # each thread knows of its own part; a Sync makes it known to all
             for s in self._syncs:
                 if _arrives(s, w) and _arrives(s, b):
                     yield known.apply_range(self.before(w, s)).apply_range(self.before(s, b))
@@ -282,23 +275,23 @@ class _Events:
     def _posted(self, a: Statement, p: Statement) -> isl.Map:
         """Return a -> posts that stand for it: all later ones, of a counting object only the next."""
         later = self.before(a, p)
-        if a.engine != BULK:
+        if a.engine != ir.BULK:
             return later
-        rivals = [q for q in self._posts if q.engine == BULK]
+        rivals = [q for q in self._posts if q.engine == ir.BULK]
         times = union(self.before(a, q).apply_range(self.model.schedule(q)) for q in rivals)
         assert times is not None
         return later.intersect(times.lexmin().apply_range(self.model.schedule(p).reverse()))
 
 
 def _event(s: Statement) -> str:
-    assert isinstance(s.stmt, Post | Await)
+    assert isinstance(s.stmt, ir.Post | ir.Await)
     return s.stmt.event
 
 
 def _covers(sync: Statement, s: Statement) -> bool:
     """Whether everything that `s` did is over at `sync`."""
-    assert isinstance(sync.stmt, Sync)
-    waited = sync.stmt.engines is None or s.engine in sync.stmt.engines or s.engine == THREADS
+    assert isinstance(sync.stmt, ir.Sync)
+    waited = sync.stmt.engines is None or s.engine in sync.stmt.engines or s.engine == ir.THREADS
     return waited and _arrives(sync, s)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from septran.ir.access import regions
 from septran.ir.expr import evaluate
-from septran.ir.nodes import Alloc, Buffer, Program, walk
+from septran.ir.nodes import Buffer, Program, allocated
 from septran.ir.strides import row_major
 
 
@@ -105,7 +105,7 @@ def radixes(
             buffer = region.buffer
             if each is program or buffer.name in arrays:
                 seen.setdefault(buffer.name, {})[at_most(buffer, most)] = None
-    own = {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)} | arrays
+    own = {b.name: b for b in allocated(program.body)} | arrays
     return {
         name: replace(
             _radix(

@@ -232,13 +232,12 @@ class _Statements:
             values = self.printed.values
             if values.padded is None:
                 part = part_of(view.part, view.base)
-                yield from PartOperand(
-                    self.printed.places[buffer.name], here, no, access, part
-                ).findings()
+                lies = self.printed.places[buffer.name]
+                yield from PartOperand(here, no, access, lies, part).findings()
                 return
             clean = region.buffer.mem in values.clean and _may_leave_more(here.s, values)
             yield from HeldOperand(
-                self.printed, values.padded, here, no, access, view, clean=clean
+                here, no, access, self.printed, values.padded, view, clean=clean
             ).findings()
             return
         if view.extent is not None:

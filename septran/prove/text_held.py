@@ -11,27 +11,22 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from septran.ir.expr import Const, Expr, Var
 from septran.prove.certificate import Finding
 from septran.prove.printed import Held, Place, Printed, Test, Unreadable, View
-from septran.prove.sets import Access, affine
-from septran.prove.text_instance import Instance
-from septran.prove.text_operands import No, condition, place_of, position
-from septran.prove.witness import sample
+from septran.prove.sets import affine
+from septran.prove.text_instance import Positioned
+from septran.prove.text_operands import condition, place_of, position
 
 _WIDEST = 2**31
 """positions that addresses of 32 bits tell apart"""
 
 
 @dataclass(slots=True)
-class HeldOperand:
+class HeldOperand(Positioned):
     """One operand of a statement. padded: as in `Values`. clean: whether its tile has to hold 0 beyond its extents."""
 
     printed: Printed
     padded: Callable[[int], int]
-    here: Instance
-    no: No
-    access: Access
     view: View
     clean: bool
 
@@ -44,21 +39,17 @@ class HeldOperand:
         padded = tuple(self.padded(n) for n in region.tile)
         place = place_of(self.here.model, self.printed, region.buffer)
         if place is not None and held.shape != padded:
-            yield self._no(f"is a tile of {held.shape} in the text, not of {padded}")
+            yield self.differs(f"is a tile of {held.shape} in the text, not of {padded}")
         elif place is not None:
             yield from self._memory(held, place)
         elif not region.is_whole:
-            yield self._no("is all of its tile in the text")
+            yield self.differs("is all of its tile in the text")
         elif self.access.mode == "w":
             yield from self._zero(replace(held, shape=padded, index=positions(region.rank)))
 
-    def _no(self, text: str) -> Finding:
-        region = self.access.region
-        return self.no(f"{self.access.operand}, part of {region.buffer.name}, {text}")
-
     def _zero(self, held: Held) -> Iterator[Finding]:
         """What lies inside the extents is kept; where leaves rely on it, what lies beyond them is 0."""
-        inside = self._extents(held)
+        inside = self.extents(held.index, held.shape)
         within = [self._test(t) for t in held.within or ()]
         if self.clean:
             what = "keeps what lies beyond its extents"
@@ -67,20 +58,16 @@ class HeldOperand:
 
     def _memory(self, held: Held, place: Place) -> Iterator[Finding]:
         region = self.access.region
-        inside = self._extents(held)
-        border: list[str] = []
-        if region.guard:
-            for e, n in zip(self._index(held), region.buffer.shape, strict=True):
-                border += [f"0 <= {affine(e)}", f"{affine(e)} < {n}"]
+        inside, border = self.extents(held.index, held.shape), self.border(held.index)
         asked = [*inside, *border]
         told = [self._test(t) for t in held.tests]
         yield from self._none("leaves a position out", held, [*asked, _not(told)])
         yield from self._none("touches another position", held, [*told, _not(asked)])
-        there = affine(position(place, region, self._index(held)))
+        there = affine(position(place, region, self.element(held.index)))
         here = self.here.text(self.view.at)
         yield from self._none("lies elsewhere", held, [*asked, f"{there} != {here}"])
         if place.size > _WIDEST and not held.wide:
-            yield self._no(f"has {place.size} positions, more than 32 bits tell apart")
+            yield self.differs(f"has {place.size} positions, more than 32 bits tell apart")
         if self.access.mode == "r":
             yield from self._outside(held, inside, border)
 
@@ -100,31 +87,12 @@ class HeldOperand:
             what = f"reads as {held.fill} beyond its extents"
             yield from self._none(what, held, [*within, _not(inside)])
 
-    def _index(self, held: Held) -> tuple[Expr, ...]:
-        region = self.access.region
-        return tuple(
-            o + Var(p) * s for o, p, s in zip(region.offset, held.index, region.step, strict=True)
-        )
-
-    def _extents(self, held: Held) -> list[str]:
-        """The conditions under which a position of the tile lies inside the region's extents."""
-        found = zip(held.index, self.access.region.extent, held.shape, strict=True)
-        return [f"{p} < {affine(e)}" for p, e, n in found if e != Const(n)]
-
     def _test(self, test: Test) -> str:
         return condition(test, self.here.text)
 
     def _none(self, what: str, held: Held, conds: list[str]) -> Iterator[Finding]:
-        """Yield the finding `what` unless no position of any iteration fulfils `conds`."""
-        if _NEVER in conds:
-            return
-        s, model = self.here.s, self.here.model
-        box = [f"0 <= {p} < {n}" for p, n in zip(held.index, held.shape, strict=True)]
-        cond = " and ".join([model.when(s), *box, *conds])
-        broken = model.set(f"{s.name}[{', '.join([*s.vars, *held.index])}] : {cond}")
-        if not broken.is_empty():
-            names = (*s.vars, *(p.rstrip("'") for p in held.index))
-            yield replace(self._no(what), at=sample(broken, names))
+        if _NEVER not in conds:
+            yield from self.never(what, held.index, held.shape, conds)
 
 
 _NEVER = "false"

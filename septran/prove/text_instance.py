@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, substitute
 from septran.prove.certificate import Finding
 from septran.prove.printed import Act, Unreadable
-from septran.prove.sets import Model, Statement, affine
+from septran.prove.sets import Access, Model, Statement, affine
 from septran.prove.text_operands import No, condition
 from septran.prove.witness import drawn, sample
 
@@ -112,6 +112,51 @@ class Instance:
         """Return the finding with an iteration in `broken`."""
         at = sample(broken, self.s.vars)
         return replace(finding, at=at, tiles=drawn(self.model, at, self.s))
+
+
+@dataclass(slots=True)
+class Positioned:
+    """One operand of a statement, whose positions in its tile have variables of their own."""
+
+    here: Instance
+    no: No
+    access: Access
+
+    def differs(self, text: str) -> Finding:
+        """Return the finding that the operand is something else."""
+        region = self.access.region
+        return self.no(f"{self.access.operand}, part of {region.buffer.name}, {text}")
+
+    def element(self, names: Sequence[str]) -> tuple[Expr, ...]:
+        """Return which element of its array the operand has at a position."""
+        region = self.access.region
+        dims = zip(region.offset, names, region.step, strict=True)
+        return tuple(o + Var(p) * s for o, p, s in dims)
+
+    def extents(self, names: Sequence[str], tile: Sequence[int]) -> list[str]:
+        """Return the conditions under which a position lies inside the region's extents."""
+        found = zip(names, self.access.region.extent, tile, strict=True)
+        return [f"{p} < {affine(e)}" for p, e, n in found if e != Const(n)]
+
+    def border(self, names: Sequence[str]) -> list[str]:
+        """Return the conditions under which a position lies inside the array, which a guarded region may leave."""
+        region = self.access.region
+        if not region.guard:
+            return []
+        shape = zip(self.element(names), region.buffer.shape, strict=True)
+        return [f"0 <= {affine(e)} < {n}" for e, n in shape]
+
+    def never(
+        self, what: str, names: Sequence[str], shape: Sequence[int], conds: Sequence[str]
+    ) -> Iterator[Finding]:
+        """Yield the finding `what` unless no position of any iteration fulfils `conds`."""
+        s, model = self.here.s, self.here.model
+        box = [f"0 <= {p} < {n}" for p, n in zip(names, shape, strict=True)]
+        cond = " and ".join([model.when(s), *box, *conds])
+        broken = model.set(f"{s.name}[{', '.join([*s.vars, *names])}] : {cond}")
+        if not broken.is_empty():
+            at = sample(broken, (*s.vars, *(p.rstrip("'") for p in names)))
+            yield replace(self.differs(what), at=at)
 
 
 def _single(value: float) -> bytes:

@@ -7,25 +7,21 @@ on what a tile holds beyond its extents; there a store may only touch what no te
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from septran.ir.expr import Const, Expr, Var, substitute
+from septran.ir.expr import Const, Expr, substitute
 from septran.prove.certificate import Finding
 from septran.prove.printed import Part, Place, Unreadable
-from septran.prove.sets import Access, affine
-from septran.prove.text_instance import Instance
-from septran.prove.text_operands import No, condition
-from septran.prove.witness import sample
+from septran.prove.sets import affine
+from septran.prove.text_instance import Positioned
+from septran.prove.text_operands import condition
 
 
 @dataclass(slots=True)
-class PartOperand:
+class PartOperand(Positioned):
     """One operand of a statement, and the part of a block that the text says it is."""
 
     place: Place
-    here: Instance
-    no: No
-    access: Access
     part: Part
 
     def findings(self) -> Iterator[Finding]:
@@ -34,12 +30,12 @@ class PartOperand:
         rank = len(self.place.shape)
         asked = (*(1,) * (rank - region.rank), *region.tile)
         if part.shape != asked:
-            yield self._no(f"is a tile of {part.shape} in the text, not of {asked}")
+            yield self.differs(f"is a tile of {part.shape} in the text, not of {asked}")
             return
         for e, n in part.inside:
             yield from self._none("leaves its block", [f"not (0 <= {self._text(e)} < {n})"])
-        inside = self._extents()
-        border = self._border() if region.guard else []
+        inside = self.extents(self._own(), region.tile)
+        border = self.border(self._own())
         differ = [
             f"{self._text(told)} != {affine(cell)}"
             for told, cell in zip(part.at, self._cells(), strict=True)
@@ -68,16 +64,6 @@ class PartOperand:
             what = f"reads as 0 outside in the text, not as {self.access.region.fill}"
             yield from self._none(what, [*inside, _not(border)])
 
-    def _extents(self) -> list[str]:
-        """The conditions under which a position lies inside the region's extents."""
-        found = zip(self._own(), self.access.region.extent, self.access.region.tile, strict=True)
-        return [f"{p} < {affine(e)}" for p, e, n in found if e != Const(n)]
-
-    def _border(self) -> list[str]:
-        region = self.access.region
-        shape = zip(self._index(), region.buffer.shape, strict=True)
-        return [f"0 <= {affine(e)} < {n}" for e, n in shape]
-
     def _there(self) -> list[str]:
         """The conditions under which the text's element exists: stores outside a tensor are dropped."""
         found = zip(self.part.at, self.place.shape, strict=True)
@@ -95,31 +81,15 @@ class PartOperand:
         """Return the variables of the region's own dims; the text may hold further ones of 1."""
         return self.part.index[len(self.part.index) - self.access.region.rank :]
 
-    def _index(self) -> tuple[Expr, ...]:
-        region = self.access.region
-        dims = zip(region.offset, self._own(), region.step, strict=True)
-        return tuple(o + Var(p) * s for o, p, s in dims)
-
     def _cells(self) -> tuple[Expr, ...]:
-        at = dict(zip(self.place.index, self._index(), strict=True))
+        at = dict(zip(self.place.index, self.element(self._own()), strict=True))
         return tuple(substitute(c, at) for c in self.place.cells)
 
     def _text(self, e: Expr) -> str:
         return self.here.text(e)
 
-    def _no(self, text: str) -> Finding:
-        region = self.access.region
-        return self.no(f"{self.access.operand}, part of {region.buffer.name}, {text}")
-
     def _none(self, what: str, conds: list[str]) -> Iterator[Finding]:
-        """Yield the finding `what` unless no position of any iteration fulfils `conds`."""
-        s, model = self.here.s, self.here.model
-        box = [f"0 <= {p} < {n}" for p, n in zip(self.part.index, self.part.shape, strict=True)]
-        cond = " and ".join([model.when(s), *box, *conds])
-        broken = model.set(f"{s.name}[{', '.join([*s.vars, *self.part.index])}] : {cond}")
-        if not broken.is_empty():
-            names = (*s.vars, *(p.rstrip("'") for p in self.part.index))
-            yield replace(self._no(what), at=sample(broken, names))
+        return self.never(what, self.part.index, self.part.shape, conds)
 
 
 def part_of(part: Part | None, base: str) -> Part:

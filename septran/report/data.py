@@ -10,6 +10,7 @@ from typing import Any
 
 from septran.batch.run import SORTS, planned_requests, results, scored, sort_of
 from septran.batch.score import Score
+from septran.document import read_object
 from septran.errors import ConfigError
 from septran.report.again import command
 from septran.run import store
@@ -136,11 +137,8 @@ def read_report(run: store.Run) -> Report:
 
 
 def _single(run: store.Run) -> list[dict[str, Any]]:
-    try:
-        data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    if not isinstance(data, dict):
+    data = read_object(run.dir / "result.json")
+    if data is None:
         return []
     if "cell" not in data:
         dims = _dims(data, ",")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from septran.document import read_object
 from septran.errors import SeptranError
 from septran.report.data import Report, Row, read_report
 from septran.run import store
@@ -113,11 +112,7 @@ def _text(path: str) -> str:
 def _identity(run: store.Run) -> object:
     plan = run.dir / "batch.json"
     if plan.is_file():
-        try:
-            data: Any = json.loads(plan.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        return data.get("file") if isinstance(data, Mapping) else None
+        return (read_object(plan) or {}).get("file")
     request = run.info().get("request") or {}
     return tuple(str(request.get(name)) for name in _SAME)
 

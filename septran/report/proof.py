@@ -19,7 +19,5 @@ def findings(certificate: Mapping[str, Any]) -> Findings:
 
 def write_proof(certificate: Mapping[str, Any], guilty: str = "") -> str:
     """Return the HTML page of a septran.certificate/1 object; guilty: the pass that broke a rule."""
-    environment = assets.environment("configs/report")
-    environment.autoescape = True
-    template = environment.get_template("proof.html.j2")
-    return template.render(proof=certificate, guilty=guilty, findings=findings(certificate))
+    found = findings(certificate)
+    return assets.page("proof", proof=certificate, guilty=guilty, findings=found)

@@ -11,14 +11,13 @@ from septran.report.plots import roofline_plot
 
 def html(found: Mapping[str, Any], facts: str, bounds: Sequence[str]) -> str:
     """Return the page of a septran.suite/1 object. facts: the machine, in a line. bounds: what bounds each row."""
-    environment = assets.environment("configs/report")
-    environment.autoescape = True
     points = [
         (row["row"], figure["gflops"], figure["gbytes_per_s"], figure["limit_share"], figure["limited_by"])
         for row in found["rows"]
         if (figure := row["figure"]) and figure["gflops"] and figure["gbytes_per_s"]
     ]  # fmt: skip
-    return environment.get_template("suite.html.j2").render(
+    return assets.page(
+        "suite",
         found=found,
         facts=facts,
         rows=list(zip(found["rows"], bounds, strict=True)),

@@ -11,14 +11,13 @@ from septran.report.plots import predicted_plot, search_plot
 
 def page(found: Mapping[str, Any]) -> str:
     """Return the page of a septran.tune/1 object."""
-    environment = assets.environment("configs/report")
-    environment.autoescape = True
     scale = 1.0 if found["unit"] == "cycles" else 1e6
     measured = [t for t in found["trials"] if t["found"] is not None]
     drawn = [(t["number"], scale * t["found"]) for t in measured]
     pairs = [(t["predicted"], scale * t["found"]) for t in measured if t["predicted"]]
     unit = "cycles" if found["unit"] == "cycles" else "us"
-    return environment.get_template("tune.html.j2").render(
+    return assets.page(
+        "tune",
         found=found,
         unit=unit,
         scale=scale,

@@ -48,12 +48,10 @@ def matrix(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, s
 
 
 def _html(report: Report, earlier: Sequence[Report]) -> str:
-    environment = assets.environment("configs/report")
-    environment.autoescape = True
     ops, backends, cells = matrix(report.rows)
-    template = environment.get_template("report.html.j2")
     points = trend([*earlier, report]) if earlier else ()
-    return template.render(
+    return assets.page(
+        "report",
         report=report,
         counts=report.counts(),
         ops=ops,

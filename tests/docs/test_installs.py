@@ -192,6 +192,7 @@ SCRIPTS = {
     "python -m tests.attacks NAME": ("S01", 0, "S01 ok"),
     "python -m tests.attacks.fuzz COUNT SEED [FAMILY ...]": ("1 1 cpp", 0, "all"),
     "python benchmarks/cpp_call.py": ("", 0, "add 1000"),
+    "python benchmarks/leaf_order.py --op relu --no-clock": ("", 0, "| relu | library |"),
     "python benchmarks/verdicts.py": ("", 0, "septran.verdicts/1"),
 }
 _MINUTES = "minutes to hours of measuring; it writes a page, which a test compares with the code"
@@ -210,6 +211,7 @@ NOT_RUN = {
     "python -m tests.verify.alarms": _MINUTES,
     "python -m tests.verify.honest SEEDS": _MINUTES,
     "python benchmarks/dsa_cycles.py --write": _MINUTES,
+    "python benchmarks/leaf_order.py": _MINUTES,
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,
     "python benchmarks/gpu.py --dry-run": "compiles every operator for every GPU target: half an hour",
     "pytest --slow tests/leafgate": _TESTS,

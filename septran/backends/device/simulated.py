@@ -13,8 +13,7 @@ _NAME = "septran_tilesim"
 
 def write_simulated(kernel: Kernel, folder: Path) -> Path:
     """Write the kernel's files and the simulator into `folder`; return the main file."""
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
+    main = kernel.write(folder)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(_SIMULATOR, folder / _NAME, ignore=ignore, dirs_exist_ok=True)
-    return folder / kernel.main
+    return main

@@ -11,16 +11,8 @@ from septran.backends.dsa.passes.expand_leaves import can_expand, expand_call
 from septran.backends.dsa.passes.operations import whole
 from septran.backends.dsa.tir import to_prim_func
 from septran.backends.dsa.vendor import Vendor, load_vendor
+from septran.ir import nodes as ir
 from septran.ir.expr import Const
-from septran.ir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    LeafArg,
-    LeafCall,
-    Program,
-    Stmt,
-)
 from septran.kernel import Kernel, Leaf, LeafSpec
 
 _HEAD = "/* dsa operations, expanded in place */"
@@ -36,10 +28,10 @@ def library_leaf(spec: LeafSpec) -> Leaf | None:
     if can_expand(spec.prims):
         return None
     args = tuple(
-        LeafArg(
+        ir.LeafArg(
             param=p.name,
             region=whole(
-                Buffer(name=p.name, shape=p.shape, dtype=p.dtype, mem=p.mem),
+                ir.Buffer(name=p.name, shape=p.shape, dtype=p.dtype, mem=p.mem),
                 tuple(Const(n) for n in p.shape),
             ),
             privilege=p.privilege,
@@ -49,7 +41,7 @@ def library_leaf(spec: LeafSpec) -> Leaf | None:
     scalars = tuple(
         (name, Const(1) if value == "int" else float(value)) for name, value in spec.scalars
     )
-    call = LeafCall(task=spec.task, impl="auto", args=args, scalars=scalars, prims=spec.prims)
+    call = ir.LeafCall(task=spec.task, impl="auto", args=args, scalars=scalars, prims=spec.prims)
     lines = [_HEAD]
     for stmt in expand_call(call, "tmp"):
         lines.extend(_describe(stmt))
@@ -63,19 +55,19 @@ def library_leaf(spec: LeafSpec) -> Leaf | None:
     )
 
 
-def _describe(stmt: Stmt) -> list[str]:
+def _describe(stmt: ir.Stmt) -> list[str]:
     from septran.ir.nodes import Copy
 
     match stmt:
-        case Alloc(buffer=b):
+        case ir.Alloc(buffer=b):
             return [f"{b.name} = alloc {b.mem} {b.dtype}{list(b.shape)}"]
         case Copy():
             return [f"copy {stmt.dst.buffer.name} <- {stmt.src.buffer.name}"]
-        case LeafCall():
+        case ir.LeafCall():
             names = [a.region.buffer.name for a in stmt.args]
             names += [str(v) for _, v in stmt.scalars]
             return [f"{stmt.impl}({', '.join(names)})"]
-        case For():
+        case ir.For():
             inner = [f"  {x}" for s in stmt.body for x in _describe(s)]
             return [f"for {stmt.var}:", *inner]
     return []
@@ -91,14 +83,14 @@ def signature(spec: LeafSpec) -> str:
     return f"static void {spec.symbol}({', '.join(params)})"
 
 
-def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
+def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the kernel of a finished `program` in C over the calls of its machine's vendor."""
     rules = storage(program.machine)
     return emit_for(program, leaves, load_vendor(rules.vendor), rules)
 
 
 def emit_for(
-    program: Program, leaves: Mapping[str, Leaf], vendor: Vendor, rules: Storage | None = None
+    program: ir.Program, leaves: Mapping[str, Leaf], vendor: Vendor, rules: Storage | None = None
 ) -> Kernel:
     """Return the kernel of a finished `program` in C over the calls of `vendor`; entry `<name>_entry`.
 

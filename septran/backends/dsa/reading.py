@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from septran.backends.dsa.machine import Storage, storage
 from septran.backends.dsa.vendor import Vendor, load_vendor
-from septran.backends.reading.c_reading import CReading, buffers
+from septran.backends.reading.c_reading import CReading
 from septran.backends.reading.c_syntax import Call, Declare, Do, Name, Node, read_body
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.launch import launches, workspaces
-from septran.ir.nodes import CORE_NUM, Buffer, LeafCall, Program, Scalar
+from septran.ir.nodes import CORE_NUM, Buffer, LeafCall, Program, Scalar, buffers
 from septran.kernel import Kernel
 from septran.machine import load_machine
 from septran.prove.printed import Number, Place, Printed, Room, Unread, Unreadable, View
@@ -47,7 +47,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         raise Unreadable("no function kernel")
     reading = _Reading(load_vendor(rules.vendor))
     cores = int(load_machine(program.machine).limits.get("cores", 1))
-    reading.lets[CORE_NUM] = Const(cores)
+    reading.numbers[CORE_NUM] = Const(cores)
     reading.read(read_body(body.group(1), text.count("\n", 0, body.start(1)) + 1))
     return Printed(
         file=kernel.main,

@@ -87,11 +87,7 @@ class _Lower:
     def function(self, program: ir.Program) -> Any:
         t = self.t
         self.flat = viewed(program)
-        spaces = [
-            s.buffer
-            for s in ir.walk(program.body)
-            if isinstance(s, ir.Alloc) and s.buffer.mem == "GLOBAL"
-        ]
+        spaces = [b for b in ir.allocated(program.body) if b.mem == "GLOBAL"]
         arrays = [*(p.buffer for p in program.params), *spaces]
         handles = [t.Var(f"{b.name}_handle", "handle") for b in arrays]
         bound = {h: self.buffer(b) for h, b in zip(handles, arrays, strict=True)}
@@ -240,17 +236,14 @@ class _Lower:
         match call.task:
             case "dsa.mma":
                 flags = 0 if prim.name == "gemm_acc" else MMA_INIT
-                flags |= MMA_TRANS_A if prim.attr("trans_a") else 0
-                flags |= MMA_TRANS_B if prim.attr("trans_b") else 0
-                trans = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+                flags |= MMA_TRANS_A * prim.turned[0] | MMA_TRANS_B * prim.turned[1]
                 a, b = ins
-                f, m, n, k = gemm_frames(out, a, b, *trans, self.strides, self.name)
+                f, m, n, k = gemm_frames(out, a, b, *prim.turned, self.strides, self.name)
                 args = [x for o in f.operands for x in self.out(o, f)]
                 sizes = [self.expr(x) for x in (m, n, k)]
                 return [self.nest(f, self.call("dsa.mma", *args, *sizes, flags))]
             case "dsa.vec_transpose":
-                perm: tuple[int, ...] = tuple(prim.attr("perm"))  # type: ignore[arg-type]
-                f, turned = transpose_frame(out, ins[0], perm, self.strides, self.name)
+                f, turned = transpose_frame(out, ins[0], prim.perm, self.strides, self.name)
                 if not turned:
                     return [self.nest(f, self.move("dsa.vec_copy", f))]
                 d, s = f.operands
@@ -268,7 +261,7 @@ class _Lower:
             case "dsa.vec_index":
                 return self.index(out, str(prim.attr("expr")))
             case name if name.startswith("dsa.vec_reduce"):
-                axis = int(prim.attr("axis")) % ins[0].rank  # type: ignore[call-overload]
+                axis = prim.axis(ins[0].rank)
                 across = 1 if axis == ins[0].rank - 1 else 0
                 return self.framed(
                     ins[0].extent,

@@ -34,6 +34,7 @@ from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.load_parts import load_parts
 from septran.passes.merge_stages import merge_stages
+from septran.toolchain.built import built_since
 
 _CANN = "https://github.com/tile-ai/tilelang-mlir-ascend (install_npuir.sh) and CANN 8.5 or newer"
 
@@ -75,37 +76,18 @@ def build(kernel: Kernel, folder: Path) -> Built:
     facts: dict[str, object] = {"form": dict(kernel.options).get("form", "")}
     errors = dialect_errors(kernel.source)
     if errors:
-        return _built(None, facts, "\n".join(errors), "dialect check", started, ())
+        return built_since(None, facts, "\n".join(errors), "dialect check", started, ())
     hivm = run_bishengir(kernel, folder)
     if hivm.status == "refused":
         command = "dialect check; bishengir-compile"
-        return _built(None, facts, hivm.log, command, started, hivm.not_enforced)
+        return built_since(None, facts, hivm.log, command, started, hivm.not_enforced)
     ascend = run_ascend(kernel, folder)
     ran = {"bishengir-compile": hivm, "tilelang.lower(ascend)": ascend}
     facts |= {k: g.fact for k, g in (("bishengir", hivm), ("ascend_c", ascend)) if g.fact}
     command = "; ".join(("dialect check", *(n for n, g in ran.items() if g.status == "passed")))
     notes = [note for g in ran.values() for note in (g.note, *g.not_enforced) if note]
     log = "\n".join(g.log for g in ran.values() if g.log)
-    return _built(main, facts, log, command, started, tuple(dict.fromkeys(notes)))
-
-
-def _built(
-    artifact: Path | None,
-    facts: Mapping[str, object],
-    log: str,
-    command: str,
-    started: float,
-    not_checked: tuple[str, ...],
-) -> Built:
-    return Built(
-        ok=artifact is not None,
-        artifact=artifact,
-        log=log,
-        command=command,
-        seconds=time.monotonic() - started,
-        facts=tuple(facts.items()),
-        not_checked=not_checked,
-    )
+    return built_since(main, facts, log, command, started, tuple(dict.fromkeys(notes)))
 
 
 def available() -> Mapping[Capability, Availability]:

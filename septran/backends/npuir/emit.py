@@ -39,14 +39,12 @@ MAIN = "kernel.py"
 
 def unavailable(program: ir.Program, why: str, stmt: object = None) -> EnvironmentProblem:
     """Return the error that says what this target cannot do (exit 3: not the user's mistake)."""
-    found = EnvironmentProblem.of(
+    return EnvironmentProblem.of(
         "V170",
         f"{program.target} cannot run {program.name}: {why}",
         getattr(stmt, "span", None),
         help="use another backend for this operator",
     )
-    assert isinstance(found, EnvironmentProblem)
-    return found
 
 
 @dataclass(slots=True)

@@ -113,12 +113,9 @@ class _Body:
 
     def prim_transpose(self, prim: Prim) -> bool:
         src, out = self.param(prim.ins[0]), self.param(prim.out)
-        perm = prim.attr("perm")
-        assert isinstance(perm, tuple)
-        order = [physical_axis(src.shape, int(p)) for p in perm]
+        order = [physical_axis(src.shape, p) for p in prim.perm]
         rank = len(lie(src.shape))
-        if rank != len(perm):
-            lead = rank - len(perm)
+        if lead := rank - len(order):
             order = order[-lead:] if lead < 0 else [*range(lead), *order]
             if sorted(order) != list(range(rank)):
                 return False
@@ -139,9 +136,7 @@ class _Body:
         src, out = self.param(prim.ins[0]), self.param(prim.out)
         if not is_float(src.dtype):
             return None
-        axis_value = prim.attr("axis")
-        assert isinstance(axis_value, int)
-        axis, op = axis_value % len(src.shape), str(prim.attr("op"))
+        axis, op = prim.axis(len(src.shape)), prim.op
         at = physical_axis(src.shape, axis)
         v = self.vectors
         x = v.wide(self.vec(src.name))
@@ -198,7 +193,7 @@ class _Body:
     def _along(self, prim: Prim) -> Along | None:
         """What goes along the axis of the operand, None for integers, which the unit compares but does not add."""
         src = self.param(prim.ins[0])
-        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
+        axis = prim.axis(len(src.shape))
         if not is_float(src.dtype):
             return None
         length = f"n_{src.name}_{axis}" if src.ragged[axis] else str(src.shape[axis])

@@ -11,13 +11,12 @@ from septran.backends.npuir.passes.start_products import BEGAN
 from septran.backends.npuir.tiles import lie
 from septran.backends.npuir.windows import is_window
 from septran.backends.reading import python_syntax as py
-from septran.backends.reading.c_reading import buffers
 from septran.backends.reading.tile_reading import TileReading
 from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
 from septran.backends.text.seen import has_own_arrays
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.launch import launches
-from septran.ir.nodes import INLINE, Buffer, Copy, LeafCall, Program, Region, Stmt
+from septran.ir.nodes import INLINE, Buffer, Copy, LeafCall, Program, Region, Stmt, buffers
 from septran.kernel import Kernel
 from septran.prove.printed import Kind, Loop, Number, Place, Printed, Unread, Unreadable
 
@@ -193,7 +192,7 @@ class _Reading(TileReading):
         loop = Loop(
             var=block.name, extent=Const(blocks), line=stmt.lineno, parallel=True, indices=shown
         )
-        self.names = {name: Var(f"{name}_{stmt.lineno}'") for name in at}
+        self.numbers = {name: Var(f"{name}_{stmt.lineno}'") for name in at}
         self.loops = (loop,)
         self.body(body)
         self.loops = ()

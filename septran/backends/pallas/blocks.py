@@ -8,7 +8,7 @@ from typing import Any
 
 from septran.ir.access import regions
 from septran.ir.launch import Launch
-from septran.ir.nodes import Alloc, Buffer, For, Program, Region, Stmt, walk
+from septran.ir.nodes import Buffer, For, Program, Region, Stmt, allocated
 
 BLOCKS = "blocks"
 """Option of a Program: for each launch in order its grid, `parallel` variables, the loop that became the grid's last dim ("" = none),
@@ -86,7 +86,7 @@ def plan_of(program: Program, number: int, launch: Launch) -> Plan:
             )
             for name, found in accesses(body).items()
         ),
-        scratch=tuple(s.buffer for s in walk(body) if isinstance(s, Alloc)),
+        scratch=tuple(allocated(body)),
     )
 
 

@@ -11,7 +11,7 @@ import math
 
 from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held, iota, lead, shape_text
 from septran.backends.pallas.spelling import SPELLING, float_text
-from septran.backends.text.leaf_shape import StraightLine, axes, leaf_shape
+from septran.backends.text.leaf_shape import StraightLine, leaf_shape
 from septran.backends.text.refuse import no_integers
 from septran.backends.text.spell import spell
 from septran.errors import Unsupported
@@ -88,7 +88,7 @@ class _Body(StraightLine):
 
     def prim_transpose(self, prim: Prim) -> None:
         out, src = self.param(prim.out), self.param(prim.ins[0])
-        perm = axes(prim.attr("perm"))
+        perm = prim.perm
         text = f"jnp.transpose({self.read(src.name)}, {shape_text(perm)})"
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
@@ -124,8 +124,8 @@ class _Body(StraightLine):
 
     def _reduced(self, prim: Prim) -> str:
         src = self.param(prim.ins[0])
-        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
-        op = str(prim.attr("op"))
+        axis = prim.axis(len(src.shape))
+        op = prim.op
         x = self.read(src.name)
         wide = self.spec.computes(prim) if is_float(src.dtype) else "int32"
         x = _cast(x, src.dtype, wide)
@@ -144,7 +144,7 @@ class _Body(StraightLine):
         self.assign(prim.out, f"{self._reduced(prim)}.astype({JNP_DTYPE[out.dtype]})")
 
     def prim_reduce_acc(self, prim: Prim) -> None:
-        out, op = self.param(prim.out), str(prim.attr("op"))
+        out, op = self.param(prim.out), prim.op
         wide = self.spec.computes(prim) if is_float(out.dtype) else "int32"
         old = _cast(self.read(prim.out), out.dtype, wide)
         text = _JOIN[op].format(old, self._reduced(prim))
@@ -173,7 +173,7 @@ class _Body(StraightLine):
 
     def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
-        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+        ta, tb = prim.turned
         common = a.dtype if a.dtype == b.dtype == "bfloat16" else "float32"
         left = self._matrix(a.name, leading=True, trans=ta, k_last=True, dtype=common)
         right = self._matrix(b.name, leading=False, trans=tb, k_last=False, dtype=common)

@@ -15,11 +15,12 @@ from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading_kernel import BlockOf, KernelReading, dtype_of, is_for
 from septran.backends.pallas.shapes import held, lead
 from septran.backends.reading import python_syntax as py
+from septran.backends.reading.scopes import Scopes
 from septran.backends.text.ragged import ragged_scalars
-from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Alloc, Buffer, Program, walk
+from septran.ir.expr import Const, Expr
+from septran.ir.nodes import Buffer, Program, allocated, buffers
 from septran.kernel import Kernel
-from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
+from septran.prove.printed import Broken, Loop, Place, Printed, Unreadable, Values
 
 _IMPORTS = frozenset(
     (
@@ -48,8 +49,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         order = host.read()
     except Broken as e:
         raise Broken(e.what, e.line, kernel.main) from e
-    local = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
-    arrays = [*(p.buffer for p in program.params), *local]
+    arrays = buffers(program)
     return Printed(
         file=kernel.main,
         acts=tuple(host.acts),
@@ -121,22 +121,17 @@ class _Array:
     zeros: tuple[tuple[int, int], ...]
 
 
-@dataclass(slots=True)
-class _Host:
+@dataclass(kw_only=True)
+class _Host(Scopes):
     """The function that launches kernels. filled: buffers that hold something already."""
 
     file: _File
     program: Program
-    acts: list[Act] = field(default_factory=list)
-    rooms: dict[str, Room] = field(default_factory=dict)
-    wrong: list[tuple[int, str]] = field(default_factory=list)
     named: dict[str, Buffer] = field(default_factory=dict)
     arrays: dict[str, _Array] = field(default_factory=dict)
     flat: set[str] = field(default_factory=set)
     """arguments that are not yet held as rows and columns"""
     filled: set[str] = field(default_factory=set)
-    numbers: dict[str, Expr] = field(default_factory=dict)
-    loops: tuple[Loop, ...] = ()
     launched: set[str] = field(default_factory=set)
 
     def read(self) -> tuple[str, ...]:
@@ -165,12 +160,12 @@ class _Host:
             name = self._result(node, params[k])
             if self.named.setdefault(name, params[k]) is not params[k]:
                 raise py.wrong(node)
-        for s in walk(self.program.body):
-            if isinstance(s, Alloc) and s.buffer.mem == "GLOBAL":
-                made = [n for n in self._assigned() if is_for(n, s.buffer)]
+        for buffer in allocated(self.program.body):
+            if buffer.mem == "GLOBAL":
+                made = [n for n in self._assigned() if is_for(n, buffer)]
                 if not made:
-                    raise Unreadable(f"nothing is {s.buffer.name}")
-                self.named[made[0]] = s.buffer
+                    raise Unreadable(f"nothing is {buffer.name}")
+                self.named[made[0]] = buffer
         for name in names[:-1]:
             self._hold(name, self.named[name])
         self.flat = {n for n in names[:-1] if len(self.named[n].shape) < 2}
@@ -263,22 +258,14 @@ class _Host:
             self.wrong.append((line, f"{buffer.name} is made as {told[0]} of {told[1]}"))
 
     def _loop(self, stmt: ast.For, var: str, each: ast.expr, inner: list[ast.stmt]) -> None:
-        call = py.called(each)
-        if call is None or call.name != "range" or len(call.args) != 1 or call.named:
-            raise py.wrong(stmt)
         if var in self.numbers or var in self.arrays or var in self.named:
             raise py.wrong(stmt)
-        extent = py.index(call.args[0], self.numbers)
-        outer, numbers = self.loops, dict(self.numbers)
-        if extent == Const(1):
-            self.numbers[var] = Const(0)
-        else:
-            self.loops = (*outer, Loop(var=var, extent=extent, line=stmt.lineno))
-            self.numbers[var] = Var(var)
+        extent = py.index(py.times(each), self.numbers)
+        if extent != Const(1):
             again = {n for s in inner for n in _targets(s) if n in self.named}
             self.filled |= {self.named[n].name for n in again}  # by the iteration before
-        self.body(list(py.statements(inner)))
-        self.loops, self.numbers = outer, numbers
+        with self.turns(Loop(var=var, extent=extent, line=stmt.lineno)):
+            self.body(list(py.statements(inner)))
 
     # ---- launches
     def _launch(self, stmt: ast.stmt, outs: list[str], value: ast.Call) -> None:
@@ -323,11 +310,7 @@ class _Host:
             numbers=numbers,
             loops=self.loops,
             leaves=self._leaves(),
-            local=[
-                s.buffer
-                for s in walk(self.program.body)
-                if isinstance(s, Alloc) and s.buffer.mem != "GLOBAL"
-            ],
+            local=[b for b in allocated(self.program.body) if b.mem != "GLOBAL"],
         )
         reading.read(_tuple(told["scratch_shapes"], None))
         self.acts += reading.acts

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held
 from septran.backends.reading import python_syntax as py
+from septran.backends.reading.scopes import Scopes
 from septran.ir.expr import Bin, Const, Expr, Var, make
 from septran.ir.nodes import Buffer
-from septran.prove.printed import Act, Kind, Loop, Number, Part, Room, Test, View
+from septran.prove.printed import Kind, Loop, Number, Part, Room, Test, View
 from septran.prove.text_held import positions
 
 _DTYPES = {text: dtype for dtype, text in JNP_DTYPE.items()}
@@ -27,9 +28,8 @@ def dtype_of(node: ast.expr) -> str:
 
 
 def is_for(name: str, buffer: Buffer) -> bool:
-    """Whether the text's name is a buffer's, with a number behind it where that was taken."""
-    base = free_names().fresh(buffer.name)
-    return name == base or (name.startswith(f"{base}_") and name[len(base) + 1 :].isdigit())
+    """Whether the text's name is a buffer's."""
+    return free_names().may_be(name, buffer.name)
 
 
 def axis_of(axis: int) -> Var:
@@ -71,8 +71,8 @@ class BlockOf:
         return axis_of(axis) in self.index
 
 
-@dataclass(slots=True, kw_only=True)
-class KernelReading:
+@dataclass(kw_only=True)
+class KernelReading(Scopes):
     """Reads one kernel. grid: (extent, whether any core may run it) per axis. blocks: of inputs, then of outputs; the first `ins` are inputs.
 
     carried: output -> the input it starts as. local: buffers that tiles may be.
@@ -83,18 +83,12 @@ class KernelReading:
     blocks: tuple[BlockOf, ...]
     ins: int
     carried: Mapping[int, int]
-    numbers: dict[str, Expr]
-    loops: tuple[Loop, ...]
     leaves: frozenset[str]
     local: Sequence[Buffer]
-    acts: list[Act] = field(default_factory=list)
-    rooms: dict[str, Room] = field(default_factory=dict)
-    wrong: list[tuple[int, str]] = field(default_factory=list)
     refs: dict[str, BlockOf] = field(default_factory=dict)
     starts: dict[str, str] = field(default_factory=dict)
     """output's ref -> the ref of the input that it starts as"""
     bound: set[str] = field(default_factory=set)
-    tests: tuple[Test, ...] = ()
     owed: dict[str, int] = field(default_factory=dict)
     """results of the last leaf that are not stored yet -> their position among its operands"""
 
@@ -256,10 +250,8 @@ class KernelReading:
             match stmt:
                 case ast.FunctionDef(name="_"):
                     self.owed = {}
-                    outer = self.tests
-                    self.tests = (*outer, *self._when(stmt))
-                    self._body(stmt.body)
-                    self.tests = outer
+                    with self.inside(tests=self._when(stmt)):
+                        self._body(stmt.body)
                 case ast.FunctionDef(decorator_list=[]):
                     self.owed = {}
                     self._loop(stmt, found.pop(0) if found else None)
@@ -293,11 +285,9 @@ class KernelReading:
         extent = self._index(call.args[1])
         var = params[0]
         self._bind(var, stmt)
-        outer, numbers = self.loops, dict(self.numbers)
-        self.numbers[var] = Var(var)
-        self.loops = (*outer, Loop(var=var, extent=extent, line=call.line))
-        self._body(body)
-        self.loops, self.numbers = outer, numbers
+        with self.inside(Loop(var=var, extent=extent, line=call.line)):
+            self.numbers[var] = Var(var)
+            self._body(body)
 
     def _results(self, stmt: ast.stmt, names: list[str], value: ast.expr) -> None:
         """Read `a, b = leaf(..)`."""
@@ -326,8 +316,7 @@ class KernelReading:
             view = replace(view, part=replace(view.part, tests=tests))
         name = py.dotted(value)
         if name in self.owed:
-            last, at = self.acts[-1], self.owed.pop(name)
-            self.acts[-1] = replace(last, views=(*last.views[:at], view, *last.views[at + 1 :]))
+            self.set_operand(self.owed.pop(name), view)
             return
         call = py.called(value)
         if call is not None and call.name in self.leaves:
@@ -379,17 +368,7 @@ class KernelReading:
         scalars: tuple[Number, ...] = (),
     ) -> None:
         self.owed = {}
-        self.acts.append(
-            Act(
-                kind=kind,
-                what=what,
-                line=stmt.lineno,
-                loops=self.loops,
-                tests=self.tests,
-                views=views,
-                scalars=scalars,
-            )
-        )
+        self.act(kind, what, stmt.lineno, views, scalars)
 
     # ---- operands
     def _index(self, node: ast.expr) -> Expr:

@@ -13,6 +13,7 @@ from pathlib import Path
 from septran.backends.base import Availability, Built, Capability
 from septran.kernel import Kernel
 from septran.toolchain import environment
+from septran.toolchain.built import built_since
 from septran.toolchain.confined import child_result, run_confined
 
 NAME = "pallas_tpu"
@@ -49,9 +50,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     Where libtpu is in the environment it is compiled to machine code of its generation, too; facts: bundles, spill_bundles, around_bundles.
     """
     started = time.monotonic()
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
-    main = folder / kernel.main
+    main = kernel.write(folder)
     more = environment.command(NAME, LIBTPU[0])
     machine_code = f"compile for TPU {kernel.arch}: libtpu is not installed; {more}"
     if not environment.version(NAME, "jax"):
@@ -80,22 +79,16 @@ def build(kernel: Kernel, folder: Path) -> Built:
     done = run_confined((sys.executable, *words), work, _SECONDS, env=env, reads=(folder, there))
     result = child_result(work / "lowered.json")
     shutil.rmtree(work / _SCHEDULES, ignore_errors=True)
-    seconds = time.monotonic() - started
     if done.code == 124:
         log = f"lowering took longer than {_SECONDS:.0f} s"
-        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
+        return built_since(None, {}, log, shown, started, ())
     if result is None:
         log = done.output.replace(str(folder), ".")[-4000:] or f"exit status {done.code}"
-        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
-    return Built(
-        ok=result["ok"],
-        artifact=main if result["ok"] else None,
-        log=result["log"].replace(str(folder), ".")[-8000:],
-        command=shown,
-        seconds=seconds,
-        facts=tuple(sorted(result["facts"].items())),
-        not_checked=(*unchecked, *done.not_enforced),
-    )
+        return built_since(None, {}, log, shown, started, ())
+    made = main if result["ok"] else None
+    log = result["log"].replace(str(folder), ".")[-8000:]
+    missing = (*unchecked, *done.not_enforced)
+    return built_since(made, result["facts"], log, shown, started, missing)
 
 
 def _compiler(jax: str) -> Availability:

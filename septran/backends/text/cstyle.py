@@ -8,21 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from septran.errors import InternalError
+from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, Var, bounds, const
-from septran.ir.nodes import (
-    Alloc,
-    Await,
-    Buffer,
-    Copy,
-    For,
-    LeafCall,
-    Post,
-    Program,
-    Region,
-    Stmt,
-    Sync,
-    When,
-)
 
 C_TYPES = {
     "float64": "double",
@@ -57,7 +44,7 @@ def identifier(name: str) -> str:
     return f"{text}_" if text in _KEYWORDS else text
 
 
-def banner(program: Program) -> str:
+def banner(program: ir.Program) -> str:
     """Return the comment at the top of a C++ kernel: what it computes on, and who wrote it."""
     shapes = ", ".join(
         f"{p.buffer.name}: {p.buffer.dtype}{list(p.buffer.shape)} {p.privilege}"
@@ -80,7 +67,7 @@ class Layout:
     width: int
 
     @staticmethod
-    def of(buffer: Buffer) -> Layout | None:
+    def of(buffer: ir.Buffer) -> Layout | None:
         """Return the packed layout of a buffer, or None for plain row-major."""
         if buffer.layout == "row":
             return None
@@ -105,7 +92,7 @@ class Layout:
         return -(-self.extents(shape)[0] // self.width) * self.stride(shape)
 
 
-def elements(buffer: Buffer) -> int:
+def elements(buffer: ir.Buffer) -> int:
     """Return the elements one version of a buffer occupies in its layout."""
     layout = Layout.of(buffer)
     if layout is not None:
@@ -181,7 +168,7 @@ class CStyle:
             return False
 
     # ---- regions
-    def pointer(self, region: Region) -> str:
+    def pointer(self, region: ir.Region) -> str:
         """Return the address of a region's first element."""
         buffer, layout = region.buffer, Layout.of(region.buffer)
         offset: Expr = Const(buffer.start)
@@ -195,19 +182,20 @@ class CStyle:
         name = identifier(buffer.name)
         return name if offset == Const(0) else f"{name} + {self.expr(offset)}"
 
-    def buffer_steps(self, buffer: Buffer) -> tuple[Expr | int, ...]:
+    def buffer_steps(self, buffer: ir.Buffer) -> tuple[Expr | int, ...]:
         """Return the strides of a buffer in elements."""
         return buffer.steps
 
-    def _panel_offset(self, region: Region, layout: Layout) -> Expr:
-        *leading, rows, last = region.offset
-        if any(o != Const(0) for o in leading):
-            raise InternalError(f"{region.buffer.name}: a packed tile can be cut only in two dims")
+    def _panel_offset(self, region: ir.Region, layout: Layout) -> Expr:
+        *leading, last = region.offset
+        rows: Expr = Const(0)
+        for offset, extent in zip(leading, region.buffer.shape, strict=False):
+            rows = rows * extent + offset
         split, along = (rows, last) if layout.over_rows else (last, rows)
         stride = layout.stride(region.buffer.shape)
         return split // layout.width * stride + along * layout.width
 
-    def view_strides(self, region: Region) -> tuple[Expr | int, ...]:
+    def view_strides(self, region: ir.Region) -> tuple[Expr | int, ...]:
         """Return a region's strides in elements; a packed one says (panel stride, width, 0, ..)."""
         layout = Layout.of(region.buffer)
         if layout is None:
@@ -222,40 +210,40 @@ class CStyle:
         return "{" + ", ".join(self.expr(v) for v in values) + "}"
 
     # ---- statements
-    def body(self, statements: tuple[Stmt, ...]) -> None:
+    def body(self, statements: tuple[ir.Stmt, ...]) -> None:
         """Print statements in order."""
         for stmt in statements:
             self.statement(stmt)
 
-    def statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: ir.Stmt) -> None:
         """Print one statement."""
         match stmt:
-            case Alloc():
+            case ir.Alloc():
                 self.alloc(stmt)
-            case Copy():
+            case ir.Copy():
                 self.copy(stmt)
-            case LeafCall():
+            case ir.LeafCall():
                 self.leaf_call(stmt)
-            case For():
+            case ir.For():
                 self.loop(stmt)
-            case When():
+            case ir.When():
                 self.when(stmt)
-            case Sync() | Post() | Await():
+            case ir.Sync() | ir.Post() | ir.Await():
                 self.synchronise(stmt)
 
-    def loop(self, stmt: For) -> None:
+    def loop(self, stmt: ir.For) -> None:
         """Print a sequential loop."""
         self.begin(stmt)
         self.body(stmt.body)
         self.close()
 
-    def begin(self, stmt: For, index: str = "long") -> None:
+    def begin(self, stmt: ir.For, index: str = "long") -> None:
         """Print the head of a loop whose variable has the C type `index`."""
         var = identifier(stmt.var)
         self.ranges[stmt.var] = (0, max(0, bounds(stmt.extent, self.ranges)[1] - 1))
         self.open(f"for ({index} {var} = 0; {var} < {self.expr(stmt.extent)}; ++{var})")
 
-    def when(self, stmt: When) -> None:
+    def when(self, stmt: ir.When) -> None:
         """Print a condition."""
         low, high = Const(stmt.low), Const(stmt.high)
         e = self.expr(stmt.expr)
@@ -263,18 +251,18 @@ class CStyle:
         self.body(stmt.body)
         self.close()
 
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         """Print a buffer's declaration."""
         raise NotImplementedError
 
-    def copy(self, stmt: Copy) -> None:
+    def copy(self, stmt: ir.Copy) -> None:
         """Print a copy."""
         raise NotImplementedError
 
-    def leaf_call(self, stmt: LeafCall) -> None:
+    def leaf_call(self, stmt: ir.LeafCall) -> None:
         """Print the call of a leaf."""
         raise NotImplementedError
 
-    def synchronise(self, stmt: Sync | Post | Await) -> None:
+    def synchronise(self, stmt: ir.Sync | ir.Post | ir.Await) -> None:
         """Print a synchronisation."""
         raise NotImplementedError

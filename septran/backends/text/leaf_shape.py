@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
-from septran.errors import InternalError
 from septran.ir.nodes import Prim
 from septran.kernel import LeafParam, LeafSpec
 
@@ -93,10 +92,3 @@ class StraightLine:
         outs = ", ".join(self.read(p.name) for p in self.shape.outs)
         lines = [*head.splitlines(), *(f"    {line}" for line in self.lines)]
         return "\n".join([*lines, f"    return {outs}"]) + "\n"
-
-
-def axes(value: object) -> tuple[int, ...]:
-    """Return an attribute that is a list of axes."""
-    if not isinstance(value, Iterable):
-        raise InternalError(f"a list of axes was expected, got {value!r}")
-    return tuple(int(v) for v in value)

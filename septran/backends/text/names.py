@@ -27,3 +27,8 @@ class Names:
             name = f"{base}_{n}"
         self.taken.add(name)
         return name
+
+    def may_be(self, name: str, wanted: str) -> bool:
+        """Whether `fresh` makes `name` of `wanted`, perhaps with a number behind it where more was taken."""
+        base = self.fresh(wanted)
+        return name == base or (name.startswith(f"{base}_") and name[len(base) + 1 :].isdigit())

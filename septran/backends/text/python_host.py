@@ -252,16 +252,9 @@ def _kept(tree: ast.Module, entry: str) -> set[ast.stmt]:
             named = _defines(node) & wanted or _touches(node) & wanted & assigned
             if named or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
                 keep.add(node)
-                wanted |= set() if _is_import(node) else _names(node) - _inner_functions(node)
+                wanted |= set() if _is_import(node) else _free(node)
                 grew = True
     return keep
-
-
-def _inner_functions(node: ast.AST) -> set[str]:
-    """Return the names of the functions that a function defines inside itself."""
-    if not isinstance(node, _FUNCTIONS):
-        return set()
-    return {n.name for n in ast.walk(node) if isinstance(n, _FUNCTIONS) and n is not node}
 
 
 def _defines(node: ast.AST) -> set[str]:
@@ -302,6 +295,44 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _free(node: ast.AST) -> set[str]:
+    """Return the names that a statement reads from the module; those that functions in it bind themselves are theirs.
+
+    A script's own `if __name__ == "__main__":` binds names that functions have for parameters.
+    """
+    if not isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+        own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else set()
+        return own.union(*map(_free, ast.iter_child_nodes(node)))
+    a, body = node.args, node.body if isinstance(node.body, list) else [node.body]
+    params = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+    outside = [*a.defaults, *filter(None, a.kw_defaults), *(p.annotation for p in params if p.annotation)]  # fmt: skip
+    if not isinstance(node, ast.Lambda):
+        outside += [*node.decorator_list, *filter(None, (node.returns,))]
+    inside = [n for part in body for n in _of_function(part)]
+    shared = {name for n in inside if isinstance(n, ast.Global) for name in n.names}
+    bound = {p.arg for p in params}.union(*map(_binds, inside)) - shared
+    read = shared.union(*map(_free, body)) - bound
+    return read.union(*map(_free, outside))
+
+
+def _binds(node: ast.AST) -> set[str]:
+    """Return the names that one node binds, without those in it."""
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store) else set()
+    if isinstance(node, ast.ExceptHandler):
+        return {node.name} if node.name else set()
+    kinds = (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return _defines(node) if isinstance(node, kinds) else set()
+
+
+def _of_function(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk a function's statement, but not into the functions in it."""
+    yield node
+    if not isinstance(node, (*_FUNCTIONS, ast.Lambda, ast.ClassDef)):
+        for child in ast.iter_child_nodes(node):
+            yield from _of_function(child)
 
 
 def _names(node: ast.AST) -> set[str]:

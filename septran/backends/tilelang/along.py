@@ -26,12 +26,6 @@ from septran.ir.nodes import Prim
 from septran.kernel import LeafParam
 
 
-def _axis(prim: Prim, p: LeafParam) -> int:
-    axis = prim.attr("axis")
-    assert isinstance(axis, int)
-    return axis % len(p.shape)
-
-
 def _line(leaf: LeafText, y: LeafParam, x: LeafParam, axis: int) -> tuple[str, str, str]:
     """Return an element `r` of the line of X that belongs to an element of Y, the position of that and the line's length."""
     return f"{in_shared(leaf, x)}[{_beside(y, x, axis, 'r')}]", _position(y, axis), _extent(x, axis)
@@ -61,7 +55,7 @@ def _limit(y: LeafParam) -> str:
 def emit_scan(leaf: LeafText, prim: Prim) -> None:
     """Y[.., j] = op over X[.., 0..j]: parts of 1, 2, 4, .. elements are joined, each step from shared memory."""
     y, x = leaf.param(prim.out), leaf.param(prim.ins[0])
-    axis, op = _axis(prim, y), str(prim.attr("op"))
+    axis, op = prim.axis(len(y.shape)), prim.op
     dtype = compute_dtype(leaf.spec, [y.name, x.name]) if is_float(y.dtype) else y.dtype
     own, extent = _position(y, axis), _extent(x, axis)
     index = ", ".join(INDICES[: len(groups(y.shape))])
@@ -103,11 +97,11 @@ def _combined(op: str, a: str, b: str, dtype: str) -> str:
 def emit_argreduce(leaf: LeafText, prim: Prim) -> None:
     """I = position of the first extreme, NaN counting as one."""
     y, x = leaf.param(prim.out), leaf.param(prim.ins[0])
-    dim = tile_dim(x, _axis(prim, y))
+    dim = tile_dim(x, prim.axis(len(y.shape)))
     if dim is None or not is_float(x.dtype):
         _serial_argreduce(leaf, prim)
         return
-    op, axis, lines = str(prim.attr("op")), _axis(prim, y), leaf.lines
+    op, axis, lines = prim.op, prim.axis(len(y.shape)), leaf.lines
     names, source = INDICES[: len(groups(x.shape))], leaf_name(x.name)
     index, count, valid = ", ".join(names), x.shape[axis], leaf.valid(x)
     dtype = compute_dtype(leaf.spec, [x.name])
@@ -143,7 +137,7 @@ def emit_argreduce(leaf: LeafText, prim: Prim) -> None:
 def _serial_argreduce(leaf: LeafText, prim: Prim) -> None:
     """Any axis, rank and dtype: each element of the result goes over its line."""
     y, x = leaf.param(prim.out), leaf.param(prim.ins[0])
-    axis = _axis(prim, y)
+    axis = prim.axis(len(y.shape))
     element, _, extent = _line(leaf, y, x, axis)
     dtype = x.dtype
     if is_float(dtype):
@@ -174,7 +168,7 @@ def _serial_argreduce(leaf: LeafText, prim: Prim) -> None:
 def emit_gather(leaf: LeafText, prim: Prim) -> None:
     """Y = X at the positions I, 0 outside."""
     y, x, i = (leaf.param(n) for n in (prim.out, *prim.ins))
-    axis = _axis(prim, y)
+    axis = prim.axis(len(y.shape))
     names, extent = INDICES[: len(groups(y.shape))], _extent(x, axis)
     which = f"{leaf_name(i.name)}[{', '.join(operand_index(y.shape, names, i.shape))}]"
     inside = f"{_limit(y)} & ({which} >= 0) & ({which} < {extent})"
@@ -188,7 +182,7 @@ def emit_gather(leaf: LeafText, prim: Prim) -> None:
 def emit_scatter(leaf: LeafText, prim: Prim) -> None:
     """Y at the positions I = op(Y, X), one after another: each element takes what is meant for it."""
     y, x, i = (leaf.param(n) for n in (prim.out, *prim.ins))
-    axis, op = _axis(prim, y), str(prim.attr("op"))
+    axis, op = prim.axis(len(y.shape)), prim.op
     element, own, extent = _line(leaf, y, x, axis)
     which, _, _ = _line(leaf, y, i, axis)
     dtype = compute_dtype(leaf.spec, [y.name, x.name]) if is_float(y.dtype) else y.dtype

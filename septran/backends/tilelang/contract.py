@@ -165,7 +165,7 @@ def emit_reduce(leaf: LeafText, prim: Prim) -> None:
     """Y = op(X) over one axis, or Y = op(Y, op(X))."""
     y, x = leaf.param(prim.out), leaf.param(prim.ins[0])
     op = str(prim.attr("op"))
-    axis = int(prim.attr("axis", -1)) % len(x.shape)  # type: ignore[call-overload]
+    axis = prim.axis(len(x.shape))
     dim = tile_dim(x, axis)
     if op == "prod" or dim is None or not is_float(x.dtype):
         _serial_reduce(leaf, prim, y, x, op, axis)

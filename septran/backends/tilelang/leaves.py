@@ -128,8 +128,6 @@ def emit_copy(leaf: LeafText, prim: Prim) -> None:
 def emit_transpose(leaf: LeafText, prim: Prim) -> None:
     """Y.shape[d] = X.shape[perm[d]]; goes through shared memory, which every thread can read."""
     out, src = leaf.param(prim.out), leaf.param(prim.ins[0])
-    perm = prim.attr("perm")
-    assert isinstance(perm, list | tuple)
     name = leaf_name(src.name)
     if src.mem == "REGISTER":
         shared = leaf.temp(name, src.dtype, "shared")
@@ -137,8 +135,8 @@ def emit_transpose(leaf: LeafText, prim: Prim) -> None:
         name = shared
     logical = logical_index(out.shape, INDICES[: len(groups(out.shape))])
     source = [""] * len(src.shape)
-    for d, axis in enumerate(perm):
-        source[int(axis)] = logical[d]
+    for d, axis in enumerate(prim.perm):
+        source[axis] = logical[d]
     text = f"{name}[{', '.join(physical_index(src.shape, source))}]"
     with leaf.lines.block(leaf.loop(out)):
         leaf.store(out, text if src.dtype == out.dtype else cast(text, out.dtype))

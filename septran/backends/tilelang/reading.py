@@ -6,13 +6,12 @@ import ast
 import math
 
 from septran.backends.reading import python_syntax as py
-from septran.backends.reading.c_reading import buffers
 from septran.backends.reading.tile_reading import TileReading
 from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
 from septran.backends.text.seen import has_own_arrays
 from septran.backends.tilelang.shapes import Shapes, groups, shapes_of
 from septran.ir.expr import Const, Expr, Var, make
-from septran.ir.nodes import Buffer, Program
+from septran.ir.nodes import Buffer, Program, buffers
 from septran.kernel import Kernel
 from septran.prove.printed import Loop, Place, Printed, Unread, Unreadable
 
@@ -139,13 +138,11 @@ class _Reading(TileReading):
             parallel=True,
             indices=shown,
         )
-        saved = dict(self.names)
-        self.names.update({name: Var(f"{name}_{stmt.lineno}'") for name in at})
-        self.loops = (loop,)
-        while body and self.allocation(body[0]):
-            del body[0]
-        self.body(body)
-        self.loops, self.names = (), saved
+        with self.inside(loop):
+            self.numbers.update({name: Var(f"{name}_{stmt.lineno}'") for name in at})
+            while body and self.allocation(body[0]):
+                del body[0]
+            self.body(body)
 
     def _decoded(self, body: list[ast.stmt], at: dict[str, Expr]) -> dict[str, Expr]:
         """Return what the indices of a folded grid are, innermost first; without any, those of T.Kernel."""

@@ -17,6 +17,7 @@ from septran.backends.device.ptxas import resource_usage
 from septran.backends.device.simulated import write_simulated
 from septran.gpu import Vendor
 from septran.kernel import Kernel
+from septran.toolchain.built import built_since
 from septran.toolchain.compilers import nvcc
 from septran.toolchain.confined import Finished, plain, run_confined
 
@@ -69,20 +70,15 @@ def build(kernel: Kernel, folder: Path) -> Built:
         text = scrub(done.output, folder)
         if done.code == 124:
             text = f"tilelang took longer than {LOWER_SECONDS:.0f} s\n{text}"
-        return Built(
-            ok=False,
-            artifact=None,
-            log=text or f"exit status {done.code}",
-            command=shown,
-            seconds=time.monotonic() - started,
-        )
+        log = text or f"exit status {done.code}"
+        return built_since(None, {}, log, shown, started, ())
     facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
     facts["lower_seconds"] = round(done.seconds, 2)
     if kernel.arch.startswith("gfx"):
         tools = code_object.tools()
         if isinstance(tools, str):
             reason = f"compile for {kernel.arch}: lowered, but {tools}; {code_object.INSTALL}"
-            return _built(main, facts, "", shown, started, (reason, *refused))
+            return built_since(main, facts, "", shown, started, (reason, *refused))
         # debug.h prints from the device, which takes a runtime that a code object does not need
         result = code_object.assemble(
             tools,
@@ -94,44 +90,21 @@ def build(kernel: Kernel, folder: Path) -> Built:
         shown += f"; clang --offload-arch={kernel.arch} -O3"
         log = scrub(result.output, folder)
         if result.code != 0 or not code_object.made(lowered):
-            return Built(
-                ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
-            )
+            return built_since(None, {}, log, shown, started, ())
         facts |= dict(code_object.figures(result.output))
-        return _built(main, facts, log, shown, started, refused)
+        return built_since(main, facts, log, shown, started, refused)
     compiler = nvcc()
     if compiler is None:
         reason = f"compile for {kernel.arch}: lowered, but there is no nvcc; {INSTALL_NVCC}"
-        return _built(main, facts, "", shown, started, (reason, *refused))
+        return built_since(main, facts, "", shown, started, (reason, *refused))
     command = nvcc_command(compiler.path, kernel.arch)
     result = run_confined(command, work, NVCC_SECONDS)
     shown += "; nvcc " + " ".join(word for word in command[1:] if not word.startswith("-I"))
     log = scrub(result.output, folder)
     if result.code != 0:
-        return Built(
-            ok=False, artifact=None, log=log, command=shown, seconds=time.monotonic() - started
-        )
+        return built_since(None, {}, log, shown, started, ())
     facts |= dict(resource_usage(result.output))
-    return _built(main, facts, log, shown, started, refused)
-
-
-def _built(
-    main: Path,
-    facts: Mapping[str, object],
-    log: str,
-    command: str,
-    started: float,
-    not_checked: tuple[str, ...],
-) -> Built:
-    return Built(
-        ok=True,
-        artifact=main,
-        log=log,
-        command=command,
-        seconds=time.monotonic() - started,
-        facts=tuple(sorted(facts.items())),
-        not_checked=not_checked,
-    )
+    return built_since(main, facts, log, shown, started, refused)
 
 
 def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
@@ -229,11 +202,8 @@ def target_of(arch: str) -> dict[str, str]:
 
 def write_device(kernel: Kernel, folder: Path) -> Built:
     """Write the kernel for a child that holds a GPU; tilelang compiles it there, when it is loaded."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
     shown = f"tilelang.compile({kernel.main}, target={kernel.arch})"
-    return Built(ok=True, artifact=folder / kernel.main, command=shown)
+    return Built(ok=True, artifact=kernel.write(folder), command=shown)
 
 
 def load(kernel: Kernel, folder: Path) -> Callable[..., None]:

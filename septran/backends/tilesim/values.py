@@ -122,6 +122,19 @@ def common_dtype(a: str, b: str) -> str:
     return max(a, b, key=WIDTH_ORDER.index)
 
 
+def _divide(a: Any, b: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.true_divide(a, b)
+
+
+Operator = Callable[["Operand", object], "Value"]
+
+
+def _operators(fn: Callable[[Any, Any], Any], **how: bool) -> tuple[Operator, Operator]:
+    """Return `fn(a, b)` for a value on the left, and for one on the right of a number."""
+    return lambda a, b: binary(fn, a, b, **how), lambda b, a: binary(fn, a, b, **how)
+
+
 class Operand:
     """Anything with a value: the arithmetic operators read it and give a Value."""
 
@@ -132,59 +145,22 @@ class Operand:
         """Return the value now."""
         raise NotImplementedError
 
-    def __add__(self, other: object) -> Value:
-        return binary(operator.add, self, other)
-
-    def __radd__(self, other: object) -> Value:
-        return binary(operator.add, other, self)
-
-    def __sub__(self, other: object) -> Value:
-        return binary(operator.sub, self, other)
-
-    def __rsub__(self, other: object) -> Value:
-        return binary(operator.sub, other, self)
-
-    def __mul__(self, other: object) -> Value:
-        return binary(operator.mul, self, other)
-
-    def __rmul__(self, other: object) -> Value:
-        return binary(operator.mul, other, self)
-
-    def __truediv__(self, other: object) -> Value:
-        return binary(_divide, self, other, floats=True)
-
-    def __rtruediv__(self, other: object) -> Value:
-        return binary(_divide, other, self, floats=True)
-
-    def __floordiv__(self, other: object) -> Value:
-        return binary(operator.floordiv, self, other)
-
-    def __rfloordiv__(self, other: object) -> Value:
-        return binary(operator.floordiv, other, self)
-
-    def __mod__(self, other: object) -> Value:
-        return binary(operator.mod, self, other)
-
-    def __rmod__(self, other: object) -> Value:
-        return binary(operator.mod, other, self)
-
-    def __pow__(self, other: object) -> Value:
-        return binary(np.power, self, other)
-
-    def __and__(self, other: object) -> Value:
-        return binary(operator.and_, self, other)
-
-    def __or__(self, other: object) -> Value:
-        return binary(operator.or_, self, other)
-
-    def __xor__(self, other: object) -> Value:
-        return binary(operator.xor, self, other)
-
-    def __lshift__(self, other: object) -> Value:
-        return binary(operator.lshift, self, other)
-
-    def __rshift__(self, other: object) -> Value:
-        return binary(operator.rshift, self, other)
+    __add__, __radd__ = _operators(operator.add)
+    __sub__, __rsub__ = _operators(operator.sub)
+    __mul__, __rmul__ = _operators(operator.mul)
+    __truediv__, __rtruediv__ = _operators(_divide, floats=True)
+    __floordiv__, __rfloordiv__ = _operators(operator.floordiv)
+    __mod__, __rmod__ = _operators(operator.mod)
+    __pow__ = _operators(np.power)[0]
+    __and__ = _operators(operator.and_)[0]
+    __or__ = _operators(operator.or_)[0]
+    __xor__ = _operators(operator.xor)[0]
+    __lshift__ = _operators(operator.lshift)[0]
+    __rshift__ = _operators(operator.rshift)[0]
+    __lt__, __gt__ = _operators(operator.lt, compare=True)
+    __le__, __ge__ = _operators(operator.le, compare=True)
+    __eq__ = _operators(operator.eq, compare=True)[0]  # type: ignore[assignment]
+    __ne__ = _operators(operator.ne, compare=True)[0]  # type: ignore[assignment]
 
     def __invert__(self) -> Value:
         v = self.value()
@@ -193,24 +169,6 @@ class Operand:
     def __neg__(self) -> Value:
         v = self.value()
         return Value(-v.data if isinstance(v.data, int) else np.negative(v.data), v.dtype)
-
-    def __lt__(self, other: object) -> Value:
-        return binary(operator.lt, self, other, compare=True)
-
-    def __le__(self, other: object) -> Value:
-        return binary(operator.le, self, other, compare=True)
-
-    def __gt__(self, other: object) -> Value:
-        return binary(operator.gt, self, other, compare=True)
-
-    def __ge__(self, other: object) -> Value:
-        return binary(operator.ge, self, other, compare=True)
-
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return binary(operator.eq, self, other, compare=True)
-
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return binary(operator.ne, self, other, compare=True)
 
     def __bool__(self) -> bool:
         return bool(self.value().scalar("a condition"))
@@ -276,11 +234,6 @@ def constant(x: object, like: str = "") -> Value:
         dtype = like if like and is_float(like) else "float32"
         return Value(narrow(float(x), dtype), dtype)
     raise SimError("type", f"{type(x).__name__} is no number")
-
-
-def _divide(a: Any, b: Any) -> Any:
-    with np.errstate(all="ignore"):
-        return np.true_divide(a, b)
 
 
 def meet(a: object, b: object) -> tuple[Value, Value, str]:

@@ -15,6 +15,7 @@ from septran.backends.triton.toolchain import HERE, available, scrub, write
 from septran.kernel import Kernel
 from septran.machine import load_machine
 from septran.toolchain import environment
+from septran.toolchain.built import built_since
 from septran.toolchain.confined import child_result, run_confined
 
 NAME = "triton_npu"
@@ -51,20 +52,13 @@ def build(kernel: Kernel, folder: Path) -> Built:
     env |= {environment.VARIABLE: str(there), "TRITON_CACHE_DIR": str(work / "cache")}
     done = run_confined(words, work, _SECONDS, env=env, reads=(folder, there))
     result = child_result(out)
-    seconds = time.monotonic() - started
     if result is None:
         late = f"BiShengIR took longer than {_SECONDS:.0f} s" if done.code == 124 else ""
         log = late or scrub(done.output, folder) or f"exit status {done.code}"
-        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
-    return Built(
-        ok=bool(result["ok"]),
-        artifact=main if result["ok"] else None,
-        log=scrub(str(result["log"]), folder),
-        command=shown,
-        seconds=seconds,
-        facts=tuple(sorted(result["facts"].items())),
-        not_checked=(last, *done.not_enforced),
-    )
+        return built_since(None, {}, log, shown, started, ())
+    made = main if result["ok"] else None
+    log = scrub(str(result["log"]), folder)
+    return built_since(made, result["facts"], log, shown, started, (last, *done.not_enforced))
 
 
 def _version() -> str:

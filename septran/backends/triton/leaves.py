@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from septran.backends.text.leaf_shape import StraightLine, axes, leaf_shape
+from septran.backends.text.leaf_shape import StraightLine, leaf_shape
 from septran.backends.text.names import Names
 from septran.backends.text.spell import spell
 from septran.backends.triton.shapes import (
@@ -91,7 +91,7 @@ class _Body(StraightLine):
 
     def prim_transpose(self, prim: Prim) -> None:
         out, src = self.param(prim.out), self.param(prim.ins[0])
-        perm = axes(prim.attr("perm"))
+        perm = prim.perm
         text = f"tl.permute({self.read(src.name)}, {shape_text(perm)})"
         self.assign(prim.out, _cast(text, src.dtype, out.dtype))
 
@@ -130,8 +130,8 @@ class _Body(StraightLine):
     def _line(self, prim: Prim) -> tuple[str, int]:
         """The tile that a primitive goes along, what is beyond its extent changing nothing, and the axis."""
         src = self.param(prim.ins[0])
-        axis = int(prim.attr("axis")) % len(src.shape)  # type: ignore[call-overload]
-        op = str(prim.attr("op"))
+        axis = prim.axis(len(src.shape))
+        op = prim.op
         x = self.read(src.name)
         if is_float(src.dtype):
             x = _cast(x, src.dtype, self.spec.computes(prim))
@@ -144,7 +144,7 @@ class _Body(StraightLine):
         return x, axis
 
     def prim_scan(self, prim: Prim) -> None:
-        out, op = self.param(prim.out), str(prim.attr("op"))
+        out, op = self.param(prim.out), prim.op
         x, axis = self._line(prim)
         text = f"tl.associative_scan({x}, {axis}, {_COMBINE.get(op, 'st_sum')}"
         text += ", reverse=True)" if prim.attr("reverse") else ")"
@@ -155,12 +155,12 @@ class _Body(StraightLine):
         x, axis = self._line(prim)
         place = arange(src.shape[axis], axis, len(src.shape))
         place = f"tl.broadcast_to({place}, {shape_text(padded_shape(src.shape))})"
-        text = f"tl.reduce(({x}, {place}), {axis}, st_arg{prim.attr('op')}, keep_dims=True)[1]"
+        text = f"tl.reduce(({x}, {place}), {axis}, st_arg{prim.op}, keep_dims=True)[1]"
         self.assign(prim.out, f"{text}.to({TL_DTYPE[out.dtype]})")
 
     def prim_gather(self, prim: Prim) -> None:
         out, src, which = (self.param(n) for n in (prim.out, *prim.ins))
-        axis = int(prim.attr("axis")) % len(out.shape)  # type: ignore[call-overload]
+        axis = prim.axis(len(out.shape))
         x, i = self.read(src.name), self.read(which.name)
         line = (*src.shape[:axis], out.shape[axis], *src.shape[axis + 1 :])
         full = padded_shape(tuple(max(a, b) for a, b in zip(line, which.shape, strict=True)))
@@ -177,7 +177,7 @@ class _Body(StraightLine):
     def prim_scatter_acc(self, prim: Prim) -> None:
         """One element of each line after another, taken out by a mask, goes where its position says."""
         out, src, which = (self.param(n) for n in (prim.out, *prim.ins))
-        axis, op = int(prim.attr("axis")) % len(out.shape), str(prim.attr("op"))  # type: ignore[call-overload]
+        axis, op = prim.axis(len(out.shape)), prim.op
         rank, wide = len(out.shape), self.spec.computes(prim) if is_float(out.dtype) else out.dtype
         x, i = _cast(self.read(src.name), src.dtype, wide), self.read(which.name)
         thin = padded_shape((*src.shape[:axis], 1, *src.shape[axis + 1 :]))
@@ -206,7 +206,7 @@ class _Body(StraightLine):
         self.assign(out.name, _cast(held, wide, out.dtype))
 
     def _reduced(self, prim: Prim) -> str:
-        op = str(prim.attr("op"))
+        op = prim.op
         x, axis = self._line(prim)
         if op == "sum":
             return f"tl.sum({x}, {axis}, keep_dims=True)"
@@ -217,7 +217,7 @@ class _Body(StraightLine):
         self.assign(prim.out, f"{self._reduced(prim)}.to({TL_DTYPE[out.dtype]})")
 
     def prim_reduce_acc(self, prim: Prim) -> None:
-        out, op = self.param(prim.out), str(prim.attr("op"))
+        out, op = self.param(prim.out), prim.op
         old = self.read(prim.out)
         if is_float(out.dtype):
             old = _cast(old, out.dtype, self.spec.computes(prim))
@@ -252,7 +252,7 @@ class _Body(StraightLine):
 
     def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
-        ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+        ta, tb = prim.turned
         acc = "float64" if "float64" in (a.dtype, b.dtype, c.dtype) else "float32"
         common = a.dtype if a.dtype == b.dtype and is_float(a.dtype) else acc
         left = self._matrix(a.name, leading=True, trans=ta, k_last=True, dtype=common)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from septran.backends.reading import python_syntax as py
+from septran.backends.reading.scopes import Scopes
 from septran.backends.text import names as fresh
 from septran.backends.text.ragged import ragged_scalars
 from septran.backends.triton import reading_block as block
@@ -19,9 +20,9 @@ from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, padded, padded_shape
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, Expr, Var
-from septran.ir.nodes import Alloc, Buffer, Program, walk
+from septran.ir.nodes import Buffer, Program, allocated
 from septran.kernel import Kernel
-from septran.prove.printed import Act, Broken, Loop, Place, Printed, Room, Unreadable, Values
+from septran.prove.printed import Broken, Loop, Place, Printed, Room, Unreadable, Values
 
 _ARRAYS = {text: dtype for dtype, text in SIGNATURE_DTYPE.items()}
 _IMPORTS = frozenset(("import torch", "import triton", "import triton.language as tl"))
@@ -40,7 +41,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         order = host.read()
     except Broken as e:
         raise Broken(e.what, e.line, kernel.main) from e
-    local = [b for b in _allocated(program) if b.mem != "GLOBAL"]
+    local = [b for b in allocated(program.body) if b.mem != "GLOBAL"]
     arrays = [*(p.buffer for p in program.params), *host.workspaces.values()]
     return Printed(
         file=kernel.main,
@@ -70,10 +71,6 @@ def place(buffer: Buffer) -> Place:
         address = address + Var(name) * step
     reach = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.steps, strict=True))
     return Place(index=index, address=address, size=buffer.start + reach + 1, strides=buffer.steps)
-
-
-def _allocated(program: Program) -> Iterator[Buffer]:
-    return (s.buffer for s in walk(program.body) if isinstance(s, Alloc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,23 +119,18 @@ def _launch(node: ast.expr) -> tuple[str, Mapping[str, str], Mapping[str, int]]:
     raise py.wrong(node)
 
 
-@dataclass(slots=True)
-class _Host:
+@dataclass(kw_only=True)
+class _Host(Scopes):
     """The function that launches kernels."""
 
     file: _File
     program: Program
-    acts: list[Act] = field(default_factory=list)
-    rooms: dict[str, Room] = field(default_factory=dict)
     memories: dict[str, int] = field(default_factory=dict)
     undefined: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
-    wrong: list[tuple[int, str]] = field(default_factory=list)
     tiles: set[str] = field(default_factory=set)
     workspaces: dict[str, Buffer] = field(default_factory=dict)
     arrays: dict[str, Buffer] = field(default_factory=dict)
     """name in the entry's text -> buffer"""
-    numbers: dict[str, Expr] = field(default_factory=dict)
-    loops: tuple[Loop, ...] = ()
     launched: list[str] = field(default_factory=list)
 
     def read(self) -> tuple[str, ...]:
@@ -172,10 +164,12 @@ class _Host:
             raise py.wrong(stmt)
         left = [
             b
-            for b in _allocated(self.program)
+            for b in allocated(self.program.body)
             if b.mem == "GLOBAL" and b.name not in self.workspaces
         ]
-        named = [b for b in left if b.name == name] or [b for b in left if _is_for(name, b)]
+        named = [b for b in left if b.name == name] or [
+            b for b in left if fresh.Names().may_be(name, b.name)
+        ]
         if not named:
             raise py.wrong(stmt)
         buffer = named[0]
@@ -188,20 +182,11 @@ class _Host:
         )
 
     def _loop(self, stmt: ast.For, var: str, each: ast.expr, inner: list[ast.stmt]) -> None:
-        call = py.called(each)
-        if call is None or call.name != "range" or len(call.args) != 1 or call.named:
-            raise py.wrong(stmt)
         if var in self.numbers or var in self.arrays:
             raise py.wrong(stmt)
-        extent = py.index(call.args[0], self.numbers)
-        outer, numbers = self.loops, dict(self.numbers)
-        if extent == Const(1):
-            self.numbers[var] = Const(0)
-        else:
-            self.loops = (*outer, Loop(var=var, extent=extent, line=stmt.lineno))
-            self.numbers[var] = Var(var)
-        self.body(list(py.statements(inner)))
-        self.loops, self.numbers = outer, numbers
+        extent = py.index(py.times(each), self.numbers)
+        with self.turns(Loop(var=var, extent=extent, line=stmt.lineno)):
+            self.body(list(py.statements(inner)))
 
     def _launch(self, stmt: ast.stmt, name: str, call: ast.Call) -> None:
         """Read `kernel[(blocks,)](arguments, num_warps=n, num_stages=n)`."""
@@ -249,7 +234,7 @@ class _Host:
         }
         named = fresh.Names()
         named.taken |= {*arrays, *numbers, *leaves, *loops, *_indices(kernel)}
-        local = [b for b in _allocated(self.program) if b.mem != "GLOBAL"]
+        local = [b for b in allocated(self.program.body) if b.mem != "GLOBAL"]
         dtypes = {b.name: b.dtype for b in local}
         for param, array in arrays.items():
             dtypes[array] = _ARRAYS.get(types[param], types[param])
@@ -272,9 +257,3 @@ def _indices(kernel: ast.FunctionDef) -> Iterator[str]:
                 plain = calls <= {"tl.arange", "min", "max", ""} or isinstance(value, ast.BinOp)
                 if plain and not isinstance(value, ast.Name):
                     yield name
-
-
-def _is_for(name: str, buffer: Buffer) -> bool:
-    """Whether the text's name is a buffer's, with a number behind it where that was taken."""
-    base = fresh.Names().fresh(buffer.name)
-    return name == base or (name.startswith(f"{base}_") and name[len(base) + 1 :].isdigit())

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from septran.backends.reading import python_syntax as py
+from septran.backends.reading.scopes import Scopes
 from septran.backends.triton.reading_tensors import Tensor, Tensors, never_negative
 from septran.backends.triton.shapes import TL_DTYPE
 from septran.ir.expr import Const, Expr, Var, substitute
-from septran.prove.printed import Act, Held, Kind, Loop, Number, Room, Test, View
+from septran.prove.printed import Held, Kind, Loop, Number, Room, Test, View
 from septran.prove.text_held import positions
 
 _DTYPES = {text: dtype for dtype, text in TL_DTYPE.items()}
@@ -38,28 +39,21 @@ class Names:
     leaves: frozenset[str]
 
 
-@dataclass(slots=True)
-class Block:
+@dataclass(kw_only=True)
+class Block(Scopes):
     """Reads one kernel's body.
 
     temps: values that were loaded, or returned by the last leaf (None), and are not used yet.
     """
 
     names: Names
-    loops: tuple[Loop, ...]
-    acts: list[Act] = field(default_factory=list)
-    rooms: dict[str, Room] = field(default_factory=dict)
     undefined: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
-    wrong: list[tuple[int, str]] = field(default_factory=list)
-    numbers: dict[str, Expr] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     temps: dict[str, View] = field(default_factory=dict)
     owed: dict[str, int] = field(default_factory=dict)
     """results of the last leaf that are not stored yet -> their position among its operands"""
     written: dict[str, int] = field(default_factory=dict)
     """tiles that the last leaf wrote -> their position among its operands"""
-    tests: tuple[Test, ...] = ()
-    needs: list[Expr] = field(default_factory=list)
     bound: set[str] = field(default_factory=set)
 
     # ---- structure
@@ -110,12 +104,13 @@ class Block:
 
     def _body(self, body: list[ast.stmt]) -> None:
         """Read the statements of a block; what it binds ends with it."""
-        numbers, tensors, needs = dict(self.numbers), dict(self.tensors), list(self.needs)
-        for stmt in body:
-            self._statement(stmt)
+        tensors, needs = dict(self.tensors), list(self.needs)
+        with self.inside():
+            for stmt in body:
+                self._statement(stmt)
         self._settle()
         self.temps = {}
-        self.numbers, self.tensors, self.needs = numbers, tensors, needs
+        self.tensors, self.needs = tensors, needs
 
     def _statement(self, stmt: ast.stmt) -> None:
         match stmt:
@@ -124,10 +119,8 @@ class Block:
                 self._loop(stmt, var, each, body)
             case ast.If(test=test, body=body, orelse=[]):
                 self._settle()
-                outer = self.tests
-                self.tests = (*outer, *py.tests(test, self.numbers, self.needs))
-                self._edges(stmt, body)
-                self.tests = outer
+                with self.inside(tests=py.tests(test, self.numbers, self.needs)):
+                    self._edges(body)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(stmt, name, value)
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=value):
@@ -150,17 +143,10 @@ class Block:
             self.wrong.append((stmt.lineno, f"the loop over {var} begins at {begin}"))
         extent = self._tensors().number(call.args[1])
         self._bind(var, stmt)
-        outer, numbers = self.loops, dict(self.numbers)
-        if extent == Const(1):
-            self.numbers[var] = Const(0)
-        else:
-            self.numbers[var] = Var(var)
-            told = Loop(var=var, extent=extent, line=stmt.lineno, stages=depth)
-            self.loops = (*outer, told)
-        self._edges(stmt, body)
-        self.loops, self.numbers = outer, numbers
+        with self.turns(Loop(var=var, extent=extent, line=stmt.lineno, stages=depth)):
+            self._edges(body)
 
-    def _edges(self, stmt: ast.stmt, body: list[ast.stmt]) -> None:
+    def _edges(self, body: list[ast.stmt]) -> None:
         """Read a body that may run any number of times."""
         self.temps = {}
         self._body(list(py.statements(body)))
@@ -203,7 +189,7 @@ class Block:
             cleared, kept = self._where(call, self.names.shapes[buffer])
             at = self.written.pop(name)
             if py.dotted(kept) == name:
-                self._put(at, replace(self.acts[-1].views[at], held=Held(within=cleared)))
+                self.set_operand(at, replace(self.acts[-1].views[at], held=Held(within=cleared)))
                 return
         self.bound.add(name)
         inner, dtype = _cast(value)
@@ -283,7 +269,7 @@ class Block:
         if name in self.owed:
             if dtype:
                 raise py.wrong(stmt)
-            self._put(self.owed.pop(name), target)
+            self.set_operand(self.owed.pop(name), target)
             return
         source = self._operand(inner)
         if source is None:
@@ -302,18 +288,7 @@ class Block:
         self._settle()
         self.temps = {}
         found = tuple(dict.fromkeys(e for e in self.needs if not never_negative(e)))
-        self.acts.append(
-            Act(
-                kind=kind,
-                what=what,
-                line=stmt.lineno,
-                loops=self.loops,
-                tests=self.tests,
-                views=views,
-                scalars=scalars,
-                needs=found,
-            )
-        )
+        self.act(kind, what, stmt.lineno, views, scalars, needs=found)
 
     def _settle(self) -> None:
         """What the last leaf returned is stored by now; else its operand keeps its own name, which is no array's."""
@@ -401,11 +376,6 @@ class Block:
         if isinstance(node, ast.Name) and node.id not in self.bound:
             raise self._tensors().unknown(node)
         return self._tensors().number(node) if number is None else number
-
-    def _put(self, at: int, view: View) -> None:
-        """Replace an operand of the last statement."""
-        last = self.acts[-1]
-        self.acts[-1] = replace(last, views=(*last.views[:at], view, *last.views[at + 1 :]))
 
 
 def _reshaped(node: ast.expr, view: View, shape: tuple[int, ...]) -> View:

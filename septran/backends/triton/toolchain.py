@@ -17,6 +17,7 @@ from septran.backends.triton.arches import ARCHES, arches_of
 from septran.gpu import Vendor
 from septran.kernel import Kernel
 from septran.machine import load_machine
+from septran.toolchain.built import built_since
 from septran.toolchain.confined import child_result, run_confined
 
 HERE = Path(__file__).resolve().parent
@@ -38,10 +39,8 @@ def found() -> bool:
 
 def write(kernel: Kernel, folder: Path) -> Path:
     """Write the kernel and the emulator's runtime into `folder`; return the main file."""
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
     write_emulator(folder)
-    return folder / kernel.main
+    return kernel.write(folder)
 
 
 def write_emulator(folder: Path) -> None:
@@ -83,12 +82,11 @@ def build(kernel: Kernel, folder: Path) -> Built:
     if done.code == 124:
         log = f"triton took longer than {_COMPILE_SECONDS:.0f} s"
         return Built(ok=False, artifact=None, log=log, command=shown)
-    seconds = time.monotonic() - started
     result = child_result(out)
     shutil.rmtree(work, ignore_errors=True)
     if result is None:
         log = scrub(done.output, folder) or f"exit status {done.code}"
-        return Built(ok=False, artifact=None, log=log, command=shown, seconds=seconds)
+        return built_since(None, {}, log, shown, started, ())
     shared = int(result["facts"].get("shared", 0))
     if shared > shared_limit:
         result["ok"] = False
@@ -96,15 +94,9 @@ def build(kernel: Kernel, folder: Path) -> Built:
             f"the kernel needs {shared} bytes of shared memory, {kernel.arch} has {shared_limit}; "
             "make tiles smaller or reduce pipeline"
         )
-    return Built(
-        ok=bool(result["ok"]),
-        artifact=main if result["ok"] else None,
-        log=scrub(str(result["log"]), folder),
-        command=shown,
-        seconds=seconds,
-        facts=tuple(sorted(result["facts"].items())),
-        not_checked=done.not_enforced,
-    )
+    made = main if result["ok"] else None
+    log = scrub(str(result["log"]), folder)
+    return built_since(made, result["facts"], log, shown, started, done.not_enforced)
 
 
 def scrub(text: str, folder: Path) -> str:
@@ -132,10 +124,7 @@ def available(device: str) -> Mapping[Capability, Availability]:
 
 def write_device(kernel: Kernel, folder: Path) -> Built:
     """Write the kernel for a child that holds a GPU; Triton compiles it there, at the first call."""
-    (folder / kernel.main).parent.mkdir(parents=True, exist_ok=True)
-    for name, text in kernel.files:
-        (folder / name).write_text(text, encoding="utf-8")
-    return Built(ok=True, artifact=folder / kernel.main, command=f"triton.jit({kernel.main})")
+    return Built(ok=True, artifact=kernel.write(folder), command=f"triton.jit({kernel.main})")
 
 
 def load(kernel: Kernel, folder: Path) -> Callable[..., None]:

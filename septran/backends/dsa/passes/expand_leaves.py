@@ -7,7 +7,7 @@ that passes the checks runs; a good mapping makes the staging empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from septran.backends.dsa.passes.operations import Builder, Operand, whole
 from septran.errors import MappingError
 from septran.ir import nodes as ir
 from septran.ir import scalar
+from septran.ir.access import map_statements
 from septran.ir.expr import Const, Expr
 
 SCRATCH_BYTES = 65536
@@ -39,26 +40,17 @@ def expand_leaves(program: ir.Program) -> ir.Program:
     """
     count = functions = 0
 
-    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+    def expanded(stmt: ir.Stmt) -> Iterable[ir.Stmt]:
         nonlocal count, functions
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            match stmt:
-                case ir.LeafCall() if stmt.task.startswith("dsa."):
-                    out.append(stmt)  # an operation already
-                case ir.LeafCall() if stmt.impl == ir.INLINE or not stmt.symbol:
-                    out.extend(expand_call(stmt, f"l{count}"))
-                    count += 1
-                case ir.LeafCall():
-                    out.extend(_function(stmt, f"scratch_{functions}"))
-                    functions += 1
-                case ir.For() | ir.When():
-                    out.append(replace(stmt, body=body(stmt.body)))
-                case _:
-                    out.append(stmt)
-        return tuple(out)
+        if not isinstance(stmt, ir.LeafCall) or stmt.task.startswith("dsa."):
+            return (stmt,)  # an operation already
+        if stmt.impl == ir.INLINE or not stmt.symbol:
+            count += 1
+            return expand_call(stmt, f"l{count - 1}")
+        functions += 1
+        return _function(stmt, f"scratch_{functions - 1}")
 
-    return replace(program, body=body(program.body))
+    return replace(program, body=map_statements(program.body, expanded))
 
 
 def _function(call: ir.LeafCall, name: str) -> tuple[ir.Stmt, ...]:
@@ -108,7 +100,7 @@ def _copy(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
 def _transpose(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     src = build.local(call.arg(prim.ins[0]).region)
-    perm = tuple(int(p) for p in prim.attr("perm"))  # type: ignore[attr-defined]
+    perm = prim.perm
     build.op("dsa.vec_transpose", out, src, prim="transpose", perm=perm)
     finish()
 
@@ -166,8 +158,7 @@ def _along(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     """Expand a scan, a position of an extreme, a gather or a scatter."""
     out, finish = _out(build, call, prim)
     ins = [build.local(call.arg(p).region) for p in prim.ins]
-    axis = int(prim.attr("axis")) % out.rank  # type: ignore[call-overload]
-    op = str(prim.attr("op"))
+    axis, op = prim.axis(out.rank), prim.op
     match prim.name:
         case "scan":
             scan_into(build, out, ins[0], op, axis, reverse=bool(prim.attr("reverse")))

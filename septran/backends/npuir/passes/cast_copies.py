@@ -12,9 +12,10 @@ from dataclasses import replace
 from septran.backends.npuir.passes.place_tiles import form_of
 from septran.backends.npuir.tiles import lie, nbytes
 from septran.backends.npuir.windows import is_window
+from septran.ir.access import map_statements, unused
 from septran.ir.expr import Const, Expr
 from septran.ir.launch import Launch, every_launch, launches, map_kernels
-from septran.ir.nodes import Alloc, Buffer, Copy, For, Program, Region, Stmt, When, walk
+from septran.ir.nodes import Alloc, Buffer, Copy, For, Program, Region, Stmt, buffers, walk
 from septran.machine import load_machine
 from septran.passes.check_memory import Held, check_memory
 
@@ -24,8 +25,7 @@ MEMORIES = ("UB", "L1", "L0C")
 def cast_copies(program: Program) -> Program:
     """Return `program` with a tile in between where a copy would have to convert; needs `place_tiles`."""
     form = form_of(program)
-    taken = {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
-    taken |= {p.buffer.name for p in program.params}
+    taken = {b.name for b in buffers(program)}
 
     def kernel(launch: Launch, around: tuple[For, ...]) -> tuple[Stmt, ...]:
         casts: dict[tuple[tuple[int, ...], str], Buffer] = {}
@@ -33,8 +33,7 @@ def cast_copies(program: Program) -> Program:
         def cast(tile: Region, dtype: str) -> Region:
             shape = lie(tile.tile)
             if (shape, dtype) not in casts:
-                name = next(n for n in _names("cast") if n not in taken)
-                taken.add(name)
+                name = unused("cast", taken)
                 casts[shape, dtype] = Buffer(
                     name=name, shape=shape, dtype=dtype, mem="UB", layout="alloc_ub"
                 )
@@ -42,8 +41,6 @@ def cast_copies(program: Program) -> Program:
 
         def one(stmt: Stmt) -> tuple[Stmt, ...]:
             match stmt:
-                case For() | When():
-                    return (replace(stmt, body=tuple(x for s in stmt.body for x in one(s))),)
                 case Copy(dst=dst, src=src) if dst.buffer.dtype == src.buffer.dtype:
                     return (stmt,)
                 case Copy(dst=dst, src=src) if src.buffer.mem == "GLOBAL" != dst.buffer.mem:
@@ -67,16 +64,12 @@ def cast_copies(program: Program) -> Program:
         body: list[Stmt] = []
         for stmt in launch.body:
             before = len(casts)
-            new = one(stmt)
+            new = map_statements((stmt,), one)
             body += [Alloc(buffer=b) for b in [*casts.values()][before:]]
             body += new
         return tuple(body)
 
     return map_kernels(program, kernel)
-
-
-def _names(stem: str) -> list[str]:
-    return [stem, *(f"{stem}_{n}" for n in range(2, 1 << 10))]
 
 
 def _lying(tile: Region, rank: int) -> tuple[Expr, ...]:

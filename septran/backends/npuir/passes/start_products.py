@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from septran.backends.npuir.passes.place_tiles import form_of
-from septran.ir.access import reads, writes
+from septran.ir.access import map_statements, reads, writes
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.nodes import INLINE, Alloc, Copy, For, LeafCall, Prim, Program, Stmt, When
 
@@ -22,7 +22,12 @@ BEGAN = "began"
 def start_products(program: Program) -> Program:
     """Return `program` with `began` for each accumulating product; needs `place_tiles`."""
     body = _Starts(clears=form_of(program) != "developer").body(program.body)
-    return replace(program, body=_without_unused(body, reads(body) | writes(body)))
+    used = reads(body) | writes(body)
+
+    def kept(stmt: Stmt) -> tuple[Stmt, ...]:
+        return () if isinstance(stmt, Alloc) and stmt.buffer.name not in used else (stmt,)
+
+    return replace(program, body=map_statements(body, kept))
 
 
 @dataclass(slots=True)
@@ -76,16 +81,3 @@ class _Starts:
         for var in self.loops[len(self.fresh.pop(name)) :]:
             began = began + Var(var)
         return began
-
-
-def _without_unused(body: tuple[Stmt, ...], used: frozenset[str]) -> tuple[Stmt, ...]:
-    out: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case Alloc() if stmt.buffer.name not in used:
-                continue
-            case For() | When():
-                out.append(replace(stmt, body=_without_unused(stmt.body, used)))
-            case _:
-                out.append(stmt)
-    return tuple(out)

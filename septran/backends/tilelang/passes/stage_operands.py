@@ -11,12 +11,12 @@ in 16-bit registers become float32.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from septran.backends.tilelang.shapes import MATRIX_PRIMS
 from septran.ir import nodes as ir
-from septran.ir.access import touches
+from septran.ir.access import map_regions, map_statements, touches, unused
 from septran.ir.dtypes import HALVES
 
 ACCUMULATING = ("gemm_acc", "reduce_acc")
@@ -24,42 +24,21 @@ ACCUMULATING = ("gemm_acc", "reduce_acc")
 
 def stage_operands(program: ir.Program) -> ir.Program:
     """Return `program` with partial and GLOBAL leaf operands staged; others unchanged."""
-    taken = {p.buffer.name for p in program.params}
-    taken |= {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
+    taken = {b.name for b in ir.buffers(program)}
     shared = {r.buffer.name for s in ir.walk(program.body) for r in _partial_scratch(s)}
     low = _low_accumulators(program)
     promoted: dict[str, ir.Buffer] = {}
 
-    def fresh(base: str) -> str:
-        name, n = base, 1
-        while name in taken:
-            n += 1
-            name = f"{base}{n}"
-        taken.add(name)
-        return name
-
-    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            match stmt:
-                case ir.For() | ir.When():
-                    out.append(replace(stmt, body=body(stmt.body)))
-                case ir.Alloc(buffer=b) if b.name in shared | low:
-                    mem = "SHARED" if b.name in shared else b.mem
-                    dtype = "float32" if b.name in low else b.dtype
-                    promoted[b.name] = replace(b, mem=mem, dtype=dtype)
-                    out.append(replace(stmt, buffer=promoted[b.name]))
-                case ir.Copy():
-                    out.append(
-                        replace(
-                            stmt, dst=_moved(stmt.dst, promoted), src=_moved(stmt.src, promoted)
-                        )
-                    )
-                case ir.LeafCall():
-                    out.extend(staged(stmt))
-                case _:
-                    out.append(stmt)
-        return tuple(out)
+    def change(stmt: ir.Stmt) -> Iterable[ir.Stmt]:
+        match stmt:
+            case ir.Alloc(buffer=b) if b.name in shared | low:
+                mem = "SHARED" if b.name in shared else b.mem
+                dtype = "float32" if b.name in low else b.dtype
+                promoted[b.name] = replace(b, mem=mem, dtype=dtype)
+                return (replace(stmt, buffer=promoted[b.name]),)
+            case ir.LeafCall():
+                return staged(stmt)
+        return (map_regions(stmt, lambda r: _moved(r, promoted)),)
 
     def staged(call: ir.LeafCall) -> list[ir.Stmt]:
         before: list[ir.Stmt] = []
@@ -76,7 +55,7 @@ def stage_operands(program: ir.Program) -> ir.Program:
             if region not in done:
                 mem = "SHARED" if arg.param in matrices else "REGISTER"
                 tile = ir.Buffer(
-                    name=fresh(f"{arg.param}_{'s' if mem == 'SHARED' else 'r'}"),
+                    name=unused(f"{arg.param}_{'s' if mem == 'SHARED' else 'r'}", taken, "{}"),
                     shape=region.tile,
                     dtype=_wide(region.buffer.dtype) if arg.param in sums else region.buffer.dtype,
                     mem=mem,
@@ -95,7 +74,7 @@ def stage_operands(program: ir.Program) -> ir.Program:
             args.append(replace(arg, region=done[region]))
         return [*before, replace(call, args=tuple(args)), *after]
 
-    return replace(program, body=body(program.body))
+    return replace(program, body=map_statements(program.body, change))
 
 
 def is_whole_scratch(region: ir.Region) -> bool:

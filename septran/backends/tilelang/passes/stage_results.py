@@ -17,7 +17,7 @@ from septran.backends.tilelang.passes.check_tiles import shared_limit, shared_ti
 from septran.backends.tilelang.passes.stage_operands import is_whole_scratch
 from septran.backends.tilelang.shapes import MATRIX_PRIMS, groups, shapes_of
 from septran.ir import nodes as ir
-from septran.ir.access import touches
+from septran.ir.access import map_statements, touches
 from septran.ir.dtypes import nbytes
 
 BULK_STORES = ("sm_90a",)
@@ -32,30 +32,21 @@ def stage_results(program: ir.Program) -> ir.Program:
     if program.arch not in BULK_STORES:
         return program
     spread = matrix_results(program)
-    taken = {p.buffer.name for p in program.params}
-    taken |= {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
+    taken = {b.name for b in ir.buffers(program)}
 
-    def body(stmts: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-        out: list[ir.Stmt] = []
-        for stmt in stmts:
-            match stmt:
-                case ir.For() | ir.When():
-                    out.append(replace(stmt, body=body(stmt.body)))
-                case ir.Copy() if _leaves(stmt, spread):
-                    name = f"{stmt.src.buffer.name}_s"
-                    while name in taken:
-                        name += "s"
-                    taken.add(name)
-                    shared = replace(stmt.src.buffer, name=name, mem="SHARED")
-                    tile = ir.Region.whole(shared, stmt.src.extent)
-                    out.append(ir.Alloc(buffer=tile.buffer, span=stmt.span))
-                    out.append(replace(stmt, dst=tile))
-                    out.append(replace(stmt, src=tile))
-                case _:
-                    out.append(stmt)
-        return tuple(out)
+    def change(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
+        if not isinstance(stmt, ir.Copy) or not _leaves(stmt, spread):
+            return (stmt,)
+        name = f"{stmt.src.buffer.name}_s"
+        while name in taken:
+            name += "s"
+        taken.add(name)
+        shared = replace(stmt.src.buffer, name=name, mem="SHARED")
+        tile = ir.Region.whole(shared, stmt.src.extent)
+        alloc = ir.Alloc(buffer=tile.buffer, span=stmt.span)
+        return (alloc, replace(stmt, dst=tile), replace(stmt, src=tile))
 
-    staged = replace(program, body=body(program.body))
+    staged = replace(program, body=map_statements(program.body, change))
     total = sum(held.nbytes for held in shared_tiles(staged, shapes_of(staged)))
     return staged if total <= shared_limit(staged) else program
 
