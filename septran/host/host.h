@@ -22,7 +22,7 @@ enum {
   DEPTH = 13,       /* one call: KiB of stack that are overwritten after it */
   VARIANT = 14,     /* one call: what a simulator may do in several ways, it does in this one */
   WINDOW = 16,      /* one call: window of each parameter */
-  TABLE = 48,       /* placements x MAX_PARAMS rows of ROW words */
+  TABLE = 528,      /* placements x MAX_PARAMS rows of ROW words */
   /* of a row */
   OFFSET = 0,       /* of its pages in its file */
   PAGES = 1,        /* bytes, a multiple of the page */
@@ -32,10 +32,10 @@ enum {
   KIND = 5,         /* 0 input, 1 output */
   ROW = 6,
   /* sizes */
-  MAX_PARAMS = 32,
+  MAX_PARAMS = 512,
   MAX_PLACEMENTS = 3,
   STEP = 64,
-  CONTROL_BYTES = 8192,
+  CONTROL_BYTES = 81920,
   ROOM_BYTES = 268435456, /* for scratch and for allocations, per thread and use; untouched pages cost nothing */
   TEXT_BYTES = 65536, /* what a simulator says, from CONTROL_BYTES on, ended by a zero */
 };

@@ -106,6 +106,21 @@ def softmax(rows: int = 19, n: int = 67) -> Problem:
     )
 
 
+def total(count: int, n: int = 40) -> Problem:
+    """Y = the sum of `count` tensors."""
+    names = [f"X{number}" for number in range(count)]
+    return Problem(
+        name="total",
+        params=(_param("Y", (n,), "w"), *(_param(name, (n,), "r") for name in names)),
+        reference=Reference(
+            fn=lambda **values: sum(values[name] for name in names),
+            kind="reduction",
+            reduction=lambda dims: count,
+        ),
+        dims={"N": n},
+    )
+
+
 def relu(rows: int = 19, n: int = 67) -> Problem:
     """Y = max(X, 0)."""
     import torch

@@ -270,3 +270,21 @@ def test_more_threads_than_the_session_has(tmp_path: Path) -> None:
     written = replace(kernel, options=(("threads", 4),))
     assert hosted.threads_of(written, Sessions(threads=2)) == 4
     assert hosted.fits(built, written, Sessions(threads=2))
+
+
+def test_three_hundred_tensors_are_judged_in_it(tmp_path: Path) -> None:
+    """Networks have that many weights; a kernel of more than 32 tensors went to a Python child before."""
+    count = 300
+    body = "float* y = (float*)args[0]; for (int i = 0; i < 40; ++i) y[i] = 0;"
+    body += f"for (int n = 1; n <= {count}; ++n) for (int i = 0; i < 40; ++i) y[i] += ((const float*)args[n])[i];"
+    assert hosting.judge(body, tmp_path / "right", problem=kernels.total(count)).passed
+    wrong = body.replace("n = 1;", "n = 2;")
+    assert hosting.judge(wrong, tmp_path / "wrong", problem=kernels.total(count)).code == "V202"
+
+
+def test_a_kernel_of_more_tensors_than_its_table_has_rows_does_not_fit(tmp_path: Path) -> None:
+    problem = kernels.total(control.MAX_PARAMS)
+    kernel, built = hosting.build(kernels.entry(""), problem, tmp_path)
+    few = replace(kernel, params=kernel.params[:-1])
+    assert hosted.fits(built, few, Sessions())
+    assert not hosted.fits(built, kernel, Sessions())
