@@ -585,24 +585,14 @@ _SUMS = (
     "difference near 2**26",
 )
 _MOVED = dict.fromkeys((row.name for row in MOVEMENT), "M173")
-_RARE = (
-    "sin",
-    "cos",
-    "atan",
-    "log1p",
-    "expm1",
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "fmod",
-    "// and %",
-)
-_NO_RARE = dict.fromkeys(_RARE, "M173")
-_SOME = {n: c for n, c in _NO_RARE.items() if n not in ("sin", "cos", "floor", "ceil", "trunc")}
+_NO_DIVISION = {"// and %": "M173"}
+_NO_RARE = {**dict.fromkeys(("sin", "cos", "atan", "fmod"), "M173"), **_NO_DIVISION}
+_NO_ATAN = {"atan": "M173", "fmod": "M173", **_NO_DIVISION}
+"""Its remainder of floats is x - trunc(x / y) y on a device, wrong for large quotients."""
 REFUSED: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("triton_cuda", "triton_hip", "tilelang_cuda", "tilelang_hip"), _SOME),
-    "triton_npu": {**_SOME, **_NO_FLOAT64},
+    **dict.fromkeys(("triton_cuda", "triton_hip"), _NO_ATAN),
+    **dict.fromkeys(("tilelang_cuda", "tilelang_hip"), _NO_DIVISION),
+    "triton_npu": {**_NO_ATAN, **_NO_FLOAT64},
     "dsa_c": {
         **_NO_RARE,
         **_NO_FLOAT64,

@@ -19,6 +19,7 @@ from septran.backends.dsa.reading import read
 from septran.backends.dsa.vendor import load_vendor
 from septran.host.link import Runtime
 from septran.ir.nodes import Program
+from septran.ir.written_out import WRITTEN_OUT
 from septran.kernel import Kernel
 from septran.passes.drop_implied import drop_implied
 from septran.passes.drop_unreached import drop_unreached
@@ -138,6 +139,7 @@ DSA_C = Backend(
     dtypes=("float32", "float16", "bfloat16"),
     views=True,
     fills=True,
+    functions=WRITTEN_OUT,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
     figures=possible,
 )

@@ -29,6 +29,7 @@ from septran.backends.npuir.toolchain import (
 )
 from septran.ir.access import map_bodies
 from septran.ir.nodes import LeafCall, Program, Stmt
+from septran.ir.written_out import WRITTEN_OUT
 from septran.kernel import Kernel
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
@@ -153,5 +154,6 @@ TILELANG_NPUIR = Backend(
     dtypes=("float32", "float16", "bfloat16"),
     views=True,
     fills=True,
+    functions=WRITTEN_OUT,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
 )

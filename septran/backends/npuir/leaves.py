@@ -17,6 +17,7 @@ from septran.backends.npuir.vectors import MapVectors, Vec, Vectors
 from septran.backends.text.pystyle import safe_name
 from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
+from septran.ir.written_out import written_out
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 GEMMS = ("gemm", "gemm_acc")
@@ -130,7 +131,8 @@ class _Body:
         operands = {p.name: self.vec(p.name) for p in self.spec.params}
         text = str(prim.attr("expr"))
         maps = MapVectors(self.vectors, operands, lie(out.shape), len(out.shape), text)
-        return self.write(prim.out, maps.visit(self.spec.expression(prim)))
+        tree = written_out(self.spec.expression(prim), (), self.spec.computes(prim))
+        return self.write(prim.out, maps.visit(tree))
 
     def _reduced(self, prim: Prim) -> Vec | None:
         src, out = self.param(prim.ins[0]), self.param(prim.out)

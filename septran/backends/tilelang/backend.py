@@ -13,6 +13,7 @@ from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.ir.written_out import WRITTEN_OUT
 from septran.toolchain.compilers import cuda_home
 
 
@@ -47,7 +48,7 @@ def _manifest(
         dtypes=("float32", "float16", "bfloat16", "float64"),
         views=True,
         fills=True,
-        functions=("sin", "cos", "floor", "ceil", "trunc"),
+        functions=("sin", "cos", "atan", "fmod", *WRITTEN_OUT),
         movement=("scan", "argreduce", "gather", "scatter_acc"),
         load=load,
         foreigns=(FOREIGN,) if vendor == "nvidia" else (),

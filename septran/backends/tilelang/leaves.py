@@ -37,6 +37,7 @@ from septran.backends.tilelang.spelling import SPELLING, literal
 from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Const, Index, Name
+from septran.ir.written_out import written_out
 from septran.kernel import Leaf, LeafSpec
 
 PRELUDE = '''\
@@ -86,7 +87,7 @@ def emit_map(leaf: LeafText, prim: Prim) -> None:
         wanted = {"float": dtype, "int": own}.get(want, want)
         return text if have == wanted else cast(text, wanted)
 
-    tree = leaf.spec.expression(prim)
+    tree = written_out(leaf.spec.expression(prim), SPELLING.formats, leaf.spec.computes(prim))
     with leaf.lines.block(leaf.loop(out)):
         if isinstance(tree, Const):
             text = argument(tree, SPELLING, operand, dtype)

@@ -17,12 +17,13 @@ def literal(value: float, dtype: str) -> str:
 
 
 _FUNCTIONS = (
-    "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "abs", "sin", "cos", "floor", "ceil", "trunc",
+    "exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "erf", "abs", "sin", "cos", "atan", "floor", "ceil", "trunc",
 )  # fmt: skip
 SPELLING = Spelling(
     language="TileLang",
     formats={
         **{name: f"T.{name}({{0:a}})" for name in _FUNCTIONS},
+        "fmod": "T.fmod({0:a}, {1:a})",
         "sigmoid": "(1.0 / (1.0 + T.exp(-({0}))))",
         "select": "T.if_then_else({0}, {1:a}, {2:a})",
         "max": "keep_nan(T.max({0}, {1}), {0}, {1})",

@@ -133,6 +133,7 @@ UNARY_MATH: dict[str, Callable[[Any], Any]] = {
     "erf": erf,
     "sin": np.sin,
     "cos": np.cos,
+    "atan": np.arctan,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.round,
@@ -182,6 +183,13 @@ def power(a: object, b: object) -> Value:
     with np.errstate(all="ignore"):
         wide = np.power(np.asarray(x.data, np.float64), np.asarray(y.data, np.float64))
     return Value(narrow(wide, dtype), dtype)
+
+
+def remainder(a: object, b: object) -> Value:
+    """T.fmod: that of C."""
+    x, y, dtype = meet(a, b)
+    with np.errstate(all="ignore"):
+        return Value(np.fmod(narrow(x.data, dtype), narrow(y.data, dtype)), dtype)
 
 
 def infinite_or_nan(test: Callable[[Any], Any]) -> Callable[[object], Value]:
@@ -242,6 +250,7 @@ def shared_names(machine: Machine) -> dict[str, Any]:
         "min": extremum(np.fmin, min),
         "abs": absolute,
         "pow": power,
+        "fmod": remainder,
         "isnan": infinite_or_nan(np.isnan),
         "isinf": infinite_or_nan(np.isinf),
         "clamp": lambda x, low, high: names["min"](names["max"](x, low), high),

@@ -17,6 +17,7 @@ from septran.backends.triton.passes import FINISH
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.reading import read
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.ir.written_out import WRITTEN_OUT
 from septran.passes.staging import staging_passes
 
 
@@ -46,7 +47,7 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         dtypes=("float32", "float16", "bfloat16", "float64"),
         views=True,
         fills=True,
-        functions=("sin", "cos", "floor", "ceil", "trunc"),
+        functions=("sin", "cos", *WRITTEN_OUT),
         movement=("scan", "argreduce", "gather", "scatter_acc"),
         load=load,
         device=OnDevice(

@@ -24,6 +24,7 @@ from septran.backends.triton.spelling import SPELLING, float_text
 from septran.ir.dtypes import identity, is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Const, Index, Name, has_tile
+from septran.ir.written_out import written_out
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 _COMBINE = {"prod": "st_prod", "max": "st_max", "min": "st_min"}
@@ -97,7 +98,7 @@ class _Body(StraightLine):
 
     def prim_map(self, prim: Prim) -> None:
         out, compute = self.param(prim.out), self.spec.computes(prim)
-        tree = self.spec.expression(prim)
+        tree = written_out(self.spec.expression(prim), SPELLING.formats, compute)
         text = spell(
             tree, SPELLING, lambda node, want: self._operand(node, want, out, compute), compute
         )

@@ -27,6 +27,7 @@ from septran.ir import nodes as ir
 from septran.ir import scalar
 from septran.ir.access import map_statements
 from septran.ir.expr import Const, Expr
+from septran.ir.written_out import written_out
 
 SCRATCH_BYTES = 65536
 MMA_INPUT = ("float32", "float16", "bfloat16")
@@ -108,11 +109,10 @@ def _transpose(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
 def _map(build: Builder, call: ir.LeafCall, prim: ir.Prim) -> None:
     out, finish = _out(build, call, prim)
     operands: dict[str, Operand] = {**dict(call.scalars), **{a.param: a.region for a in call.args}}
-    tree = scalar.bound(
-        prim,
-        {a.param: (a.region.buffer.dtype, a.region.tile) for a in call.args},
-        {name: _scalar(name, value) for name, value in call.scalars},
-    )
+    tensors = {a.param: (a.region.buffer.dtype, a.region.tile) for a in call.args}
+    scalars = {name: _scalar(name, value) for name, value in call.scalars}
+    tree = scalar.bound(prim, tensors, scalars)
+    tree = written_out(tree, (), scalar.computes(prim, tensors))
     text = str(prim.attr("expr"))
     try:
         compile_map(build, out, tree, operands, text)

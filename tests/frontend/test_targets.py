@@ -1,0 +1,26 @@
+"""Modules that targets other than cpp once refused or got wrong, judged in their emulations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.module_targets import outcome
+from tests.frontend.importing import imported
+from tests.frontend.modules import Module
+
+SLOW = ("dsa_c", "triton_cuda")
+
+
+def _targets(*names: str) -> list[object]:
+    return [pytest.param(n, marks=(pytest.mark.slow,) if n in SLOW else ()) for n in names]
+
+
+@pytest.mark.parametrize(
+    "target", _targets("dsa_c", "tilelang_npuir", "triton_cuda", "tilelang_cuda")
+)
+def test_functions_that_a_target_lacks_are_written_out(tmp_path: Path, target: str) -> None:
+    body = "torch.log1p(x.abs()), torch.expm1(x.clamp(-5, 5)), torch.round(x) - torch.floor(x) * torch.ceil(x) + torch.trunc(x)"
+    module = Module(name="functions", body=body, inputs="torch.randn(3, 11)")
+    assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")
