@@ -124,6 +124,11 @@ class Graph:
         known |= {n.name: n.results[0] for n in self.nodes if n.results and n.results[0]}
         return known[name]
 
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """Names of the values that are its results, in their order."""
+        return tuple(o.value.name for o in self.outputs if isinstance(o.value, Ref))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values that `parse_graph` reads back; without the raw bytes."""
         return {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.aten.graph import parse_graph
 from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
+from septran.aten.once import PREFIX
 from septran.call.kept import place_key
+from septran.call.once import Once
 from septran.call.open_build import OpenBuild
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
 from septran.call.structure import structured
@@ -29,13 +32,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What runs calls of one kind. run: the kernel of fixed sizes; open: inputs -> tensors, kernel and results' shapes; uses: inputs that are positions."""
+    """What runs calls of one kind. run: the kernel of fixed sizes; open: inputs -> tensors, kernel and results' shapes; uses: inputs that are positions; once: what is prepared."""
 
     saved: SavedKernel
     kernel: Kernel
     run: Callable[..., None] | None
     open: Callable[[Mapping[str, torch.Tensor]], Any] | None = None
     uses: tuple[IndexUse, ...] = ()
+    once: Once | None = None
+
+    def held(self, weights: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        """Return the module's own tensors, with those that are prepared of them."""
+        if self.once is None:
+            return weights
+        made = self.once.tensors({i.name: weights[i.target] for i in self.once.graph.inputs})
+        return {**weights, **{PREFIX + name: tensor for name, tensor in made.items()}}
 
 
 def load(path: str | Path, module: torch.nn.Module | None = None) -> LoadedModule:
@@ -80,9 +91,11 @@ class LoadedModule:
         for one in saved.kernels:
             kernel, opened = (one.kernel, one.opened) if here else self._again(one, saved, folder)
             if opened is None:
-                graph = parse_graph(one.graph, Path(one.file).name, {})
+                file = Path(one.file).name
+                uses = index_uses(parse_graph(one.graph, file, {}))
+                once = Once(parse_graph(one.prepared, file, {})) if one.prepared else None
                 run = self._loaded(kernel)
-                self._calls[one.key] = _Call(one, kernel, run, uses=index_uses(graph))
+                self._calls[one.key] = _Call(one, kernel, run, uses=uses, once=once)
             else:
                 self._calls[one.key] = self._open(one, kernel, opened)
                 self._axes[_open_axes(one.key)] = None
@@ -117,8 +130,8 @@ class LoadedModule:
         )
         check_positions(found.uses, users, self.name)
         params, run, shape_of = self._at(found, users)
-        held = self.weights
         with torch.no_grad():
+            held = found.held(self.weights)
             values: dict[str, torch.Tensor] = {}
             for param in params:
                 if param.name not in one.parameters:
@@ -194,22 +207,29 @@ class LoadedModule:
     def _check_weights(self, kernels: tuple[SavedKernel, ...]) -> None:
         held = self.weights
         for one in kernels:
-            for param in one.kernel.params:
-                kind, name = one.parameters.get(param.name, ("user_input", ""))
-                if kind != "user_input" and not _fits(held.get(name), param):
+            for name, shape, dtype in _needs(one):
+                if not _fits(held.get(name), shape, dtype):
                     raise ArgumentError.of(
                         "C140",
-                        f"{self.name} needs a weight {name} of {list(param.shape)} {param.dtype}",
+                        f"{self.name} needs a weight {name} of {list(shape)} {dtype}",
                         help="give the module that was saved, with its own dtypes",
                     )
 
     def _again(self, one: SavedKernel, saved: Saved, folder: Path) -> tuple[Kernel, Opened | None]:
         """Make the kernel again from its graph, and judge it."""
         from septran.aten.open_graph import read_open_graph
-        from septran.call.translated import translated, translated_open  # and with it the frontend
+        from septran.call.partitioned import again_prepared  # and with it the frontend
+        from septran.call.translated import translated, translated_open
 
         file = Path(one.file).name
-        if one.opened is None:
+        if one.prepared:
+            graph = parse_graph(one.graph, file, {})
+            made, text = again_prepared(graph, self.backend, saved.arch)
+            if text != one.prepared:
+                raise InputError.of(
+                    "V222", f"{folder}: it prepares other tensors than its graph says"
+                )
+        elif one.opened is None:
             graph = parse_graph(one.graph, file, {})
             made = translated(graph, self.backend, saved.arch, verify=True)
         else:
@@ -263,13 +283,21 @@ def _shape(tensor: torch.Tensor, opened: Sequence[int]) -> tuple[int, ...]:
     return tuple(-1 if a in opened else n for a, n in enumerate(tensor.shape))
 
 
-def _fits(tensor: torch.Tensor | None, param: KernelParam) -> bool:
-    if tensor is None or str(tensor.dtype) != f"torch.{param.dtype}":
+def _needs(one: SavedKernel) -> Iterator[tuple[str, tuple[int, ...], str]]:
+    """Yield name, shape and dtype of the module's own tensors that a call reads, prepared ones by what they are made of."""
+    for param in one.kernel.params:
+        kind, name = one.parameters.get(param.name, ("user_input", ""))
+        if kind != "user_input" and not (one.prepared and name.startswith(PREFIX)):
+            yield name, param.shape, param.dtype
+    if one.prepared:
+        for read in parse_graph(one.prepared, one.file, {}).inputs:
+            yield read.target, read.meta.shape, read.meta.dtype
+
+
+def _fits(tensor: torch.Tensor | None, shape: tuple[int, ...], dtype: str) -> bool:
+    if tensor is None or str(tensor.dtype) != f"torch.{dtype}":
         return False
-    size = 1
-    for n in param.shape:
-        size *= n
-    return bool(tensor.numel() == size)
+    return bool(tensor.numel() == math.prod(shape))
 
 
 def _told(key: tuple[Any, ...]) -> str:

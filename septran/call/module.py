@@ -23,13 +23,12 @@ from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
-from septran.call.partitioned import Split, split, split_prepared
+from septran.call.partitioned import Split, prepared_json, split, split_prepared
 from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
 from septran.call.weights import named_weights
 from septran.errors import ArgumentError, ConfigError, InputError, SeptranError, Unsupported
-from septran.plan.partitioned import outputs_of
 from septran.plan.workspace import Workspace
 from septran.verify.verdict import Verdict
 
@@ -110,8 +109,8 @@ class CompiledModule:
     def prepared(self) -> tuple[str, ...]:
         """Names of the tensors that are computed once of the module's own, only with prepare=True."""
         made = (r.made for r in self._ready.values() if not isinstance(r, SeptranError))
-        parts = (m.once.part for m in made if isinstance(m, Split) and m.once is not None)
-        return tuple(dict.fromkeys(n for p in parts for n in outputs_of(p.graph)))
+        graphs = (m.once.graph for m in made if isinstance(m, Split) and m.once is not None)
+        return tuple(dict.fromkeys(n for g in graphs for n in g.makes))
 
     def prepare_again(self) -> None:
         """Prepare them anew at the next call: after writes that torch does not count, through `.data` or numpy."""
@@ -227,37 +226,40 @@ class CompiledModule:
 
         kernels = []
         for key, ready in self._ready.items():
-            if isinstance(ready, SeptranError) or isinstance(ready.made, Split):
-                name = type(self.module).__name__
-                part = name if isinstance(ready, SeptranError) else f"a part of {name}"
-                told = self.host_leaves
-                why = (
-                    f"torch computes {part}: {told[0]}"
-                    if told
-                    else f"{name} prepares its constants"
-                )
-                raise InputError.of("V220", why)
-            special = ready.made.specialized()
-            ready.made.kernel.accept(special, always=True)
-            graph = ready.made.imported.graph
+            name = type(self.module).__name__
+            if isinstance(ready, SeptranError):
+                raise InputError.of("V220", f"torch computes {name}: {self.host_leaves[0]}")
+            made, prepared = ready.made, ""
+            if isinstance(made, Split):
+                if made.whole is None or made.once is None:
+                    raise InputError.of(
+                        "V220", f"torch computes a part of {name}: {made.host_leaves[0]}"
+                    )
+                made.accept(always=True)
+                prepared = prepared_json(made.once)
+                made = made.whole
+            special = made.specialized()
+            if not prepared:
+                made.kernel.accept(special, always=True)
+            graph = ready.made.graph
             count = sum(o.kind == "user_output" for o in graph.outputs)
             kernels.append(
                 SavedKernel(
                     key=key,
                     kernel=special.kernel,
-                    parameters=ready.made.parameters,
+                    parameters=made.parameters,
                     order=ready.made.order,
                     results=tuple(_result(graph, o) for o in graph.outputs),
                     structure=structure_of(pytree.tree_unflatten(range(count), ready.results)),
                     file=Path(graph.file).name,
-                    graph=json.dumps((ready.made.open or graph).to_json()),
-                    opened=ready.made.opened(),
+                    graph=json.dumps((made.open or graph).to_json()),
+                    opened=made.opened(),
+                    prepared=prepared,
                 )
             )
         constants = self._constants()
         held = self._held(constants)
-        used = {n for k in kernels for kind, n in k.parameters.values() if kind != "user_input"}
-        used |= {r.target for k in kernels for r in k.results if r.kind == "buffer_mutation"}
+        used = {name for k in kernels for name in k.reads}
         with torch.no_grad():
             write_saved(
                 Saved(

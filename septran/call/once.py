@@ -6,25 +6,25 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from septran.frontend.partition import HostPart
-from septran.plan.partitioned import run_part
+from septran.aten.graph import Graph
+from septran.aten.once import run_once
 
 if TYPE_CHECKING:
     import torch
 
 
 class Once:
-    """What a part computes of a module's own tensors, as these are now.
+    """What a graph computes of a module's own tensors, as these are now.
 
     A change is seen by where the elements lie, and by torch's count of changes in place. What was read is kept alive
     meanwhile, so that no other tensor can lie there. Writing through `.data` or numpy is counted by nobody: `forget` then.
     """
 
-    def __init__(self, part: HostPart) -> None:
-        self.part = part
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.times = 0
         """How often it was computed."""
-        self._names = tuple(i.name for i in part.graph.inputs)
+        self._names = tuple(i.name for i in graph.inputs)
         self._lock = threading.Lock()
         self._known: tuple[tuple[Any, ...], tuple[torch.Tensor, ...], dict[str, Any]] | None = None
 
@@ -35,7 +35,7 @@ class Once:
         with self._lock:
             if self._known is None or None in state or self._known[0] != state:
                 self.times += 1
-                self._known = (state, read, run_part(self.part, values))
+                self._known = (state, read, run_once(self.graph, values))
             return self._known[2]
 
     def forget(self) -> None:

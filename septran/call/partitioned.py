@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Graph, Ref
+from septran.aten.once import PREFIX
 from septran.backends.base import Backend
 from septran.call.kept import passed_before, place_key, remember_passed
 from septran.call.once import Once
 from septran.call.translated import Translated, compiled_import, constants_of, order_of
-from septran.errors import NotCorrect
+from septran.errors import InputError, NotCorrect
 from septran.frontend.partition import HostPart
-from septran.frontend.prepare import PREFIX
 from septran.kernel import content_hash
 from septran.plan.cores import cores
 from septran.plan.partitioned import Made, partitioned, prepared, run_part, told
@@ -111,7 +112,7 @@ class Split:
         Raises:
             NotCorrect: V2xx, at the first call. EnvironmentProblem: V111.
         """
-        self._accept()
+        self.accept()
         values: dict[str, Any] = {}
         for one in self.graph.inputs:
             place, name = (users, one.name) if one.kind == "user_input" else (held, one.target)
@@ -152,13 +153,21 @@ class Split:
                 trials.append(Trial(imported=step.imported, problem=found.problem, judged=judged))
             return judge_partitioned(place, self.graph, trials, work=Path(folder) / "whole")
 
-    def _accept(self) -> None:
-        """Raise unless the target is here and the whole is right, now or in an earlier process."""
-        if self.accepted:
+    @property
+    def whole(self) -> Translated | None:
+        """The kernels of each call where nothing but these is run then: the rest is prepared once; None where torch keeps a part."""
+        return self.kernels[0] if len(self.steps) == 2 and self.once is not None else None
+
+    def accept(self, *, always: bool = False) -> None:
+        """Raise unless the target is here and the whole is right, now or in an earlier process.
+
+        always: also where the user asked for kernels that are not verified.
+        """
+        if self.accepted and (self.verify or not always):
             return
         for made in self.kernels:
             made.kernel.callable_here()
-        if self.verify:
+        if self.verify or always:
             shas = [made.specialized().kernel.sha for made in self.kernels]
             parts = [s.graph.to_json() for s in self.steps if isinstance(s, HostPart)]
             asked = ["partitioned", shas, self.graph.to_json(), self.host_leaves, parts]
@@ -197,6 +206,24 @@ def split_prepared(
     return None if steps is None else _split(graph, steps, backend, arch, verify=verify)
 
 
+def again_prepared(graph: Graph, backend: Backend, arch: str) -> tuple[Translated, str]:
+    """Return the kernels of a saved module whose constants are prepared, and the preparation as JSON; all of it is judged.
+
+    Raises:
+        InputError: V222, its graph has nothing to prepare. NotCorrect: V2xx.
+    """
+    found = split_prepared(graph, backend, arch, verify=True, fallback=False)
+    if found is None or found.once is None or found.whole is None:
+        raise InputError.of("V222", "a saved module prepares tensors that its graph does not have")
+    found.accept()
+    return found.whole, prepared_json(found.once)
+
+
+def prepared_json(once: Once) -> str:
+    """Return what a preparation computes, as plain values."""
+    return json.dumps(once.graph.to_json())
+
+
 def _maker(backend: Backend, arch: str, *, verify: bool) -> Callable[[Imported], Translated]:
 
     def make(found: Imported) -> Translated:
@@ -220,7 +247,7 @@ def _split(
     return Split(
         graph=graph,
         steps=steps,
-        once=Once(first) if isinstance(first, HostPart) and first.once else None,
+        once=Once(first.graph) if isinstance(first, HostPart) and first.once else None,
         backend=backend,
         arch=arch,
         verify=verify,

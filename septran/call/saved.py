@@ -1,6 +1,6 @@
 """A compiled module on disk: kernels, what their parameters are, the graph they are judged against, and weights.
 
-    DIR/module.json     septran.module/1: signed; one entry for each set of input shapes
+    DIR/module.json     septran.module/2: signed; one entry for each set of input shapes
     DIR/weights.bin     the weights' bytes one after another; module.json has names, places and the hash
 
 Nothing in it is code that a reader runs: plain values only, never pickle.
@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from septran.aten.graph import parse_graph
+from septran.aten.once import PREFIX
 from septran.atomic import write_atomic
 from septran.call.structure import structured
 from septran.errors import InputError
@@ -24,7 +26,9 @@ from septran.verify.evidence import bad_name, kernel_json, signed, signer
 if TYPE_CHECKING:
     import torch
 
-SCHEMA = "septran.module/1"
+SCHEMA = "septran.module/2"
+_READ = ("septran.module/1", SCHEMA)
+"""The first has no kernels of prepared tensors."""
 _MAIN, _WEIGHTS = "module.json", "weights.bin"
 _MOST_TEXT = 256 << 20
 _ALIGN = 64
@@ -57,7 +61,8 @@ class SavedKernel:
     key: shape and dtype, or text, of each flattened argument. parameters: of the kernel -> (kind, name). order: user
     inputs, as the flattened tensors come. structure: how results hang together; numbers stand for the results.
     file: the name of the module's file. graph: JSON of the exported graph, which is the kernel's meaning. opened: None
-    where all sizes are fixed.
+    where all sizes are fixed. prepared: JSON of the graph that makes the tensors that are prepared once of the module's own;
+    empty where there are none.
     """
 
     key: tuple[Any, ...]
@@ -69,6 +74,16 @@ class SavedKernel:
     file: str
     graph: str
     opened: Opened | None = None
+    prepared: str = ""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names of the module's own tensors that a call needs: the kernel's, what is prepared of them, and what it changes."""
+        found = {name for kind, name in self.parameters.values() if kind != "user_input"}
+        if self.prepared:
+            found -= {n for n in found if n.startswith(PREFIX)}
+            found |= {i.target for i in parse_graph(self.prepared, self.file, {}).inputs}
+        return frozenset(found | {r.target for r in self.results if r.kind == "buffer_mutation"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +133,7 @@ def read_saved(folder: Path) -> Saved:
     try:
         data = json.loads(_read(main, _MOST_TEXT))
         key = signer(data, main)
-        if data["schema"] != SCHEMA:
+        if data["schema"] not in _READ:
             raise ValueError(f"its schema is {data['schema']!r}, not {SCHEMA}")
         raw = _read(folder / _WEIGHTS)
         if hashlib.sha256(raw).hexdigest() != data["weights_sha256"]:
@@ -158,6 +173,7 @@ def _kernel_to_json(one: SavedKernel) -> dict[str, Any]:
         "file": one.file,
         "graph": one.graph,
         "opened": None if one.opened is None else asdict(one.opened),
+        "prepared": one.prepared,
     }
 
 
@@ -209,6 +225,7 @@ def _kernel_from_json(data: Mapping[str, Any], path: Path) -> SavedKernel:
         file=str(data["file"]),
         graph=str(data["graph"]),
         opened=_opened_from_json(data.get("opened")),
+        prepared=str(data.get("prepared", "")),
     )
 
 

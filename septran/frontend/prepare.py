@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from septran.aten.evaluate import allowed, base_name
 from septran.aten.graph import Graph, Input, Node, Output, Ref, storable
+from septran.aten.once import PREFIX
 from septran.frontend.fold_norm import fold_norms
 from septran.frontend.partition import HostPart
 from septran.frontend.translate import draws_numbers, forms
 
-PREFIX = "prepared."
-"""In front of a prepared tensor's name among the module's own tensors."""
 WHY = "prepared once from the module's own tensors, in float64, and rounded once"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from septran.aten.evaluate import allowed, run_graph
-from septran.aten.graph import Graph, Input, Ref
+from septran.aten.graph import Graph, Input
+from septran.aten.once import run_once
 from septran.errors import ConfigError, SeptranError, Unsupported
 from septran.frontend.opaque import refused
 from septran.frontend.partition import HostPart, Kernels, partition
@@ -33,7 +34,7 @@ class Made(Generic[T]):
     @property
     def makes(self) -> tuple[str, ...]:
         """Names of the module's values that it computes, in its results' order."""
-        return outputs_of(self.imported.graph)
+        return self.imported.graph.makes
 
 
 def partitioned(graph: Graph, make: Callable[[Imported], T]) -> tuple[Made[T] | HostPart, ...]:
@@ -78,18 +79,12 @@ def run_part(part: HostPart, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
+    if part.once:
+        return run_once(part.graph, values)
     read = {i.name: values[i.name].detach().reshape(i.meta.shape) for i in part.graph.inputs}
     device = next((t.device for t in read.values()), torch.device("cpu"))
-    names = outputs_of(part.graph)
     with torch.device(device):
-        if not part.once:
-            return dict(zip(names, run_graph(part.graph, read, own=True), strict=True))
-        wide = {n: t.double() if t.is_floating_point() else t for n, t in read.items()}
-        made = run_graph(part.graph, wide, dtype=torch.float64)
-    return {
-        name: value.to(getattr(torch, part.graph.meta_of(name).dtype)).contiguous()
-        for name, value in zip(names, made, strict=True)
-    }
+        return dict(zip(part.graph.makes, run_graph(part.graph, read, own=True), strict=True))
 
 
 def prepared(
@@ -118,11 +113,6 @@ def _with_prepared(graph: Graph, rest: Graph, part: HostPart) -> Graph:
     return replace(rest, values={i.name: values[i.name] for i in rest.inputs if i.name in values})
 
 
-def outputs_of(graph: Graph) -> tuple[str, ...]:
-    """Return the names of what a graph makes."""
-    return tuple(o.value.name for o in graph.outputs if isinstance(o.value, Ref))
-
-
 def _check(graph: Graph, part: HostPart, known: Forms) -> None:
     """Raise ConfigError where nobody could judge what torch computes there."""
     for node in part.graph.nodes:
@@ -144,7 +134,7 @@ def _refused(part: Imported, known: Forms, error: SeptranError) -> dict[str, str
     if at is None:
         return dict.fromkeys((n.name for n in graph.nodes), first.message)
     names = {o.node for o in written.grouping.groups[at].ops}
-    by_output = dict(zip(written.outputs, outputs_of(graph), strict=True))
+    by_output = dict(zip(written.outputs, graph.makes, strict=True))
     names |= {by_output[o.name] for o in written.grouping.groups[at].ops if o.name in by_output}
     nodes = {n.name: n for n in graph.nodes}
     own = names & nodes.keys()

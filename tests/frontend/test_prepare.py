@@ -14,7 +14,7 @@ from septran.aten.evaluate import run_graph
 from septran.aten.graph import Graph
 from septran.call.once import Once
 from septran.cli.main import main
-from septran.errors import ArgumentError, InputError
+from septran.errors import ArgumentError
 from septran.frontend.draw import draw
 from septran.frontend.prepare import prepare
 from septran.plan.partitioned import run_part
@@ -128,7 +128,7 @@ def test_halves_are_not_rounded_twice(tmp_path: Path) -> None:
 def test_a_change_of_a_weight_is_seen(tmp_path: Path) -> None:
     part = prepare(graph_of(LORA.write(tmp_path))).part
     assert part is not None
-    once = Once(part)
+    once = Once(part.graph)
     own = {i.name: torch.randn(i.meta.shape) for i in part.graph.inputs}
     first = once.tensors(own)
     assert once.tensors(own) is first and once.times == 1
@@ -192,9 +192,6 @@ def test_a_compiled_module_follows_its_weights() -> None:
     assert not right()
     compiled.prepare_again()
     assert right()
-    with pytest.raises(InputError) as refused:
-        compiled.save("nowhere")
-    assert refused.value.codes == ("V220",)
 
 
 def test_a_norm_whose_name_is_a_number_is_folded() -> None:

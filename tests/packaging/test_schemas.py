@@ -29,6 +29,7 @@ OWNERS = {
     "septran.leaf/1": "agent.writer:Written",
     "septran.lesson/1": "agent.memory:Lesson",
     "septran.module/1": "call.saved:Saved",
+    "septran.module/2": "call.saved:Saved",
     "septran.predict/1": "run.predict:Predicted",
     "septran.report/1": "report.data:Report",
     "septran.reward/1": "environment.step:Reward",
