@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from septran.ir import nodes as ir
 from septran.ir.access import map_bodies, regions, touches, unused, writes
+from septran.ir.launch import on_processors
 
 Body = tuple[ir.Stmt, ...]
 
@@ -17,10 +18,26 @@ Body = tuple[ir.Stmt, ...]
 def load_parts(program: ir.Program) -> ir.Program:
     """Return `program` with a copy in front of each read of a tile of which some statement reads only a part.
 
-    Only tiles that one copy fills, and nothing else writes, from an array that nobody writes; others stay as they are.
+    Only tiles that one copy fills, and nothing else writes, from an array that nobody writes in the same launch (kernels
+    before it are over); others stay as they are.
     """
-    body = parts_loaded(program.body, {b.name for b in ir.buffers(program)})
-    return program if body is program.body else replace(program, body=body)
+    body = _each_launch(program.body, {b.name for b in ir.buffers(program)})
+    return program if body == program.body else replace(program, body=body)
+
+
+def _each_launch(body: Body, taken: set[str]) -> Body:
+    if not any(on_processors(s) for s in ir.walk(body)):
+        return parts_loaded(body, taken)
+    out: list[ir.Stmt] = []
+    for stmt in body:
+        match stmt:
+            case ir.For() if on_processors(stmt):
+                out.append(replace(stmt, body=parts_loaded(stmt.body, taken)))
+            case ir.For():
+                out.append(replace(stmt, body=_each_launch(stmt.body, taken)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
 
 
 def parts_loaded(body: Body, taken: set[str], name: Callable[[str], str] = str) -> Body:

@@ -24,3 +24,12 @@ def test_functions_that_a_target_lacks_are_written_out(tmp_path: Path, target: s
     body = "torch.log1p(x.abs()), torch.expm1(x.clamp(-5, 5)), torch.round(x) - torch.floor(x) * torch.ceil(x) + torch.trunc(x)"
     module = Module(name="functions", body=body, inputs="torch.randn(3, 11)")
     assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")
+
+
+def test_parts_of_what_an_earlier_kernel_wrote_are_loaded_on_their_own(tmp_path: Path) -> None:
+    """The NPU's tiles have no addressable parts; windows over a workspace were refused (V170)."""
+    init = "self.c = nn.Conv2d(2, 3, 1)\nself.d = nn.Conv2d(3, 3, 2, groups=3)"
+    module = Module(
+        name="parts", init=init, body="self.d(F.relu(self.c(x)))", inputs="torch.randn(1, 2, 3, 4)"
+    )
+    assert outcome(imported(module.write(tmp_path)), "tilelang_npuir", tmp_path)[0] == "accurate"
