@@ -110,7 +110,7 @@ class Reference:
     integer_exact: small integers in give a result that is exact in the accumulate dtype, so the
         bit-exact case applies. None = yes for exact, gemm and reduction.
     rounded: `fn` with each intermediate result changed: what rounding it does to the result. Without it only changes of
-        inputs are measured.
+        inputs are measured. summed: the same where results of sums are changed by their terms (`Rounding.of_terms`).
     choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
     operands: task of an opaque leaf -> what its operands are, in order, for the arguments of `fn`.
     defined: called as fn; whether there is a value for these arguments (a singular matrix has no inverse). None: always.
@@ -126,6 +126,7 @@ class Reference:
     storage_roundings: int = 0
     integer_exact: bool | None = None
     rounded: Callable[[Rounding], Callable[..., Any]] | None = None
+    summed: Callable[[Rounding], Callable[..., Any]] | None = None
     choices: tuple[Choice, ...] = ()
     chosen: Callable[[Mapping[str, Any]], Reference] | None = None
     operands: Mapping[str, Callable[..., tuple[Any, ...]]] = field(default_factory=dict)

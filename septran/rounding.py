@@ -20,11 +20,14 @@ class Rounding:
     Each element goes its own way, by `seed`. Equal values are rounded alike, though, and a mean of them that is off from one of them is
     off from all: with `digit` all elements of a result go the same way, that of this binary digit of the result's number, so
     that some digit parts any two results that are near each other.
+
+    of_terms: sums alone are changed, by `size` of the root of their terms' squares added up, which stays where terms cancel.
     """
 
     size: float
     seed: int = 0
     digit: int | None = None
+    of_terms: bool = False
 
     def changes(self) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return what changes one result (float tensor of any shape) after the other; it counts them."""
@@ -42,3 +45,15 @@ class Rounding:
             return ways.mul_(2 * self.size).add_(1 - self.size).mul_(value)
 
         return change
+
+    def shifts(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what gives, for one scale (float tensor of any shape) after the other, `size` of each element, up or down."""
+        import torch
+
+        generator = torch.Generator().manual_seed(self.seed)
+
+        def shift(scale: torch.Tensor) -> torch.Tensor:
+            ways = torch.randint(0, 2, scale.shape, generator=generator, dtype=scale.dtype)
+            return ways.mul_(2 * self.size).sub_(self.size).mul_(scale)
+
+        return shift

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
+from septran.aten.sums import root_of_squares
 from septran.ir.dtypes import FLOATS
 from septran.rounding import Rounding
 
@@ -120,7 +121,7 @@ def run_graph(
 
     dtype: that of all floats (default: the first float input's). own: each node's own instead, as the module has it. look: called with each node's result.
     forced: node -> what makes its result of its arguments instead. rounded: each result that an
-    operator rounds is changed so, but not on its way from constants to a whole number.
+    operator rounds is changed so, but not on its way from constants to a whole number; `of_terms`, each sum.
 
     Raises:
         ValueError: an operator that is not allowed.
@@ -133,7 +134,8 @@ def run_graph(
     wide = None if own else widest
     env: dict[str, Any] = dict(values)
     plan = _plan_of(_ByIdentity(graph))
-    change = rounded.changes() if rounded else None
+    change = rounded.changes() if rounded and not rounded.of_terms else None
+    shift = rounded.shifts() if rounded and rounded.of_terms else None
     settled = _settled(plan, set(values)) if rounded else frozenset()
     forced = forced or {}
     with torch.no_grad():
@@ -147,6 +149,10 @@ def run_graph(
                 env[node.name] = step.run(env, wide)
             if change and not step.exact and node.name not in settled:
                 env[node.name] = _moved(env[node.name], change)
+            elif shift and not step.exact and node.name not in settled:
+                scale = root_of_squares(node, base_name(node.op), step.run, env, wide)
+                if scale is not None:
+                    env[node.name] = env[node.name] + shift(scale)
             if look is not None:
                 look(node.name, env[node.name])
             for name in step.drops:

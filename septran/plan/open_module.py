@@ -100,6 +100,7 @@ def _operator(
         reference=Reference(
             fn=lambda **given: family.of(given).fn(**given),
             rounded=family.rounded,
+            summed=family.rounded,
             kind=operator.reference.kind,
             reduction=family.terms,
         ),

@@ -213,6 +213,7 @@ def reference_of(
         return Reference(
             fn=called(settled(graph, fixed)),
             rounded=lambda rounding: called(settled(graph, fixed, rounded=rounding)),
+            summed=lambda rounding: called(settled(graph, fixed, rounded=rounding)),
             kind=kind,
             reduction=lambda dims: terms,
         )
@@ -220,6 +221,7 @@ def reference_of(
     return Reference(
         fn=called(partial(run_graph, graph)),
         rounded=lambda rounding: called(partial(run_graph, graph, rounded=rounding)),
+        summed=lambda rounding: called(partial(run_graph, graph, rounded=rounding)),
         kind=kind,
         reduction=lambda dims: terms,
         choices=tuple(choice(n, d) for n, d in shown.items()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
         params=(*inputs, *outputs),
         reference=Reference(
             fn=_reference(graph, own, run_graph),
+            summed=lambda rounding: _reference(graph, own, partial(run_graph, rounded=rounding)),
             magnitude=_reference(graph, own, magnitude) if held else None,
             storage_roundings=held,
             kind=kind,

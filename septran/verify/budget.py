@@ -290,8 +290,7 @@ def _arithmetic(
             long = reference.kind != "elementwise"
             if long:
                 few = few + 0.25 * (reference.ulps + 2 * root) * u * size
-            factor = policy.probe_coefficient + policy.probe_per_sqrt * root * long
-            found = factor * probe + policy.torch_error_factor * own + few
+            found = _factor(problem, policy) * probe + policy.torch_error_factor * own + few
             if reference.rounded is not None:
                 # the form of an operator may cancel inside (1 + erf in a GELU's tail): a last place of its larger results
                 found = found + 2 * u * _of_row(size)
@@ -299,6 +298,14 @@ def _arithmetic(
                 scale = magnitude(index, False)
                 found = found + (reference.ulps + 2 * root * long) * u * scale
             return found
+
+
+def _factor(problem: Problem, policy: Policy) -> float:
+    """Return how much of the effect of one rounding a chain may be off by."""
+    reference = problem.reference
+    terms = reference.reduction(problem.dims) if reference.reduction else 1
+    long = reference.kind != "elementwise"
+    return policy.probe_coefficient + policy.probe_per_sqrt * math.sqrt(max(terms, 1)) * long
 
 
 def _magnitude(problem: Problem, inputs: Tensors, index: int, default: bool) -> torch.Tensor:
@@ -337,7 +344,8 @@ def _conditioning(
     what cancels below it. The error of one evaluation in float32 may be small by luck, so the worst of a few counts, whose inputs
     are moved by u. Of a torch module each intermediate result is moved, too: a common large term that a norm
     takes out again leaves its rounding behind, which no change of an input shows (running error analysis). Equal values
-    are rounded alike, so results are moved as a whole, too.
+    are rounded alike, so results are moved as a whole, too. Last, sums are moved by what rounding their terms adds up to, in one step as long as
+    all of the budget: where huge terms cancel, a sigmoid behind them is 0 or 1, and directions of inputs may all cancel with them.
     """
     import torch
 
@@ -349,20 +357,24 @@ def _conditioning(
     most = {i: torch.zeros_like(v) for i, v in wide.items()}
     own = {i: torch.zeros_like(v) for i, v in wide.items()}
 
-    def away(fn: Any, moved: Tensors) -> dict[int, torch.Tensor]:
+    def away(
+        fn: Any, moved: Tensors, steps: float = policy.probe_coefficient
+    ) -> dict[int, torch.Tensor]:
         found = _call(problem, fn, moved)
         return {
-            i: (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0)
-            / policy.probe_coefficient
+            i: (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0) / steps
             for i, v in wide.items()
         }
 
+    def marks() -> int:
+        return int(torch.randint(0, 2**31, (), generator=generator))
+
     def change(signs: Tensors, ways: tuple[float, ...]) -> Iterator[dict[int, torch.Tensor]]:
-        marks = int(torch.randint(0, 2**31, (), generator=generator))
+        seed = marks()
         for way in ways:
             fn = reference.fn
             if reference.rounded is not None:
-                fn = reference.rounded(Rounding(size=way, seed=marks))
+                fn = reference.rounded(Rounding(size=way, seed=seed))
             yield away(fn, _moved(inputs, signs, way))
 
     def alike(digit: int) -> Iterator[dict[int, torch.Tensor]]:
@@ -409,6 +421,13 @@ def _conditioning(
             yield known()
     for digit in range(policy.probes, DIGITS):
         for one in alike(digit):
+            most = {i: most[i].maximum(one[i]) for i in wide}
+            yield known()
+    if reference.summed is not None:
+        factor, seed = _factor(problem, policy), marks()
+        for sign in (u, -u):
+            fn = reference.summed(Rounding(size=factor * sign, seed=seed, of_terms=True))
+            one = away(fn, inputs, factor)
             most = {i: most[i].maximum(one[i]) for i in wide}
             yield known()
 
