@@ -33,3 +33,14 @@ def test_parts_of_what_an_earlier_kernel_wrote_are_loaded_on_their_own(tmp_path:
         name="parts", init=init, body="self.d(F.relu(self.c(x)))", inputs="torch.randn(1, 2, 3, 4)"
     )
     assert outcome(imported(module.write(tmp_path)), "tilelang_npuir", tmp_path)[0] == "accurate"
+
+
+def test_what_a_half_module_computed_meets_its_weights(tmp_path: Path) -> None:
+    """It is kept in float32; the NPU had no leaf for a product of two dtypes (L520)."""
+    module = Module(
+        name="halves",
+        init="self.a = nn.Linear(6, 5).half()\nself.b = nn.Linear(5, 4).half()",
+        body="self.b(F.gelu(self.a(x)))",
+        inputs="torch.randn(3, 6).half()",
+    )
+    assert outcome(imported(module.write(tmp_path)), "tilelang_npuir", tmp_path) == ("accurate", "")

@@ -18,6 +18,7 @@ from septran.backends.npuir.passes.cast_copies import cast_copies, check_tiles
 from septran.backends.npuir.passes.cut_windows import cut_windows
 from septran.backends.npuir.passes.place_tiles import place_tiles
 from septran.backends.npuir.passes.start_products import start_products
+from septran.backends.npuir.passes.widen_operands import widen_operands
 from septran.backends.npuir.reading import read
 from septran.backends.npuir.toolchain import (
     INSTALL_BISHENGIR,
@@ -133,6 +134,7 @@ TILELANG_NPUIR = Backend(
         ("hoist_copies", hoist_copies),
         ("load_parts", load_parts),
         ("merge_stages", merge_stages),
+        ("widen_operands", widen_operands),
     ),
     finish=(
         ("place_tiles", place_tiles),

@@ -86,9 +86,19 @@ def roles_of(program: Program) -> Roles:
     pure = all(_cube_only(c, accumulators) for c in calls) and not loaded & accumulators
     # what is outside a window is zeroed by the vector unit
     pure = pure and not any(isinstance(s, Copy) and is_window(s.src) for s in walk(program.body))
+    # and what a copy converts, is converted by it
+    pure = pure and not any(_converts(s, operands) for s in walk(program.body))
     clash = operands & accumulators
     form: Form = "cube" if pure and not clash else "developer"
     return Roles(frozenset(operands), frozenset(accumulators), form)
+
+
+def _converts(stmt: Stmt, operands: set[str]) -> bool:
+    return (
+        isinstance(stmt, Copy)
+        and stmt.dst.buffer.name in operands
+        and stmt.src.buffer.dtype != stmt.dst.buffer.dtype
+    )
 
 
 def _cube_only(call: LeafCall, accumulators: set[str]) -> bool:
