@@ -169,7 +169,7 @@ def body_problem(frame: Frame, body: str) -> str:
     return ""
 
 
-_C_TOKENS = re.compile(
+C_TOKENS = re.compile(
     r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
 )
 _PY_TOKENS = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
@@ -181,4 +181,4 @@ def strip_comments(text: str, *, braces: bool) -> str:
     def blank(match: re.Match[str]) -> str:
         return match[0][0] * 2 if match[0][0] in "\"'" else " "
 
-    return (_C_TOKENS if braces else _PY_TOKENS).sub(blank, text)
+    return (C_TOKENS if braces else _PY_TOKENS).sub(blank, text)

@@ -7,7 +7,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from septran.agent.frame import Frame, body_problem, strip_comments
+from septran.agent.frame import C_TOKENS, Frame, body_problem, strip_comments
+from septran.ir.brackets import closing
 from septran.kernel import LeafSpec
 
 _MOST = 400_000  # characters; no leaf is longer
@@ -140,17 +141,11 @@ def _inside(code: str, frame: Frame, spec: LeafSpec) -> str | None:
     if not re.search(rf"\b{re.escape(spec.symbol)}\s*\([^;{{}}]*\)[^;{{}}]*\{{", bare):
         return code
     start = code.index("{", code.index(spec.symbol))
-    depth = 0
-    for token in re.finditer(
-        r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[{}]',
-        code[start:],
-        re.DOTALL,
-    ):
-        depth += {"{": 1, "}": -1}.get(token[0], 0)
-        if depth == 0 and token[0] == "}":
-            body = code[start + 1 : start + token.start()]
-            return _hole_part(textwrap.dedent(body.strip("\n")), frame)
-    return None
+    plain = C_TOKENS.sub(lambda token: " " * len(token[0]), code[start:])
+    end = start + closing(plain, 0, "{")
+    if end == len(code):
+        return None
+    return _hole_part(textwrap.dedent(code[start + 1 : end].strip("\n")), frame)
 
 
 def _hole_part(body: str, frame: Frame) -> str:

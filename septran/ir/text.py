@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 
 from septran.ir import nodes as ir
+from septran.ir.brackets import split_top
 from septran.ir.expr import Bin, Const, Expr, Var, to_text
 
 
@@ -215,13 +216,7 @@ def _seen(buffer: ir.Buffer, text: str) -> ir.Buffer:
 
 
 def _split_dims(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    return [p for p in [*parts, text[start:]] if p.strip()]
+    return [p for p in split_top(text, "(") if p.strip()]
 
 
 def _parse_inside(text: str) -> ir.Inside:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from septran.leafgate import names as n
 from septran.leafgate.expressions import Expressions
 from septran.leafgate.layout import Tree, Word
@@ -19,7 +17,7 @@ class Statements(Expressions):
     """A leaf's body. threads: the contract lets it start threads."""
 
     def __init__(
-        self, tokens: Sequence[Token], language: Language, scopes: Scopes, *, threads: bool
+        self, tokens: list[Token], language: Language, scopes: Scopes, *, threads: bool
     ) -> None:
         """As `Expressions`."""
         super().__init__(tokens, language, scopes)

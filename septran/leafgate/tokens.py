@@ -46,6 +46,10 @@ class Cursor:
         """The token here."""
         return self.tokens[self.at]
 
+    def peek(self, ahead: int = 1) -> Token:
+        """Return a token further on."""
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+
     def wrong(self, what: str = "") -> Exception:
         """Return the error that what stands here is not read."""
         raise NotImplementedError

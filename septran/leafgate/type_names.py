@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from septran.leafgate import names as n
 from septran.leafgate.layout import Tree, Word
 from septran.leafgate.names import Language, Scopes
 from septran.leafgate.refusal import Refusal
-from septran.leafgate.tokens import Token
+from septran.leafgate.tokens import Cursor, Token
 
 MAX_DEPTH = 70
 MAX_CONSTANT = 65_536
@@ -50,15 +49,14 @@ class Part(NamedTuple):
     tree: Tree
 
 
-class TypeNames(abc.ABC):
+class TypeNames(Cursor, abc.ABC):
     """Token stream, names and types; `Expressions` builds on it."""
 
-    def __init__(self, tokens: Sequence[Token], language: Language, scopes: Scopes) -> None:
+    def __init__(self, tokens: list[Token], language: Language, scopes: Scopes) -> None:
         """tokens: of the whole leaf, the last of kind "end"."""
-        self.tokens = tokens
+        super().__init__(tokens)
         self.language = language
         self.scopes = scopes
-        self.at = 0
         self.depth = 0
         self.lambdas = 0
 
@@ -67,15 +65,6 @@ class TypeNames(abc.ABC):
         """Return the expression here whose operators bind at least as tightly as `least`."""
 
     # ---- tokens
-    @property
-    def now(self) -> Token:
-        """Return the token here."""
-        return self.tokens[self.at]
-
-    def peek(self, ahead: int = 1) -> Token:
-        """Return a token further on."""
-        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
-
     def next(self) -> Token:
         """Take the token here."""
         token = self.now

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from septran.backends.reading.brackets import closing, split_top
 from septran.errors import ConfigError, SeptranError
+from septran.ir.brackets import closing, split_top
 from septran.kernel import Kernel, Leaf
 from septran.machine import Machine
 from septran.toolchain.compilers import Compiler, flags_for

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from septran.backends.base import Reading, Unjudged
 from septran.backends.cuda.device_conditions import Passes, resolved
 from septran.backends.judged.c_host import blank
+from septran.ir.brackets import closing
 
 ARCHITECTURES = (900, 750, 800, 860, 890, 1000, 1200)
 """values of `__CUDA_ARCH__` that are tried, that of the card first: compute capabilities of cards in use"""
@@ -161,7 +162,7 @@ def _bodies(plain: str) -> list[_Body]:
             if _SCOPE.search(header):
                 head = at + 1
             else:
-                end = _closing(plain, at)
+                end = min(closing(plain, at, "{") + 1, len(plain))
                 if not header.rstrip().endswith(("=", "]", ",", "(", "return")) and ")" in header:
                     found.append(_Body(header, head, at, end))
                     head = end
@@ -170,12 +171,3 @@ def _bodies(plain: str) -> list[_Body]:
             head = at + 1
         at += 1
     return found
-
-
-def _closing(plain: str, at: int) -> int:
-    depth = 0
-    for place in range(at, len(plain)):
-        depth += (plain[place] == "{") - (plain[place] == "}")
-        if not depth:
-            return place + 1
-    return len(plain)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from septran.ir.brackets import closing
+
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?([\w:\s]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
@@ -80,7 +82,10 @@ def _shared_array(match: re.Match[str]) -> str:
 def _launches(source: str) -> str:
     while (found := source.find("<<<")) >= 0:
         start, end = _callee_start(source, found), source.index(">>>", found)
-        open_, close = source.index("(", end), _matching(source, source.index("(", end))
+        open_ = source.index("(", end)
+        close = closing(source, open_, "(")
+        if close == len(source):
+            raise ValueError("unbalanced parentheses in a launch")
         name, config = source[start:found].strip(), source[found + 3 : end]
         args = source[open_ + 1 : close]
         tail = f", {args}" if args.strip() else ""
@@ -106,12 +111,3 @@ def _callee_start(source: str, end: int) -> int:
     while at and (source[at - 1].isalnum() or source[at - 1] in "_:"):
         at -= 1
     return at
-
-
-def _matching(source: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(source)):
-        depth += (source[i] == "(") - (source[i] == ")")
-        if depth == 0:
-            return i
-    raise ValueError("unbalanced parentheses in a launch")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.backends.judged.c_host import blank, heads, literal
+from septran.ir.brackets import split_top
 from septran.kernel import KernelParam
 
 MARKS = ("torch/extension.h", "torch::Tensor", "at::Tensor", "torch/torch.h", "ATen/ATen.h")
@@ -64,7 +65,7 @@ def torch_functions(text: str) -> tuple[TorchFunction, ...]:
         device = "__global__" in head.before or "__device__" in head.before
         if device or not _TENSOR.search(f"{head.before} {head.params}"):
             continue
-        params = tuple(_param(p) for p in _split(head.params) if p.strip())
+        params = tuple(_param(p) for p in split_top(head.params, "<") if p.strip())
         found.append(TorchFunction(name=head.name, line=head.line, params=params, body=head.body))
     return tuple(found)
 
@@ -155,15 +156,3 @@ def _param(text: str) -> tuple[str, bool]:
     before, equals, _ = text.partition("=")
     words = re.findall(r"\w+", before)
     return (words[-1] if words else "", bool(equals))
-
-
-def _split(text: str) -> list[str]:
-    """Split parameters at commas outside `<...>`."""
-    parts, depth = [""], 0
-    for ch in text:
-        depth += (ch == "<") - (ch == ">")
-        if ch == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += ch
-    return parts

@@ -30,10 +30,6 @@ class Expressions(Cursor):
         super().__init__([*found, *[Token("end", "the end", line, -1)] * 2])
         self.scopes: list[dict[str, str]] = [{}]
 
-    def peek(self, k: int = 1) -> Token:
-        """Return the token `k` further on."""
-        return self.tokens[min(self.at + k, len(self.tokens) - 1)]
-
     def wrong(self, what: str = "") -> NotRead:
         """Return the error that what stands here is not read."""
         return NotRead(self.now.line, what or f"{self.now.text!r} is not read here")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from septran.ir.brackets import closing
+
 # in one pattern, so that what looks like a comment inside a string is none; ' after a digit separates digits
 _TEXT = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bR"(?P<end>[^\s()\\]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""",
@@ -109,7 +111,7 @@ def heads(text: str) -> tuple[CHead, ...]:
             continue
         if not before:
             continue
-        end = _close(plain, match.end() - 1)
+        end = closing(plain, match.end() - 1, "{")
         line = text.count("\n", 0, match.start("name")) + 1
         found.append(
             CHead(name=name, line=line, before=before, params=match["params"], body=plain[match.end() : end])
@@ -153,15 +155,6 @@ def _depth(text: str) -> int:
         elif ch == "}" and openers:
             depth -= not openers.pop()
     return depth
-
-
-def _close(text: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(text)):
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return i
-    return len(text)
 
 
 def _params(text: str) -> tuple[CParam, ...] | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Sequence
 
 from septran.backends.judged.c_functions import CFile, CParameter, CSource
 from septran.backends.judged.c_statements import Body
 from septran.backends.judged.c_words import split
+from septran.ir.brackets import closing
 from septran.leafgate.refusal import Refusal
 from septran.leafgate.tokens import Token, tokens
 from septran.prove.foreign.launch import NotRead
@@ -70,6 +70,7 @@ def _defines(text: str) -> str:
 class _File:
     def __init__(self, found: list[Token]) -> None:
         self.tokens = found
+        self.texts = [t.text for t in found]
         self.at = 0
         self.functions: dict[str, CSource] = {}
         self.declared: list[ast.stmt] = []
@@ -90,7 +91,7 @@ class _File:
             return
         templates: tuple[str, ...] = ()
         if word == "template":
-            end = _closing(self.tokens, start + 1, "<", ">")
+            end = self._closing(start + 1, "<")
             templates = tuple(part[-1] for part in split(self.tokens, start + 2, end) if part)
             start = self.at = end + 1
         while (text := self.tokens[self.at].text) not in ("(", "{", ";", "="):
@@ -101,10 +102,10 @@ class _File:
             if self.tokens[start].text == "namespace":
                 self.at += 1
             else:
-                self.at = _closing(self.tokens, self.at, "{", "}") + 1
+                self.at = self._closing(self.at, "{") + 1
             return
         if text == "(":
-            close = _closing(self.tokens, self.at, "(", ")")
+            close = self._closing(self.at, "(")
             if self.tokens[close + 1].text == "{":
                 self._function(start, close, templates)
                 return
@@ -113,7 +114,7 @@ class _File:
             if self.tokens[end].kind == "end":
                 self.at = end
                 return
-            end = _closing(self.tokens, end, "{", "}") if self.tokens[end].text == "{" else end
+            end = self._closing(end, "{") if self.tokens[end].text == "{" else end
             end += 1
         if self.tokens[start].text not in ("using", "typedef", "struct", "class", "enum"):
             # a name that is used and not known is said where it is used
@@ -135,7 +136,7 @@ class _File:
             stars = "*" * (words.count("*") + words.count("["))
             names = [w for w in words if re.match(r"[A-Za-z_]\w*$", w) and w != "const"]
             params.append(CParameter(names[-1], " ".join(names[:-1]) + stars))
-        end = _closing(self.tokens, close + 1, "{", "}")
+        end = self._closing(close + 1, "{")
         line, unread = self.tokens[start].line, ""
         body: list[ast.stmt] = []
         try:
@@ -146,11 +147,8 @@ class _File:
         self.functions[name] = found
         self.at = end + 1
 
-
-def _closing(found: Sequence[Token], at: int, opening: str, closing: str) -> int:
-    depth = 0
-    for k in range(at, len(found)):
-        depth += (found[k].text == opening) - (found[k].text == closing)
-        if depth == 0:
-            return k
-    raise NotRead(found[at].line, f"{opening} is not closed")
+    def _closing(self, at: int, opening: str) -> int:
+        found = closing(self.texts, at, opening)
+        if found == len(self.texts):
+            raise NotRead(self.tokens[at].line, f"{opening} is not closed")
+        return found

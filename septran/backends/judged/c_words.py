@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
+from septran.ir.brackets import split_top
 from septran.leafgate.tokens import Token
 from septran.prove.foreign.launch import NotRead
 
@@ -39,15 +40,7 @@ BINARY: dict[str, type[ast.operator]] = {
 
 def split(found: Sequence[Token], start: int, end: int) -> list[list[str]]:
     """Return the words between commas, from token `start` to `end`."""
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for token in found[start:end]:
-        depth += (token.text in "(<[") - (token.text in ")>]") if len(token.text) == 1 else 0
-        if token.text == "," and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token.text)
-    return parts
+    return split_top([token.text for token in found[start:end]], "(<[")
 
 
 def bare(words: Sequence[str]) -> str:

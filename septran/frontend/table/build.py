@@ -10,6 +10,7 @@ from typing import Any
 from septran.aten.graph import Meta, Node
 from septran.frontend.canon import Kind, Op
 from septran.frontend.view import View
+from septran.ir.brackets import closing
 
 Value = Any
 """What a graph value is while it is translated: a View, a number, None, or a tuple of these."""
@@ -245,14 +246,7 @@ def substitute(expr: str, name: str, text: str) -> str:
 
 def _balanced(text: str) -> bool:
     """Return whether a text in parentheses is one pair around everything."""
-    if not text.startswith("("):
-        return True
-    depth = 0
-    for at, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if depth == 0:
-            return at == len(text) - 1
-    return False
+    return not text.startswith("(") or closing(text, 0, "(") == len(text) - 1
 
 
 def _clean(name: str) -> str:
