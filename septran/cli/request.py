@@ -98,40 +98,25 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         tuned=not given.get("no_tuned"),
         output=given.get("output"),
         opaque=_opaque(given, writer),
-        fallback=_fallback(given),
-        prepare=_prepare(given),
+        fallback=str(_of_module(given, "fallback", " torch") or ""),
+        prepare=bool(_of_module(given, "prepare")),
     )
 
 
-def _fallback(given: Mapping[str, Any]) -> str:
-    """Return what computes the parts of a module that cannot be kernels; raises ConfigError C008 where that is not asked of a module."""
+def _of_module(given: Mapping[str, Any], name: str, value: str = "") -> Any:
+    """Return an option that only a module has; raises ConfigError C008 where it is not asked of one. value: as in its example."""
     from septran.errors import ConfigError
 
-    found = str(given.get("fallback") or "")
+    found = given.get(name)
     other = next((f"--{n}" for n in ("whole", "output") if given.get(n)), "")
     if found and (given["task_file"] is None or other):
         told = f"and {other} exclude each other" if other else "is for a module, --task"
         raise ConfigError.of(
             "C008",
-            f"--fallback {told}",
-            help="septran gen --task FILE --backend NAME --fallback torch",
+            f"--{name} {told}",
+            help=f"septran gen --task FILE --backend NAME --{name}{value}",
         )
     return found
-
-
-def _prepare(given: Mapping[str, Any]) -> bool:
-    """Return whether constants of a module are prepared; raises ConfigError C008 where that is not asked of a module."""
-    from septran.errors import ConfigError
-
-    other = next((f"--{n}" for n in ("whole", "output") if given.get(n)), "")
-    if given.get("prepare") and (given["task_file"] is None or other):
-        told = f"and {other} exclude each other" if other else "is for a module, --task"
-        raise ConfigError.of(
-            "C008",
-            f"--prepare {told}",
-            help="septran gen --task FILE --backend NAME --prepare",
-        )
-    return bool(given.get("prepare"))
 
 
 def _opaque(given: Mapping[str, Any], writer: str) -> str:

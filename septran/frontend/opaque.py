@@ -40,7 +40,7 @@ class Part:
             values={},
             call=(),
         )
-        return graph_text(own, _source(graph.file))
+        return graph_text(own, source_lines(graph.file))
 
     def refusal(self, graph: Graph) -> str:
         """Return why it cannot be an opaque leaf, "" when it can."""
@@ -75,7 +75,8 @@ def _metas(graph: Graph) -> dict[str, Meta]:
     }
 
 
-def _source(file: str) -> list[str]:
+def source_lines(file: str) -> list[str]:
+    """Return the lines of a file, none where it cannot be read."""
     try:
         return Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

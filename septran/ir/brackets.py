@@ -30,4 +30,5 @@ def split_top(text: _Text, kinds: str = "({[") -> list[_Text]:
         if c == "," and depth == 0:
             parts.append(text[begin:i])
             begin = i + 1
-    return [*parts, text[begin:]]
+    parts.append(text[begin:])
+    return parts

@@ -108,7 +108,7 @@ def as_read(model: Model) -> Read:
         head, conds = _positions(model, s, sink, a.region)
         index = model.map(f"{head} -> {name}[{', '.join(index_of(a.region))}] : {conds}")
         found.append(index.intersect_domain(m.domain()))
-    return Read(origin=by_pair(_through(_join(found), hops).coalesce()), views=views)
+    return Read(origin=by_pair(_through(join(found), hops).coalesce()), views=views)
 
 
 def _direct(model: Model) -> DirectFlow:
@@ -146,8 +146,8 @@ def _compute(model: Model) -> DirectFlow:
             inner = ", ".join([*s.vars, *_at_names(s.accesses[0].region)])
             hops.append(model.map(f"{tag}__dst_w[{inner}] -> {tag}__src_r[{inner}] : {conds}"))
     _boundary(model, sinks, sources, times)
-    info = isl.UnionAccessInfo.from_sink(_join(sinks))
-    info = info.set_must_source(_join(sources)).set_schedule_map(_join(times))
+    info = isl.UnionAccessInfo.from_sink(join(sinks))
+    info = info.set_must_source(join(sources)).set_schedule_map(join(times))
     found = info.compute_flow()
     origin = found.get_must_dependence().reverse()
     return origin, found.get_must_no_source().coalesce(), hops
@@ -178,7 +178,7 @@ def _through(origin: isl.UnionMap, hops: list[isl.Map]) -> isl.UnionMap:
     """Follow values through copies, and drop the copies' own operands."""
     if not hops:
         return origin
-    hop = _join(hops)
+    hop = join(hops)
     step = hop.apply_range(origin)
     for _ in range(_LONGEST_CHAIN):
         moved = origin.apply_range(step)
@@ -215,7 +215,8 @@ def _bits(value: float) -> int:
     return int.from_bytes(struct.pack("<f", value), "little")
 
 
-def _join(maps: Iterable[isl.Map]) -> isl.UnionMap:
+def join(maps: Iterable[isl.Map]) -> isl.UnionMap:
+    """Return all of the maps as one."""
     import islpy as isl
 
     joined = isl.UnionMap("{ }")

@@ -227,6 +227,15 @@ class Place:
             allocator=allocator,
         )
 
+    @classmethod
+    def of_steps(cls, steps: tuple[int, ...], size: int, start: int = 0) -> Place:
+        """Return the place of an array of so many positions whose elements lie by strides."""
+        index = tuple(f"x_{d}" for d in range(len(steps)))
+        address: Expr = Const(start)
+        for name, step in zip(index, steps, strict=True):
+            address = address + Var(name) * step
+        return cls(index=index, address=address, size=size, strides=steps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from septran.ir import nodes as ir
 from septran.ir.expr import Expr
 from septran.prove.certificate import Finding
+from septran.prove.dataflow import join
 from septran.prove.sets import Model, Statement, affine
 from septran.prove.text_operands import CODE
 from septran.prove.witness import describe, sample
@@ -51,12 +52,6 @@ def _after(model: Model, product: Statement, silent: list[Statement], out: str) 
     ]
     at = f"{out}_[]"
 
-    def joined(maps: list[isl.Map]) -> isl.UnionMap:
-        found = isl.UnionMap("{ }")
-        for each in maps:
-            found = found.union(isl.UnionMap.from_map(each))
-        return found
-
     reads = model.map(f"R[{', '.join(product.vars)}] -> {at} : {model.when(product)}")
     writes = [
         model.map(f"{s.name}[{', '.join(s.vars)}] -> {at} : {model.when(s)}") for s in writers
@@ -70,8 +65,8 @@ def _after(model: Model, product: Statement, silent: list[Statement], out: str) 
         model.map(f"{s.name}[{', '.join(s.vars)}] -> [{model.time(s, 1)}] : {model.when(s)}")
         for s in writers
     ]
-    info = isl.UnionAccessInfo.from_sink(joined([reads]))
-    info = info.set_must_source(joined(writes)).set_schedule_map(joined(times))
+    info = isl.UnionAccessInfo.from_sink(join([reads]))
+    info = info.set_must_source(join(writes)).set_schedule_map(join(times))
     last = info.compute_flow().get_must_dependence()
     found = isl.Set.empty(model.instances(product).get_space())
     for fill in silent:

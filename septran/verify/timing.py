@@ -436,17 +436,7 @@ def _gpu_slot(problem: Problem, inputs: dict[str, Any], gpu: Gpu) -> Callable[[i
 
 def gpu_tensors(problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs as tensors on the GPU, in the parameters' dtypes."""
-    import torch
-
-    given = {}
-    for param in problem.meant:
-        array: np.ndarray[Any, Any] = inputs[param.name]
-        if array.dtype.name == "bfloat16":
-            found = torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-        else:
-            found = torch.from_numpy(array)
-        given[param.name] = found.cuda()
-    return given
+    return {name: found.cuda() for name, found in _cpu_tensors(problem, inputs).items()}
 
 
 def _best(

@@ -44,13 +44,10 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
 def place(buffer: Buffer) -> Place:
     """Return how this target lays out one version of a buffer: rows, or panels side by side."""
-    index = tuple(f"x_{d}" for d in range(len(buffer.shape)))
     layout = Layout.of(buffer)
     if layout is None:
-        address: Expr = Const(buffer.start)
-        for name, step in zip(index, buffer.steps, strict=True):
-            address = address + Var(name) * step
-        return Place(index=index, address=address, size=elements(buffer), strides=buffer.steps)
+        return Place.of_steps(buffer.steps, elements(buffer), buffer.start)
+    index = tuple(f"x_{d}" for d in range(len(buffer.shape)))
     rows: Expr = Const(0)
     for name, extent in zip(index[:-1], buffer.shape[:-1], strict=True):
         rows = rows * extent + Var(name)

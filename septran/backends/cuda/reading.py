@@ -17,7 +17,7 @@ from septran.backends.reading import c_syntax as c
 from septran.backends.reading.c_reading import FUNCTIONS, CReading, names
 from septran.backends.text.cstyle import strides
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Const, Expr, Var
+from septran.ir.expr import Const, Expr
 from septran.ir.nodes import ASYNC, Buffer, Program, buffers
 from septran.kernel import Kernel
 from septran.prove.printed import Loop, Place, Printed, Room, Unread, Unreadable, View
@@ -54,11 +54,7 @@ def place(buffer: Buffer) -> Place:
     shared = buffer.mem == "SHARED"
     steps = strides(shared_shape(buffer)) if shared else buffer.steps
     size = shared_bytes(buffer) // nbytes(buffer.dtype) if shared else math.prod(buffer.shape)
-    index = tuple(f"x_{d}" for d in range(len(buffer.shape)))
-    address: Expr = Const(buffer.start)
-    for name, step in zip(index, steps, strict=True):
-        address = address + Var(name) * step
-    return Place(index=index, address=address, size=size, strides=steps)
+    return Place.of_steps(steps, size, buffer.start)
 
 
 @dataclass(frozen=True, slots=True)

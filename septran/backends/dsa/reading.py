@@ -16,7 +16,7 @@ from septran.backends.dsa.vendor import Vendor, load_vendor
 from septran.backends.reading.c_reading import CReading
 from septran.backends.reading.c_syntax import Call, Declare, Do, Name, Node, read_body
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Const, Expr, Var
+from septran.ir.expr import Const, Expr
 from septran.ir.launch import launches, workspaces
 from septran.ir.nodes import CORE_NUM, Buffer, LeafCall, Program, Scalar, buffers
 from septran.kernel import Kernel
@@ -66,11 +66,7 @@ def place(buffer: Buffer, rules: Storage) -> Place:
     """Return how this target lays out one version of a buffer: rows, local ones with the machine's pitch."""
     shape = buffer.shape if buffer.mem == "GLOBAL" else (*buffer.shape[:-1], rules.pitch(buffer))
     steps = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
-    index = tuple(f"x_{d}" for d in range(len(shape)))
-    address: Expr = Const(0)
-    for name, step in zip(index, steps, strict=True):
-        address = address + Var(name) * step
-    return Place(index=index, address=address, size=math.prod(shape), strides=steps)
+    return Place.of_steps(steps, math.prod(shape))
 
 
 def scalars(call: LeafCall) -> list[Scalar]:

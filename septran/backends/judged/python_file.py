@@ -8,8 +8,15 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from septran.backends.base import HostCall, HostParam, Reading, as_it_is
-from septran.backends.text.python_host import Rules, changed_inside, needed, objections
+from septran.backends.base import Host, HostCall, HostParam, Reading, as_it_is
+from septran.backends.text.python_host import (
+    Rules,
+    any_function,
+    changed_inside,
+    module_class,
+    needed,
+    objections,
+)
 from septran.kernel import Kernel, KernelParam
 
 MODULE = "ModelNew"
@@ -68,6 +75,16 @@ def between_calls(text: str, entry: str) -> tuple[str, ...]:
 def host_params(found: tuple[tuple[str, bool], ...]) -> tuple[HostParam, ...]:
     """Return parameters as `text.python_host` finds them."""
     return tuple(HostParam(name=name, default=default) for name, default in found)
+
+
+def host(text: str, name: str) -> Host | None:
+    """Return the module or function `name`, None when the file has none at module level."""
+    module = module_class(text, name)
+    found = module or any_function(text, name)
+    if found is None:
+        return None
+    params = host_params(found.params)
+    return Host(name=name, line=found.line, params=params, module=module is not None)
 
 
 def as_kernel(

@@ -235,12 +235,7 @@ class _Body:
         return self._settle(prim.out, total)
 
     def prim_gemm(self, prim: Prim) -> bool:
-        return self._gemm(prim, "True")
-
-    def prim_gemm_acc(self, prim: Prim) -> bool:
-        return self._gemm(prim, "first")
-
-    def _gemm(self, prim: Prim, init: str) -> bool:
+        init = "first" if prim.name == "gemm_acc" else "True"
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
         if c.dtype != "float32" or a.dtype != b.dtype or not is_float(a.dtype):
             return False
@@ -256,6 +251,8 @@ class _Body:
         words += ["b_transpose=True"] if tb else []
         self.vectors.op("gemm", *words)
         return True
+
+    prim_gemm_acc = prim_gemm
 
 
 def _extent(p: LeafParam, axis: int) -> str:

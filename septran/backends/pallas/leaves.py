@@ -150,12 +150,6 @@ class _Body(StraightLine):
         text = _JOIN[op].format(old, self._reduced(prim))
         self.assign(prim.out, _cast(text, wide, out.dtype))
 
-    def prim_gemm(self, prim: Prim) -> None:
-        self._gemm(prim, accumulate=False)
-
-    def prim_gemm_acc(self, prim: Prim) -> None:
-        self._gemm(prim, accumulate=True)
-
     def _matrix(self, name: str, *, leading: bool, trans: bool, k_last: bool, dtype: str) -> str:
         """A variable with operand `name` as a [rows, columns] matrix, zero beyond the extent of k."""
         p = self.param(name)
@@ -171,7 +165,7 @@ class _Body(StraightLine):
             text = f"jnp.reshape({text}, {shape_text((rows, tile[-1]))})"
         return text
 
-    def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
+    def prim_gemm(self, prim: Prim) -> None:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
         ta, tb = prim.turned
         common = a.dtype if a.dtype == b.dtype == "bfloat16" else "float32"
@@ -180,9 +174,11 @@ class _Body(StraightLine):
         text = f"st_dot({left}, {right}, {ta}, {tb})"
         if len(held(c.shape)) != 2:
             text = f"jnp.reshape({text}, {shape_text(held(c.shape))})"
-        if accumulate:
+        if prim.name == "gemm_acc":
             text = f"({_cast(self.read(c.name), c.dtype, 'float32')} + {text})"
         self.assign(c.name, _cast(text, "float32", c.dtype))
+
+    prim_gemm_acc = prim_gemm
 
 
 def _short(node: Node, text: str) -> None:

@@ -77,6 +77,16 @@ def host_functions(
     )
 
 
+def decorators(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the last word of each decorator, and the decorator."""
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        yield (
+            called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""),
+            decorator,
+        )
+
+
 def any_function(text: str, name: str) -> Found | None:
     """Return the function `name` of the file, None when there is none.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostParam, Maker
 from septran.backends.device.simulated import write_simulated
+from septran.backends.judged import python_file
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
     IMPORTS,
@@ -21,12 +21,7 @@ from septran.backends.judged.python_file import (
     lay_torch_host,
     refusals,
 )
-from septran.backends.text.python_host import (
-    Rules,
-    any_function,
-    host_functions,
-    module_class,
-)
+from septran.backends.text.python_host import Rules, decorators, host_functions
 from septran.kernel import Kernel
 
 _DEVICE = ("prim_func", "macro")
@@ -34,19 +29,9 @@ _DEVICES = (("an H100", "sm_90a"), ("an A100", "sm_80"), ("an RTX 5090", "sm_120
 _MAKERS = ("jit", "lazy_jit", "autotune")
 
 
-def _words(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the last word of each decorator, and the decorator."""
-    for decorator in node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        yield (
-            called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""),
-            decorator,
-        )
-
-
 def _is_kernel(node: ast.AST) -> bool:
     """Whether a function is device code: `@T.prim_func`, `@T.macro`."""
-    return isinstance(node, ast.FunctionDef) and any(w in _DEVICE for w, _ in _words(node))
+    return isinstance(node, ast.FunctionDef) and any(w in _DEVICE for w, _ in decorators(node))
 
 
 _RULES = Rules(
@@ -94,21 +79,14 @@ def hosts(text: str) -> tuple[Host, ...]:
 
 def host(text: str, name: str) -> Host | None:
     """Return the function, module or factory `name`, None when the file has none at module level."""
-    if (made := module_class(text, name)) is not None:
-        return Host(name=name, line=made.line, params=host_params(made.params), module=True)
-    tree = ast.parse(text)
-    for node in tree.body:
+    found, tree = python_file.host(text, name), ast.parse(text)
+    for node in tree.body if found is None or not found.module else ():
         if isinstance(node, ast.FunctionDef) and node.name == name:
             if _is_kernel(node):
                 return Host(name=name, line=node.lineno, params=_tensors(node, ()))
             if node in _makers(tree):
                 return _made(tree, node)
-    found = any_function(text, name)
-    return (
-        None
-        if found is None
-        else Host(name=name, line=found.line, params=host_params(found.params))
-    )
+    return found
 
 
 def _makers(tree: ast.Module) -> list[ast.FunctionDef]:
@@ -119,7 +97,7 @@ def _makers(tree: ast.Module) -> list[ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef)
         and not _is_kernel(node)
         and any(_is_kernel(inner) for inner in ast.walk(node))
-        and (any(w in _MAKERS for w, _ in _words(node)) or _returns_kernel(node))
+        and (any(w in _MAKERS for w, _ in decorators(node)) or _returns_kernel(node))
     ]
 
 
@@ -160,7 +138,7 @@ def _tensors(prim: ast.FunctionDef, outs: tuple[int, ...]) -> tuple[HostParam, .
 
 def _out_idx(node: ast.FunctionDef, count: int) -> tuple[int, ...]:
     """Return which parameters of the kernel @tilelang.jit makes results of."""
-    for word, decorator in _words(node):
+    for word, decorator in decorators(node):
         if word in ("jit", "lazy_jit") and isinstance(decorator, ast.Call):
             for keyword in decorator.keywords:
                 if keyword.arg == "out_idx" and count:

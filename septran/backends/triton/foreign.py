@@ -16,17 +16,13 @@ from septran.backends.judged.python_file import (
     as_kernel,
     asks_device,
     between_calls,
+    host,
     host_params,
     lay_torch_host,
     refusals,
 )
 from septran.backends.judged.record import recorded
-from septran.backends.text.python_host import (
-    Rules,
-    any_function,
-    host_functions,
-    module_class,
-)
+from septran.backends.text.python_host import Rules, decorators, host_functions
 from septran.backends.triton.accesses import launch_of
 from septran.backends.triton.toolchain import RUNTIME, write
 from septran.kernel import Kernel, KernelParam
@@ -38,13 +34,7 @@ _JIT = ("jit", "autotune", "heuristics")
 
 def _is_kernel(node: ast.AST) -> bool:
     """Whether a function is device code: `@triton.jit`, below any tuners."""
-    if not isinstance(node, ast.FunctionDef):
-        return False
-    words = set()
-    for decorator in node.decorator_list:
-        call = decorator.func if isinstance(decorator, ast.Call) else decorator
-        words.add(call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", ""))
-    return bool(words & set(_JIT))
+    return isinstance(node, ast.FunctionDef) and any(w in _JIT for w, _ in decorators(node))
 
 
 def _launches(node: ast.AST) -> bool:
@@ -81,18 +71,6 @@ def hosts(text: str) -> tuple[Host, ...]:
     return tuple(
         Host(name=f.name, line=f.line, params=host_params(f.params))
         for f in host_functions(text, _is_kernel, _launches)
-    )
-
-
-def host(text: str, name: str) -> Host | None:
-    """Return the function or module `name`, None when the file has none at module level."""
-    if (made := module_class(text, name)) is not None:
-        return Host(name=name, line=made.line, params=host_params(made.params), module=True)
-    found = any_function(text, name)
-    return (
-        None
-        if found is None
-        else Host(name=name, line=found.line, params=host_params(found.params))
     )
 
 

@@ -229,12 +229,6 @@ class _Body(StraightLine):
             text = f"({old} {'+' if op == 'sum' else '*'} {new})"
         self.assign(prim.out, f"{text}.to({TL_DTYPE[out.dtype]})")
 
-    def prim_gemm(self, prim: Prim) -> None:
-        self._gemm(prim, accumulate=False)
-
-    def prim_gemm_acc(self, prim: Prim) -> None:
-        self._gemm(prim, accumulate=True)
-
     def _matrix(self, name: str, *, leading: bool, trans: bool, k_last: bool, dtype: str) -> str:
         """A variable with operand `name` as a [rows, cols] matrix, its k padding zero."""
         p = self.param(name)
@@ -251,7 +245,7 @@ class _Body(StraightLine):
             text = f"tl.reshape({text}, {shape_text((rows, tile[-1]))})"
         return f"tl.trans({text})" if trans else text
 
-    def _gemm(self, prim: Prim, *, accumulate: bool) -> None:
+    def prim_gemm(self, prim: Prim) -> None:
         c, a, b = (self.param(n) for n in (prim.out, *prim.ins))
         ta, tb = prim.turned
         acc = "float64" if "float64" in (a.dtype, b.dtype, c.dtype) else "float32"
@@ -262,7 +256,7 @@ class _Body(StraightLine):
         m, n = math.prod(ctile[:-1]), ctile[-1]
         k = btile[-1] if tb else btile[-2]
         old = None
-        if accumulate:
+        if prim.name == "gemm_acc":
             old = _cast(self.read(c.name), c.dtype, acc)
             if len(ctile) != 2:
                 old = f"tl.reshape({old}, {shape_text((m, n))})"
@@ -270,6 +264,8 @@ class _Body(StraightLine):
         if len(ctile) != 2:
             text = f"tl.reshape({text}, {shape_text(ctile)})"
         self.assign(c.name, _cast(text, acc, c.dtype))
+
+    prim_gemm_acc = prim_gemm
 
     def _product(
         self, a: str, b: str, mnk: tuple[int, int, int], acc: str, common: str, old: str | None

@@ -19,7 +19,7 @@ from septran.backends.triton import reading_block as block
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.shapes import SIGNATURE_DTYPE, padded, padded_shape
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Const, Expr, Var
+from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Buffer, Program, allocated
 from septran.kernel import Kernel
 from septran.prove.printed import Broken, Loop, Place, Printed, Room, Unreadable, Values
@@ -65,12 +65,8 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
 def place(buffer: Buffer) -> Place:
     """Return how an array in global memory lies."""
-    index = tuple(f"x_{d}" for d in range(len(buffer.shape)))
-    address: Expr = Const(buffer.start)
-    for name, step in zip(index, buffer.steps, strict=True):
-        address = address + Var(name) * step
     reach = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.steps, strict=True))
-    return Place(index=index, address=address, size=buffer.start + reach + 1, strides=buffer.steps)
+    return Place.of_steps(buffer.steps, buffer.start + reach + 1, buffer.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

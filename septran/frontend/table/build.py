@@ -24,12 +24,11 @@ class NoForm(Exception):
     """An operator (or these arguments of it) has no Task Lang form; the message says what is missing."""
 
 
-def row(*names: str) -> Callable[[Row], Row]:
-    """Register a function as the row of ATen operators."""
+def row(*names: str, rows: dict[str, Row] = ROWS) -> Callable[[Row], Row]:
+    """Register a function as the row of ATen operators. rows: the table that gets it."""
 
     def register(fn: Row) -> Row:
-        for name in names:
-            ROWS[name] = fn
+        rows.update(dict.fromkeys(names, fn))
         return fn
 
     return register

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from septran.aten.evaluate import base_name
 from septran.aten.graph import Node
@@ -29,15 +29,8 @@ class Pair:
         return self.re.shape
 
 
-def complex_row(*names: str) -> Callable[[Row], Row]:
-    """Register a function as the row of ATen operators on complex tensors."""
-
-    def register(fn: Row) -> Row:
-        for name in names:
-            COMPLEX[name] = fn
-        return fn
-
-    return register
+complex_row = partial(row, rows=COMPLEX)
+"""Registers a function as the row of ATen operators on complex tensors."""
 
 
 def is_complex(dtype: str) -> bool:

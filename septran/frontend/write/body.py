@@ -12,7 +12,7 @@ from septran.frontend.write.frame import (
     tuple_text,
 )
 from septran.frontend.write.kernel import Kernel
-from septran.frontend.write.leaf import Values
+from septran.frontend.write.leaf import Leaf, Values
 
 
 def open_kernel(
@@ -70,3 +70,23 @@ def partial(values: Values, op: Op, done: list[int]) -> str:
     values.temps[name] = True
     values.partials[name] = frozenset(done)
     return name
+
+
+def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame, *, held: bool = False) -> None:
+    """Write a reduction over one or several axes into the leaf, innermost first. held: onto the value that it has."""
+    (view,) = op.ins.values()
+    (key,) = op.ins
+    inside = view.source in {o.name for o in frame.group.ops}
+    source = values.held[view.source] if inside else frame.keys[(op.name, key)]
+    axes = sorted((d for d in frame.reduced if frame.space[d] > 1), reverse=True)
+    target = values.held.get(op.name, "") if held else values.place(op)
+    if not axes and not held:
+        leaf.body.append(f'task.call_primitive("copy", {leaf.use(target)}, {leaf.use(source)})')
+    for at, axis in enumerate(axes):
+        last = at == len(axes) - 1
+        out = target if last else partial(values, op, axes[: at + 1])
+        leaf.body.append(
+            f'task.call_primitive("{"reduce_acc" if held and last else "reduce"}", {leaf.use(out)}, '
+            f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={axis})'
+        )
+        source = out

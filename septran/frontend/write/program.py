@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from septran.frontend.canon import Canon, Op
 from septran.frontend.group import Group, Grouping, group, stored
 from septran.frontend.layout import settle, written_at
+from septran.frontend.opaque import source_lines
 from septran.frontend.simplify import simplify
 from septran.frontend.view import View
 from septran.frontend.write.convolution import write_convolution
@@ -47,7 +47,7 @@ def write(canon: Canon) -> Written:
     """Return the logic of a module."""
     canon, grouping = _grouped(simplify(canon))
     kept = _stores(canon, grouping)
-    source = _source(canon.file)
+    source = source_lines(canon.file)
     lines = _head(canon)
     launches: list[str] = []
     homes: dict[int, int] = {}
@@ -103,13 +103,6 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
     if anchor.kind == "recurrent":
         return write_recurrent(one, kept)
     return write_movement(one, kept)
-
-
-def _source(file: str) -> list[str]:
-    try:
-        return Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
 
 
 def _head(canon: Canon) -> list[str]:

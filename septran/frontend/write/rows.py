@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from septran.frontend.canon import Op
 from septran.frontend.group import RESIDENT, Group
 from septran.frontend.view import View
-from septran.frontend.write.body import open_kernel, partial, temp_lines
+from septran.frontend.write.body import open_kernel, reduce_lines, temp_lines
 from septran.frontend.write.frame import (
     ONE,
     WHOLE,
@@ -71,23 +70,3 @@ def _resident(frame: Frame, tiles: list[Tile]) -> Kernel:
     kernel.add(leaf.call(pieces))
     kernel.leaves.append(leaf)
     return kernel
-
-
-def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame) -> None:
-    """Write a reduction over one or several axes into the leaf, innermost first."""
-    (view,) = op.ins.values()
-    (key,) = op.ins
-    inside = view.source in {o.name for o in frame.group.ops}
-    source = values.held[view.source] if inside else frame.keys[(op.name, key)]
-    axes = sorted((d for d in frame.reduced if frame.space[d] > 1), reverse=True)
-    target = values.place(op)
-    if not axes:
-        leaf.body.append(f'task.call_primitive("copy", {leaf.use(target)}, {leaf.use(source)})')
-        return
-    for at, axis in enumerate(axes):
-        out = target if at == len(axes) - 1 else partial(values, op, axes[: at + 1])
-        leaf.body.append(
-            f'task.call_primitive("reduce", {leaf.use(out)}, {leaf.use(source)}, '
-            f'op="{op.attrs["op"]}", axis={axis})'
-        )
-        source = out

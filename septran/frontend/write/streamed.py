@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from septran.frontend.canon import Op
-from septran.frontend.write.body import open_kernel, partial, temp_lines
+from septran.frontend.write.body import open_kernel, reduce_lines, temp_lines
 from septran.frontend.write.frame import ONE, Frame, Operand, Tile, piece_text, tunable, tuple_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
@@ -139,7 +139,7 @@ def _pass(
         if op.kind == "map" and not values.inlines(op):
             values.map(op, leaf)
         elif op.kind == "reduce":
-            _accumulate(op, values, leaf, frame)
+            reduce_lines(op, values, leaf, frame, held=True)
     used = [o for o in operands if o.name in leaf.params]
     for line in temp_lines(values, frame, used or operands, pieces):
         kernel.add(line)
@@ -158,19 +158,3 @@ def _pass(
     if finish.body:
         kernel.leaves.append(finish)
         kernel.add(finish.call(outer))
-
-
-def _accumulate(op: Op, values: Values, leaf: Leaf, frame: Frame) -> None:
-    (key,) = op.ins
-    (view,) = op.ins.values()
-    inside = view.source in {o.name for o in frame.group.ops}
-    source = values.held[view.source] if inside else frame.keys[(op.name, key)]
-    axes = sorted((d for d in frame.reduced if frame.space[d] > 1), reverse=True)
-    for at, axis in enumerate(axes):
-        last = at == len(axes) - 1
-        out = values.held[op.name] if last else partial(values, op, axes[: at + 1])
-        leaf.body.append(
-            f'task.call_primitive("{"reduce_acc" if last else "reduce"}", {leaf.use(out)}, '
-            f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={axis})'
-        )
-        source = out

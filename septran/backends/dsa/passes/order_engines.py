@@ -220,33 +220,21 @@ class _Orderer:
     ) -> tuple[ir.Stmt, ...]:
         before: dict[int, list[ir.Stmt]] = {}
         after: dict[int, list[ir.Stmt]] = {}
-        for edge in forward:
+        for at, edge in enumerate((*forward, *back)):
             number = self.ids.take(edge.from_queue, edge.to_queue, 1)
             if number is None:
                 before.setdefault(edge.target, []).insert(0, ir.Sync(scope="CORE"))
                 continue
             name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
-            after.setdefault(edge.source, []).append(
-                ir.Post(event=name, slot=slot, engine=edge.from_queue)
-            )
-            before.setdefault(edge.target, []).append(
-                ir.Await(event=name, slot=slot, engine=edge.to_queue)
-            )
-        for edge in back:
-            assert loop is not None
-            number = self.ids.take(edge.from_queue, edge.to_queue, 1)
-            if number is None:
-                before.setdefault(edge.target, []).insert(0, ir.Sync(scope="CORE"))
-                continue
-            name, slot = f"{edge.from_queue}>{edge.to_queue}", const(number)
-            post = ir.Post(event=name, slot=slot, engine=edge.from_queue)
-            wait = ir.Await(event=name, slot=slot, engine=edge.to_queue)
-            after.setdefault(edge.source, []).append(
-                ir.When(expr=loop.extent - Var(loop.var), low=2, high=_BIG, body=(post,))
-            )
-            before.setdefault(edge.target, []).append(
-                ir.When(expr=Var(loop.var), low=1, high=_BIG, body=(wait,))
-            )
+            post: ir.Stmt = ir.Post(event=name, slot=slot, engine=edge.from_queue)
+            wait: ir.Stmt = ir.Await(event=name, slot=slot, engine=edge.to_queue)
+            if at >= len(forward):
+                assert loop is not None
+                left = loop.extent - Var(loop.var)
+                post = ir.When(expr=left, low=2, high=_BIG, body=(post,))
+                wait = ir.When(expr=Var(loop.var), low=1, high=_BIG, body=(wait,))
+            after.setdefault(edge.source, []).append(post)
+            before.setdefault(edge.target, []).append(wait)
         out: list[ir.Stmt] = []
         for number, stmt in enumerate(stmts):
             out.extend(before.get(number, ()))
