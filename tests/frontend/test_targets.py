@@ -44,3 +44,10 @@ def test_what_a_half_module_computed_meets_its_weights(tmp_path: Path) -> None:
         inputs="torch.randn(3, 6).half()",
     )
     assert outcome(imported(module.write(tmp_path)), "tilelang_npuir", tmp_path) == ("accurate", "")
+
+
+@pytest.mark.parametrize("target", _targets("dsa_c", "tilelang_npuir"))
+def test_positions_of_64_bits_are_compared_with_places(tmp_path: Path, target: str) -> None:
+    """The k largest: the NPU refused the comparison (M172), though it compares 64 bits as they are."""
+    module = Module(name="largest", body="torch.topk(x, 2)[0]", inputs="torch.randn(3, 7)")
+    assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")

@@ -120,6 +120,16 @@ class Vectors:
         self.release(real)
         return out
 
+    def long(self, v: Vec) -> Vec:
+        """Return an integer as an int64 buffer (or the scalar it is)."""
+        if v.shape is None or v.dtype == "int64":
+            return v
+        whole = self.whole(v)
+        out = self.scratch(v.shape, "int64")
+        self.op("vcast", whole.text, out.text)
+        self.release(whole)
+        return out
+
     def buffer(self, v: Vec, shape: tuple[int, ...], dtype: str = "float32") -> Vec:
         """Return `v` as a buffer of exactly `shape`."""
         if v.shape == shape and v.dtype == dtype:
@@ -227,9 +237,10 @@ class MapVectors:
         a, b = self.visit(x), self.visit(y)
         kinds = {v.dtype for v in (a, b) if v.shape is not None}
         if len(kinds) > 1:
-            if not any(_small(n) for n in (x, y)):
-                raise no_integers("the vector unit", 64, self.text, x)
-            a, b = self.vectors.wide(a), self.vectors.wide(b)
+            if any(_small(n) for n in (x, y)):
+                a, b = self.vectors.wide(a), self.vectors.wide(b)
+            else:  # comparing is all that the unit does with 64 bits
+                a, b = self.vectors.long(a), self.vectors.long(b)
         if a.shape is None:
             a, b, mode = b, a, _MIRROR[mode]
         if a.shape is None:  # the same for all elements
