@@ -190,7 +190,11 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
     for operator in sorted(_unknown(program, known), key=str):
         found, tried = program, {operator}
         for _ in range(_DEEPEST):
-            rules = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+            rules = {
+                **torch._decomp.decomposition_table,
+                **torch.export.default_decompositions(),
+                torch.ops.aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
+            }
             wanted = {one: rules[one] for one in tried if one in rules}
             if operator not in wanted:
                 break
@@ -206,6 +210,25 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
                 break
             tried |= new
     return program
+
+
+def _multilabel_margin_loss(x: Any, target: Any, reduction: int) -> tuple[Any, Any]:
+    """Torch's own rule adds a loss for each place behind the last label, which the operator leaves out."""
+    shape = target.shape
+    x, target = torch.atleast_2d(x), torch.atleast_2d(target)
+    classes = x.shape[1]
+    at = torch.arange(classes, device=target.device)
+    end = torch.where(target == -1, at, classes).amin(-1, keepdim=True)
+    valid = at < end
+    own = x.gather(-1, torch.where(valid, target, 0))
+    chosen = (at == torch.where(valid, target, -1).unsqueeze(-1)).any(1)
+    loss = (1.0 - own.unsqueeze(-1) + x.unsqueeze(1)).clamp_min(0) / classes
+    counts = valid.unsqueeze(-1) & ~chosen.unsqueeze(1)
+    total = torch.where(counts, loss, 0).sum((1, 2))
+    total = total.mean() if reduction == 1 else total.sum() if reduction == 2 else total
+    if reduction == 0 and len(shape) < 2:
+        total = total.squeeze(0)
+    return total, chosen.to(x.dtype).reshape(shape)
 
 
 def _unknown(program: Any, known: frozenset[str]) -> set[Any]:

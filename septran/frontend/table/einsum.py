@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.layout import diagonal
 from septran.frontend.table.products import product
 from septran.frontend.view import View
 
@@ -15,8 +16,12 @@ from septran.frontend.view import View
 def _einsum(b: Builder, node: Node, a: Args) -> Value:
     tensors = list(a["tensors"])
     names, out = _spelled(a["equation"].replace(" ", ""), [t.rank for t in tensors])
-    if any(len({*n}) != len(n) for n in names):
-        raise NoForm(f"einsum {a['equation']!r} takes a diagonal")
+    for k, text in enumerate(names):
+        while again := [c for c in text if text.count(c) > 1]:
+            first, second = [d for d, c in enumerate(text) if c == again[0]][:2]
+            tensors[k] = diagonal(b, tensors[k], 0, first, second)
+            text = "".join(c for d, c in enumerate(text) if d not in (first, second)) + again[0]
+        names[k] = text
     while len(tensors) > 1:
         later = {*out, *(c for n in names[2:] for c in n)}
         x, left = _summed(b, tensors[0], names[0], later | {*names[1]})

@@ -322,28 +322,38 @@ def _im2col(b: Builder, node: Node, a: Args) -> Value:
 
 @row("diag", "diag_embed")
 def _diag(b: Builder, node: Node, a: Args) -> Value:
-    x = a.view("self")
-    if a.first("diagonal", "offset") or a["dim1"] not in (None, -2) or a["dim2"] not in (None, -1):
-        raise NoForm("a diagonal that is not the main one")
+    x, k = a.view("self"), a.first("diagonal", "offset") or 0
     if x.rank == 2 and "embed" not in node.op:
-        return _main_diagonal(b, x)
-    n = x.rank
-    rows = b.reshape(x, (*x.shape, 1))
-    return b.map(f"select(at({n - 1}) == at({n}), x, 0)", {"x": rows}, node.meta.shape)
+        return diagonal(b, x, k, 0, 1)
+    if a["dim1"] not in (None, -2) or a["dim2"] not in (None, -1):
+        raise NoForm("a diagonal in other dims than the last two")
+    *lead, count = x.shape
+    if k:  # room for the lines that have nothing of it
+        room = b.map("0", {}, (*lead, abs(k)), name="zeros", dtype=b.dtypes[x.source])
+        x = join(b, (x, room), x.rank - 1)
+    line, column = f"at({len(lead)})", f"at({len(lead) + 1})"
+    wide = (*lead, count + k, 1) if k >= 0 else (*lead, 1, count - k)
+    test = f"{column} == {line} + {k}" if k >= 0 else f"{line} == {column} + {-k}"
+    return b.map(f"select({test}, x, 0)", {"x": b.reshape(x, wide)}, node.meta.shape)
 
 
 @row("diagonal")
 def _diagonal(b: Builder, node: Node, a: Args) -> Value:
-    x = a.view("self")
-    if a["offset"] or x.rank != 2:
-        raise NoForm("a diagonal that is not the main one of a matrix")
-    return _main_diagonal(b, x)
+    first, second = (0 if a["dim1"] is None else a["dim1"]), (1 if a["dim2"] is None else a["dim2"])
+    return diagonal(b, a.view("self"), a["offset"] or 0, first, second)
 
 
-def _main_diagonal(b: Builder, x: View) -> View:
-    m, n = x.shape
-    flat = b.reshape(x, (m * n,))
-    return cut(flat, 0, 0, min(m, n), n + 1)
+def diagonal(b: Builder, x: View, offset: int, first: int, second: int) -> View:
+    """Return a diagonal of the dims `first` and `second`, which become the last one."""
+    first, second = first % x.rank, second % x.rank
+    rest = [d for d in range(x.rank) if d not in (first, second)]
+    m, n = x.shape[first], x.shape[second]
+    start = offset if offset >= 0 else -offset * n
+    count = min(m, n - offset) if offset >= 0 else min(m + offset, n)
+    if count <= 0:
+        raise NoForm("a diagonal outside of its matrix")
+    flat = b.reshape(x.permute((*rest, first, second)), (*(x.shape[d] for d in rest), m * n))
+    return cut(flat, len(rest), start, count, n + 1)
 
 
 def elements(shape: Sequence[int]) -> int:

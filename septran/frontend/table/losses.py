@@ -72,7 +72,8 @@ def _margin_ranking(b: Builder, node: Node, a: Args) -> Value:
 
 @row("hinge_embedding_loss")
 def _hinge_embedding(b: Builder, node: Node, a: Args) -> Value:
-    expr = f"select(t == 1, x, select(t == -1, max({number(a['margin'])} - x, 0), 0))"
+    # torch adds both parts where a target is neither
+    expr = f"select(t == 1, 0, max({number(a['margin'])} - x, 0)) + select(t == -1, 0, x)"
     loss = b.map(expr, {"x": a["self"], "t": a["target"]}, name="loss")
     return _reduced(b, node, loss, a["reduction"])
 

@@ -171,15 +171,30 @@ def _index(b: Builder, node: Node, a: Args) -> Value:
     x, indices = a.view("self"), a["indices"]
     if any(i is not None and b.dtypes[i.source] == "bool" for i in indices):
         raise NoForm("indexing by a mask has a data-dependent shape")
-    merged, place, first = _indexed(b, x, indices)
+    order, indices = _fronted(x.rank, indices)
+    merged, place, first = _indexed(b, x.permute(order), indices)
     return b.reshape(take(b, merged, place, first), node.meta.shape)
+
+
+def _fronted(
+    rank: int, indices: Sequence[View | None]
+) -> tuple[tuple[int, ...], Sequence[View | None]]:
+    """Return an order of dims in which those that are indexed are neighbours, and the indices in it.
+
+    They come first where they are not, as the dims of a result do then.
+    """
+    used = [d for d, i in enumerate(indices) if i is not None]
+    if not used or used == list(range(used[0], used[-1] + 1)):
+        return tuple(range(rank)), indices
+    rest = (d for d in range(rank) if d not in used)
+    return (*used, *rest), [i for i in indices if i is not None]
 
 
 def _indexed(b: Builder, x: View, indices: Sequence[View | None]) -> tuple[View, View, int]:
     """Return `x` with its indexed dims taken as one, the positions along that dim, and the dim."""
     used = {d: i for d, i in enumerate(indices) if i is not None}
-    if not used or list(used) != list(range(min(used), max(used) + 1)):
-        raise NoForm("indexing by tensors that are not next to each other")
+    if not used:
+        raise NoForm("indexing by no tensor")
     first, count = min(used), len(used)
     shape = broadcast(*(i.shape for i in used.values()))
     flat: View | None = None
@@ -320,6 +335,9 @@ _REDUCTIONS = {
 }
 
 
+_STARTS = {"max": "(-1 / 0.0)", "min": "(1 / 0.0)", "prod": "1"}
+
+
 @row("scatter", "scatter_add", "scatter_reduce")
 def _scatter(b: Builder, node: Node, a: Args) -> Value:
     y, i, x = a.view("self"), a.view("index"), a.first("src", "value")
@@ -327,7 +345,9 @@ def _scatter(b: Builder, node: Node, a: Args) -> Value:
     op = _SCATTERS.get(name, "")
     if a["reduce"] is not None:
         op = _REDUCTIONS.get(a["reduce"], "")
-    if not op or a["include_self"] is False:
+    mean = a["reduce"] == "mean"
+    alone, whole = a["include_self"] is False, b.dtypes[y.source] not in FLOATS
+    if (not op and not mean) or (whole and (mean or (alone and op in ("max", "min")))):
         raise NoForm(f"{name} with reduce={a['reduce']!r}")
     if not isinstance(x, View):
         x = b.map(number(x), {}, i.shape, name="value")
@@ -335,7 +355,32 @@ def _scatter(b: Builder, node: Node, a: Args) -> Value:
         x = x if x.shape[d] == n else cut(x, d, 0, n)
     if any(d != axis and n != y.shape[d] for d, n in enumerate(i.shape)):
         raise NoForm("scattering into a part of the other dims")
-    return put(b, op, y, x, i, axis)
+    if not (mean or alone):
+        return put(b, op, y, x, i, axis)
+    ones = b.map("1.0", {}, x.shape, name="one", dtype="float32")
+    room = b.map("0.0", {}, y.shape, name="none", dtype="float32")
+    count = put(b, "sum", room, ones, i, axis, "float32")
+    dtype = b.dtypes[y.source]
+    start = b.map(_STARTS.get(op, "0"), {}, y.shape, name="start", dtype=dtype) if alone else y
+    found = put(b, op or "sum", start, x, i, axis, dtype)
+    if mean:
+        found = b.map(f"x / max(n + {int(not alone)}, 1)", {"x": found, "n": count}, name="mean")
+    if alone:
+        found = b.map("select(n == 0, y, x)", {"n": count, "y": y, "x": found}, name="reached")
+    return found
+
+
+@row("index_fill")
+def _index_fill(b: Builder, node: Node, a: Args) -> Value:
+    y, i = a.view("self"), a.view("index")
+    axis, value = a["dim"] % y.rank, a["value"]
+    shape = tuple(i.elements if d == axis else n for d, n in enumerate(y.shape))
+    dtype = b.dtypes[y.source]
+    if isinstance(value, View):
+        value = value.expand(shape)
+    else:
+        value = b.map(number(value), {}, shape, name="value", dtype=dtype)
+    return put(b, "last", y, value, b.reshape(i, along(y.rank, axis, i.elements)), axis)
 
 
 @row("index_add", "index_copy")
@@ -356,9 +401,12 @@ def _index_put(b: Builder, node: Node, a: Args) -> Value:
             raise NoForm("what is written where a mask is set, other than one value")
         mask = b.reshape(masks[0], (*masks[0].shape, *(1,) * (y.rank - masks[0].rank)))
         return b.map("select(m, x, y)", {"m": mask, "x": x, "y": y}, y.shape)
+    order, indices = _fronted(y.rank, indices)
+    y = y.permute(order)
     merged, place, first = _indexed(b, y, indices)
     used = next(i.shape for i in indices if i is not None)
     shapes = broadcast(*(i.shape for i in indices if i is not None), used)
     wide = (*y.shape[:first], *shapes, *merged.shape[first + 1 :])
     x = b.reshape(x.expand(wide), (*y.shape[:first], place.elements, *merged.shape[first + 1 :]))
-    return b.reshape(put(b, "sum" if a["accumulate"] else "last", merged, x, place, first), y.shape)
+    found = put(b, "sum" if a["accumulate"] else "last", merged, x, place, first)
+    return b.reshape(found, y.shape).permute([order.index(d) for d in range(len(order))])

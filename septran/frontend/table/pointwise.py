@@ -179,9 +179,12 @@ def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
         below = "select(r != 0 and (r < 0) != (y < 0), 1.0, 0.0)"
         exact = f"round((x - r) / y) - {below}"
         return b.map(f"select(y == 0, x / y, {exact})", {"x": x, "y": y, "r": r})
-    if how == "floor" and isinstance(y, int) and y > 0:
-        return b.map(f"x // {y}", {"x": x})
-    raise NoForm("a rounded division of integers by anything but a positive constant")
+    if not isinstance(y, int) or y == 0:
+        raise NoForm("a rounded division of integers by anything but a constant")
+    x = x if y > 0 else b.map("-x", {"x": x}, name="turned")
+    k = abs(y)
+    expr = f"x // {k}" if how == "floor" else f"select(x < 0, -((-x) // {k}), x // {k})"
+    return b.map(expr, {"x": x})
 
 
 @row("remainder", "fmod")

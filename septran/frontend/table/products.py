@@ -106,8 +106,8 @@ def _attention(b: Builder, node: Node, a: Args) -> Value:
         expr, operands = f"select(m, {expr}, (-1 / 0.0))", operands | {"m": mask}
     elif mask is not None:
         expr, operands = f"{expr} + m", operands | {"m": mask}
-    masked = b.map(expr, operands, scores.shape, name=f"{node.name}_masked")
-    weights = softmax(b, masked, scores.rank - 1)
+    scaled = b.map(expr, operands, scores.shape, name=f"{node.name}_masked")
+    weights = softmax(b, scaled, scores.rank - 1, masked=mask is not None)
     return product(b, weights, v, name=node.name)
 
 

@@ -205,14 +205,19 @@ def _softmax(b: Builder, node: Node, a: Args) -> Value:
     return softmax(b, x, a["dim"] % x.rank, log=log)
 
 
-def softmax(b: Builder, x: View, axis: int, *, log: bool = False) -> View:
-    """Return softmax (or its logarithm) over one axis, stabilised by the maximum."""
+def softmax(b: Builder, x: View, axis: int, *, log: bool = False, masked: bool = False) -> View:
+    """Return softmax (or its logarithm) over one axis, stabilised by the maximum.
+
+    masked: what is -inf all along the axis is 0, as torch's attention has it, and not NaN.
+    """
     m = b.reduce("max", x, (axis,), name="rowmax")
+    if masked:
+        m = b.map("select(m == (-1 / 0.0), 0, m)", {"m": m}, name="shift")
     e = b.map("exp(x - m)", {"x": x, "m": m}, name="e")
     s = b.reduce("sum", e, (axis,), name="total")
     if log:
         return b.map("x - m - log(s)", {"x": x, "m": m, "s": s})
-    return b.map("e / s", {"e": e, "s": s})
+    return b.map("select(s == 0, 0, e / s)" if masked else "e / s", {"e": e, "s": s})
 
 
 @row("logsumexp")
