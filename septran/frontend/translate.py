@@ -165,9 +165,7 @@ def _opaque(
             raise NoForm(f"it reads {name}, which is no tensor here")
         if not view.whole(math.prod(stored[view.source])):
             view = builder.copy(view)
-        shaped = view if view.shape else view.reshape((1,))
-        assert shaped is not None
-        ins[f"x{len(ins)}"] = shaped
+        ins[f"x{len(ins)}"] = view if view.shape else view.shaped((1,))
     text, metas = part.text(graph), {n.name: n.meta for n in part.nodes if not n.many}
     found = {}
     for at, name in enumerate(part.makes):
@@ -183,9 +181,7 @@ def _opaque(
             reads=part.reads,
             operators=named(part),
         )
-        shaped = made if meta.shape else made.reshape(())
-        assert shaped is not None
-        found[name] = shaped
+        found[name] = made if meta.shape else made.shaped(())
     return found
 
 

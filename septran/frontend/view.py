@@ -98,14 +98,18 @@ class View:
 
     def pad_rank(self, rank: int) -> View:
         """Return the view with dims of size 1 in front, up to `rank`."""
-        found = self.reshape((1,) * (rank - self.rank) + self.shape)
-        assert found is not None
-        return found
+        return self.shaped((1,) * (rank - self.rank) + self.shape)
 
     def narrow(self) -> View:
         """Return the view with every broadcast dim of size 1: what is stored."""
         shape = tuple(1 if s == 0 else n for n, s in zip(self.shape, self.strides, strict=True))
         return replace(self, shape=shape)
+
+    def shaped(self, shape: Sequence[int]) -> View:
+        """Return the view with another shape that it has without a copy."""
+        found = self.reshape(shape)
+        assert found is not None, (self, shape)
+        return found
 
     def reshape(self, shape: Sequence[int]) -> View | None:
         """Return the view with another shape, None when only a copy has it (torch's rule)."""

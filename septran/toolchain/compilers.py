@@ -54,8 +54,8 @@ def cpp_compiler(arch: str) -> Compiler | None:
     """Return the compiler for an arch, or None when it is not installed."""
     processor = foreign(arch)
     if processor is None:
-        return _find(os.environ.get("CXX", "g++"))
-    return next(filter(None, map(_find, processor.compilers)), None)
+        return find(os.environ.get("CXX", "g++"))
+    return next(filter(None, map(find, processor.compilers)), None)
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def fills_locals(compiler: Compiler) -> tuple[str, ...]:
 def compiler_of_hosts(processor: Processor) -> Compiler | None:
     """Return what compiles the static host for a foreign processor: with threads, unlike some kernels' compiler."""
     names = (processor.host_compiler,) if processor.host_compiler else processor.compilers
-    return next(filter(None, map(_find, names)), None)
+    return next(filter(None, map(find, names)), None)
 
 
 def nvcc() -> Compiler | None:
@@ -107,7 +107,8 @@ def _packaged_nvcc() -> str | None:
 
 
 @functools.cache
-def _find(name: str) -> Compiler | None:
+def find(name: str) -> Compiler | None:
+    """Return a GNU compiler on PATH with its version, None where there is none."""
     path = shutil.which(name)
     if path is None:
         return None

@@ -190,7 +190,7 @@ def circumstances(code: str, shop: Shop, patched: pytest.MonkeyPatch) -> Iterato
         (shop.folder.parent / "no_project").mkdir(exist_ok=True)
         patched.chdir(shop.folder.parent / "no_project")
     elif code == "V110":
-        patched.setattr(compilers, "_find", lambda _: None)
+        patched.setattr(compilers, "find", lambda _: None)
     elif code == "C134":
         (shop.folder / "my_model.py").write_text("class Model: pass\n")
     elif code in ("C170", "C173"):

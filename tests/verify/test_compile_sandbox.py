@@ -137,6 +137,6 @@ def test_a_childs_answer_is_not_trusted(text: str, tmp_path: Path) -> None:
 
 
 def test_version_probes_do_not_need_a_folder() -> None:
-    toolchains._find.cache_clear()
+    toolchains.find.cache_clear()
     assert cpp_compiler("native") is not None
     assert process.probe(["/no/such/compiler", "--version"]).code == 127

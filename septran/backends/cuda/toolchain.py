@@ -152,21 +152,18 @@ def headers() -> str:
     return "".join(p.read_text(encoding="utf-8") for p in sorted(EMULATOR.rglob("*.h")))
 
 
+def _nvcc_flags(kernel: Kernel, product: str, more: str) -> tuple[str, ...]:
+    arch = kernel.arch.removeprefix("sm_")
+    code = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+    return (product, "-O3", "-std=c++17", more, code, "--resource-usage", "--diag-suppress=177")
+
+
 def compile_cubin(kernel: Kernel, folder: Path) -> Built | None:
     """Compile for the real arch with nvcc into `folder/kernel.cubin`; None when there is no nvcc."""
     compiler = nvcc()
     if compiler is None:
         return None
-    arch = kernel.arch.removeprefix("sm_")
-    flags = (
-        "-cubin",
-        "-O3",
-        "-std=c++17",
-        "-lineinfo",
-        f"-gencode=arch=compute_{arch},code=sm_{arch}",
-        "--resource-usage",
-        "--diag-suppress=177",
-    )
+    flags = _nvcc_flags(kernel, "-cubin", "-lineinfo")
     digest = hashlib.sha256("\0".join((compiler.version, *flags, str(kernel.files))).encode())
     kept = cache_folder() / "cuda" / digest.hexdigest()[:32]
     cubin, notes = folder / "kernel.cubin", kept.with_suffix(".txt")
@@ -228,16 +225,7 @@ def compile_device(kernel: Kernel, folder: Path, *, timeout_s: float = 600.0) ->
     if compiler is None:
         return Built(ok=False, artifact=None, log=f"nvcc is not installed; {NVCC_INSTALL}")
     kernel.write(folder)
-    arch = kernel.arch.removeprefix("sm_")
-    flags = (
-        "-shared",
-        "-O3",
-        "-std=c++17",
-        "-Xcompiler=-fPIC",
-        f"-gencode=arch=compute_{arch},code=sm_{arch}",
-        "--resource-usage",
-        "--diag-suppress=177",
-    )
+    flags = _nvcc_flags(kernel, "-shared", "-Xcompiler=-fPIC")
     library = folder / "device.so"
     done = run([compiler.path, *flags, kernel.main, "-o", library.name], folder, timeout_s)
     ok = done.code == 0 and plain(library)

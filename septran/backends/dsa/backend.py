@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,8 +25,7 @@ from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
-from septran.toolchain.compilers import Compiler, fills_locals
-from septran.toolchain.confined import probe
+from septran.toolchain.compilers import Compiler, fills_locals, find
 from septran.toolchain.hosted import compile_hosted
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
@@ -39,11 +37,7 @@ _INSTALL = "apt-get install gcc"
 
 def compiler() -> Compiler | None:
     """Return the C compiler, or None."""
-    path = shutil.which("gcc")
-    if path is None:
-        return None
-    done = probe([path, "-dumpfullversion"])
-    return Compiler(path=path, version=done.output.strip()) if done.code == 0 else None
+    return find("gcc")
 
 
 def build(kernel: Kernel, folder: Path) -> Built:

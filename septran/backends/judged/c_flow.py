@@ -52,7 +52,6 @@ class CFlow(Flow):
         super().__init__(space, start)
         self.file, self.memories, self.sizes = file, memories, sizes
         self.dynamic_bytes: int | None = None
-        self.depth = 0
         self.atomic = False
         self.at_file_level: set[str] = set()
         for stmt in file.declared:
@@ -318,12 +317,7 @@ class CFlow(Flow):
         env.update(zip(function.templates, templates, strict=False))
         given = [self._carried(self._decayed(a)) for a in args]
         env.update({p.name: a for p, a in zip(function.params, given, strict=False)})
-        self.depth += 1
-        try:
-            found = self.inline(function.body, env)
-        finally:
-            self.depth -= 1
-        return found
+        return self.inline(function.body, env)
 
     def _carried(self, value: Value) -> Value:
         """Return a value as another function gets it: a lambda sees what it captured as it is now."""
@@ -349,11 +343,7 @@ class CFlow(Flow):
         here = closure.refers and closure.depth == self.depth
         env = dict(self.env if here else closure.env)
         env.update({p.name: self._decayed(a) for p, a in zip(source.params, args, strict=True)})
-        self.depth += 1
-        try:
-            return self.inline(source.body, env)
-        finally:
-            self.depth -= 1
+        return self.inline(source.body, env)
 
     def _do__cast__(self, node: ast.Call) -> Value:
         kind = self.evaluate(node.args[0])

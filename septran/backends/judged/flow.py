@@ -38,6 +38,7 @@ class Flow(Expressions):
         self.clock: dict[str, Number] = dict.fromkeys(CLOCKS, 0)
         self.dealt: tuple[int, int] | None = None
         self.returned: list[Value] = []
+        self.depth = 0
         self._count = 0
         self._loop_count = 0
         self._quiet = 0
@@ -399,10 +400,12 @@ class Flow(Expressions):
         """Follow a called function's body and return its value."""
         outer, when, returned = self.env, self.when, self.returned
         self.env, self.returned = env, []
+        self.depth += 1
         try:
             self.run(body)
             found = self.returned
         finally:
+            self.depth -= 1
             self.env, self.when, self.returned = outer, when, returned
         if len(found) == 1:
             return found[0]

@@ -12,7 +12,7 @@ from septran.backends.npuir.tiles import lie
 from septran.backends.npuir.windows import is_window
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.tile_reading import TileReading
-from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
+from septran.backends.reading.tile_syntax import alloc_names, kernel_of, macros, scalars
 from septran.backends.text.seen import has_own_arrays
 from septran.ir.expr import Const, Expr, Var
 from septran.ir.launch import launches
@@ -99,15 +99,8 @@ def _file(module: ast.Module, entry: str) -> tuple[ast.FunctionDef, str, tuple[i
     imports = [ast.unparse(s) for s in body[:2]]
     if imports != ["import tilelang", "import tilelang.language as T"] or len(body) < 5:
         raise Unreadable(f"the imports {imports}")
-    *leaves, function, mode, compiled = body[2:]
-    for leaf in leaves:
-        if not isinstance(leaf, ast.FunctionDef):
-            raise py.wrong(leaf)
-    if not isinstance(function, ast.FunctionDef) or function.name != entry:
-        raise Unreadable(f"no function {entry}")
-    if [ast.unparse(d) for d in function.decorator_list] != ["T.prim_func"]:
-        raise py.wrong(function, f"the head of {entry}")
-    py.parameters(function)
+    *functions, mode, compiled = body[2:]
+    function = kernel_of(functions, entry)
     match mode, compiled:
         case (
             ast.Assign(

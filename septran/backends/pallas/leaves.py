@@ -65,12 +65,7 @@ def library(spec: LeafSpec) -> Leaf | None:
         leaf_shape(spec, free_names()),
         lambda p: _full(p, math.nan if is_float(p.dtype) else 0),
     )
-    source = body.source(signature(spec))
-    if source is None:
-        return None
-    gemm = any(p.name.startswith("gemm") for p in spec.prims)
-    kind = "gemm_leaf_mxu" if gemm else "pallas_tile"
-    return Leaf(spec=spec, writer="library", name=kind, source=source)
+    return body.leaf(signature(spec), gemm="gemm_leaf_mxu", other="pallas_tile")
 
 
 class _Body(StraightLine):

@@ -69,6 +69,20 @@ def _terms(e: Expr, factor: int) -> Iterator[tuple[Expr, int]]:
             yield e, factor
 
 
+def kernel_of(stmts: Sequence[ast.stmt], entry: str) -> ast.FunctionDef:
+    """Return the kernel's function, the last one; before it stand functions of leaves. Raises Unreadable: others do."""
+    for stmt in stmts[:-1]:
+        if not isinstance(stmt, ast.FunctionDef):
+            raise py.wrong(stmt)
+    last = stmts[-1] if stmts else None
+    if not isinstance(last, ast.FunctionDef) or last.name != entry:
+        raise Unreadable(f"no function {entry}")
+    if [ast.unparse(d) for d in last.decorator_list] != ["T.prim_func"]:
+        raise py.wrong(last, f"the head of {entry}")
+    py.parameters(last)
+    return last
+
+
 def macros(module: ast.Module, entry: str) -> dict[str, int]:
     """Return macro -> number of its parameters, of all that stand in front of the kernel."""
     found: dict[str, int] = {}

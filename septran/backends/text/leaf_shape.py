@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from septran.backends.text.names import Names
 from septran.ir.nodes import Prim
-from septran.kernel import LeafParam, LeafSpec
+from septran.kernel import Leaf, LeafParam, LeafSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class StraightLine:
         self.lines.append(f"{variable} = {text}")
         self.values[name] = variable
 
-    def source(self, head: str) -> str | None:
-        """Return the function that starts with `head`, None when a primitive has no form."""
+    def leaf(self, head: str, *, gemm: str, other: str) -> Leaf | None:
+        """Return the leaf that starts with `head`, None when a primitive has no form. gemm, other: names of those with products and without."""
         for prim in self.spec.prims:
             emit: Callable[[Prim], None] | None = getattr(self, f"prim_{prim.name}", None)
             if emit is None:
@@ -91,4 +91,6 @@ class StraightLine:
             emit(prim)
         outs = ", ".join(self.read(p.name) for p in self.shape.outs)
         lines = [*head.splitlines(), *(f"    {line}" for line in self.lines)]
-        return "\n".join([*lines, f"    return {outs}"]) + "\n"
+        source = "\n".join([*lines, f"    return {outs}"]) + "\n"
+        name = gemm if any(p.name.startswith("gemm") for p in self.spec.prims) else other
+        return Leaf(spec=self.spec, writer="library", name=name, source=source)

@@ -7,7 +7,7 @@ import math
 
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.tile_reading import TileReading
-from septran.backends.reading.tile_syntax import alloc_names, macros, scalars
+from septran.backends.reading.tile_syntax import alloc_names, kernel_of, macros, scalars
 from septran.backends.text.seen import has_own_arrays
 from septran.backends.tilelang.shapes import Shapes, groups, shapes_of
 from septran.ir.expr import Const, Expr, Var, make
@@ -67,19 +67,11 @@ def place(buffer: Buffer, shapes: Shapes) -> Place:
 def _entry(module: ast.Module, entry: str, dialect: str) -> ast.FunctionDef:
     """Return the kernel's function; beside it a file has its import and functions of leaves."""
     imports = [ast.unparse(s) for s in module.body if isinstance(s, ast.Import | ast.ImportFrom)]
-    functions = [s for s in py.statements(module.body) if not isinstance(s, ast.Import)]
     if imports != [f"import {dialect} as T"]:
         raise Unreadable(f"the imports {imports}")
-    for stmt in functions:
-        if not isinstance(stmt, ast.FunctionDef):
-            raise py.wrong(stmt)
-    last = functions[-1] if functions else None
-    if not isinstance(last, ast.FunctionDef) or last.name != entry:
-        raise Unreadable(f"no function {entry}")
-    if [ast.unparse(d) for d in last.decorator_list] != ["T.prim_func"]:
-        raise py.wrong(last, f"the head of {entry}")
-    py.parameters(last)
-    return last
+    return kernel_of(
+        [s for s in py.statements(module.body) if not isinstance(s, ast.Import)], entry
+    )
 
 
 class _Reading(TileReading):

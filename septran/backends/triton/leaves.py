@@ -56,12 +56,7 @@ def library(spec: LeafSpec) -> Leaf | None:
         leaf_shape(spec, Names()),
         lambda p: _full(p, float_text(math.nan) if is_float(p.dtype) else "0"),
     )
-    source = body.source(signature(spec))
-    if source is None:
-        return None
-    gemm = any(p.name.startswith("gemm") for p in spec.prims)
-    kind = "gemm_leaf_tensorcore" if gemm else "triton_tile"
-    return Leaf(spec=spec, writer="library", name=kind, source=source)
+    return body.leaf(signature(spec), gemm="gemm_leaf_tensorcore", other="triton_tile")
 
 
 @dataclass(slots=True)

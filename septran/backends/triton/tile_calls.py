@@ -93,11 +93,7 @@ class TileReader(TileFlow):
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             if name not in env:
                 env[name] = self.evaluate(value)
-        self.depth += 1
-        try:
-            return self.inline(function.body, env)
-        finally:
-            self.depth -= 1
+        return self.inline(function.body, env)
 
     def _lanes(self, shape: tuple[int, ...]) -> Where:
         extents = dict.fromkeys(LANES, 1)

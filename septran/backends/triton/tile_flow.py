@@ -68,7 +68,6 @@ class TileFlow(Flow):
         # numbers are asked about with lanes of any tile; Triton's largest tile has 2**20 elements
         self.arith.bounds = places & space.box(dict.fromkeys(LANES, 1 << 20))
         self.functions, self.constants = functions, constants
-        self.depth = 0
 
     # ---- expressions
     def _named(self, name: str) -> Value:

@@ -90,8 +90,8 @@ class Builder:
         if math.prod(shape) == 0 or any(v.elements == 0 for v in ins.values()):
             raise NoForm("a tensor without elements")
         if not tuple(shape):  # kernels have at least one dim
-            flat = {k: View_reshape(v, (1,)) for k, v in ins.items()}
-            return View_reshape(self.add(kind, (1,), flat, name=name, dtype=dtype, **attrs), ())
+            flat = {k: v.shaped((1,)) for k, v in ins.items()}
+            return self.add(kind, (1,), flat, name=name, dtype=dtype, **attrs).shaped(())
         stored = {
             k: self.copy(v) if any(_repeats(v, d) for d in _walked(kind, k, v, attrs)) else v
             for k, v in ins.items()
@@ -161,7 +161,7 @@ class Builder:
         """Return a reshape of `x`; a copy where no view has it."""
         shape = full_shape(shape, x.elements)
         found = x.reshape(shape)
-        return found if found is not None else View_reshape(self.copy(x), shape)
+        return found if found is not None else self.copy(x).shaped(shape)
 
     def copy(self, x: View) -> View:
         """Return `x` stored contiguously."""
@@ -189,13 +189,6 @@ def _walked(kind: Kind, key: str, x: View, attrs: Mapping[str, Any]) -> Sequence
 def _repeats(x: View, axis: int) -> bool:
     """Return whether one element stands for all of an axis."""
     return x.shape[axis] > 1 and not x.strides[axis]
-
-
-def View_reshape(x: View, shape: Sequence[int]) -> View:
-    """Return a reshape of a contiguous view."""
-    found = x.reshape(shape)
-    assert found is not None
-    return found
 
 
 def full_shape(shape: Sequence[int], elements: int) -> tuple[int, ...]:

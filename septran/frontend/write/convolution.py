@@ -34,15 +34,12 @@ class _Dense:
     def _last(self, v: View, parts: int) -> View:
         """Return [n, c, ..] as [n, .., (g,) c / g]."""
         n, c, *spatial = v.shape
-        split = v.reshape((n, parts, c // parts, *spatial))
-        assert split is not None
+        split = v.shaped((n, parts, c // parts, *spatial))
         order = (0, *range(3, 3 + self.d), 1, 2)
         moved = split.permute(order)
         if self.grouped:
             return moved
-        found = moved.reshape((n, *spatial, c))
-        assert found is not None
-        return found
+        return moved.shaped((n, *spatial, c))
 
     def output(self, v: View) -> View:
         return self._last(v, self.groups)
@@ -54,14 +51,11 @@ class _Dense:
         """Return [co, ci / g, ..] as [(g,) .., ci / g, co / g]."""
         w = self.op.ins["w"]
         co, ci, *taps = w.shape
-        split = w.reshape((self.groups, co // self.groups, ci, *taps))
-        assert split is not None
+        split = w.shaped((self.groups, co // self.groups, ci, *taps))
         moved = split.permute((0, *range(3, 3 + self.d), 2, 1))
         if self.grouped:
             return moved
-        found = moved.reshape((*taps, ci, co))
-        assert found is not None
-        return found
+        return moved.shaped((*taps, ci, co))
 
     def where(self) -> dict[int, int]:
         last = self.d + 1 + self.grouped
@@ -134,22 +128,16 @@ class _Depthwise(_Dense):
 
     def output(self, v: View) -> View:
         n, c, *spatial = v.shape
-        found = v.reshape((n, self.groups, c // self.groups, *spatial))
-        assert found is not None
-        return found
+        return v.shaped((n, self.groups, c // self.groups, *spatial))
 
     def image(self) -> View:
         x = self.op.ins["x"]
         n, c, *spatial = x.shape
-        found = x.reshape((n, c, 1, *spatial))
-        assert found is not None
-        return found
+        return x.shaped((n, c, 1, *spatial))
 
     def weight(self) -> View:
         w = self.op.ins["w"]
-        found = w.reshape((1, self.groups, self.many, *w.shape[2:]))
-        assert found is not None
-        return found
+        return w.shaped((1, self.groups, self.many, *w.shape[2:]))
 
     def where(self) -> dict[int, int]:
         return {0: 0, **{d: d + 1 for d in range(2, self.d + 2)}}
@@ -198,8 +186,7 @@ class _Phases(_Dense):
 
     def output(self, v: View) -> View:
         n, c, *cells = v.shape
-        split = v.reshape((n, self.groups, c // self.groups, *cells))
-        assert split is not None
+        split = v.shaped((n, self.groups, c // self.groups, *cells))
         d = range(self.d)
         moved = split.permute((0, *(3 + 2 * i for i in d), *(4 + 2 * i for i in d), 1, 2))
         return moved if self.grouped else _without(moved, 2 * self.d + 1)
@@ -207,8 +194,7 @@ class _Phases(_Dense):
     def image(self) -> View:
         x = self.op.ins["x"]
         n, c, *spatial = x.shape
-        split = x.reshape((n, self.groups, c // self.groups, *spatial, *(1,) * self.d))
-        assert split is not None
+        split = x.shaped((n, self.groups, c // self.groups, *spatial, *(1,) * self.d))
         moved = split.permute((0, *range(3, split.rank), 1, 2))
         return moved if self.grouped else _without(moved, 2 * self.d + 1)
 
@@ -216,8 +202,7 @@ class _Phases(_Dense):
         """Return [ci, co / g, ..] as [(g,) .., ci / g, co / g]."""
         w = self.op.ins["w"]
         ci, co, *taps = w.shape
-        split = w.reshape((self.groups, ci // self.groups, co, *taps))
-        assert split is not None
+        split = w.shaped((self.groups, ci // self.groups, co, *taps))
         moved = split.permute((0, *range(3, 3 + self.d), 1, 2))
         return moved if self.grouped else _without(moved, 0)
 
@@ -284,9 +269,7 @@ class _Phases(_Dense):
 def _without(view: View, dim: int) -> View:
     """Return a view without one of its dims, which has size 1."""
     assert view.shape[dim] == 1
-    found = view.reshape((*view.shape[:dim], *view.shape[dim + 1 :]))
-    assert found is not None
-    return found
+    return view.shaped((*view.shape[:dim], *view.shape[dim + 1 :]))
 
 
 def _spatial(d: int) -> list[Tile]:

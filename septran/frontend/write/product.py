@@ -90,14 +90,12 @@ def _apart(b: View, rank: int) -> tuple[int, ...]:
 def _merged(frame: Frame, a: View, b: View) -> tuple[View, View]:
     """Return the operands with the same dims merged as the result: rows of a batch become rows."""
     rows = len(frame.runs) - 2
-    left = a.reshape((*frame.space[:-1], a.shape[-1]))
+    left = a.shaped((*frame.space[:-1], a.shape[-1]))
     own = b.slice(
         (0,) * b.rank,
         tuple(1 if d in frame.runs[rows] else n for d, n in enumerate(b.shape[:-2])) + b.shape[-2:],
     )
-    right = own.reshape((*frame.space[:-2], *b.shape[-2:]))
-    assert left is not None and right is not None
-    return left, right
+    return left, own.shaped((*frame.space[:-2], *b.shape[-2:]))
 
 
 def stepped(

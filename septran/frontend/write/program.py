@@ -143,8 +143,7 @@ def _with_results(canon: Canon) -> Canon:
         while name in taken:
             name += "_"
         taken.add(name)
-        shaped = view if view.shape else view.reshape((1,))
-        assert shaped is not None
+        shaped = view if view.shape else view.shaped((1,))
         whole = View.of(name, shaped.shape)
         alone = source is not None and readers[view.source] == 1
         in_place = alone and written_at(by_name[view.source], shaped, whole) is not None

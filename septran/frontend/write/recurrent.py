@@ -93,9 +93,7 @@ def _by_step(view: View) -> str:
 
 def _flat(view: View, batch: int, width: int) -> View:
     """Return a [B, H] view with a dim of one step in front."""
-    found = view.reshape((1, batch, width))
-    assert found is not None
-    return found
+    return view.shaped((1, batch, width))
 
 
 def _hidden(op: Op, gates: str, batch: int, width: int) -> Kernel:
