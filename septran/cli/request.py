@@ -98,24 +98,27 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         tuned=not given.get("no_tuned"),
         output=given.get("output"),
         opaque=_opaque(given, writer),
-        fallback=str(_of_module(given, "fallback", " torch") or ""),
-        prepare=bool(_of_module(given, "prepare")),
+        fallback=str(
+            _of_module(
+                given, "fallback", help="septran gen --task FILE --backend NAME --fallback torch"
+            )
+            or ""
+        ),
+        prepare=bool(
+            _of_module(given, "prepare", help="septran gen --task FILE --backend NAME --prepare")
+        ),
     )
 
 
-def _of_module(given: Mapping[str, Any], name: str, value: str = "") -> Any:
-    """Return an option that only a module has; raises ConfigError C008 where it is not asked of one. value: as in its example."""
+def _of_module(given: Mapping[str, Any], name: str, *, help: str) -> Any:
+    """Return an option that only a module has; raises ConfigError C008 where it is not asked of one."""
     from septran.errors import ConfigError
 
     found = given.get(name)
     other = next((f"--{n}" for n in ("whole", "output") if given.get(n)), "")
     if found and (given["task_file"] is None or other):
         told = f"and {other} exclude each other" if other else "is for a module, --task"
-        raise ConfigError.of(
-            "C008",
-            f"--{name} {told}",
-            help=f"septran gen --task FILE --backend NAME --{name}{value}",
-        )
+        raise ConfigError.of("C008", f"--{name} {told}", help=help)
     return found
 
 
