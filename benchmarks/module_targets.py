@@ -81,6 +81,8 @@ def outcome(found: Imported, target: str, work: Path, *, compiled: bool = False)
         return "internal", f"{type(e).__name__}: {e}"[:400]
     if verdict.passed:
         return "accurate", ""
+    if verdict.status == "TIMEOUT":
+        return "out of time", verdict.message
     return "wrong", f"{verdict.level} {verdict.status}: {verdict.message}"[:400]
 
 

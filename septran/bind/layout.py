@@ -155,6 +155,13 @@ def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: in
 MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 
 
+def _around(text: str, word: str) -> str:
+    """Return the part of an expression that a message shows: what is imported can have thousands of characters."""
+    at = text.find(word)
+    first, last = max(0, at - 30), at + 50
+    return ("..." if first else "") + text[first:last] + ("..." if last < len(text) else "")
+
+
 def check_primitives(
     program: Program,
     target: str,
@@ -173,7 +180,7 @@ def check_primitives(
             if lacks:
                 raise Unsupported.of(
                     "M173",
-                    f"{target} has no {lacks[0]} in map expressions yet ({expr!r})",
+                    f"{target} has no {lacks[0]} in map expressions yet ({_around(expr, lacks[0])!r})",
                     stmt.span,
                     help="use a target that has it (cpp, cuda_c), or say it with other functions",
                 )

@@ -51,3 +51,10 @@ def test_positions_of_64_bits_are_compared_with_places(tmp_path: Path, target: s
     """The k largest: the NPU refused the comparison (M172), though it compares 64 bits as they are."""
     module = Module(name="largest", body="torch.topk(x, 2)[0]", inputs="torch.randn(3, 7)")
     assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")
+
+
+def test_a_refusal_shows_the_part_of_an_expression_that_it_is_about(tmp_path: Path) -> None:
+    module = Module(name="angle", args="x, y", body="torch.atan2(x, y) * torch.sigmoid(x)", inputs="torch.randn(3, 5), torch.randn(3, 5)")  # fmt: skip
+    kind, why = outcome(imported(module.write(tmp_path)), "dsa_c", tmp_path)
+    assert kind == "unavailable" and why.startswith("M173 dsa_c has no atan in map expressions yet")
+    assert "atan(" in why and len(why) < 200
