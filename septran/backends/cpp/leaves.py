@@ -6,7 +6,7 @@ gemm becomes a call of the packed product in runtime/gemm.h, the rest calls of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.row_loop import RowLoop
@@ -81,12 +81,16 @@ class LeafText(LeafLines):
         """Return the function's text."""
         kind = "f64" if self.double else "f32"
         steps = plan(self.spec)
+        taps: list[Prim] = []
         for number, step in enumerate(steps):
             if isinstance(step, RowGroup):
                 self.rows(step, number)
             else:
                 self.moved(step, number)
-                self.primitive(step)
+                taps.append(step)
+                if number + 1 == len(steps) or not self.same_sums(step, steps[number + 1]):
+                    self.primitive(taps)
+                    taps = []
         head = [f"{signature(self.spec)} {{", "    using namespace st;"]
         used = "\n".join(self.lines)
         if any(isinstance(s, RowGroup) for s in steps) or "<F>" in used or "F," in used:
@@ -106,9 +110,25 @@ class LeafText(LeafLines):
         self.traffic.store(prim.out, when)
 
     # ---- primitives that are calls
-    def primitive(self, prim: Prim) -> None:
-        """Print a primitive that is a call of the runtime."""
-        if prim.name in ("gemm", "gemm_acc"):
+    def same_sums(self, prim: Prim, after: Prim | RowGroup) -> bool:
+        """Return whether a product's sums can stay in registers for the next one."""
+        if isinstance(after, RowGroup) or after.name != "gemm_acc" or after.out != prim.out:
+            return False
+        one, other = ([self.params[n] for n in p.ins] for p in (prim, after))
+        alike = all(
+            (a.shape, a.step, a.dtype, a.layout) == (b.shape, b.step, b.dtype, b.layout)
+            for a, b in zip(one, other, strict=True)
+        )
+        rows = len(one[0].shape) == len(self.params[prim.out].shape) and one[0].layout == "row"
+        plain = prim.out not in (*prim.ins, *after.ins) and not any((*prim.turned, *after.turned))
+        return prim.name in ("gemm", "gemm_acc") and alike and rows and plain
+
+    def primitive(self, prims: Sequence[Prim]) -> None:
+        """Print a primitive, or products of the same sums, that is a call of the runtime."""
+        prim, *more = prims
+        if more:
+            self.taps(prims)
+        elif prim.name in ("gemm", "gemm_acc"):
             self.gemm(prim)
         elif prim.name in ("reduce", "reduce_acc"):
             self.reduce_columns(prim)
@@ -142,6 +162,20 @@ class LeafText(LeafLines):
         ]
         args = ", ".join(identifier(n) for n in (prim.out, *prim.ins))
         self.line(f"gemm<{'double' if self.double else 'float'}, {', '.join(flags)}>({args});")
+
+    def taps(self, prims: Sequence[Prim]) -> None:
+        """Print products of the same sums."""
+        acc, packed = prims[0].name == "gemm_acc", self.params[prims[0].ins[1]].layout != "row"
+        operands = []
+        for side in (0, 1):
+            params = [self.params[p.ins[side]] for p in prims]
+            kind = f"View<const {C_TYPES[params[0].dtype]}, {len(params[0].shape)}>"
+            operands.append(self.fresh(f"{prims[0].ins[side]}_taps"))
+            names = ", ".join(identifier(p.name) for p in params)
+            self.line(f"const {kind} {operands[-1]}[] = {{{names}}};")
+        flags = ["double" if self.double else "float", *(str(f).lower() for f in (acc, packed))]
+        out = ", ".join((identifier(prims[0].out), *operands))
+        self.line(f"gemm_taps<{', '.join(flags)}>({out});")
 
     def copy(self, out: str, source: str, perm: tuple[int, ...] | None) -> None:
         """Print a copy; perm: the source axis of each axis of the output."""

@@ -90,9 +90,11 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
         parts.append("fresh")
     if program.dims:
         parts.append("sizes")
-    if "gemm<" in text:
+    if "gemm<" in text or "gemm_taps<" in text:
         pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers(program))
         parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
+    if "gemm_taps<" in text:
+        parts.append("taps")
     if "reduce_rows<" in text:
         parts.append("reduce")
     if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):
