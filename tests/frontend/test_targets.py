@@ -58,3 +58,16 @@ def test_a_refusal_shows_the_part_of_an_expression_that_it_is_about(tmp_path: Pa
     kind, why = outcome(imported(module.write(tmp_path)), "dsa_c", tmp_path)
     assert kind == "unavailable" and why.startswith("M173 dsa_c has no atan in map expressions yet")
     assert "atan(" in why and len(why) < 200
+
+
+@pytest.mark.parametrize("target", _targets("cuda_c", "dsa_c", "triton_cuda"))
+@pytest.mark.parametrize("spread", ["b", "b[0]"])
+def test_products_of_turned_batches(tmp_path: Path, target: str, spread: str) -> None:
+    """CUDA's leaf took the first dims of a turned left operand for the matrix: one term of the sum, or other rows."""
+    module = Module(
+        name="turned",
+        args="a, b",
+        body=f"a.transpose(2, 3) @ {spread}",
+        inputs="torch.randn(2, 2, 7, 5), torch.randn(2, 2, 7, 3)",
+    )
+    assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")

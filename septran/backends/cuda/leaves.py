@@ -15,7 +15,7 @@ from septran.backends.cuda.passes.wgmma import PANELS
 from septran.backends.cuda.spelling import SPELLING, literal
 from septran.backends.text.cstyle import identifier
 from septran.backends.text.spell import spell
-from septran.errors import InternalError
+from septran.errors import InternalError, Unsupported
 from septran.ir.dtypes import is_float
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name
@@ -266,7 +266,16 @@ class _LeafText:
         c, (a, b) = prim.out, prim.ins
         turned = ", ".join(str(bool(prim.attr(key))).lower() for key in ("trans_a", "trans_b"))
         shared = ", ".join(str(self.params[p].mem == "SHARED").lower() for p in (a, b))
-        tile = ", ".join(map(str, self.params[a].shape))
+        shape, left = self.params[a].shape, identifier(a)
+        if prim.attr("trans_a") and len(shape) > 2:  # as of B: leading dims of 1 are no rows
+            if math.prod(shape[:-2]) > 1:
+                raise Unsupported.of(
+                    "M173",
+                    f"{self.spec.backend} has no product of several turned matrices in one tile ({a}: {list(shape)})",
+                    help="give the leading dims of its tile extent 1",
+                )
+            shape, left = shape[-2:], f"st::matrix({left})"
+        tile = ", ".join(map(str, shape))
         product = f"st::Product<st::Tile<{tile}>, {turned}, {shared}>"
         warpgroups = self.params[a].layout == PANELS
         right = identifier(b) if warpgroups else f"st::matrix({identifier(b)})"
@@ -277,7 +286,7 @@ class _LeafText:
             acc = str(prim.name == "gemm_acc").lower()
             self._add(
                 f"st::gemm_memory<{product}, st::Tile<{bounds}>, {acc}>"
-                f"({identifier(c)}, {identifier(a)}, {right});"
+                f"({identifier(c)}, {left}, {right});"
             )
             return
         routine = "wgmma" if warpgroups else self._product_routine(c, a, b, grid)
@@ -295,7 +304,7 @@ class _LeafText:
             self._add(f"st::zero({target});")
         elif not wide:
             self._add(f"st::copy(sum, {identifier(c)});")
-        self._add(f"st::gemm_{routine}<{product}>({target}, {identifier(a)}, {right});")
+        self._add(f"st::gemm_{routine}<{product}>({target}, {left}, {right});")
         if not wide:
             self._add(f"st::copy({identifier(c)}, sum);")
             self._add("}")
