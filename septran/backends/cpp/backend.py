@@ -13,6 +13,7 @@ from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
 from septran.backends.cpp.priced import priced
 from septran.backends.cpp.reading import read
+from septran.backends.cpp.shared import share_windows
 from septran.backends.cpp.taps import merge_taps
 from septran.backends.cpp.windows import share_panels, stage_windows
 from septran.errors import EnvironmentProblem
@@ -145,6 +146,7 @@ CPP = Backend(
         *staging_passes(layouts),
         ("stage_windows", stage_windows),
         ("share_panels", share_panels),
+        ("share_windows", share_windows),
         ("merge_taps", merge_taps),
         ("drop_accumulators", drop_accumulators),
         ("mark_unread", mark_unread),

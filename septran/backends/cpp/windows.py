@@ -27,7 +27,7 @@ _ELEMENTS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class _Moves:
+class Moves:
     """An index as base + sum of steps[v] * v over some loop variables."""
 
     base: Expr
@@ -42,15 +42,15 @@ class _Moves:
         return found
 
 
-def _moves(e: Expr, names: frozenset[str]) -> _Moves | None:
-    """Return `e` taken apart by the variables `names`, None where it is not linear in them."""
-    if not free(e) & names:
-        return _Moves(e, {})
+def moves(e: Expr, over: frozenset[str]) -> Moves | None:
+    """Return `e` taken apart by the variables `over`, None where it is not linear in them."""
+    if not free(e) & over:
+        return Moves(e, {})
     match e:
         case Var(name):
-            return _Moves(Const(0), {name: 1})
+            return Moves(Const(0), {name: 1})
         case Bin("+" | "-" as op, a, b):
-            left, right = _moves(a, names), _moves(b, names)
+            left, right = moves(a, over), moves(b, over)
             if left is None or right is None:
                 return None
             sign = 1 if op == "+" else -1
@@ -58,19 +58,19 @@ def _moves(e: Expr, names: frozenset[str]) -> _Moves | None:
             for name, step in right.steps.items():
                 steps[name] = steps.get(name, 0) + sign * step
             base = left.base + right.base if sign > 0 else left.base - right.base
-            return _Moves(base, {n: s for n, s in steps.items() if s})
+            return Moves(base, {n: s for n, s in steps.items() if s})
         case Bin("*", a, b):
             inner, by = (a, b) if isinstance(const(b), Const) else (b, a)
-            found = _moves(inner, names)
+            found = moves(inner, over)
             if found is None or not isinstance(by, Const):
                 return None
-            return _Moves(found.base * by, {n: s * by.value for n, s in found.steps.items()})
+            return Moves(found.base * by, {n: s * by.value for n, s in found.steps.items()})
     return None
 
 
 def stage_windows(program: Program) -> Program:
     """Return `program` with overlapping tiles that loops read one after another brought in as one window."""
-    taken = _names(program)
+    taken = names(program)
 
     def within(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
@@ -102,7 +102,7 @@ def _staged(loop: For, taken: set[str]) -> Iterator[Stmt]:
             continue
         src, shift = window
         buffer = Buffer(
-            name=_fresh(f"{copy.dst.buffer.name}_w", taken),
+            name=fresh(f"{copy.dst.buffer.name}_w", taken),
             shape=src.tile,
             dtype=copy.dst.buffer.dtype,
             mem=copy.dst.buffer.mem,
@@ -123,7 +123,7 @@ def _window(
 ) -> tuple[Region, tuple[Expr, ...]] | None:
     """Return (all that the loops copy, where in it an iteration's part begins); None where that does not pay."""
     src = copy.src
-    moved = [_moves(o, frozenset(extents)) for o in src.offset]
+    moved = [moves(o, frozenset(extents)) for o in src.offset]
     found = [m for m in moved if m is not None]
     plain = not src.guard and src.version is None and all(s > 0 for s in src.step)
     if len(found) != len(moved) or not plain or not _only_read(copy, body):
@@ -191,7 +191,7 @@ def _without(body: tuple[Stmt, ...], copy: Copy, by: Region) -> tuple[Stmt, ...]
 
 def share_panels(program: Program) -> Program:
     """Return `program` with tensors that many tiles pack in the same panels packed once, before these tiles."""
-    taken = _names(program)
+    taken = names(program)
     out: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, For):
@@ -214,10 +214,10 @@ def _shared(loop: For, taken: set[str], proc: str) -> tuple[list[Stmt], For]:
             if packed is None:
                 continue
             src, offset = packed
-            name = _fresh(f"{copy.dst.buffer.name}_all", taken)
+            name = fresh(f"{copy.dst.buffer.name}_all", taken)
             buffer = replace(copy.dst.buffer, name=name, shape=src.tile)
             before.append(Alloc(buffer=buffer, span=copy.span))
-            before.append(_by_panels(copy, buffer, src, _fresh("p", taken), proc))
+            before.append(_by_panels(copy, buffer, src, fresh("p", taken), proc))
             body = _without(body, copy, replace(copy.dst, buffer=buffer, offset=offset))
         return tuple(
             replace(s, body=within(s.body, (*loops, s))) if isinstance(s, For) else s for s in body
@@ -245,7 +245,7 @@ def _packed(copy: Copy, loops: Sequence[For]) -> tuple[Region, tuple[Expr, ...]]
     if len(extents) != len(loops) or not used <= set(extents):
         return None
     again = math.prod(n for v, n in extents.items() if v not in used)
-    moved = [_moves(o, used) for o in src.offset]
+    moved = [moves(o, used) for o in src.offset]
     if again < _AGAIN or None in moved:
         return None
     # a dim that is cut is packed whole, one that is not stays as it is
@@ -304,7 +304,8 @@ def _by_panels(copy: Copy, buffer: Buffer, src: Region, var: str, proc: str) -> 
     )
 
 
-def _names(program: Program) -> set[str]:
+def names(program: Program) -> set[str]:
+    """Return the names of buffers and loop variables of `program`."""
     found = {p.buffer.name for p in program.params}
     for stmt in walk(program.body):
         if isinstance(stmt, Alloc):
@@ -314,7 +315,8 @@ def _names(program: Program) -> set[str]:
     return found
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def fresh(name: str, taken: set[str]) -> str:
+    """Return a name like `name` that is not taken, and take it."""
     found, n = name, 1
     while found in taken:
         n += 1
