@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import operator
 import re
@@ -219,4 +220,9 @@ def evaluate_size(text: str, sizes: Mapping[str, int]) -> int:
 
     if len(text) > 2000:
         raise ValueError("an expression of more than 2000 characters")
-    return visit(ast.parse(text, mode="eval").body)
+    return visit(_parsed(text))
+
+
+@functools.lru_cache(4096)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body

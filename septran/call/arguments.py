@@ -92,10 +92,12 @@ def by_name(
     if len(values) > len(names):
         raise wrong(operator, f"{len(values)} values are given", read)
     found = dict(zip(names, values, strict=False))
+    known = dict.fromkeys((*every, *operator.scalars))
     for name, value in named.items():
-        known = (*every, *operator.scalars)
         if name not in known:
-            raise wrong(operator, f"it has no parameter {name!r}{closest(name, known)}", read)
+            raise wrong(
+                operator, f"it has no parameter {name!r}{closest(name, tuple(known))}", read
+            )
         if name in found:
             raise wrong(operator, f"{name} is given twice", read)
         found[name] = value
@@ -160,7 +162,7 @@ def _dims(
     found: dict[str, int] = {}
     source: dict[str, str] = {}
     types = operator.types()
-    for name in (*read, *(n for n in shapes if n not in read)):
+    for name in dict.fromkeys((*read, *shapes)):
         shape, texts = shapes[name], types[name].dims
         if len(shape) != len(texts):
             raise wrong(
@@ -190,7 +192,7 @@ def _dtype(operator: Operator, tensors: Mapping[str, torch.Tensor], read: Sequen
     """Return the operator's dtype T, which all tensors of type T share; fixed types are checked."""
     types, found = operator.types(), ""
     first = ""
-    for name in (*read, *(n for n in tensors if n not in read)):
+    for name in dict.fromkeys((*read, *tensors)):
         dtype = str(tensors[name].dtype).removeprefix("torch.")
         wanted = types[name].dtype
         if wanted != "T" and dtype != wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -56,12 +57,7 @@ class Operator:
 
     def types(self) -> dict[str, TensorType]:
         """Return each tensor parameter's type."""
-        found = {}
-        for name, text in self.tensors.items():
-            body, _, dtype = text.partition(":")
-            canonical = DTYPE_ALIASES.get(dtype, "T") if dtype else "T"
-            found[name] = TensorType(dims=tuple(body.split()), dtype=canonical)
-        return found
+        return {name: _type(text) for name, text in self.tensors.items()}
 
     def bind_dims(self, given: Mapping[str, int]) -> dict[str, int]:
         """Return all dims, `given` over the sample dims.
@@ -84,7 +80,7 @@ class Operator:
 
     def shape(self, param: str, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of `param` for `dims`; raises InputError C111 when a size is below 1."""
-        shape = tuple(evaluate_dim(d, dims) for d in self.types()[param].dims)
+        shape = tuple(evaluate_dim(d, dims) for d in _type(self.tensors[param]).dims)
         if any(n < 1 for n in shape):
             raise InputError.of(
                 "C111", f"{self.name}: {param} would have shape {shape} for {dict(dims)}"
@@ -97,6 +93,18 @@ class Operator:
             name: float(eval_scalar(value, dims)) if isinstance(value, str) else value
             for name, value in self.scalars.items()
         }
+
+
+@functools.lru_cache(4096)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+@functools.lru_cache(4096)
+def _type(text: str) -> TensorType:
+    body, _, dtype = text.partition(":")
+    canonical = DTYPE_ALIASES.get(dtype, "T") if dtype else "T"
+    return TensorType(dims=tuple(body.split()), dtype=canonical)
 
 
 def operator_problem(op: Any) -> str:
@@ -223,4 +231,4 @@ def evaluate_dim(text: str, dims: Mapping[str, int]) -> int:
                 return _OPS[type(op)](visit(left), visit(right))
         raise ValueError("a dim is names and numbers with + - * // % and no spaces")
 
-    return visit(ast.parse(text, mode="eval").body)
+    return int(text) if text.isdecimal() else visit(_parsed(text))

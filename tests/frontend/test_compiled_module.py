@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import tomllib
 import warnings
@@ -17,6 +18,7 @@ import septran
 from septran.call.library import register
 from septran.errors import ArgumentError, ConfigError
 from septran.plan import catalog
+from septran.tasklang import operator
 from tests.packaging.sources import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -222,3 +224,39 @@ def test_an_option_of_torch_compile_that_is_wrong_is_named(
 ) -> None:
     with pytest.raises(Exception, match=f"(?s){wanted}"):
         _by_septran(_known, torch.randn(8, 8), options=options)
+
+
+class Deep(nn.Module):
+    """Many weights, so that what a call does for each of them shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the last layer's rows."""
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "B"}}])
+def test_a_second_call_reads_no_sizes_from_text(
+    dynamic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each weight the types of all weights were read again: 3.5 of the 5.9 ms of a small GPT's call."""
+    x = torch.randn(3, 4)
+    compiled = septran.compile(Deep().eval(), (x,), dynamic=dynamic, verify=False)
+    first = compiled(x)
+
+    parse, read = ast.parse, []
+
+    def noted(text: str, *args: Any, **named: Any) -> Any:
+        read.append(text)
+        return parse(text, *args, **named)
+
+    monkeypatch.setattr(ast, "parse", noted)
+    monkeypatch.setattr(operator, "TensorType", lambda **kw: read.append(kw))
+    second = compiled(x)
+    monkeypatch.undo()
+    assert torch.equal(second, first) and read == []
