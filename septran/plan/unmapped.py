@@ -8,6 +8,7 @@ from septran.ir.access import map_statements
 from septran.ir.nodes import LeafCall, Program, Stmt, leaf_calls
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.drop_accumulators import drop_accumulators
+from septran.passes.merge_taps import merge_taps
 from septran.plan.planned import Plan
 from septran.plan.symbolic import Symbolic, bind_symbolic
 
@@ -18,6 +19,8 @@ STREAMED = (
 
 WRITTEN = "a product added to zeros and copied out equals the product written there, rounded once"
 
+MERGED = "products added to the same sums by the iterations of a loop equal one call that adds them in that order"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
@@ -27,14 +30,20 @@ class Reference:
     assumptions: tuple[str, ...] = ()
 
     def like(self, program: Program) -> Reference:
-        """Return the reference with products written where they go, where `program` has fewer leaves for that."""
+        """Return the reference with products written where they go or merged, where `program` has fewer leaves for that."""
         wanted = len(leaf_calls(program))
         if wanted >= len(leaf_calls(self.program)):
             return self
-        shorter = drop_accumulators(self.program)
-        if len(leaf_calls(shorter)) != wanted:
-            return self
-        return Reference(program=shorter, assumptions=(*self.assumptions, WRITTEN))
+        merged = merge_taps(self.program)
+        ways = (
+            (drop_accumulators(self.program), (WRITTEN,)),
+            (merged, (MERGED,)),
+            (drop_accumulators(merged), (WRITTEN, MERGED)),
+        )
+        for shorter, laws in ways:
+            if len(leaf_calls(shorter)) == wanted:
+                return Reference(program=shorter, assumptions=(*self.assumptions, *laws))
+        return self
 
 
 def unmapped(plan: Plan, mapping: ExplicitMapping, bound: Program, what: Symbolic) -> Reference:

@@ -14,7 +14,6 @@ from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime
 from septran.backends.cpp.priced import priced
 from septran.backends.cpp.reading import read
 from septran.backends.cpp.shared import share_windows
-from septran.backends.cpp.taps import merge_taps
 from septran.backends.cpp.windows import share_panels, stage_windows
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
@@ -22,6 +21,7 @@ from septran.kernel import Kernel, Leaf
 from septran.machine import load_machine
 from septran.passes.drop_accumulators import drop_accumulators
 from septran.passes.mark_unread import mark_unread
+from septran.passes.merge_taps import merge_taps
 from septran.passes.staging import staging_passes
 from septran.toolchain.built import Built
 from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals, flags_for

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from septran.backends.cpp.taps import merge_taps
 from septran.ir.nodes import leaf_calls
+from septran.passes.merge_taps import merge_taps
+from septran.plan.resolve import GenRequest
+from septran.plan.unmapped import MERGED as TAPS_LAW
+from septran.run.prove import prove_request
 from tests.backends.cpp.programs import prim, run_leaf
 from tests.backends.cpp.test_leaves import rand
 from tests.passes.writing import body_text, program
@@ -89,3 +92,11 @@ def test_a_row_does_not_depend_on_how_many_are_taken_together():
     for width in (1, 2, 3, 4, 5, 7, 12, 13, 28):
         part, _ = conv(3, (1, width), 65, 48)
         assert np.array_equal(part, whole[:, :width]), width
+
+
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_stride2"])
+def test_the_merged_call_is_proven_to_be_the_logic_s(op):
+    certificate = prove_request(GenRequest(op=op, backend="cpp")).certificate
+    states = {rule.rule: rule.state for rule in certificate.rules}
+    assert states["data"] == states["sums"] == states["text"] == "proved"
+    assert TAPS_LAW in certificate.assumptions

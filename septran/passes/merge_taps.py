@@ -1,4 +1,4 @@
-"""Pass of the cpp backend that makes one call of the products of a window's taps: `merge_taps`.
+"""Pass `merge_taps`: the products of a window's taps become one call.
 
     f(C = 0); for r, s: g(C += A[r, s] B[r, s])     ->     h(C = A[0, 0] B[0, 0]; C += A[0, 1] B[0, 1]; ..)
 
@@ -18,7 +18,6 @@ from septran.ir.nodes import For, LeafArg, LeafCall, Prim, Program, Stmt
 _TAPS = 32
 """Up to how many taps are one call."""
 _KINDS = ("float32", "float64")
-_LAYOUTS = ("row", "panel_n:32")
 
 
 def merge_taps(program: Program) -> Program:
@@ -81,7 +80,7 @@ def _products(call: LeafCall) -> bool:
         if prim.name != "gemm_acc" or prim.out != out or any(prim.turned):
             return False
         left, right = (call.arg(name).region for name in prim.ins)
-        if left.buffer.layout != "row" or right.buffer.layout not in _LAYOUTS:
+        if left.buffer.layout != "row" or not _plain(right.buffer.layout):
             return False
         if sums.buffer.layout != "row" or left.rank != sums.rank:
             return False
@@ -91,6 +90,10 @@ def _products(call: LeafCall) -> bool:
             return False
     uses = [name for prim in call.prims for name in prim.ins]
     return len(set(uses)) == len(uses) == len(call.args) - 1
+
+
+def _plain(layout: str) -> bool:
+    return layout == "row" or layout.startswith("panel_n:")
 
 
 def _zeroed(before: list[Stmt], call: LeafCall) -> int | None:
