@@ -81,7 +81,7 @@ def outcome(found: Imported, target: str, work: Path, *, compiled: bool = False)
         return "internal", f"{type(e).__name__}: {e}"[:400]
     if verdict.passed:
         return "accurate", ""
-    if verdict.status == "TIMEOUT":
+    if verdict.status == "TIMEOUT" or "timeout limit" in verdict.message:
         return "out of time", verdict.message
     return "wrong", f"{verdict.level} {verdict.status}: {verdict.message}"[:400]
 

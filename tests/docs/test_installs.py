@@ -199,11 +199,11 @@ _MINUTES = "minutes to hours of measuring; it writes a page, which a test compar
 _TESTS = "these are tests, which CI runs as such"
 NOT_RUN = {
     'for run in learns knows; do septran eval --command "python scripts/scripted_model.py tasks.jsonl" --backend triton_hip --memory lessons -o $run; done': _MINUTES,
+    "python -m benchmarks.module_targets --results FILE.json": _MINUTES,
     "python -m benchmarks.modules": _MINUTES,
     "python -m benchmarks.open_dims": _MINUTES,
     "python -m tests.attacks.table": "15 minutes; CI runs it as a step of its own",
     "python -m tests.frontend.figures": _MINUTES,
-    "python -m tests.frontend.sample": _MINUTES,
     "python -m tests.leafgate.consistency": _MINUTES,
     "python -m tests.prove.module_table": _MINUTES,
     "python -m tests.prove.symbolic_table": _MINUTES,
