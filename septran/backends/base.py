@@ -97,7 +97,7 @@ class HostCall:
     """A host function and its arguments. returns: it gives the outputs back instead of writing into parameters.
 
     made_with: what the module's object, or the maker's kernel, is made with. state: (name in the module's
-    state_dict, tensor of the problem) of each weight that its object holds.
+    state_dict, tensor of the problem) of each weight that its object holds. allow_torch: operators that torch may compute.
     """
 
     host: Host
@@ -105,6 +105,7 @@ class HostCall:
     returns: bool
     made_with: tuple[Passed, ...] = ()
     state: tuple[tuple[str, str], ...] = ()
+    allow_torch: tuple[str, ...] = ()
 
 
 class Unjudged(Exception):
@@ -145,6 +146,7 @@ class Foreign:
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
     watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
+    mixes: its host function may let torch compute beside the kernels (`HostCall.allow_torch`).
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
         that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
@@ -174,6 +176,7 @@ class Foreign:
     ) = None
     watched: Callable[[Kernel, Path], Built] | None = None
     unordered: Callable[[str], bool] = lambda text: False
+    mixes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,13 @@ from septran.cli.values import parse_numbers
 @click.option(
     "--number", "numbers", multiple=True, metavar="NAME=VALUE", help="Value of a number parameter."
 )
+@click.option(
+    "--allow-torch",
+    "allow_torch",
+    multiple=True,
+    metavar="NAMES",
+    help="Operators that torch may compute beside the kernels (matmul,conv2d or all); the verdict names them.",
+)
 @click.option("--specials", is_flag=True, help="Also NaN, infinities, denormals and signed zeros.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option(
@@ -51,6 +58,7 @@ def command(
     entry: str,
     backend: str,
     numbers: tuple[str, ...],
+    allow_torch: tuple[str, ...],
     specials: bool,
     seed: int | None,
     evidence: Path | None,
@@ -71,6 +79,7 @@ def command(
         backend=backend,
         numbers=parse_numbers(numbers),
         specials=specials,
+        allow_torch=allow_torch,
         seed=seed,
     )
     found = judge(request, settings=settings_.load(), work=evidence)
@@ -99,6 +108,8 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
     if result["proved"]:
         lines.append(("proved", ", ".join(result["proved"])))
     lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]
+    if result["by_torch"]:
+        lines.append(("by torch", ", ".join(result["by_torch"])))
     lines += [("left out", text) for text in result["left_out"]]
     lines += [("not checked", text) for text in result["not_checked"]]
     lines.append(("seed", str(result["seed"])))

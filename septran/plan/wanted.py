@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from septran.aten.evaluate import run_graph
+from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Input, Plain, Ref
 from septran.domain import Domain
 from septran.errors import ConfigError, Span
@@ -38,13 +38,14 @@ class Wanted:
 
     problem: inputs first, then weights, then outputs. given: what the file's own inputs are, in order: a parameter
         of the problem (a text) or a plain value. weights: parameters that the module holds, in its own order;
-        state: (name in the module's state_dict, parameter) of each.
+        state: (name in the module's state_dict, parameter) of each. operators: ATen's names of what it computes, one for each use.
     """
 
     problem: Problem
     given: tuple[str | Plain, ...]
     weights: tuple[str, ...]
     state: tuple[tuple[str, str], ...] = ()
+    operators: tuple[str, ...] = ()
 
 
 def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
@@ -92,6 +93,7 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
         problem=problem,
         given=tuple(called[c.name] if isinstance(c, Ref) else c for c in graph.call),
         weights=tuple(called[i.name] for i in names.values() if i.kind != "user_input"),
+        operators=tuple(base_name(node.op) for node in graph.nodes),
         state=tuple((i.target, called[i.name]) for i in names.values() if i.kind != "user_input"),
     )
 

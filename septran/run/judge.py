@@ -26,6 +26,7 @@ from septran.run.host_call import host_call
 from septran.run.judge_maker import sized_with
 from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
+from septran.run.judge_torch import Computed, allowed, computed, with_torch
 from septran.settings import Settings
 from septran.toolchain.built import Built
 from septran.toolchain.hosted import UNLINKED
@@ -58,6 +59,7 @@ class JudgeRequest:
 
     entry: the host function, "" to find it. backend: "" to tell it from the file. numbers: values of the host
     function's number parameters by name. specials: also NaN, infinities and denormals. seed: of the secret inputs.
+    allow_torch: operators that torch may compute beside the kernels, by name, or "all".
     """
 
     file: Path
@@ -67,6 +69,7 @@ class JudgeRequest:
     numbers: Mapping[str, float | int] = field(default_factory=dict)
     specials: bool = False
     seed: int | None = None
+    allow_torch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class Judgement:
     """The septran.judge/1 object. finding: the class of what is wrong, "" when nothing was found.
 
     left_out: lines of the file that the entry does not need, which were not run. sha: of file and reference.
-    proof: of bounds and races, from the text and the launches that were made.
+    proof: of bounds and races, from the text and the launches that were made. by_torch: operators that torch computed, with lines.
     """
 
     request: JudgeRequest
@@ -85,6 +88,7 @@ class Judgement:
     left_out: tuple[str, ...]
     sha: str
     proof: Proof = field(default_factory=Proof)
+    by_torch: tuple[str, ...] = ()
 
     @property
     def code(self) -> int:
@@ -114,6 +118,7 @@ class Judgement:
             "max_error": plain["max_error"],
             "budget_ratio": plain["budget_ratio"],
             "seed": verdict.seed,
+            "by_torch": list(self.by_torch),
             "left_out": list(self.left_out),
             "not_checked": list(verdict.not_checked),
             "proved": list(self.proof.proved),
@@ -196,6 +201,7 @@ def _judged(
         )
     wanted = load_wanted(request.reference, specials=request.specials)
     call = host_call(host, wanted, request.numbers, file=request.file)
+    call = replace(call, allow_torch=allowed(request.allow_torch, foreign, request.file))
     if host.module:
         made = made_with(request.reference)
         call = replace(call, made_with=made, state=wanted.state)
@@ -222,7 +228,7 @@ def _judged(
         loader=foreign.loader,
         **dict(foreign.session),  # type: ignore[arg-type]
     )
-    proof = Proof()
+    proof, beside = Proof(), Computed()
     objections = foreign.objections(text, host.name) if foreign.objections else ()
     if objections:
         verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
@@ -243,6 +249,9 @@ def _judged(
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
+        if call.allow_torch:
+            beside = computed(folder)
+            verdict = with_torch(verdict, beside, wanted.operators)
         if verdict.passed or verdict.code in UNEXPLAINED:
             params = wanted.problem.params
             proof = prove(foreign, text, str(request.file), call, params, folder)
@@ -266,6 +275,7 @@ def _judged(
         finding=finding_of(verdict),
         left_out=left_out,
         proof=proof,
+        by_torch=beside.told(),
         sha=content_hash([*own, host.name, backend.name]),
     )
 

@@ -22,7 +22,7 @@ from septran.kernel import Kernel, KernelParam
 MODULE = "ModelNew"
 """the class that benchmarks of modules ask for"""
 _MAIN = "judged_kernel.py"
-_TORCH_HOST = Path(__file__).resolve().parent / "child" / "torch_host.py"
+_CHILD = Path(__file__).resolve().parent / "child"
 
 IMPORTS = frozenset(
     """
@@ -97,6 +97,7 @@ def as_kernel(
         "returns": call.returns,
         "made_with": [asdict(a) for a in call.made_with],
         "state": call.state,
+        "allow_torch": call.allow_torch,
     }
     found = Kernel(
         name=call.host.name,
@@ -119,4 +120,5 @@ def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, in
 
 def lay_torch_host(folder: Path) -> None:
     """Write torch's side of a host function into `folder`, from which its child imports it."""
-    shutil.copyfile(_TORCH_HOST, folder / "septran_torch_host.py")
+    for name in ("torch_host", "torch_mixed"):
+        shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")

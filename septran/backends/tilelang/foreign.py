@@ -202,6 +202,7 @@ FOREIGN = Foreign(
     loader="tilelang_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    mixes=True,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     unchecked=(
         "compile for a GPU: launches ran in SepTran's TileLang simulator, no code was generated",

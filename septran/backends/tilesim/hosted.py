@@ -143,7 +143,11 @@ class Hosted:
                 arg.flags.writeable = False
         before = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
         notes = len(self.machine.unwritten)
-        written = prim.run(args)
+        self.gate.launching = True
+        try:
+            written = prim.run(args)
+        finally:
+            self.gate.launching = False
         if len(self.machine.unwritten) > notes:
             self._depends(prim, before, args)
         for k in written:

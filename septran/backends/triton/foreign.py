@@ -101,6 +101,7 @@ FOREIGN = Foreign(
     loader="triton_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    mixes=True,
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     launches=launches,

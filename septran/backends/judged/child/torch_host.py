@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from septran_torch_mixed import MAY_COMPUTE, NEVER, Mixed, word
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -102,6 +103,9 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def __init__(self, watch: Watch, file: str) -> None:
         super().__init__()
         self.watch, self.file = watch, file
+        self.mixed = Mixed()
+        self.called = ""
+        self.launching = False
         self.kept: list[Any] = []
         self.known: dict[int, str] = {}
         self.inputs: set[int] = set()
@@ -111,6 +115,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.watch.forget()
         self.watch.stored.clear()
         self.kept.clear()
+        self.mixed.begin(tuple(t for _, t, _ in tensors))
         self.known.clear()
         self.inputs.clear()
         for name, tensor, writable in tensors:
@@ -139,9 +144,53 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             made = func(*args, **kwargs)
             self._adopt(made, name, args)
             return made
-        raise self.refused(
-            f"calls torch's {name}", "the kernel has to compute, not its host function"
+        return self._computed(func, name, args, kwargs)
+
+    def _computed(self, func: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Let torch compute where the user allows it; where not, the call goes on to tell all that would have to be, and is refused then."""
+        said = self.called or name
+        changes = func._schema.is_mutable
+        random = torch.Tag.nondeterministic_seeded in func.tags
+        if self.launching or random or name in NEVER:
+            raise self.refused(
+                f"calls torch's {said}", "the kernel has to compute, not its host function"
+            )
+        for at, formal in enumerate(func._schema.arguments):
+            if formal.alias_info is not None and formal.alias_info.is_write:
+                self._may_write(args[at] if at < len(args) else kwargs[formal.name], said)
+        if not self.mixed.note(said, name, self.line()):
+            self.refused(*self.mixed.told())
+        into = (
+            {self._place(kwargs["out"])} if isinstance(kwargs.get("out"), torch.Tensor) else set()
         )
+        leaves = torch.utils._pytree.tree_leaves
+        read = [t for t in leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        mine = [t for t in read if self.made_by_launch(t) and self._place(t) not in into]
+        solid = any(self._solid(t) for t in mine)
+        made = func(*args, **kwargs)
+        if not changes:
+            self._adopt(made, name, args)
+        for tensor in (t for t in leaves(made) if isinstance(t, torch.Tensor)):
+            place = self._place(tensor)
+            self.watch.stored.discard(place)
+            self.mixed.made_of(tensor, place, of_launch=bool(mine), solid=solid)
+        return made
+
+    def _solid(self, tensor: Any) -> bool:
+        """Return whether a launch did more than copy for what `tensor` holds."""
+        place = self._place(tensor)
+        if place in self.mixed.solid:
+            return True
+        if place not in self.watch.stored:
+            return False
+        with own_work():
+            inputs = [t for t in self.mixed.given if self._place(t) in self.inputs]
+            return bool(self.mixed.is_new(tensor, inputs))
+
+    def end(self, results: list[Any]) -> None:
+        """Leave what torch computed in this call, and whether launches did more than copy it, where the judge reads it."""
+        if MAY_COMPUTE:
+            self.mixed.leave(any(self._solid(t) for t in results))
 
     def _may_write(self, target: Any, name: str) -> None:
         if self._place(target) in self.inputs:
@@ -161,17 +210,22 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
                 if name in _EMPTY:
                     poison(tensor)
             if name in _COPIES:
-                sources = [a for a in args if isinstance(a, torch.Tensor)]
-                if any(self._place(s) in self.watch.stored for s in sources):
+                sources = {self._place(a) for a in args if isinstance(a, torch.Tensor)}
+                if sources & self.watch.stored:
                     self.watch.stored.add(place)
+                elif sources & self.mixed.derived:
+                    self.mixed.derived.add(place)
+                if sources & self.mixed.solid:
+                    self.mixed.solid.add(place)
 
     def made_by_launch(self, tensor: Any) -> bool:
-        """Return whether a launch stored to the memory of `tensor`, or it is a copy of such memory."""
-        return self._place(tensor) in self.watch.stored
+        """Return whether a launch stored to the memory of `tensor`, or it is a copy of such memory, or torch was allowed to compute it of some."""
+        return self._place(tensor) in self.watch.stored | self.mixed.derived
 
     def refused(self, what: str, why: str) -> HostError:
         """Return the error to raise; the text is kept, as Triton may wrap what it catches."""
-        text = f"the host function {what} in line {self.line()}"
+        where = "" if " in line " in what else f" in line {self.line()}"
+        text = f"the host function {what}{where}"
         self.watch.last_error = f"host: {text}{f'; {why}' if why else ''}"
         return HostError(self.watch.last_error)
 
@@ -246,7 +300,12 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         if kwargs.get("device") is not None:
             kwargs["device"] = "cpu"
         kwargs.pop("pin_memory", None)
-        return func(*args, **kwargs)
+        outer = self.gate.called
+        self.gate.called = outer or word(func)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.gate.called = outer
 
 
 def _is_device(value: Any) -> bool:
@@ -346,6 +405,20 @@ def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
             gate.watch.last_error = text
             raise HostError(text)
         target.copy_(one.reshape(target.shape))
+    gate.end(given)
+
+
+def written(outputs: list[tuple[str, Any]], gate: Gate) -> None:
+    """Look at outputs that the host function was handed, where torch may compute.
+
+    Raises:
+        HostError: no launch computed one of them.
+    """
+    for name, target in outputs:
+        if MAY_COMPUTE and target.numel() and not gate.made_by_launch(target):
+            gate.watch.last_error = f"host: {name} was written without a launch that stored to it"
+            raise HostError(gate.watch.last_error)
+    gate.end([t for _, t in outputs])
 
 
 def _extras(given: list[Any], outputs: list[tuple[str, Any]]) -> bool:
@@ -376,6 +449,8 @@ def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
     gate.begin(tensors)
     with Machine(gate), gate:
         yield gate
+        if gate.mixed.beyond:
+            raise gate.refused(*gate.mixed.told())
 
 
 class Module:

@@ -133,7 +133,11 @@ def install(
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:
         made.note(self, args, options)
-        return stock_launch(self, *args, **options)
+        gate.launching = True
+        try:
+            return stock_launch(self, *args, **options)
+        finally:
+            gate.launching = False
 
     stock_run = it.InterpretedFunction.run
 
