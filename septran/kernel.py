@@ -213,6 +213,7 @@ class Kernel:
         """Write the files into `folder`, which is made where there is none; return the main one."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in self.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         return folder / self.main
 

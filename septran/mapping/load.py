@@ -295,6 +295,14 @@ class _Reader:
                 self.wrong("M000", f"{what}: {key} must be a name, found {item!r}", *path, key)
         return {k: v for k, v in found.items() if isinstance(v, str)}
 
+    def listed(self, what: str, value: Any, *path: str | int) -> tuple[str, ...]:
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(v, str) for v in value)
+        ):
+            self.wrong("M000", f"{what} must be a list of texts, found {value!r}", *path)
+            return ()
+        return tuple(value or ())
+
     def tiles(self, name: str, value: Any, *path: str | int) -> dict[str, tuple[int | None, ...]]:
         found = {}
         for tensor, sizes in self.table(f"{name}: tiles", value, *path).items():
@@ -338,8 +346,12 @@ class _Reader:
                 symbol=str(data.get("symbol", "")),
                 source=str(data.get("source", "")),
                 mems=self.words(f"leaf kernel {name}: mems", data.get("mems"), *path, "mems"),
-                dtypes=tuple(data.get("dtypes") or ()),
-                requires=tuple(data.get("requires") or ()),
+                dtypes=self.listed(
+                    f"leaf kernel {name}: dtypes", data.get("dtypes"), *path, "dtypes"
+                ),
+                requires=self.listed(
+                    f"leaf kernel {name}: requires", data.get("requires"), *path, "requires"
+                ),
                 span=self.doc.span(*path),
             )
         return found

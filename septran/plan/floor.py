@@ -11,6 +11,8 @@ from septran.kernel import Leaf, LeafSpec, leaf_specs
 from septran.leafgate import Refusal, printed
 from septran.mapping.schema import ExplicitMapping, LeafKernelFile
 
+_LARGEST = 1 << 20
+
 
 def library_leaves(
     backend: Backend, program: Program, mapping: ExplicitMapping, *, opaque: bool = False
@@ -58,13 +60,25 @@ def nobodys(spec: LeafSpec, span: Span | None) -> SeptranError:
     )
 
 
+def _text_of(path: Path, file: LeafKernelFile) -> str:
+    try:
+        if not path.is_file():
+            what = "does not exist"
+        elif path.stat().st_size > _LARGEST:
+            what = f"is larger than {_LARGEST >> 20} MiB"
+        else:
+            return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a name that is none; no UTF-8
+        what = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}.."
+    raise MappingError.of("M053", f"leaf kernel {file.name}: {shown} {what}", file.span)
+
+
 def _from_file(
     file: LeafKernelFile, backend: Backend, spec: LeafSpec, mapping: ExplicitMapping
 ) -> Leaf:
     path = Path(mapping.file).parent / file.source
-    if not path.is_file():
-        raise MappingError.of("M053", f"leaf kernel {file.name}: {path} does not exist", file.span)
-    text = path.read_text(encoding="utf-8")
+    text = _text_of(path, file)
     if file.symbol not in text:
         raise MappingError.of(
             "M053", f"leaf kernel {file.name}: {path} does not define {file.symbol!r}", file.span

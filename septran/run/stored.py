@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from septran.errors import ConfigError, InputError
 from septran.kernel import Kernel
@@ -61,6 +62,42 @@ def verify_again(
     return result
 
 
+_READ = {
+    "str": str,
+    "str | None": str,
+    "Path | None": str,
+    "bool": bool,
+    "int | None": int,
+    "float | None": (int, float),
+    "tuple[str, ...]": (list, tuple),
+    "Mapping[str, int]": dict,
+}
+"""what a field of a request is in JSON, by its annotation"""
+
+
+def _asked(words: dict[str, Any]) -> GenRequest:
+    """Return the request that run.json says; TypeError where it says something else."""
+    known = {f.name: str(f.type) for f in fields(GenRequest)}
+    found: dict[str, Any] = {}
+    for name in known.keys() & words.keys():
+        value, kind = words[name], known[name]
+        if value is None and kind != "str":
+            continue  # as nobody asked
+        if (
+            not isinstance(value, _READ[kind])
+            or (kind.endswith("[str, ...]") and not all(isinstance(one, str) for one in value))
+            or (kind.startswith("Mapping") and not all(type(one) is int for one in value.values()))
+        ):
+            raise TypeError(f"run.json asks for {name}={str(value)[:80]!r}")
+        str(value).encode()  # a lone surrogate is no text
+        if kind.startswith("tuple"):
+            value = tuple(value)
+        found[name] = Path(value) if kind.startswith("Path") else value
+    if not any(found.get(name) for name in ("op", "task_file", "logic")):
+        raise TypeError("run.json asks for no operator")
+    return GenRequest(**{"op": None, **found})
+
+
 def _plain_text(path: Path) -> str:
     if path.is_symlink():
         raise ValueError(f"{path.name} is a link")
@@ -87,19 +124,16 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
         if wrong:
             raise ValueError(wrong)
         files = tuple((name, _plain_text(run.dir / name)) for name in about["files"])
+        request = _asked(dict(run.info().get("request", {})))
+        named = [str(about[n]) for n in ("name", "backend", "arch", "entry", "main")]
+        if named != [about[n] for n in ("name", "backend", "arch", "entry", "main")]:
+            raise TypeError("kernel.json does not name its kernel")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ConfigError.of(
             "C136",
             f"run {run.id} holds no finished kernel: {e}",
             help="`septran runs` lists the runs",
         ) from e
-    asked = dict(run.info().get("request", {}))
-    for name in ("task_file", "logic", "mapping", "config", "output"):
-        if asked.get(name):
-            asked[name] = Path(asked[name])
-    asked["require"] = tuple(asked.get("require") or ())
-    known = set(GenRequest.__slots__)
-    request = GenRequest(**{k: v for k, v in asked.items() if k in known})
     plan = resolve(request)
     params = problem_of(plan, lower_plan(plan).program, plan.dims).params
     kernel = Kernel(

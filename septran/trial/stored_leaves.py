@@ -13,22 +13,29 @@ from septran.kernel import Kernel, Leaf, LeafSpec
 from septran.leafgate import Refusal
 from septran.plan.fit import Lowered
 from septran.plan.floor import admitted, library_leaves
+from septran.toolchain.machine_asked import machine_asked
 from septran.trial.judge import Judged, distinct_specs, judge_kernel
 from septran.trial.place import Place
+from septran.trial.stored_frame import not_printed_here, plain
 from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict, write_evidence
 
 _SECTION = re.compile(r"^// ---- leaves\n(.*?)(?=^// ---- )", re.M | re.S)
 _HEADLINE = re.compile(r"^(?=// \w+: [\w, ]+ \(\w+ [^\n]*\)$)", re.M)
 _UNREAD = "leaves' text: "
+_HINT = "the SepTran that made it may judge it, and `septran judge` a file that somebody wrote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a stored kernel's leaves are. refused: why one is none, with its name; unread: why they were not told apart."""
+    """What a stored kernel's leaves are. refused: why one is none, with its name; unread: why they were not told apart.
+
+    strange: what else decides what the judge reads, and is not what is printed here.
+    """
 
     refused: tuple[str, ...] = ()
     unread: str = ""
+    strange: str = ""
 
 
 def judge_stored(
@@ -46,18 +53,26 @@ def judge_stored(
         EnvironmentProblem: as `judge_kernel`.
     """
     found = read_leaves(place.backend, lowered, kernel)
-    if not found.refused:
+    base = Verdict.of(kernel, where=place.where, dims=problem.dims, seed=seed)
+    if found.refused:
+        hint = (
+            "docs/leaf-language.md says what a leaf may hold; nothing of this kernel was compiled"
+        )
+        verdict = base.rejected("V210", "; ".join(found.refused[:5]), hint)
+    elif found.strange:
+        verdict = base.unavailable(
+            "V217", f"{found.strange}; what it does elsewhere is not seen here", _HINT
+        )
+    else:
         judged = judge_kernel(place, kernel, problem, work=work, seed=seed, suspect=True)
         if not found.unread:
             return judged
         verdict = judged.verdict.without(found.unread)
+        if verdict.passed and (asked := machine_asked(judged.built, kernel.entry)):
+            what = f"it asks for {', '.join(asked)}, so it may do something else where the answer is another"
+            verdict = verdict.unavailable("V217", what, _HINT)
         write_evidence(verdict, work, files={})
         return replace(judged, verdict=verdict)
-    verdict = Verdict.of(kernel, where=place.where, dims=problem.dims, seed=seed).rejected(
-        "V210",
-        "; ".join(found.refused[:5]),
-        "docs/leaf-language.md says what a leaf may hold; nothing of this kernel was compiled",
-    )
     write_evidence(verdict, work, files={})
     return Judged(kernel=kernel, built=Built(ok=False, artifact=None), verdict=verdict)
 
@@ -70,10 +85,12 @@ def read_leaves(backend: Backend, lowered: Lowered, kernel: Kernel) -> Read:
     floor = library_leaves(backend, lowered.program, lowered.bound.mapping, opaque=True)
     section = _SECTION.search(kernel.source)
     if section is None:
-        if any(spec.opaque for spec in distinct_specs(lowered.program)):
-            return Read(unread=f"{_UNREAD}the kernel has no place for them")
-        printed = _SECTION.search(backend.emit(lowered.program, floor).source)
-        return Read(unread=f"{_UNREAD}the kernel has no place for them") if printed else Read()
+        unread = ""
+        if any(spec.opaque for spec in distinct_specs(lowered.program)) or _SECTION.search(
+            backend.emit(lowered.program, dict(floor)).source
+        ):
+            unread = f"{_UNREAD}the kernel has no place for them"
+        return Read(unread=unread, strange=_strange(backend, lowered, kernel, floor))
     specs = {spec.key: spec for spec in distinct_specs(lowered.program)}
     texts, other = _told_apart(backend, specs, section[1])
     leaves, refused = {}, []
@@ -86,10 +103,11 @@ def read_leaves(backend: Backend, lowered: Lowered, kernel: Kernel) -> Read:
     if refused:
         return Read(refused=tuple(refused))
     if len(texts) < len(specs):
-        return Read(unread=f"{_UNREAD}it is not that of this version's leaves for this request")
+        unread = f"{_UNREAD}it is not that of this version's leaves for this request"
+        return Read(unread=unread, strange=_strange(backend, lowered, kernel, floor))
     if other:
         return Read(refused=(f"among the leaves stands what is none: {other}",))
-    return Read(unread=_rest(backend, lowered, leaves, kernel))
+    return _rest(backend, lowered, leaves, kernel)
 
 
 def _told_apart(
@@ -119,21 +137,22 @@ def _refusal(leaf: Leaf, backend: Backend) -> str:
     return "" if same else f"{leaf.name} is not the text that the gate prints"
 
 
-def _rest(backend: Backend, lowered: Lowered, leaves: Mapping[str, Leaf], kernel: Kernel) -> str:
-    """Return what is unread of a kernel whose text around these leaves is not what is printed here, "" when it is."""
+def _rest(backend: Backend, lowered: Lowered, leaves: Mapping[str, Leaf], kernel: Kernel) -> Read:
+    """Return what is unread, and what is strange, of a kernel whose text around these leaves is not what is printed here."""
     try:
         again = dict(backend.emit(lowered.program, dict(leaves)).files)
     except SeptranError as error:
-        return f"{_UNREAD}it cannot be printed here: {error.codes[0] if error.codes else error}"
-    wrong = [n for n, t in kernel.files if _plain(again.get(n, "")) != _plain(t)]
-    return (
-        f"the text around the leaves: {', '.join(wrong)} is not what is printed here"
-        if wrong
-        else ""
-    )
+        why = f"{_UNREAD}it cannot be printed here: {error.codes[0] if error.codes else error}"
+        return Read(unread=why, strange=not_printed_here(kernel, {}))
+    wrong = [n for n, t in kernel.files if plain(again.get(n, "")) != plain(t)]
+    changed = f"the text around the leaves: {', '.join(wrong)} is not what is printed here"
+    return Read(unread=changed if wrong else "", strange=not_printed_here(kernel, again))
 
 
-def _plain(text: str) -> str:
-    """The text without the comment lines that name versions and writers; one that takes the next line with it stays."""
-    lines = text.splitlines()
-    return "\n".join(one for one in lines if not one.startswith("// ") or one.endswith("\\"))
+def _strange(backend: Backend, lowered: Lowered, kernel: Kernel, floor: Mapping[str, Leaf]) -> str:
+    """Return the same of a kernel whose leaves were not told apart, or that has none of their own: beside the library's."""
+    try:
+        again = dict(backend.emit(lowered.program, dict(floor)).files)
+    except (SeptranError, KeyError):  # an opaque leaf, which no library has
+        again = {kernel.main: kernel.source} if kernel.main.endswith(".py") else {}
+    return not_printed_here(kernel, again)

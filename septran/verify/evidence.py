@@ -123,12 +123,12 @@ def read_bundle(path: Path) -> Bundle:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         key = signer(data, path)
+        _well_formed(data)
         verdict = Verdict.from_json(data["verdict"])
         kernel = data["kernel"]
-        sha = kernel["sha"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError.of("V221", f"{path} is not an evidence bundle: {error}") from error
-    if sha != verdict.kernel_sha:
+    if kernel["sha"] != verdict.kernel_sha:
         raise InputError.of("V222", f"{path}: the verdict is about another kernel")
     return Bundle(
         verdict=verdict,
@@ -137,6 +137,41 @@ def read_bundle(path: Path) -> Bundle:
         request=data.get("request") or {},
         certificate=data.get("certificate") or {},
     )
+
+
+def _well_formed(data: Mapping[str, Any]) -> None:
+    """Refuse what the readers of a bundle do not expect: whoever signed it wrote every value of it.
+
+    Raises:
+        ValueError: which part is not what it has to be. KeyError: it is missing.
+    """
+    kernel, request = data["kernel"], data.get("request") or {}
+    for where, part in (("kernel", kernel), ("request", request), ("verdict", data["verdict"])):
+        _demand(where, part, dict)
+    _demand("certificate", data.get("certificate") or {}, dict)
+    for name in ("name", "backend", "arch", "entry", "main", "sha"):
+        _demand(f"kernel.{name}", kernel[name], str)
+    _demand("kernel.files", kernel["files"], list)
+    for file in kernel["files"]:
+        if not (isinstance(file, list) and [type(part) for part in file] == [str, str]):
+            raise ValueError("kernel.files holds what is not [name, text]")
+        "".join(file).encode()  # a lone surrogate is no text
+    for leaf in _demand("kernel.leaves", kernel.get("leaves") or [], list):
+        _demand("kernel.leaves", leaf, dict)
+    for name in ("op", "dtype"):
+        if request.get(name) is not None:
+            _demand(f"request.{name}", request[name], str)
+    for dim in _demand("request.dynamic", request.get("dynamic", []), list):
+        _demand("request.dynamic", dim, str)
+    for size in _demand("verdict.dims", data["verdict"].get("dims", {}), dict).values():
+        if type(size) is not int:
+            raise ValueError(f"verdict.dims has the size {size!r}")
+
+
+def _demand(where: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{where} is {type(value).__name__} and not {kind.__name__}")
+    return value
 
 
 def verify_bundle(path: Path, rerun: Callable[[Bundle], Verdict]) -> tuple[Bundle, Verdict]:
@@ -151,6 +186,7 @@ def verify_bundle(path: Path, rerun: Callable[[Bundle], Verdict]) -> tuple[Bundl
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.+-]*(/[A-Za-z0-9_][\w.+-]*)*")
 _ENTRY = re.compile(r"[A-Za-z_]\w*")
+_LONGEST = 200
 
 
 def bad_name(files: Iterable[str], main: str, entry: str) -> str:
@@ -161,8 +197,10 @@ def bad_name(files: Iterable[str], main: str, entry: str) -> str:
     """
     names = list(files)
     for name in names:
-        if not _NAME.fullmatch(name) or ".." in name.split("/"):
-            return f"file name {name!r} leaves the kernel's folder or is no plain name"
+        if not _NAME.fullmatch(name) or ".." in name.split("/") or len(name) > _LONGEST:
+            return f"file name {name[:_LONGEST]!r} leaves the kernel's folder or is no plain name"
+        if any(other.startswith(f"{name}/") for other in names):
+            return f"file name {name!r} is a folder of other files"
     if main not in names:
         return f"there is no file {main!r}"
     return "" if _ENTRY.fullmatch(entry) else f"entry {entry!r} is no name of a function"

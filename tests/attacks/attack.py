@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from septran.run.judge import JudgeRequest, judge
 from septran.verify.gate import gate, scan_leaf
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
-from tests.attacks import families
+from tests.attacks import carried, families
 from tests.verify import hosting, kernels
 
 
@@ -27,6 +28,7 @@ class Attack:
     SepTran emits for that backend: `body` stands for the leaf's step, `before` is put before the leaves, `edits`
     are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides. through: the commit that it was shown to
     get through, whole (gate, build and verification).
+    beside: (name, text) of files that lie beside a bundle's kernel, or a mapping's; fields: a JSON text that is merged into a bundle before it is signed.
     """
 
     name: str
@@ -40,10 +42,12 @@ class Attack:
     source: str = ""
     tries: int = 1
     through: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+    fields: str = "{}"
 
     @property
     def family(self) -> str:
-        return families.TITLES[self.language]
+        return families.TITLES.get(self.language) or carried.TITLES[self.language]
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Outcome:
         """The code a user would see: the static gate speaks first, the compiler before it."""
         if self.dynamic == "V201":
             return "V201"
-        if self.static.endswith(("(C173)", "(V217)")):
-            return self.static[-5:-1]
+        if named := re.search(r"\((?!V210)([A-Z]\d{3})\)$", self.static):
+            return named[1]
         return "V210" if self.static else self.dynamic
 
 
@@ -87,6 +91,8 @@ def _try(attack: Attack, folder: Path) -> Outcome:
     folder.mkdir(parents=True, exist_ok=True)
     if attack.language in families.FILES:
         return _judged(attack, folder)
+    if attack.language in carried.TITLES:
+        return Outcome(*carried.tried(attack, folder))
     if attack.language == "python":
         problem, source = kernels.gemm(5, 4, 6), attack.body
         path = folder / "kernel.py"

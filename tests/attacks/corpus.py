@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks import (
     corpus_c,
+    corpus_carried,
     corpus_chips,
     corpus_compile,
     corpus_cuda,
@@ -25,4 +26,5 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_dsl.ALL,
     *corpus_chips.ALL,
     *corpus_files.ALL,
+    *corpus_carried.ALL,
 )

@@ -84,3 +84,39 @@ def test_export_signs_what_it_sees_now(run: store.Run, tmp_path: Path) -> None:
         main.write_text(good)
     assert "V220" in caught.value.codes
     assert not (tmp_path / "bad.json").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"op": None},
+        {"op": ["relu"]},
+        {"dims": [65]},
+        {"dims": {"N": "many"}},
+        {"mapping": 3},
+        {"leaves": 3},
+        {"op": "\ud800"},
+    ],
+)
+def test_a_request_that_is_none(run: store.Run, change: dict[str, object]) -> None:
+    info = run.info()
+    run.update(request=info["request"] | change)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            stored_kernel(run)
+    finally:
+        run.update(request=info["request"])
+    assert "C136" in caught.value.codes
+
+
+def test_a_kernel_without_a_name(run: store.Run) -> None:
+    path = run.dir / "kernel.json"
+    text = path.read_text()
+    about = json.loads(text)
+    about.pop("name")
+    path.write_text(json.dumps(about))
+    try:
+        with pytest.raises(ConfigError, match="C136"):
+            stored_kernel(run)
+    finally:
+        path.write_text(text)
