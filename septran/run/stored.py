@@ -62,7 +62,7 @@ def verify_again(
     return result
 
 
-_READ = {
+_READ: dict[str, Any] = {
     "str": str,
     "str | None": str,
     "Path | None": str,
