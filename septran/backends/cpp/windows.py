@@ -230,7 +230,9 @@ def _shared(loop: For, taken: set[str], proc: str) -> tuple[list[Stmt], For]:
 def _packed(copy: Copy, loops: Sequence[For]) -> tuple[Region, tuple[Expr, ...]] | None:
     """Return (all of a tensor that is packed in `loops`, where an iteration's panels begin in it)."""
     src, layout = copy.src, Layout.of(copy.dst.buffer)
-    if layout is None or layout.over_rows or src.guard or src.buffer.extent or src.rank < 2:
+    if layout is None or layout.over_rows or src.guard or src.rank < 2:
+        return None
+    if src.buffer.extent and src.buffer.extent != tuple(map(Const, src.buffer.shape)):
         return None
     if set(src.step) != {1} or src.version is not None or copy.dst.buffer.versions != 1:
         return None
@@ -242,8 +244,9 @@ def _packed(copy: Copy, loops: Sequence[For]) -> tuple[Region, tuple[Expr, ...]]
         extent=tuple(substitute(e, once) for e in src.extent),
     )
     used = region_vars(src)
-    if len(extents) != len(loops) or not used <= set(extents):
+    if not used <= set(extents):
         return None
+    # loops whose extent is not known do not count: what is proven for every size is decided as at these sizes
     again = math.prod(n for v, n in extents.items() if v not in used)
     moved = [moves(o, used) for o in src.offset]
     if again < _AGAIN or None in moved:
