@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import septran
@@ -18,26 +17,11 @@ from septran.errors import ConfigError
 from septran.frontend.table.build import NoForm
 from septran.frontend.table.resample import _position, nearest_places
 from septran.frontend.translate import translate
+from tests.frontend.calls import Call, floats
 from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Call(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args: torch.Tensor) -> Any:
-        """Return what the function returns."""
-        return self.fn(*args)
-
-
-def _floats(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 def _whole(*shape: int) -> torch.Tensor:
@@ -53,24 +37,24 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         lambda i: torch.cumsum(torch.cat((torch.zeros(1, dtype=torch.int64), i.sum(1))), 0),
         _whole(5, 8),
     ),
-    "nearest_up": (lambda x: F.interpolate(x, size=(7, 9)), _floats(1, 2, 5, 4)),
-    "nearest_down": (lambda x: F.interpolate(x, scale_factor=0.6), _floats(1, 2, 7, 10)),
+    "nearest_up": (lambda x: F.interpolate(x, size=(7, 9)), floats(1, 2, 5, 4)),
+    "nearest_down": (lambda x: F.interpolate(x, scale_factor=0.6), floats(1, 2, 7, 10)),
     "nearest_exact": (
         lambda x: F.interpolate(x, size=(7, 10), mode="nearest-exact"),
-        _floats(1, 2, 5, 4),
+        floats(1, 2, 5, 4),
     ),
-    "median": (lambda x: (x.median(1)[0], x.median(0, keepdim=True).values), _floats(4, 9)),
-    "median_of_all": (lambda x: x.median(), _floats(3, 8)),
-    "std_mean": (lambda x: torch.std_mean(x, 1), _floats(3, 9)),
-    "var_mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), _floats(3, 4, 5)),
+    "median": (lambda x: (x.median(1)[0], x.median(0, keepdim=True).values), floats(4, 9)),
+    "median_of_all": (lambda x: x.median(), floats(3, 8)),
+    "std_mean": (lambda x: torch.std_mean(x, 1), floats(3, 9)),
+    "var_mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), floats(3, 4, 5)),
     "histogram": (lambda i: torch.histc(i.float(), 9, 0, 8), _whole(48)),
-    "histogram_between": (lambda x: torch.histc(x, 10, -2, 3), _floats(90)),
-    "roll_of_all": (lambda x: torch.roll(x, 2), _floats(3, 4)),
-    "repeat_of_all": (lambda x: torch.repeat_interleave(x, 2), _floats(3, 4)),
-    "norm_of_order_0": (lambda x: torch.linalg.vector_norm(x.relu(), 0, dim=1), _floats(3, 9)),
+    "histogram_between": (lambda x: torch.histc(x, 10, -2, 3), floats(90)),
+    "roll_of_all": (lambda x: torch.roll(x, 2), floats(3, 4)),
+    "repeat_of_all": (lambda x: torch.repeat_interleave(x, 2), floats(3, 4)),
+    "norm_of_order_0": (lambda x: torch.linalg.vector_norm(x.relu(), 0, dim=1), floats(3, 9)),
     "cat_of_nothing": (
         lambda x: torch.cat((torch.zeros(0, 4), x, x[3:], torch.tensor([])), 0) * 2,
-        _floats(3, 4),
+        floats(3, 4),
     ),
     "class_weights": (
         lambda x: F.cross_entropy(
@@ -79,7 +63,7 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
             weight=torch.tensor([1.0, 2.0, 0.5, 0.7, 3.0]),
             ignore_index=0,
         ),
-        _floats(3, 5),
+        floats(3, 5),
     ),
     "class_weights_smoothed": (
         lambda x: F.cross_entropy(
@@ -88,13 +72,13 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
             weight=torch.tensor([1.0, 2.0, 0.5, 0.7, 3.0]),
             label_smoothing=0.1,
         ),
-        _floats(3, 5),
+        floats(3, 5),
     ),
     "weights_of_positives": (
         lambda x: F.binary_cross_entropy_with_logits(
             x, (x > 0.2).float(), pos_weight=torch.tensor([2.0, 3.0, 0.5])
         ),
-        _floats(5, 3),
+        floats(5, 3),
     ),
     "take_along_counts_round": (
         lambda i: torch.take_along_dim(torch.arange(20.0).reshape(4, 5), i, 0),
@@ -122,10 +106,10 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         lambda i: torch.searchsorted(torch.tensor([-7, -2, 0, 0, 0, 5]), i),
         _whole(5, 8),
     ),
-    "rrelu": (lambda x: F.rrelu(x, training=False), _floats(9)),
-    "signbit": (lambda x: torch.where(torch.signbit(x), x, 2 * x), _floats(9)),
-    "strided": (lambda x: torch.as_strided(x, (2, 2, 3), (5, 1, 2), 1), _floats(3, 5)),
-    "upper_triangle": (lambda x: x[tuple(torch.triu_indices(4, 4, 1))], _floats(4, 4)),
+    "rrelu": (lambda x: F.rrelu(x, training=False), floats(9)),
+    "signbit": (lambda x: torch.where(torch.signbit(x), x, 2 * x), floats(9)),
+    "strided": (lambda x: torch.as_strided(x, (2, 2, 3), (5, 1, 2), 1), floats(3, 5)),
+    "upper_triangle": (lambda x: x[tuple(torch.triu_indices(4, 4, 1))], floats(4, 4)),
 }
 QUICK = (
     "class_weights",

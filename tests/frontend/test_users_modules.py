@@ -8,28 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import septran
+from tests.frontend.calls import Call, floats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Call(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args: torch.Tensor) -> Any:
-        """Return what the function returns."""
-        return self.fn(*args)
-
-
-def _floats(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 def _whole(high: int, *shape: int, low: int = 0) -> torch.Tensor:
@@ -55,14 +39,14 @@ ROWS = torch.tensor([[True, False, True], [False, False, False], [True, True, Tr
 def test_a_query_that_may_look_at_nothing_is_zero(kind: str) -> None:
     """Torch's attention gives 0 there; the softmax of -inf alone is NaN."""
     mask = ROWS if kind == "bool" else torch.zeros(3, 3).masked_fill(~ROWS, float("-inf"))
-    compiled_like_torch(_attention, _floats(1, 2, 3, 4), mask)
+    compiled_like_torch(_attention, floats(1, 2, 3, 4), mask)
 
 
 def test_a_row_of_the_lowest_number_is_no_row_of_nothing() -> None:
     """Libraries mask with it: all places count alike."""
     lowest = torch.finfo(torch.float32).min
     compiled_like_torch(
-        _attention, _floats(1, 2, 3, 4), torch.zeros(3, 3).masked_fill(~ROWS, lowest)
+        _attention, floats(1, 2, 3, 4), torch.zeros(3, 3).masked_fill(~ROWS, lowest)
     )
 
 
@@ -72,15 +56,15 @@ LABELS = torch.tensor([[0, 2, -1, 1, 3], [3, -1, 0, 0, 0], [1, 0, 4, 2, 3], [-1,
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_a_decomposition_of_torch_that_is_another_function_is_not_used(reduction: str) -> None:
     compiled_like_torch(
-        lambda x: F.multilabel_margin_loss(x, LABELS, reduction=reduction), _floats(4, 5)
+        lambda x: F.multilabel_margin_loss(x, LABELS, reduction=reduction), floats(4, 5)
     )
 
 
 def test_targets_that_are_neither_one_nor_minus_one_count_twice() -> None:
     compiled_like_torch(
         lambda x, t: F.hinge_embedding_loss(x, t),
-        _floats(4, 5),
-        _floats(4, 5).sign() * _whole(2, 4, 5),
+        floats(4, 5),
+        floats(4, 5).sign() * _whole(2, 4, 5),
     )
 
 
@@ -94,28 +78,28 @@ def _put_apart(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 CASES: dict[str, tuple[Any, ...]] = {
-    "einsum_diagonal": (lambda x: torch.einsum("bii->bi", x), _floats(2, 4, 4)),
-    "einsum_trace": (lambda x, y: torch.einsum("ii,ij->j", x, y), _floats(4, 4), _floats(4, 3)),
-    "einsum_thrice": (lambda x: torch.einsum("iii->i", x), _floats(3, 3, 3)),
-    "diagonal_of_two_dims": (lambda x: x.diagonal(1, 1, 2) * 2, _floats(3, 5, 4)),
-    "diagonal_below": (lambda x: x.diagonal(-2, 0, 2) + 1, _floats(6, 2, 4)),
-    "diag_above": (lambda x: torch.diag(x, 1), _floats(4, 6)),
-    "diag_embed_above": (lambda x: torch.diag_embed(x, 1), _floats(2, 4)),
-    "diag_embed_below": (lambda x: torch.diag_embed(x, -2), _floats(2, 4)),
+    "einsum_diagonal": (lambda x: torch.einsum("bii->bi", x), floats(2, 4, 4)),
+    "einsum_trace": (lambda x, y: torch.einsum("ii,ij->j", x, y), floats(4, 4), floats(4, 3)),
+    "einsum_thrice": (lambda x: torch.einsum("iii->i", x), floats(3, 3, 3)),
+    "diagonal_of_two_dims": (lambda x: x.diagonal(1, 1, 2) * 2, floats(3, 5, 4)),
+    "diagonal_below": (lambda x: x.diagonal(-2, 0, 2) + 1, floats(6, 2, 4)),
+    "diag_above": (lambda x: torch.diag(x, 1), floats(4, 6)),
+    "diag_embed_above": (lambda x: torch.diag_embed(x, 1), floats(2, 4)),
+    "diag_embed_below": (lambda x: torch.diag_embed(x, -2), floats(2, 4)),
     "division_to_zero": (
         lambda i: (torch.div(i, 2, rounding_mode="trunc"), torch.div(i, -3, rounding_mode="floor")),
         _whole(9, 5, 8, low=-9),
     ),
-    "indices_apart": (lambda x: x[TURNED, :, TURNED], _floats(3, 4, 3)),
-    "indices_apart_given": (lambda x, i, j: x[:, i, :, j], _floats(2, 3, 4, 5), _whole(3, 2, 3), _whole(5, 2, 1)),
-    "indices_apart_put": (_put_apart, _floats(3, 4, 3), _floats(3, 4)),
-    "index_fill": (lambda x, i: x.index_fill(1, i, 2.5), _floats(3, 7, 5), torch.tensor([6, 1])),
-    "scatter_mean": (lambda x, i, v: x.scatter_reduce(1, i, v, "mean"), _floats(5, 9), _whole(9, 5, 14), _floats(5, 14)),
+    "indices_apart": (lambda x: x[TURNED, :, TURNED], floats(3, 4, 3)),
+    "indices_apart_given": (lambda x, i, j: x[:, i, :, j], floats(2, 3, 4, 5), _whole(3, 2, 3), _whole(5, 2, 1)),
+    "indices_apart_put": (_put_apart, floats(3, 4, 3), floats(3, 4)),
+    "index_fill": (lambda x, i: x.index_fill(1, i, 2.5), floats(3, 7, 5), torch.tensor([6, 1])),
+    "scatter_mean": (lambda x, i, v: x.scatter_reduce(1, i, v, "mean"), floats(5, 9), _whole(9, 5, 14), floats(5, 14)),
     "scatter_mean_alone": (
-        lambda x, i, v: x.scatter_reduce(1, i, v, "mean", include_self=False), _floats(5, 9), _whole(9, 5, 14), _floats(5, 14),
+        lambda x, i, v: x.scatter_reduce(1, i, v, "mean", include_self=False), floats(5, 9), _whole(9, 5, 14), floats(5, 14),
     ),
     "scatter_most_alone": (
-        lambda x, i, v: x.scatter_reduce(0, i, v, "amax", include_self=False), _floats(9, 5), _whole(9, 14, 5), _floats(14, 5),
+        lambda x, i, v: x.scatter_reduce(0, i, v, "amax", include_self=False), floats(9, 5), _whole(9, 14, 5), floats(14, 5),
     ),
 }  # fmt: skip
 
