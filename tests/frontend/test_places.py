@@ -17,10 +17,10 @@ from septran.errors import ConfigError
 from septran.frontend.translate import translate
 from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
-from tests.frontend.test_more_rows import Call, _floats
+from tests.frontend.calls import Call, floats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-X, IMAGE = _floats(4, 8, 16), _floats(2, 4, 8, 8)
+X, IMAGE = floats(4, 8, 16), floats(2, 4, 8, 8)
 WORDS = torch.tensor([[1, 2, 2, 9, 0], [4, 4, 4, 4, 2], [7, 1, 3, 5, 2]])
 
 
@@ -41,18 +41,18 @@ def _some(x: torch.Tensor) -> torch.Tensor:
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "pool": (lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGE,)),
-    "pool_padded": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (_floats(1, 2, 7, 9),)),
+    "pool_padded": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (floats(1, 2, 7, 9),)),
     "pool_dilated": (
         lambda x: F.max_pool2d(x, (2, 3), (2, 1), 1, (2, 2), ceil_mode=True, return_indices=True),
-        (_floats(1, 2, 8, 9),),
+        (floats(1, 2, 8, 9),),
     ),
-    "pool_3d": (lambda x: F.max_pool3d(x, 2, return_indices=True), (_floats(1, 2, 4, 4, 6),)),
+    "pool_3d": (lambda x: F.max_pool3d(x, 2, return_indices=True), (floats(1, 2, 4, 4, 6),)),
     "unpool": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (IMAGE,)),
     "running_max": (lambda x: torch.cummax(x, -1), (X,)),
     "running_min_of_equals": (lambda x: torch.cummin((x * 2).round(), 1), (X,)),
-    "pairs": (lambda x: F.pdist(x), (_floats(5, 7),)),
-    "order_3": (lambda x, y: torch.cdist(x, y, p=3.0), (_floats(5, 7), _floats(4, 7))),
-    "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), (X, _floats(4, 8, 16))),
+    "pairs": (lambda x: F.pdist(x), (floats(5, 7),)),
+    "order_3": (lambda x, y: torch.cdist(x, y, p=3.0), (floats(5, 7), floats(4, 7))),
+    "masked_scatter": (lambda x, y: x.masked_scatter(x > 0, y), (X, floats(4, 8, 16))),
     "every_other": (_every_other, (X, X + 1)),
     "every_third": (_some, (X,)),
     "decimals": (lambda x: torch.round(x, decimals=2), (X,)),
@@ -60,11 +60,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "bags_max": (nn.EmbeddingBag(10, 4, mode="max", padding_idx=2).eval(), (WORDS,)),
     "bags_weighed": (
         lambda w, i, s: F.embedding_bag(i, w, per_sample_weights=s, mode="sum"),
-        (_floats(10, 4), WORDS, _floats(3, 5)),
+        (floats(10, 4), WORDS, floats(3, 5)),
     ),
     "bags_of_any_size": (
         lambda w, i: F.embedding_bag(i, w, torch.tensor([0, 3, 3, 9]), mode="mean"),
-        (_floats(10, 4), WORDS.flatten()),
+        (floats(10, 4), WORDS.flatten()),
     ),
     "antialiased_down": (lambda x: F.interpolate(x, size=(5, 3), mode="bilinear", antialias=True), (IMAGE,)),
     "antialiased_cubic": (lambda x: F.interpolate(x, size=(5, 19), mode="bicubic", antialias=True), (IMAGE,)),
@@ -108,5 +108,5 @@ def test_control_flow_is_named_as_what_has_no_form(tmp_path: Path) -> None:
 
 def test_parameters_may_be_named_as_the_sizes_of_tiles() -> None:
     module = Call(lambda rows, cols: torch.softmax(rows @ cols, -1))
-    rows, cols = _floats(4, 5), _floats(5, 6)
+    rows, cols = floats(4, 5), floats(5, 6)
     torch.testing.assert_close(septran.compile(module, (rows, cols))(rows, cols), module(rows, cols))  # fmt: skip

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves
 
 import septran
-from tests.frontend.test_more_rows import Call, _floats
+from tests.frontend.calls import Call, floats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-X, IMAGE = _floats(4, 8, 16), _floats(2, 4, 8, 8)
+X, IMAGE = floats(4, 8, 16), floats(2, 4, 8, 8)
 PLACES = torch.tensor([1, 5, 2, 0, 7, 3, 3, 6])
 
 
@@ -34,26 +34,26 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x, i: torch.zeros(4, 9, 16).index_add(1, i, _rows(x)),
         (X, PLACES),
     ),
-    "product_k": (lambda x, w: _rows(x).transpose(1, 2) @ w, (X, _floats(8, 5))),
-    "product_n": (lambda w, x: F.linear(x, w.expand(5, 16)), (_floats(1, 16), _floats(4, 16))),
+    "product_k": (lambda x, w: _rows(x).transpose(1, 2) @ w, (X, floats(8, 5))),
+    "product_n": (lambda w, x: F.linear(x, w.expand(5, 16)), (floats(1, 16), floats(4, 16))),
     "outer": (
         lambda x, y: x[:, None].expand(5, 6) @ y[:, None].expand(6, 3),
-        (_floats(5), _floats(6)),
+        (floats(5), floats(6)),
     ),
     "attention_to_one": (
         lambda q, k: F.scaled_dot_product_attention(q, *(k.expand(2, 4, 7, 16),) * 2),
-        (_floats(2, 4, 5, 16), _floats(1, 1, 1, 16)),
+        (floats(2, 4, 5, 16), floats(1, 1, 1, 16)),
     ),
     "pool": (lambda x: F.max_pool2d(x[:, :, :1].expand(2, 4, 8, 8), 3), (IMAGE,)),
     "channels": (
         lambda x, w: F.conv2d(x[:, :1].expand(2, 4, 8, 8), w, padding=1),
-        (IMAGE, _floats(3, 4, 3, 3)),
+        (IMAGE, floats(3, 4, 3, 3)),
     ),
     "weight_of_groups": (
         lambda x, w: F.conv2d(x, w.expand(4, 1, 3, 3), padding=1, groups=4),
-        (IMAGE, _floats(1, 1, 3, 3)),
+        (IMAGE, floats(1, 1, 3, 3)),
     ),
-    "sum_of_numbers": (lambda x: x[:, :3] + (torch.arange(7.0)[:, None] * torch.arange(3.0)).sum(0), (_floats(4, 5),)),
+    "sum_of_numbers": (lambda x: x[:, :3] + (torch.arange(7.0)[:, None] * torch.arange(3.0)).sum(0), (floats(4, 5),)),
     "sum_of_many_numbers": (lambda x: x + (torch.arange(70_000) % 7).float().sum(), (X,)),
 }  # fmt: skip
 QUICK = ("sum", "product_k", "sum_of_many_numbers")
@@ -72,5 +72,5 @@ def test_it_is_compiled_and_verified(name: str) -> None:
 def test_batches_of_a_product_that_repeat_stay_views() -> None:
     """Heads that share keys (grouped-query attention) would be copied else."""
     module = Call(lambda q, k: q @ k.expand(4, 16, 6))
-    compiled = septran.compile(module, (_floats(4, 5, 16), _floats(1, 16, 6)), verify=False)
+    compiled = septran.compile(module, (floats(4, 5, 16), floats(1, 16, 6)), verify=False)
     assert len(tree_leaves(compiled.kernels)) == 1
