@@ -63,6 +63,14 @@ def test_it_returns_what_the_module_returns_with_its_present_weights() -> None:
     assert str(room).startswith(f"{room.bytes} bytes for {len(room.rows)} tensors")
 
 
+def test_what_torch_says_of_its_own_export_is_not_told() -> None:
+    net, x = nn.GRU(4, 4).eval(), torch.randn(2, 1, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = septran.compile(net, (x,), target="cpp")
+    torch.testing.assert_close(compiled(x)[0], net(x)[0].detach())
+
+
 def test_what_has_no_form_is_refused_at_its_line() -> None:
     class Inverse(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ import linecache
 import math
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -173,7 +174,9 @@ def export(
     first: BaseException | None = None
     for strict in (False, True):
         try:
-            with torch.no_grad():
+            # what torch says about its own export is no business of the model's user: a refusal is
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 program = torch.export.export(
                     model, inputs, named, dynamic_shapes=dynamic, strict=strict
                 ).run_decompositions({})
