@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves
 import septran
 from septran.errors import ConfigError
 from septran.frontend.translate import translate
+from tests.frontend.calls import Call, floats
 from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
-from tests.frontend.calls import Call, floats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X, IMAGE = floats(4, 8, 16), floats(2, 4, 8, 8)
