@@ -2,7 +2,7 @@
 
 Who is ordered with whom follows the engines of `septran.ir.nodes`: an in-order queue orders its own statements;
 all threads together order nothing but memory that each of them owns; a copy in flight is over where its Post
-is awaited. Everything else that conflicts needs a Sync in between, or a chain of posts and awaits. The
+is awaited; whatever the processor itself ("") has done or awaited is over before it gives out anything else. Everything else that conflicts needs a Sync in between, or a chain of posts and awaits. The
 events' own protocol is part of the rule: every await has one post, and every post one await.
 
 An outermost parallel loop is a launch: what comes later, in the Program or in another iteration around it, starts when
@@ -82,7 +82,9 @@ def _of_the_host(first: Statement, second: Statement) -> bool:
 
 
 def _in_order(first: Statement, second: Statement) -> bool:
-    """Whether one in-order queue runs both."""
+    """Whether one in-order queue runs both, or the processor itself runs the first before it gives out the second."""
+    if first.engine == "":
+        return True
     return first.engine == second.engine and first.engine not in (ir.THREADS, *_IN_FLIGHT)
 
 
@@ -248,7 +250,7 @@ class _Events:
 
     def _from(self, w: Statement, known: isl.Map, b: Statement) -> Iterator[isl.Map]:
         """Yield a -> b for those `b` that start after an await that knows of `a`."""
-        if w.engine == b.engine or (
+        if w.engine in ("", b.engine) or (
             w.engine == ir.THREADS and b.engine in (ir.THREADS, *_IN_FLIGHT)
         ):
             yield known.apply_range(self.before(w, b))
