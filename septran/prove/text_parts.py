@@ -83,7 +83,9 @@ class PartOperand(Positioned):
 
     def _cells(self) -> tuple[Expr, ...]:
         at = dict(zip(self.place.index, self.element(self._own()), strict=True))
-        return tuple(substitute(c, at) for c in self.place.cells)
+        cells = tuple(substitute(c, at) for c in self.place.cells)
+        version = self.access.region.version
+        return cells if version is None else (version, *cells[1:])
 
     def _text(self, e: Expr) -> str:
         return self.here.text(e)

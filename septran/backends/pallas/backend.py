@@ -6,6 +6,7 @@ from septran.backends.base import Backend
 from septran.backends.pallas.emit import emit
 from septran.backends.pallas.leaves import library, signature
 from septran.backends.pallas.passes.plan_blocks import plan_blocks
+from septran.backends.pallas.passes.plan_rings import plan_rings
 from septran.backends.pallas.passes.read_windows import read_windows
 from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.reading import read
@@ -24,7 +25,11 @@ PALLAS_TPU = Backend(
     machine=lambda arch: f"{NAME}.{arch}",
     copies_ordered_by="Pallas orders copies itself",
     passes=staging_passes(),
-    finish=(("read_windows", read_windows), ("plan_blocks", plan_blocks)),
+    finish=(
+        ("plan_rings", plan_rings),
+        ("read_windows", read_windows),
+        ("plan_blocks", plan_blocks),
+    ),
     library=library,
     signature=signature,
     print_kernel=emit,

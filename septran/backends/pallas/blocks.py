@@ -8,8 +8,10 @@ from typing import Any
 
 from septran.ir.access import regions
 from septran.ir.launch import Launch
-from septran.ir.nodes import Buffer, For, Program, Region, Stmt, allocated
+from septran.ir.nodes import BULK, Buffer, Copy, For, Post, Program, Region, Stmt, allocated, walk
 
+UNBOUNDED = 1 << 30
+"""Upper limit of a `When` that only has a lower one; its negative is the lower limit of one that only has an upper one."""
 BLOCKS = "blocks"
 """Option of a Program: for each launch in order its grid, `parallel` variables, the loop that became the grid's last dim ("" = none),
 and per tensor the fields of `Operand`."""
@@ -22,6 +24,7 @@ class Operand:
     block: extents that a step holds. by: the grid variable that moves each dim, "" = the block holds all of it.
     before, after: zeros that are put around the tensor first (padding of convolutions). read, written: by the kernel.
     All per dim of the tensor as it is held (at least two).
+    copied: the tensor stays where it is, and the kernel's own copies take parts of it; block is then all of it, zeros included.
     """
 
     buffer: Buffer
@@ -31,6 +34,7 @@ class Operand:
     after: tuple[int, ...]
     read: bool
     written: bool
+    copied: bool = False
 
     @property
     def padded(self) -> bool:
@@ -41,7 +45,16 @@ class Operand:
     def facts(self) -> dict[str, object]:
         """What the option says of it."""
         said = {"block": self.block, "by": self.by, "before": self.before, "after": self.after}
-        return {key: list(value) for key, value in said.items()}
+        found: dict[str, object] = {key: list(value) for key, value in said.items()}
+        return {**found, "copied": True} if self.copied else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flights:
+    """Copies that the kernel makes itself, one for each slot of a tile. event: which of the Program's events says that one is over."""
+
+    event: str
+    tile: Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +62,7 @@ class Plan:
     """One `pallas_call`. grid: (variable, steps), outermost first. parallel: variables whose steps any core may run.
 
     first: what runs before the loop that became the last grid dim; loop: that loop, None when there is none (then
-    `first` is all); last: what runs after it. scratch: tiles in vector memory.
+    `first` is all); last: what runs after it. scratch: tiles in vector memory. flights: the kernel's own copies.
     """
 
     grid: tuple[tuple[str, int], ...]
@@ -59,6 +72,7 @@ class Plan:
     last: tuple[Stmt, ...]
     operands: tuple[Operand, ...]
     scratch: tuple[Buffer, ...]
+    flights: tuple[Flights, ...]
 
 
 def plan_of(program: Program, number: int, launch: Launch) -> Plan:
@@ -82,12 +96,32 @@ def plan_of(program: Program, number: int, launch: Launch) -> Plan:
                 buffer=found[0][0].buffer,
                 read=any("r" in how for _, how in found),
                 written=any("w" in how for _, how in found),
-                **{key: tuple(value) for key, value in facts["operands"][name].items()},
+                copied=facts["operands"][name].get("copied", False),
+                **{
+                    key: tuple(value)
+                    for key, value in facts["operands"][name].items()
+                    if key != "copied"
+                },
             )
             for name, found in accesses(body).items()
         ),
         scratch=tuple(allocated(body)),
+        flights=flights(body),
     )
+
+
+def flights(body: tuple[Stmt, ...]) -> tuple[Flights, ...]:
+    """Return the kernel's own copies: those that the next Post stands for, in order of appearance."""
+    found: dict[str, Flights] = {}
+    copy: Copy | None = None
+    for stmt in walk(body):
+        if isinstance(stmt, Copy) and stmt.engine == BULK:
+            copy = stmt
+        elif isinstance(stmt, Post):
+            assert copy is not None, stmt.event
+            tile = copy.src if copy.dst.buffer.mem == "GLOBAL" else copy.dst
+            found.setdefault(stmt.event, Flights(event=stmt.event, tile=tile.buffer))
+    return tuple(found.values())
 
 
 def accesses(body: tuple[Stmt, ...]) -> dict[str, list[tuple[Region, str]]]:

@@ -66,7 +66,7 @@ class _File:
                             self._nothing(buffer, indent)
                     var = self.names.fresh(loop.var)
                     self.host.append(
-                        f"{'    ' * indent}for {var} in range({index_text(loop.extent, text)}):"
+                        f"{'    ' * indent}for {var} in range({index_text(loop.extent, text, host=True)}):"
                     )
                     self.steps(step.steps, indent + 1, {**text, loop.var: var})
 
@@ -104,21 +104,30 @@ class _File:
         words = ["parallel" if v in found.parallel else "arbitrary" for v in order]
         meanings = [f'"{word}"' for word in words or ["arbitrary"]]
         sizes = [n for _, n in found.grid] or [1]
+        scratch = [_scratch(b) for b in found.scratch]
+        scratch += [f"pltpu.SemaphoreType.DMA(({f.tile.versions},))" for f in found.flights]
         lines = [
             f"{called},",
             f"grid={shape_text(sizes)},",
             f"in_specs=({''.join(_spec(o, order) + ', ' for o in ins).rstrip()}),",
             f"out_specs=({''.join(_spec(o, order) + ', ' for o in outs).rstrip()}),",
-            f"out_shape=({' '.join(_out(o.buffer) + ',' for o in outs)}),",
-            f"scratch_shapes=({' '.join(_scratch(b) + ',' for b in found.scratch)}),",
+            f"out_shape=({' '.join(_out(o) + ',' for o in outs)}),",
+            f"scratch_shapes=({' '.join(text + ',' for text in scratch)}),",
             *([f"input_output_aliases={aliases},"] if aliases else []),
             f"compiler_params=pltpu.CompilerParams(dimension_semantics={shape_text(meanings)}),",
             "interpret=interpret,",
         ]
-        targets = "".join(f"{self.arrays[o.buffer.name]}, " for o in outs).rstrip()
+        made = {o.buffer.name: self.arrays[o.buffer.name] for o in outs}
+        wide = [o.buffer for o in outs if o.padded and o.copied]
+        made |= {b.name: self.names.fresh(f"{b.name}_wide") for b in wide}
+        targets = "".join(f"{name}, " for name in made.values()).rstrip()
         self.host.append(f"{pad}({targets}) = pl.pallas_call(")
         self.host += [f"{pad}    {line}" for line in lines]
         self.host.append(f"{pad})({', '.join(args)})")
+        for b in wide:
+            low, high = shape_text((0,) * len(held(b.shape))), shape_text(held(b.shape))
+            cut = f"lax.slice({made[b.name]}, {low}, {high})"
+            self.host.append(f"{pad}{self.arrays[b.name]} = {cut}")
         self.filled |= {o.buffer.name for o in outs}
 
     def _padded(self, operand: Operand, pad: str) -> str:
@@ -134,17 +143,22 @@ class _File:
 
 
 def _spec(operand: Operand, order: list[str]) -> str:
+    if operand.copied:
+        return "pl.BlockSpec(memory_space=pl.ANY)"
     names = ", ".join(order) or "_"
     index = shape_text([var or "0" for var in operand.by])
     return f"pl.BlockSpec({shape_text(operand.block)}, lambda {names}: {index})"
 
 
-def _out(buffer: Buffer) -> str:
-    return f"jax.ShapeDtypeStruct({shape_text(held(buffer.shape))}, {JNP_DTYPE[buffer.dtype]})"
+def _out(operand: Operand) -> str:
+    shape = operand.block if operand.copied else held(operand.buffer.shape)
+    return f"jax.ShapeDtypeStruct({shape_text(shape)}, {JNP_DTYPE[operand.buffer.dtype]})"
 
 
 def _scratch(buffer: Buffer) -> str:
-    return f"pltpu.VMEM({shape_text(held(buffer.shape))}, {JNP_DTYPE[buffer.dtype]})"
+    slots = (buffer.versions,) if buffer.versions > 1 else ()
+    shape = shape_text((*slots, *held(buffer.shape)))
+    return f"pltpu.VMEM({shape}, {JNP_DTYPE[buffer.dtype]})"
 
 
 def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from septran.backends.pallas.blocks import Operand, Plan
+from septran.backends.pallas.blocks import UNBOUNDED, Operand, Plan
 from septran.backends.pallas.shapes import (
     JNP_DTYPE,
     free_names,
@@ -18,7 +18,6 @@ from septran.backends.pallas.shapes import (
 from septran.backends.pallas.spelling import float_text
 from septran.backends.text.leaf_shape import leaf_shape
 from septran.backends.text.names import Names
-from septran.errors import InternalError
 from septran.ir import nodes as ir
 from septran.ir.expr import Bin, Const, Expr, make
 from septran.kernel import Leaf
@@ -42,6 +41,8 @@ class KernelText:
     inputs: dict[str, str] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
     operands: dict[str, Operand] = field(default_factory=dict)
+    signals: dict[str, str] = field(default_factory=dict)
+    """event -> its semaphores"""
 
     def __post_init__(self) -> None:
         for leaf in self.leaves.values():
@@ -57,12 +58,14 @@ class KernelText:
                 self.refs[name] = self.names.fresh(name)
         for buffer in self.plan.scratch:
             self.refs[buffer.name] = self.names.fresh(buffer.name)
+        self.signals = {f.event: self.names.fresh(f.event) for f in self.plan.flights}
         self.vars = {v: self.names.fresh(v) for v in self.host_vars}
 
     def render(self) -> str:
         """Return the source of the kernel function."""
         outs = [self.refs[n] for n, o in self.operands.items() if o.written]
         args = [*self.inputs.values(), *outs, *(self.refs[b.name] for b in self.plan.scratch)]
+        args += self.signals.values()
         args += [f"*, {', '.join(self.vars[v] for v in self.host_vars)}"] if self.host_vars else []
         for axis, (var, _) in enumerate(self.plan.grid):
             self.vars[var] = self.names.fresh(var)
@@ -91,6 +94,8 @@ class KernelText:
         """Outputs that are also read start as what they held before."""
         for name in self.kept & self.operands.keys():
             operand = self.operands[name]
+            if operand.copied:
+                continue  # it is the same array, of which copies take parts
             stays = [self.vars[v] for v, _ in self.plan.grid if v not in operand.by]
             line = f"{self.refs[name]}[...] = {self.inputs[name]}[...]"
             if stays:
@@ -99,15 +104,24 @@ class KernelText:
             self._emit(2 if stays else 1, line)
 
     def _when(self, condition: str, body: tuple[ir.Stmt, ...], indent: int) -> None:
-        if all(isinstance(s, ir.Alloc | ir.Sync | ir.Post | ir.Await) for s in body):
+        if all(isinstance(s, ir.Alloc | ir.Sync | ir.Post) for s in body):
             return
         self._emit(indent, f"@pl.when({condition})")
         self._emit(indent, "def _():")
         self._body(body, indent + 1)
 
     def _body(self, body: tuple[ir.Stmt, ...], indent: int) -> None:
-        for stmt in body:
+        for at, stmt in enumerate(body):
             match stmt:
+                case ir.Copy(dst=dst, src=src, engine=ir.BULK):
+                    said = body[at + 1]
+                    assert isinstance(said, ir.Post)  # `plan_rings` gives each copy its own event
+                    self._flight(self._ref(src), self._ref(dst), said, "start", indent)
+                case ir.Await(event=event):
+                    tile = next(f.tile for f in self.plan.flights if f.event == event)
+                    whole = replace(ir.Region.whole(tile), version=stmt.slot)
+                    # whoever waits counts the bytes of the target; where they come from does not matter
+                    self._flight(self._ref(whole), self._ref(whole), stmt, "wait", indent)
                 case ir.Copy(dst=dst, src=src):
                     text = self._read(src)
                     if src.buffer.dtype != dst.buffer.dtype:
@@ -121,9 +135,23 @@ class KernelText:
                     self._loop(stmt, indent)
                 case ir.When(expr=expr, low=low, high=high):
                     text = self._index(expr, 1)
-                    self._when(f"({text} >= {low}) & ({text} < {high})", stmt.body, indent)
-                case ir.Alloc() | ir.Sync() | ir.Post() | ir.Await():
-                    continue  # tiles are scratch of the kernel; Pallas orders its own copies
+                    tests = f"({text} >= {low}) & ({text} < {high})"
+                    if high == UNBOUNDED:
+                        tests = f"{text} >= {low}"
+                    elif low == -UNBOUNDED:
+                        tests = f"{text} < {high}"
+                    self._when(tests, stmt.body, indent)
+                case ir.Alloc() | ir.Sync() | ir.Post():
+                    continue  # tiles are scratch of the kernel; a copy signals its end itself
+
+    def _flight(self, src: str, dst: str, said: ir.Post | ir.Await, verb: str, indent: int) -> None:
+        """Begin a copy, or wait for one."""
+        signal = f"{self.signals[said.event]}.at[{self._index(said.slot)}]"
+        self._emit(indent, f"pltpu.make_async_copy({src}, {dst}, {signal}).{verb}()")
+
+    def _ref(self, region: ir.Region) -> str:
+        """Return the text of what a copy takes or fills."""
+        return f"{self.refs[region.buffer.name]}.at[{self._place(region)}]"
 
     def _loop(self, loop: ir.For, indent: int) -> None:
         var = self.vars[loop.var] = self.names.fresh(loop.var)
@@ -162,7 +190,8 @@ class KernelText:
             else:
                 tail = f", stride={step}" if step != 1 and tile != 1 else ""
                 words.append(f"pl.ds({self._start(start)}, {tile}{tail})")
-        return "..." if set(words) == {":"} else ", ".join(words)
+        text = "..." if set(words) == {":"} else ", ".join(words)
+        return text if region.version is None else f"{self._index(region.version)}, {text}"
 
     def _start(self, start: Expr) -> str:
         """A start that the compiler knows to be a multiple says so."""
@@ -172,8 +201,6 @@ class KernelText:
         return text
 
     def _read(self, region: ir.Region) -> str:
-        if region.version is not None:
-            raise InternalError(f"{region.buffer.name} has versions; Pallas buffers blocks itself")
         return f"{self.refs[region.buffer.name]}[{self._place(region)}]"
 
     def _write(self, region: ir.Region, value: str, indent: int) -> None:

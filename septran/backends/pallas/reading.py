@@ -11,8 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from septran.backends.pallas.blocks import flights
 from septran.backends.pallas.prelude import PRELUDE
-from septran.backends.pallas.reading_kernel import BlockOf, KernelReading, dtype_of, is_for
+from septran.backends.pallas.reading_blocks import BlockOf, dtype_of, is_for
+from septran.backends.pallas.reading_kernel import KernelReading
 from septran.backends.pallas.shapes import held, lead
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.scopes import Scopes
@@ -57,7 +59,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
         order=order,
         rooms=host.rooms,
         places={b.name: _place(b) for b in arrays},
-        silent=frozenset(("sync", "post", "await")),
+        silent=frozenset(("sync",)),
         scalars=ragged_scalars(program),
         wrong=tuple(host.wrong),
         values=Values(tiles=frozenset(host.rooms), padded=None, clean=frozenset(), undefined={}),
@@ -65,12 +67,13 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
 
 def _place(buffer: Buffer) -> Place:
-    missing = lead(len(buffer.shape))
+    slots = (buffer.versions,) if buffer.versions > 1 else ()
+    missing = len(slots) + lead(len(buffer.shape))
     allocator = "" if buffer.mem == "GLOBAL" else "VMEM"
     return Place.of_cells(
         len(buffer.shape),
         lambda x: (*(Const(0),) * missing, *x),
-        held(buffer.shape),
+        (*slots, *held(buffer.shape)),
         allocator,
     )
 
@@ -241,6 +244,13 @@ class _Host(Scopes):
                 if len(zeros) != len(array.zeros) or any(min(z) < 0 for z in zeros):
                     raise py.wrong(stmt)
                 self.arrays[name] = _Array(array.buffer, zeros)
+            case py.Call(name="lax.slice", args=(ast.Name(id=base), low, high), named={}):
+                array = self._known(stmt, base)
+                if array.buffer is not buffer or any(py.shape(low)):
+                    raise py.wrong(stmt)
+                if py.shape(high) != held(buffer.shape):
+                    raise py.broken(stmt, f"{name} is {py.shape(high)} of {base}")
+                self._hold(name, buffer)
             case _:
                 raise py.wrong(stmt)
 
@@ -285,20 +295,27 @@ class _Host(Scopes):
         parallel = _semantics(told["compiler_params"], len(grid))
         ins = [(py.dotted(a), self._known(a, py.dotted(a))) for a in value.args]
         results = [(n, self._target(stmt, n)) for n in outs]
+        wide: dict[str, _Array] = {}
         aliases = _aliases(told.get("input_output_aliases"))
         blocks: list[BlockOf] = []
         for (_, array), spec in zip(ins, _tuple(told["in_specs"], len(ins)), strict=True):
             blocks.append(BlockOf.read(spec, array.buffer, array.zeros, len(grid)))
         shapes = _tuple(told["out_shape"], len(outs))
-        for (_, buffer), spec, shape in zip(
+        for (name, buffer), spec, shape in zip(
             results, _tuple(told["out_specs"], len(outs)), shapes, strict=True
         ):
             call = py.called(shape)
             if call is None or call.name != "jax.ShapeDtypeStruct" or len(call.args) != 2:
                 raise py.wrong(shape)
-            self._declared(shape, buffer, *call.args)
-            block = BlockOf.read(spec, buffer, ((0, 0),) * len(held(buffer.shape)), len(grid))
-            self._stays(spec.lineno, block, parallel)
+            zeros = ((0, 0),) * len(held(buffer.shape))
+            if BlockOf.is_whole(spec) and name not in self.named:
+                zeros = _behind(buffer, call.args[0])
+                wide[name] = _Array(buffer, zeros)
+            else:
+                self._declared(shape, buffer, *call.args)
+            block = BlockOf.read(spec, buffer, zeros, len(grid))
+            if not block.copied:
+                self._stays(spec.lineno, block, parallel)
             blocks.append(block)
         carried = self._carried(stmt, ins, results, aliases)
         reading = KernelReading(
@@ -311,13 +328,17 @@ class _Host(Scopes):
             loops=self.loops,
             leaves=self._leaves(),
             local=[b for b in allocated(self.program.body) if b.mem != "GLOBAL"],
+            events=[f.event for f in flights(self.program.body)],
         )
         reading.read(_tuple(told["scratch_shapes"], None))
         self.acts += reading.acts
         self.rooms.update(reading.rooms)
         self.wrong += reading.wrong
         for name, buffer in results:
-            self._hold(name, buffer)
+            if name in wide:
+                self.arrays[name] = wide[name]
+            else:
+                self._hold(name, buffer)
 
     def _kernel(self, node: ast.expr) -> tuple[ast.FunctionDef, dict[str, Expr]]:
         """Return the kernel of `f` or `functools.partial(f, k0=t)`, and what its numbers are."""
@@ -336,6 +357,14 @@ class _Host(Scopes):
         return found, numbers
 
     def _target(self, stmt: ast.stmt, name: str) -> Buffer:
+        """Return what an array that a launch makes is; one that is only made to be cut is what is cut from it."""
+        for node in ast.walk(self.file.entry) if name not in self.named else ():
+            match node:
+                case ast.Assign(targets=[ast.Name(id=cut)], value=value) if cut in self.named:
+                    call = py.called(value)
+                    sliced = call is not None and call.name == "lax.slice" and len(call.args) == 3
+                    if call is not None and sliced and py.dotted(call.args[0]) == name:
+                        return self.named[cut]
         if name not in self.named:
             raise py.wrong(stmt, f"the array {name}")
         return self.named[name]
@@ -381,6 +410,14 @@ class _Host(Scopes):
             if buffer.name in self.filled and out not in found:
                 self.wrong.append((stmt.lineno, f"{buffer.name} loses what it holds"))
         return found
+
+
+def _behind(buffer: Buffer, shape: ast.expr) -> tuple[tuple[int, int], ...]:
+    """Return how many elements an array of `shape` has behind a tensor's, per dim. Raises Unreadable: it is smaller."""
+    told, meant = py.shape(shape), held(buffer.shape)
+    if len(told) != len(meant) or any(a < b for a, b in zip(told, meant, strict=True)):
+        raise py.wrong(shape)
+    return tuple((0, a - b) for a, b in zip(told, meant, strict=True))
 
 
 def _targets(node: ast.AST) -> Iterator[str]:

@@ -1,81 +1,38 @@
-"""What one step of a printed Pallas kernel does: its loops, conditions, parts of blocks and leaf calls, from the text alone."""
+"""What one step of a printed Pallas kernel does: its loops, conditions, copies, parts of blocks and leaf calls, from the text alone."""
 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from septran.backends.pallas.shapes import JNP_DTYPE, free_names, held
+from septran.backends.pallas.reading_blocks import (
+    BlockOf,
+    at_of,
+    axis_of,
+    dtype_of,
+    is_all,
+    is_for,
+    words_of,
+)
+from septran.backends.pallas.shapes import free_names, held
 from septran.backends.reading import python_syntax as py
 from septran.backends.reading.scopes import Scopes
 from septran.ir.expr import Bin, Const, Expr, Var, make
-from septran.ir.nodes import Buffer
+from septran.ir.nodes import BULK, Buffer
 from septran.prove.printed import Kind, Loop, Number, Part, Room, Test, View
 from septran.prove.text_held import positions
 
-_DTYPES = {text: dtype for dtype, text in JNP_DTYPE.items()}
 _KEPT = frozenset(("jax", "jnp", "lax", "pl", "pltpu", "functools", "carry", "st_index"))
 """names that keep their meaning in a kernel"""
-
-
-def dtype_of(node: ast.expr) -> str:
-    """Return the dtype of `jnp.float32`. Raises Unreadable: it is none."""
-    found = _DTYPES.get(py.dotted(node))
-    if found is None:
-        raise py.wrong(node)
-    return found
-
-
-def is_for(name: str, buffer: Buffer) -> bool:
-    """Whether the text's name is a buffer's."""
-    return free_names().may_be(name, buffer.name)
-
-
-def axis_of(axis: int) -> Var:
-    """Return what stands for the step's number along an axis of the grid; no name of the text has a prime."""
-    return Var(f"axis_{axis}'")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockOf:
-    """What a step holds of an array: extents per dim, which block that is, the zeros around the array."""
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    index: tuple[Expr, ...]
-    zeros: tuple[tuple[int, int], ...]
-    scratch: bool = False
-
-    @classmethod
-    def read(
-        cls, node: ast.expr, buffer: Buffer, zeros: tuple[tuple[int, int], ...], axes: int
-    ) -> BlockOf:
-        """Read `pl.BlockSpec((16, 64), lambda i0, i1: (i0, 0))`. Raises Unreadable: it is something else."""
-        match py.called(node):
-            case py.Call(
-                name="pl.BlockSpec",
-                args=(shape, ast.Lambda(args=ast.arguments(args=given), body=ast.Tuple(elts=told))),
-                named={},
-            ) if len({a.arg for a in given}) == len(given) == axes:
-                names: dict[str, Expr] = {a.arg: axis_of(k) for k, a in enumerate(given)}
-                index = tuple(py.index(e, names) for e in told)
-                sizes = py.shape(shape)
-                plain = all(isinstance(e, Const | Var) for e in index)
-                if plain and len(index) == len(sizes) == len(zeros) and min(sizes) > 0:
-                    return cls(buffer=buffer, shape=sizes, index=index, zeros=zeros)
-        raise py.wrong(node)
-
-    def moves(self, axis: int) -> bool:
-        """Whether steps along an axis hold other blocks."""
-        return axis_of(axis) in self.index
 
 
 @dataclass(kw_only=True)
 class KernelReading(Scopes):
     """Reads one kernel. grid: (extent, whether any core may run it) per axis. blocks: of inputs, then of outputs; the first `ins` are inputs.
 
-    carried: output -> the input it starts as. local: buffers that tiles may be.
+    carried: output -> the input it starts as. local: buffers that tiles may be. events: what semaphores may be.
     """
 
     function: ast.FunctionDef
@@ -85,10 +42,15 @@ class KernelReading(Scopes):
     carried: Mapping[int, int]
     leaves: frozenset[str]
     local: Sequence[Buffer]
+    events: Sequence[str]
     refs: dict[str, BlockOf] = field(default_factory=dict)
     starts: dict[str, str] = field(default_factory=dict)
     """output's ref -> the ref of the input that it starts as"""
     bound: set[str] = field(default_factory=set)
+    signals: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """semaphores -> (event, how many)"""
+    flown: dict[str, set[str]] = field(default_factory=dict)
+    """event -> the tiles that its copies fill or empty"""
     owed: dict[str, int] = field(default_factory=dict)
     """results of the last leaf that are not stored yet -> their position among its operands"""
 
@@ -149,7 +111,11 @@ class KernelReading(Scopes):
         outs = names[self.ins : len(self.blocks)]
         self.starts = {outs[out]: names[at] for out, at in self.carried.items()}
         for name, node in zip(names[len(self.blocks) :], scratch, strict=True):
-            self._tile(name, node)
+            call = py.called(node)
+            if call is not None and call.name == "pltpu.SemaphoreType.DMA":
+                self._signal(name, node, call)
+            else:
+                self._tile(name, node)
         return list(py.statements(self.function.body))
 
     def _tile(self, name: str, node: ast.expr) -> None:
@@ -172,14 +138,25 @@ class KernelReading(Scopes):
         )
         zeros = ((0, 0),) * len(shape)
         index = (Const(0),) * len(shape)
-        if len(shape) != len(held(buffer.shape)):
+        slots = buffer.versions > 1
+        if len(shape) != len(held(buffer.shape)) + slots:
             raise py.wrong(node, f"a tile of {shape}")
         self.refs[name] = BlockOf(
-            buffer=buffer, shape=shape, index=index, zeros=zeros, scratch=True
+            buffer=buffer, shape=shape, index=index, zeros=zeros, scratch=True, slots=slots
         )
+
+    def _signal(self, name: str, node: ast.expr, call: py.Call) -> None:
+        """Keep `pltpu.SemaphoreType.DMA((2,))`."""
+        taken = {event for event, _ in self.signals.values()}
+        found = [e for e in self.events if e not in taken and free_names().may_be(name, e)]
+        if not found or len(call.args) != 1 or call.named or len(py.shape(call.args[0])) != 1:
+            raise py.wrong(node)
+        self.signals[name] = (found[0], py.shape(call.args[0])[0])
 
     def _starting(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Read `C[...] = C_in[...]` of each output that goes on, under the steps that first hold its block; return the rest."""
+        for out in [n for n in self.starts if self.refs[n].copied]:  # it is the same array
+            del self.refs[self.starts.pop(out)]
         for _ in tuple(self.starts):
             stmt = body.pop(0) if body else None
             tests: tuple[Test, ...] = ()
@@ -190,7 +167,7 @@ class KernelReading(Scopes):
                 case ast.Assign(
                     targets=[ast.Subscript(value=ast.Name(id=out), slice=a)],
                     value=ast.Subscript(value=ast.Name(id=given), slice=b),
-                ) if all(_is_all(x) for x in (a, b)) and self.starts.get(out) == given:
+                ) if all(is_all(x) for x in (a, b)) and self.starts.get(out) == given:
                     pass
                 case _:
                     raise py.wrong(stmt or self.function, "an output that does not start as it was")
@@ -234,7 +211,7 @@ class KernelReading(Scopes):
                 given = call.args if call is not None and call.name == "pl.when" else ()
                 if not py.parameters(stmt) and len(given) == 1 and not when.keywords:
                     self._bound(given[0])
-                    return py.tests(given[0], self.numbers)
+                    return py.tests(given[0], self.numbers, self.needs)
         raise py.wrong(stmt)
 
     def _bind(self, name: str, node: ast.AST) -> None:
@@ -247,16 +224,23 @@ class KernelReading(Scopes):
         found = list(py.statements(list(body)))
         while found:
             stmt = found.pop(0)
+            outside = len(self.needs)
             match stmt:
                 case ast.FunctionDef(name="_"):
                     self.owed = {}
                     with self.inside(tests=self._when(stmt)):
                         self._body(stmt.body)
+                    del self.needs[outside:]
                 case ast.FunctionDef(decorator_list=[]):
                     self.owed = {}
                     self._loop(stmt, found.pop(0) if found else None)
+                    del self.needs[outside:]
                 case ast.Assign(targets=[ast.Subscript() as target], value=value):
                     self._store(stmt, target, value)
+                case ast.Expr(
+                    value=ast.Call(func=ast.Attribute(value=made, attr=verb), args=[], keywords=[])
+                ):
+                    self._flight(stmt, made, verb)
                 case ast.Assign(targets=[ast.Tuple(elts=names)], value=value):
                     self._results(stmt, [py.dotted(n) for n in names], value)
                 case _:
@@ -288,6 +272,51 @@ class KernelReading(Scopes):
         with self.inside(Loop(var=var, extent=extent, line=call.line)):
             self.numbers[var] = Var(var)
             self._body(body)
+
+    def _flight(self, stmt: ast.stmt, made: ast.expr, verb: str) -> None:
+        """Read `pltpu.make_async_copy(A.at[..], A_s.at[k % 2, ...], A_s_there.at[k % 2]).start()`, or the wait for one."""
+        self.owed = {}
+        call = py.called(made)
+        if (
+            call is None
+            or call.name != "pltpu.make_async_copy"
+            or len(call.args) != 3
+            or call.named
+        ):
+            raise py.wrong(stmt)
+        src, dst, signal = map(at_of, call.args)
+        name = py.dotted(signal.value)
+        if name not in self.signals:
+            raise py.wrong(stmt, f"the semaphore {name}")
+        event, count = self.signals[name]
+        slot = self._index(signal.slice)
+        views = [self._part(ref, copied=True) for ref in (dst, src)]
+        shapes = [v.part.shape for v in views if v.part is not None]
+        tile = next((r for r in map(self._ref, (dst, src)) if r.slots), None)
+        if tile is None or verb not in ("start", "wait"):
+            raise py.wrong(stmt)
+        if math.prod(shapes[0]) != math.prod(tile.shape[1:]):
+            self.wrong.append((stmt.lineno, f"{event} counts a part of {tile.buffer.name}"))
+        if self.flown.setdefault(event, {tile.buffer.name}) != {tile.buffer.name}:
+            self.wrong.append((stmt.lineno, f"{event} is of another tile than {tile.buffer.name}"))
+        if verb == "wait":
+            self._act("await", f"{event}>", stmt, (), (slot,))
+            return
+        mine, theirs = ([n for n in shape if n != 1] for shape in shapes)
+        if mine != theirs or views[0].dtype != views[1].dtype:
+            self.wrong.append((stmt.lineno, f"{ast.unparse(made)} is of two shapes or types"))
+        told = views[0].part
+        assert told is not None
+        views[0] = replace(views[0], part=replace(told, inside=(*told.inside, (slot, count))))
+        self._act("copy", "copy", stmt, tuple(views))
+        self.acts[-1] = replace(self.acts[-1], engine=BULK)
+        self._act("post", f"{event}>{BULK}", stmt, (), (slot,))
+
+    def _ref(self, node: ast.Subscript) -> BlockOf:
+        block = self.refs.get(py.dotted(node.value))
+        if block is None:
+            raise py.wrong(node)
+        return block
 
     def _results(self, stmt: ast.stmt, names: list[str], value: ast.expr) -> None:
         """Read `a, b = leaf(..)`."""
@@ -373,7 +402,7 @@ class KernelReading(Scopes):
     # ---- operands
     def _index(self, node: ast.expr) -> Expr:
         self._bound(node)
-        return py.index(node, self.numbers)
+        return py.index(node, self.numbers, self.needs)
 
     def _bound(self, node: ast.expr) -> None:
         """Raise Broken where a name stands for nothing."""
@@ -381,16 +410,21 @@ class KernelReading(Scopes):
             if isinstance(inner, ast.Name) and inner.id not in self.bound | self.leaves | _KEPT:
                 raise py.broken(inner, f"nothing is called {inner.id}")
 
-    def _part(self, node: ast.Subscript) -> View:
-        """Return what `ref[:, pl.ds(i, 8)]` is of the array."""
-        block = self.refs.get(py.dotted(node.value))
-        if block is None:
-            raise py.wrong(node)
+    def _part(self, node: ast.Subscript, *, copied: bool = False) -> View:
+        """Return what `ref[:, pl.ds(i, 8)]`, of a ring `ref[k % 2, :, pl.ds(i, 8)]`, is of the array."""
+        block = self._ref(node)
+        if block.copied and not copied:
+            raise py.broken(node, f"{block.buffer.name} is read or written where it is")
         rank = len(block.shape)
-        words = [ast.Slice()] * rank if _is_all(node.slice) else _words(node.slice)
+        words = words_of(node.slice)
+        if is_all(words[-1]):
+            words[-1:] = [ast.Slice()] * (rank - len(words) + 1)
         if len(words) != rank:
             raise py.wrong(node)
-        found = [self._place(w, n) for w, n in zip(words, block.shape, strict=True)]
+        found: list[tuple[Expr, int, int]] = []
+        for word, n in zip(words, block.shape, strict=True):
+            slot = block.slots and not found
+            found.append((self._index(word), 1, 1) if slot else self._place(word, n))
         names = positions(rank)
         low = [
             make("+", start, make("*", Var(p), step))
@@ -464,11 +498,3 @@ class KernelReading(Scopes):
                     if py.shape(shape) == part.shape and d is not None and 0 <= d < len(part.shape):
                         return (Test(op, Var(part.index[d]), self._index(b)),)
         raise py.wrong(node, f"the mask {ast.unparse(node)}")
-
-
-def _is_all(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
-
-
-def _words(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, ast.Tuple) else [node]

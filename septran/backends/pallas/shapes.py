@@ -39,23 +39,43 @@ def shape_text(shape: Iterable[int | str]) -> str:
     return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
 
 
-def index_text(e: Expr, names: Mapping[str, str], parent: int = 0) -> str:
-    """Return an index expression as JAX text: `min` and `max` of traced numbers are jnp's."""
+def index_text(e: Expr, names: Mapping[str, str], parent: int = 0, *, host: bool = False) -> str:
+    """Return an index expression as JAX text, of numbers of the kernel, which are traced, or of the host's own.
+
+    Of traced numbers `min` and `max` are jnp's, and quotients lax's, which truncate: jnp's `//` asks for signs, which the lowering
+    only knows on a TPU, and no index is negative (the rule `text` proves it of every quotient).
+    """
     match e:
         case Const(value):
             return str(value) if value >= 0 or parent == 0 else f"({value})"
         case Var(name):
             return names.get(name, name)
         case Bin("min" | "max" as op, a, b):
-            return f"jnp.{op}imum({index_text(a, names)}, {index_text(b, names)})"
+            found = ", ".join(index_text(x, names, host=host) for x in (a, b))
+            return f"jnp.{op}imum({found})"
+        case Bin("//" | "%" as op, a, b) if not host:
+            found = ", ".join(index_text(x, names) for x in (a, b))
+            return f"lax.{'div' if op == '//' else 'rem'}({found})"
         case Bin(op, a, b):
             level = 1 if op in ("+", "-") else 2
             # left-associative: the right operand of - // % needs one level more
             right = level if op == "+" else level + 1
             left = 3 if level == 2 and isinstance(a, Bin) and a.op != op else level
-            text = f"{index_text(a, names, left)} {op} {index_text(b, names, right)}"
+            text = f"{index_text(a, names, left, host=host)} {op} {index_text(b, names, right, host=host)}"
             return f"({text})" if level < parent else text
     raise TypeError(e)
+
+
+def is_multiple(e: Expr, unit: int) -> bool:
+    """Return whether an index is a multiple of `unit` whatever its variables are."""
+    match e:
+        case Const(value):
+            return value % unit == 0
+        case Bin("*", a, b):
+            return is_multiple(a, unit) or is_multiple(b, unit)
+        case Bin("+" | "-", a, b):
+            return is_multiple(a, unit) and is_multiple(b, unit)
+    return unit == 1
 
 
 def iota(shape: Iterable[int], axis: int) -> str:

@@ -28,6 +28,7 @@ _FUNCTIONS = {
     "jnp.minimum": "min",
     "jnp.maximum": "max",
 }
+_TRUNCATING = {"lax.div": "//", "lax.rem": "%"}
 _COMPARES: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -164,6 +165,11 @@ def index(node: ast.expr, names: Mapping[str, Expr], needs: list[Expr] | None = 
             )
         case ast.Call(func=f, args=[a, b], keywords=[]) if dotted(f) in _FUNCTIONS:
             return make(_FUNCTIONS[dotted(f)], index(a, names, needs), index(b, names, needs))
+        case ast.Call(func=f, args=[a, b], keywords=[]) if (
+            dotted(f) in _TRUNCATING and needs is not None
+        ):
+            quotient = _TRUNCATING[dotted(f)]
+            return operate(node, quotient, index(a, names, needs), index(b, names, needs), needs)
     raise wrong(node, f"the index {ast.unparse(node)}")
 
 

@@ -43,6 +43,16 @@ def test_blocks_that_no_tpu_takes_are_held_whole() -> None:
     assert "pl.BlockSpec((1, 256, 64)" in text
 
 
+def test_quotients_do_not_ask_for_signs() -> None:
+    """jnp's `//` lowers to a sign, which JAX only lowers on a machine with a TPU; each quotient is proven not to be negative."""
+    text = kernel("attention_causal", Z=1, S=600).source
+    assert "lax.div(i1 * 256 + " in text and " // " not in text
+
+
+def test_tall_reductions_take_smaller_blocks() -> None:
+    assert "pl.BlockSpec((2048, 512)" in kernel("col_sum", M=30_000, N=1024).source
+
+
 def test_padding_is_put_around_the_tensor() -> None:
     text = kernel("conv2d_stride2").source
     assert "jnp.pad(X, ((0, 0), (1, 0), (1, 0), (0, 0)))" in text

@@ -1,7 +1,4 @@
-"""A product that makes its own copies into rings of two slots, in both orders of copies; its planted bugs; a wait for nothing.
-
-SepTran prints blocks, not copies: this shows that the simulation which judges them would see the bugs of rings, too.
-"""
+"""Kernels that make their own copies, in both orders of copies; their planted bugs; a wait for nothing."""
 
 from __future__ import annotations
 
@@ -13,92 +10,36 @@ import pytest
 
 from septran import backends
 from septran.plan.problem import problem_of
-from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.place import place_of
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 from tests.backends.pallas.installed import simulated
-from tests.backends.pallas.test_emit import kernel
+from tests.backends.pallas.rings import ring_of
 
 __all__ = ["simulated"]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("simulated")]
-DIMS = {"M": 16, "N": 128, "K": 384}
-RING = '''"""C[16, 128] = A[16, 384] B[384, 128] in two blocks of rows, with copies of its own."""
-
-import jax
-import jax.numpy as jnp
-from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
+GEMM = {"M": 16, "N": 128, "K": 1100}
+STREAM = {"M": 37, "N": 1000}
+DIMS = {"gemm": GEMM, "stream": STREAM}
 
 
-def ring_kernel(A, B, C, a, b, acc, out, sem_a, sem_b, sem_c):
-    i = pl.program_id(0)
-
-    def load(k, slot):
-        rows = pltpu.make_async_copy(A.at[pl.ds(i * 8, 8), pl.ds(k * 128, 128)], a.at[slot], sem_a.at[slot])
-        columns = pltpu.make_async_copy(B.at[pl.ds(k * 128, 128), :], b.at[slot], sem_b.at[slot])
-        return rows, columns
-
-    for copy in load(0, 0):
-        copy.start()
-    acc[...] = jnp.zeros_like(acc)
-
-    def step(k, carry):
-        slot = lax.rem(k, 2)
-
-        @pl.when(k + 1 < 3)
-        def _():
-            for copy in load(k + 1, 1 - slot):
-                copy.start()
-
-        rows, columns = load(k, slot)
-        rows.wait()
-        columns.wait()
-        acc[...] += jnp.dot(a[slot], b[slot], precision=lax.Precision.HIGHEST)
-        return carry
-
-    lax.fori_loop(0, 3, step, 0)
-    out[...] = acc[...]
-    back = pltpu.make_async_copy(out, C.at[pl.ds(i * 8, 8), :], sem_c)
-    back.start()
-    back.wait()
-
-
-def entry(A, B, interpret=False):
-    (C,) = pl.pallas_call(
-        ring_kernel,
-        grid=(2,),
-        in_specs=(pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pl.ANY)),
-        out_specs=(pl.BlockSpec(memory_space=pl.ANY),),
-        out_shape=(jax.ShapeDtypeStruct((16, 128), jnp.float32),),
-        scratch_shapes=(
-            pltpu.VMEM((2, 8, 128), jnp.float32),
-            pltpu.VMEM((2, 128, 128), jnp.float32),
-            pltpu.VMEM((8, 128), jnp.float32),
-            pltpu.VMEM((8, 128), jnp.float32),
-            pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.DMA(()),
-        ),
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
-        interpret=interpret,
-    )(A, B)
-    return (C,)
-
-
-TAKES = (1, 2)
-GIVES = (0,)
-'''
-
-
-def judged(folder: Path, old: str = "", new: str = "", seconds: float = 240.0) -> Verdict:
-    """The verdict on the ring, or on one with a piece of its text replaced."""
-    assert old in RING
-    made = kernel("gemm", **DIMS)
-    made = made.with_files({made.main: RING.replace(old, new) if old else RING})
-    plan = resolve(GenRequest(op="gemm", backend="pallas_tpu", dims=DIMS))
-    problem = problem_of(plan, lower_plan(plan).program, plan.dims)
+def judged(
+    folder: Path,
+    op: str,
+    old: str = "",
+    new: str = "",
+    *,
+    depth: int = 2,
+    dtype: str = "float32",
+    seconds: float = 240.0,
+    dims: dict[str, int] | None = None,
+) -> Verdict:
+    """The verdict on a kernel with rings, or on one with a piece of its text replaced."""
+    dims = dims or DIMS[op]
+    plan, lowered, made = ring_of(op, folder, depth, dtype, **dims)
+    assert old in made.source, made.source
+    made = made.with_files({made.main: made.source.replace(old, new) if old else made.source})
+    problem = problem_of(plan, lowered.program, plan.dims)
     place = place_of(backends.get("pallas_tpu"), "v5e", "emulated", 2)
     build = folder / "build"
     build.mkdir()
@@ -112,46 +53,87 @@ def judged(folder: Path, old: str = "", new: str = "", seconds: float = 240.0) -
     )
 
 
-def test_a_ring_of_two_slots_is_accurate(tmp_path: Path) -> None:
-    verdict = judged(tmp_path)
+@pytest.mark.parametrize(
+    ("op", "depth", "dtype", "dims"),
+    [
+        ("gemm", 2, "float32", GEMM),
+        ("gemm", 3, "bfloat16", {"M": 33, "N": 50, "K": 2100}),
+        ("stream", 2, "float32", STREAM),
+        ("stream", 3, "bfloat16", {"M": 16, "N": 2048}),
+        ("attention_causal", 2, "float32", {"Z": 1, "S": 600, "D": 64}),
+        ("gemv", 3, "float32", {"M": 20, "K": 9000}),
+        ("col_max", 2, "float32", {"M": 9000, "N": 40}),
+    ],
+)
+def test_rings_are_accurate(
+    op: str, depth: int, dtype: str, dims: dict[str, int], tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, op, depth=depth, dtype=dtype, dims=dims)
     assert verdict.passed, verdict.message
 
 
 class Planted(NamedTuple):
-    """old -> new in RING. says: part of the message."""
+    """old -> new in the kernel of `op`. says: part of the message."""
 
     title: str
+    op: str
     old: str
     new: str
     says: str
 
 
+def wait(tile: str, slot: str, event: str) -> str:
+    return (
+        f"pltpu.make_async_copy({tile}.at[{slot}, ...], {tile}.at[{slot}, ...], "
+        f"{tile}_{event}.at[{slot}]).wait()"
+    )
+
+
+LOADED, STORED = wait("B_s", "lax.rem(k0, 2)", "there"), wait("Z_s", "lax.rem(k0, 2)", "gone")
+DRAINED = wait("Z_s", "k0_last", "gone")
+AHEAD = "A_s.at[lax.rem(k0 + 1, 2), ...], A_s_there"
+INTO = "Z.at[pl.ds(pl.multiple_of(i0 * 16, 16), 16), pl.ds(pl.multiple_of(k0 * 256, 256), 256)]"
 PLANTED = [
     Planted(
-        "prefetch into the slot in use",
-        "load(k + 1, 1 - slot)",
-        "load(k + 1, slot)",
-        "without order: write of ('vmem'",
+        "a load into the slot in use", "gemm", AHEAD, AHEAD.replace("k0 + 1", "k0"), "without order"
     ),
-    Planted("load not waited for", "        columns.wait()\n", "", "kernel.py"),
-    Planted("store not waited for", "    back.wait()\n", "", "kernel.py"),
-    Planted("accumulator not cleared", "    acc[...] = jnp.zeros_like(acc)\n", "", "NaN"),
+    Planted("a load not waited for", "gemm", LOADED, "pass", "kernel.py"),
     Planted(
-        "store beyond the tensor",
-        "C.at[pl.ds(i * 8, 8), :]",
-        "C.at[pl.ds(i * 8 + 4, 8), :]",
+        "the slot of the next step",
+        "gemm",
+        "B_s[lax.rem(k0, 2)",
+        "B_s[lax.rem(k0 + 1, 2)",
+        "without order",
+    ),
+    Planted("accumulator not cleared", "gemm", "acc[...] = leaf_zero", "leaf_zero", "NaN"),
+    Planted(
+        "the next block of B",
+        "gemm",
+        "B.at[pl.ds(pl.multiple_of((k0 + 1)",
+        "B.at[pl.ds(pl.multiple_of((k0 + 0)",
+        "",
+    ),
+    Planted("a slot stored and not waited for", "stream", STORED, "pass", ""),
+    Planted("nobody waits for the last stores", "stream", DRAINED, "pass", "kernel.py"),
+    Planted(
+        "a store of the other slot",
+        "stream",
+        "Z_s.at[lax.rem(k0, 2), ...], Z.at",
+        "Z_s.at[lax.rem(k0 + 1, 2), ...], Z.at",
+        "",
+    ),
+    Planted(
+        "a store beyond the tensor",
+        "stream",
+        INTO,
+        INTO.replace("i0 * 16, 16), 16)", "i0 * 16 + 8, 8), 16)"),
         "Out-of-bounds write",
     ),
     Planted(
         "two blocks store one tile",
-        "C.at[pl.ds(i * 8, 8), :]",
-        "C.at[pl.ds(0, 8), :]",
-        "without order: write of",
-    ),
-    Planted(
-        "reads the slot of the next step",
-        "b[slot], precision",
-        "b[1 - slot], precision",
+        "stream",
+        INTO,
+        INTO.replace("pl.ds(pl.multiple_of(i0 * 16, 16), 16)", "0:16"),
         "without order",
     ),
 ]
@@ -159,14 +141,15 @@ PLANTED = [
 
 @pytest.mark.parametrize("planted", PLANTED, ids=[p.title for p in PLANTED])
 def test_a_planted_bug_of_a_ring_is_caught(planted: Planted, tmp_path: Path) -> None:
-    verdict = judged(tmp_path, planted.old, planted.new)
+    verdict = judged(tmp_path, planted.op, planted.old, planted.new)
     assert not verdict.passed
     assert verdict.status.value not in ("unavailable", "timeout"), verdict.message
     assert planted.says in verdict.message
 
 
 def test_a_wait_for_what_nothing_signals_ends_at_the_time_limit(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, "columns.wait()", "load(k, 1 - slot)[1].wait()", seconds=20.0)
+    other = LOADED.replace("there.at[lax.rem(k0", "there.at[lax.rem(k0 + 1")
+    verdict = judged(tmp_path, "gemm", LOADED, other, seconds=20.0)
     assert not verdict.passed
     assert verdict.code == "V206", verdict.message
     assert "did not return in time" in verdict.message

@@ -7,7 +7,8 @@
 
 A dim of a tensor is cut into blocks where every access to it starts at a multiple of one size; of any other dim
 the block holds all. Steps that keep an output's block follow each other, because only then it stays where it is.
-Loops of one iteration are gone afterwards.
+Loops of one iteration are gone afterwards. A tensor of which the kernel makes its own copies (`plan_rings`) stays where it is, with zeros
+behind it where the last copies reach beyond it, and such a kernel's loops are its own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from septran.backends.pallas.blocks import BLOCKS, Operand, accesses
-from septran.backends.pallas.shapes import held, lead
-from septran.ir.access import substituted
+from septran.backends.pallas.blocks import BLOCKS, Operand, accesses, flights
+from septran.backends.pallas.shapes import held, is_multiple, lead
+from septran.ir.access import regions, substituted
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Bin, Const, Expr, Var, bounds
 from septran.ir.launch import Launch, map_kernels
-from septran.ir.nodes import Alloc, For, Program, Region, Stmt, When, walk
+from septran.ir.nodes import Alloc, Copy, For, Program, Region, Stmt, When, walk
 from septran.machine import load_machine
 from septran.passes.check_memory import Held, check_memory
 
@@ -82,10 +83,18 @@ def _planned(launch: Launch, body: tuple[Stmt, ...], around: Ranges, units: Unit
     loop = _streamed(body, ranges, units)
     if loop is not None:
         live.append((loop.var, ranges[loop.var][1] + 1))
-    operands = [_operand(found, dict(live), ranges, units) for found in accesses(body).values()]
+    copied = {
+        r.buffer.name for s in walk(body) if isinstance(s, Copy) and s.engine for r, _ in regions(s)
+    }
+    operands = [
+        _in_place(found, ranges)
+        if found[0][0].buffer.name in copied
+        else _operand(found, dict(live), ranges, units)
+        for found in accesses(body).values()
+    ]
     order = [v for v, _ in live]
-    operands = [_revisited(o, order, units) if o.written else o for o in operands]
-    kept = [set(order) - set(o.by) for o in operands if o.written]
+    operands = [_revisited(o, order, units) if o.written and not o.copied else o for o in operands]
+    kept = [set(order) - set(o.by) for o in operands if o.written and not o.copied]
     shared = set().union(*kept) | ({loop.var} if loop is not None else set())
     return _Plan(
         grid=tuple(live),
@@ -103,9 +112,10 @@ def _stored(operands: Sequence[Operand], body: tuple[Stmt, ...], units: Units) -
             nbytes=2 * _bytes(o.block, o.buffer.dtype, units),
         )
         for o in operands
+        if not o.copied
     ]
     return blocks + [
-        Held.of(s.buffer, _bytes(s.buffer.shape, s.buffer.dtype, units), s.span)
+        Held.of(s.buffer, s.buffer.versions * _bytes(s.buffer.shape, s.buffer.dtype, units), s.span)
         for s in walk(body)
         if isinstance(s, Alloc)
     ]
@@ -143,7 +153,7 @@ def _loop_ranges(stmts: Iterable[Stmt], known: Ranges) -> dict[str, tuple[int, i
 def _streamed(body: tuple[Stmt, ...], ranges: Ranges, units: Units) -> For | None:
     """Return the one loop of the body that moves through a tensor block by block."""
     loops = [s for s in body if isinstance(s, For)]
-    if len(loops) != 1:
+    if len(loops) != 1 or flights(body):
         return None
     (loop,) = loops
     steps = ranges[loop.var][1] + 1
@@ -188,6 +198,32 @@ def _operand(
         read=any("r" in how for _, how in found),
         written=any("w" in how for _, how in found),
     )
+
+
+def _in_place(found: list[tuple[Region, str]], ranges: Ranges) -> Operand:
+    """Return a tensor that own copies are made of; behind it zeros as far as they reach."""
+    buffer = found[0][0].buffer
+    shape = held(buffer.shape)
+    after = [0] * len(shape)
+    for own, n in enumerate(buffer.shape):
+        highs = [_end(r.offset[own], r.tile[own], n, ranges) for r, _ in found]
+        after[own + lead(len(buffer.shape))] = max(0, max(highs) - n)
+    return Operand(
+        buffer=buffer,
+        block=tuple(n + more for n, more in zip(shape, after, strict=True)),
+        by=("",) * len(shape),
+        before=(0,) * len(shape),
+        after=tuple(after),
+        read=any("r" in how for _, how in found),
+        written=any("w" in how for _, how in found),
+        copied=True,
+    )
+
+
+def _end(offset: Expr, tile: int, n: int, ranges: Ranges) -> int:
+    """Return where a tile that begins inside n elements ends at most."""
+    step = tile if is_multiple(offset, tile) else 1
+    return min(bounds(offset, ranges)[1], (n - 1) // step * step) + tile
 
 
 def _unit(dim: int, units: Units) -> int:
