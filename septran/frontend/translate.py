@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Mapping
@@ -193,10 +194,15 @@ def _nothing(graph: Graph) -> ConfigError:
     return ConfigError.of("C150", f"{graph.file}: Model returns no tensor", Span(graph.file, 1))
 
 
+_TAKEN = ("task", "torch", "math")
+"""names that the written logic imports"""
+
+
 def module_name(file: str) -> str:
     """Return the name of the operator that a module file is."""
     name = re.sub(r"\W+", "_", Path(file).stem).strip("_").lower() or "model"
-    return f"m_{name}" if name[0].isdigit() else name
+    taken = name in _TAKEN or keyword.iskeyword(name)
+    return f"m_{name}" if name[0].isdigit() or taken else name
 
 
 def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:

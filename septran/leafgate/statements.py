@@ -22,6 +22,10 @@ class Statements(Expressions):
         """As `Expressions`."""
         super().__init__(tokens, language, scopes)
         self.threads = threads
+        self.constants: set[str] = set()
+        """names that were declared constexpr"""
+        self.fills_arrays = language.plain_c or bool(language.storage)
+        """of a CPU's kernel a build with a pattern in locals is judged, too (V223), and stores into arrays take time"""
 
     def block(self) -> Tree:
         """Take `{ .. }` with a scope of its own."""
@@ -244,7 +248,7 @@ class Statements(Expressions):
         guessed = self._holds_auto()
         tree.append(self.type(auto=True))
         while True:
-            tree.append(self._declarator(guessed, loop))
+            tree.append(self._declarator(guessed, loop, seen))
             if loop and self.now.text == ":":
                 tree.append(self.eat(":"))
                 return tree
@@ -253,6 +257,15 @@ class Statements(Expressions):
             tree.append(self.eat(",", "<"))
         tree.append(self.eat(";", "<"))
         return tree
+
+    def _is_constant_extent(self) -> bool:
+        """Return whether what stands up to `]` is known when the leaf is compiled: numbers, and this leaf's constexpr names."""
+        ahead = 0
+        while (token := self.peek(ahead)).text != "]" and token.kind != "end":
+            if token.kind == "name" and token.text not in self.constants:
+                return False
+            ahead += 1
+        return True
 
     def _const_in_c(self, seen: list[str]) -> bool:
         return self.language.plain_c and seen == ["static"] and self.now.text == "const"
@@ -263,11 +276,16 @@ class Statements(Expressions):
             ahead += 1
         return self.peek(ahead).text == "auto"
 
-    def _declarator(self, guessed: bool, loop: bool) -> Tree:
+    def _declarator(self, guessed: bool, loop: bool, seen: list[str]) -> Tree:
+        """Take a name with its value; one without a value is zero, where each thread has its own.
+
+        What a variable holds that nobody set is another thing in a test, in an emulation and on a device.
+        """
         tree: list[Tree] = []
         if self.now.text == "(":
             self.refuse("a declaration with parentheses", "initialise with `= value`")
-        pointer = self.now.text in ("*", "&")
+        pointer, reference = self.now.text in ("*", "&"), self.now.text == "&"
+        shared, counted = any(word in self.language.storage for word in seen), True
         if pointer:
             tree.append(self.pointer())
         if self.now.text == "[" and guessed:
@@ -279,9 +297,11 @@ class Statements(Expressions):
         # a lambda is no value: it cannot be copied, returned or called by itself
         is_lambda = guessed and not pointer and self.now.text == "=" and self.peek().text == "["
         self.scopes.declare(name.text, n.LAMBDA if is_lambda else n.VARIABLE)
+        (self.constants.add if "constexpr" in seen else self.constants.discard)(name.text)
         while self.now.text == "[":
             tree.append(self.eat("[", "-"))
             if self.now.text != "]":
+                counted = self.fills_arrays and counted and self._is_constant_extent()
                 tree.append(self.conditional().tree)
             tree.append(self.eat("]", "<"))
         if self.now.text == "=":
@@ -298,6 +318,8 @@ class Statements(Expressions):
             self.refuse("a declaration with parentheses", "initialise with `= value`")
         elif guessed and not (loop and self.now.text == ":"):
             self.refuse("auto without a value")
+        elif counted and not (reference or shared or (loop and self.now.text == ":")):
+            tree.append(Word("= {0}", 0) if self.language.plain_c else Word("{}", 0, "-"))
         return tree
 
     def pointer(self) -> Tree:

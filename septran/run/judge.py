@@ -33,6 +33,7 @@ from septran.toolchain.hosted import UNLINKED
 from septran.toolchain.machine_asked import kept_between_calls, machine_asked
 from septran.toolchain.watched import starts_threads
 from septran.trial.place import place_in
+from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.verdict import Verdict, write_evidence
@@ -40,9 +41,6 @@ from septran.verify.verify import Request, verify
 
 SCHEMA = "septran.judge/1"
 _AFTER = "calls after those that were made: {} live from call to call"
-# a word of digits, as a float has them; numbers beyond are masks and limits, which families of values are about
-_NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[fFuUlL]*(?![\w.]))")
-_LARGE, _MOST_NUMBERS = 1e6, 200
 # a pool of threads that shrank cannot grow again where no thread may be started
 _TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
 INLINE_COPY = "kernel.py"
@@ -353,12 +351,6 @@ def _with_state(built: Built, entry: str) -> Built:
     if not kept:
         return built
     return replace(built, not_checked=(*built.not_checked, _AFTER.format(", ".join(kept))))
-
-
-def points(text: str) -> tuple[float, ...]:
-    """Return the numbers that a file's text holds, as far as floats have them: of such a branch may be made."""
-    found = dict.fromkeys(float(word) for word in _NUMBER.findall(text))
-    return tuple(n for n in found if abs(n) < _LARGE)[:_MOST_NUMBERS]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from septran.kernel import Kernel, LeafSpec, leaf_specs
 from septran.outcome import Level, Status
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
+from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.refusal import unavailable
@@ -62,6 +63,7 @@ def judge_kernel(
     """
     place.require()
     backend = place.backend
+    problem = _asked_at_its_numbers(kernel, problem)
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
     built = place.build(kernel, folder)
@@ -78,6 +80,12 @@ def judge_kernel(
         verdict = _suspected(backend, verdict, kernel, built, problem, request, work)
         write_evidence(verdict, work, files={"child.log": verdict.log})
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
+
+
+def _asked_at_its_numbers(kernel: Kernel, problem: Problem) -> Problem:
+    """Return the problem with one more case: values at the numbers that somebody else's leaves hold."""
+    told = points("\n".join(leaf.source for leaf in kernel.leaves if leaf.writer != "library"))
+    return replace(problem, points=told) if told and not problem.points else problem
 
 
 def judge_once(

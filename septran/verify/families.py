@@ -217,6 +217,10 @@ def around(
     picked = rng.choice(at, shape) * (1.0 + rng.choice([-1.0, 0.0, 0.0, 1.0], shape) * 2.0**-12)
     signs = np.where(rng.random(shape) < 0.25, -1.0, 1.0)
     found: Array = np.where(rng.random(shape) < 0.25, rng.standard_normal(shape), picked * signs)
+    each = rng.permutation(at)[
+        : found.size // 2
+    ]  # as many of them as there is room for, as they are
+    found.reshape(-1)[rng.permutation(found.size)[: each.size]] = each
     return found
 
 

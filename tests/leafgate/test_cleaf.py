@@ -242,3 +242,24 @@ def test_mutants_never_crash_and_print_to_themselves() -> None:
         flat = [t.text for t in tokens(text)]
         assert "[[" not in "".join(flat).replace("[[maybe_unused]]", "")
     assert accepted > 50
+
+
+@pytest.mark.parametrize(
+    ("of", "body", "wanted"),
+    [
+        ("cpp", "int32_t k;", "int32_t k{};"),
+        ("cpp", "float a, b = 2, *p;", "float a{}, b = 2,*p{};"),
+        ("cpp", "for (long i; i < 3; ++i) { ; }", "for (long i{}; i < 3; ++i) {; }"),
+        ("cpp", "float t[4];", "float t[4];"),  # V223 shows it, and filling it takes time
+        ("cuda", "float t[4];", "float t[4]{};"),
+        ("cuda", "constexpr int W = 2; float t[2 * W][3];", "constexpr int W = 2; float t[2 * W][3]{};"),
+        ("cuda", "int n = 3; float t[n];", "int n = 3; float t[n];"),
+        ("cuda", "__shared__ float t[4];", "__shared__ float t[4];"),
+        ("c", "int32_t k; vl_tile t;", "int32_t k = {0}; vl_tile t = {0};"),
+        ("cpp", "float t[2] = {1, 2}; for (float x : t) { ; }", "float t[2] = {1, 2}; for (float x : t) {; }"),
+    ],
+)  # fmt: skip
+def test_what_nobody_sets_is_zero_on_every_machine(of: str, body: str, wanted: str) -> None:
+    text = printed(body, of)
+    assert " ".join(text.split()) == f"{{ {wanted} }}"
+    assert print_body(text, names=NAMES, of=of) == text

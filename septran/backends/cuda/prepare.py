@@ -1,7 +1,7 @@
 """Ready any CUDA C++ source for the CPU emulation: what a host compiler cannot parse, line by line.
 
 Changed are only launches, dynamic shared memory, `__shared__` arrays (which are the machine's, fresh in every
-block), `__constant__` (which is constant), `__noinline__` and casts to integers; line numbers stay.
+block), `__constant__` (which is constant), `__noinline__`, casts to integers and the sign of a NaN; line numbers stay.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _STATIC_CAST = re.compile(rf"\bstatic_cast\s*<\s*({_INTEGER})\s*>\s*(?=\()")
 _CAST = re.compile(
     rf"\(\s*({_INTEGER})\s*\)(?=\s*(?!const\b|noexcept\b|mutable\b|override\b|->)[\w(.+~!*&-])"
 )
+_COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
     (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
@@ -53,6 +54,7 @@ def prepare(source: str) -> str:
     source = _STATIC.sub(_shared_array, source)
     source = _STATIC_CAST.sub(r"cuemu::to<\1>", source)
     source = _CAST.sub(_c_cast, source)
+    source = _COPYSIGN.sub("cuemu::copysigned", source)
     return _launches(source)
 
 

@@ -52,6 +52,8 @@ _MACHINE_FLAGS = (
 )
 ALIGNED = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 """An NVIDIA GPU faults where an address is no multiple of what is accessed there; AMD's take such addresses."""
+CONVERTED = ("-fsanitize=float-cast-overflow", "-fsanitize-undefined-trap-on-error")
+"""A float beyond an integer's range: `prepare` gives casts the device's value, and what is converted without one is told."""
 SANITIZERS = {"address": ("-g1", "-fsanitize=address"), "thread": ("-g1", "-fsanitize=thread")}
 _CALL = re.compile(r"(?<!define )CUEMU_CALL\((\w+)\)")
 
@@ -103,6 +105,7 @@ def compile_emulated(
         *fills_locals(compiler),
         *level,  # the last one counts
         *watched,
+        *CONVERTED,
         *(ALIGNED if dialect(kernel.backend).api == "cuda" else ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{EMULATOR}",

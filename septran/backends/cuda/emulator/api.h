@@ -27,6 +27,7 @@ extern dim3 grid_dim CUEMU_CALL(grid_dim);
 extern int thread_linear CUEMU_CALL(thread_linear);
 extern char* dynamic_shared CUEMU_CALL(dynamic_shared);
 extern size_t dynamic_shared_size CUEMU_CALL(dynamic_shared_size);
+extern unsigned default_nan CUEMU_CALL(default_nan);  // the bits of a NaN that an operation makes, in this call
 extern bool atomics CUEMU_CALL(atomics);              // an atomic operation was made in this launch
 extern bool float_atomics CUEMU_CALL(float_atomics);  // one whose result depends on the order
 

@@ -156,9 +156,20 @@ static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 static inline float normcdff(float x) { return .5f * erfcf(-x * 0.70710678f); }
-static inline int __float_as_int(float f) { return cuemu::bits<int>(f); }
+namespace cuemu {
+/// The bits of a float. A host's own NaN has a sign, which no GPU's has; NVIDIA's keep no payload of what an operation reads.
+inline unsigned float_bits(float f) {
+  const unsigned u = bits<unsigned>(f);
+  if (f == f || u == 0x7FC00000u) return u;
+  return u == 0xFFC00000u || default_nan == 0x7FFFFFFFu ? default_nan : u;
+}
+template <class A, class B> auto copysigned(A a, B b) {
+  return b == b ? copysign(a, b) : copysign(a, static_cast<B>(bits<int>(static_cast<float>(b)) == int(0xFFC00000u) ? 1 : b));
+}
+}  // namespace cuemu
+static inline int __float_as_int(float f) { return static_cast<int>(cuemu::float_bits(f)); }
 static inline float __int_as_float(int i) { return cuemu::bits<float>(i); }
-static inline unsigned __float_as_uint(float f) { return cuemu::bits<unsigned>(f); }
+static inline unsigned __float_as_uint(float f) { return cuemu::float_bits(f); }
 static inline float __uint_as_float(unsigned i) { return cuemu::bits<float>(i); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }

@@ -90,6 +90,7 @@ void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shar
 }
 
 int unset_byte = 0xFF;
+unsigned default_nan = 0x7FC00000;
 
 void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*kernel)(void*), void* argument) {
   static unsigned calls = 0;
@@ -97,6 +98,8 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
   // as floats: NaN twice, 8e37, 2e-38; as integers: odd and even, above zero and below
   static const int bytes[] = {0xFF, 0xFF, 0x7E, 0x01};
   unset_byte = bytes[call % 4];
+  if (kWave == 32 && call % 2 == 0) default_nan = 0x7FFFFFFF;  // as PTX has it; every other call another, because PTX promises none
+  else default_nan = 0x7FC00000;
   if (call > 0) {
     order = static_cast<int>(call % 3);
     kernel(argument);
@@ -180,5 +183,6 @@ extern "C" void st_after_call() {
 /// The kernel's code ends in a trap where its compiler was asked to check what it does (SIGILL, septran/host/host.c).
 extern "C" void st_at_trap(int) {
   cuemu::fail("alignment or bounds",
-              "a misaligned access (a float4 takes addresses that are multiples of 16 bytes), or an index outside its array");
+              "a misaligned access (a float4 takes addresses that are multiples of 16 bytes), an index outside its array, or a float beyond an "
+              "integer's range that becomes one without a cast, which this emulation does not give the device's value: write (int)x");
 }
