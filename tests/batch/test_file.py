@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from septran import settings
+from septran import assets, backends, settings
 from septran.batch.cells import expand
 from septran.batch.choose import selector
 from septran.batch.file import load_batch
 from septran.errors import ConfigError
+from tests.backends.operators import all_operators
 
 
 def write(folder: Path, text: str) -> Path:
@@ -72,6 +73,28 @@ def test_words_that_fit_nothing(tmp_path, text, code, says):
         cells(tmp_path, text)
     assert caught.value.codes == (code,)
     assert says in caught.value.diagnostics[0].message
+
+
+def test_the_shipped_matrix_has_every_operator_on_every_arch():
+    """At sample and odd sizes; the archs are those that have a machine file."""
+    batch = load_batch(assets.bundled() / "configs/batches/all-ops-all-archs.yaml")
+    found = [c.request for c in expand(batch, settings.load())]
+    archs = {(r["backend"], r.get("arch") or "") for r in found}
+    assert archs == {
+        (name, arch) for name in backends.names() for arch in backends.get(name).arches or ("",)
+    }
+    machines = {f"{backends.get(name).machine(arch)}.yaml" for name, arch in archs}
+    assert machines == {a.name.rpartition("/")[2] for a in assets.listing("configs/machines")}
+    sizes = {
+        (name, frozenset(dims.items()))
+        for name, (operator, _) in all_operators().items()
+        for dims in (operator.dims, *operator.odd_dims)
+    }
+    mine: dict[tuple[str, str], set[object]] = {}
+    for r in found:
+        target = r["backend"], r.get("arch") or ""
+        mine.setdefault(target, set()).add((r["op"], frozenset(r["dims"].items())))
+    assert all(had == sizes for had in mine.values())
 
 
 def test_a_matrix(tmp_path):
