@@ -17,6 +17,7 @@ from septran.prove.foreign.launch import Launch
 from septran.prove.printed import Printed
 from septran.toolchain.built import Availability as Availability
 from septran.toolchain.built import Built as Built
+from septran.toolchain.wheels import Wheel
 
 Capability = Literal["emit", "compile", "emulate", "device"]
 
@@ -268,12 +269,14 @@ class Backend:
     """as `build`, but locals that nobody set hold a pattern; None: those of `build` do, or there are none."""
     watched: Callable[[Kernel, Path], Built] | None = field(default=None)
     """kernel + empty folder -> a program that calls it in bursts and sees races of its threads; None: it has none of its own."""
-    flushes_denormals: bool = False
-    """whether the machine reads and writes numbers below the normal ones as 0"""
+    flushes_denormals: Callable[[str], bool] = lambda arch: False
+    """arch -> whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()
     """pip requirements of the environment that only its children use (`septran doctor --install`)."""
     extras: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, pip requirements) that go there only when asked for (`--install TARGET+NAME`): large, or under terms of their own"""
+    parts: Callable[[], Mapping[str, Wheel]] = dict
+    """name -> files of one wheel that `--install TARGET+NAME` brings: a vendor's library for one of its archs"""
     copies_ordered_by: str = ""
     """who orders copies and leaves instead of the Program's own Sync, Post and Await; "" = nobody else does."""
     read_back: Callable[[Kernel, Program], Printed] | None = field(default=None)

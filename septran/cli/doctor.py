@@ -63,10 +63,21 @@ def _install(words: str) -> str:
     """
     from septran import backends
     from septran.errors import ConfigError
-    from septran.toolchain import environment
+    from septran.toolchain import environment, wheels
 
     target, plus, extra = words.partition("+")
     backend = backends.get(target)
+    if wheel := backend.parts().get(extra):
+        term = terminal()
+        size = f"{wheel.megabytes} MB to fetch, {wheel.licence}"
+        term.note(
+            f"fetching {wheel.requirement} ({size}); {len(wheel.files)} of its files are kept"
+        )
+        wheels.fetch(wheel, environment.folder(f"{target}-{extra}"))
+        return target
+    if plus and backend.parts() and not backend.packages:
+        known = ", ".join(environment.command(target, name) for name in backend.parts())
+        raise ConfigError.of("C161", f"{target} has no part {extra!r}", help=known)
     if not backend.packages:
         own = [name for name, _ in backends.BUILTIN if backends.get(name).packages]
         raise ConfigError.of(

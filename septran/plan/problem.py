@@ -21,5 +21,5 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         domains=dict(plan.operator.domains),
         samples=dict(plan.operator.samples) if dict(dims) == dict(plan.dims) else {},
         sizes={size_name(d.name): dims[d.name] for d in program.dims},
-        flushes=plan.backend.flushes_denormals,
+        flushes=plan.backend.flushes_denormals(plan.arch),
     )

@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from septran.assets import listing
-from septran.backends.base import Availability, Backend, Built, Capability
+from septran.backends.base import Availability, Backend, Built, Capability, Emulation
+from septran.backends.dsa import library as vendor_library
 from septran.backends.dsa.cycles import possible
 from septran.backends.dsa.emit import emit, library_leaf, runtime_folder, signature
+from septran.backends.dsa.library import Library
 from septran.backends.dsa.machine import machine_name, storage
 from septran.backends.dsa.passes.distribute import distribute
 from septran.backends.dsa.passes.expand_leaves import expand_leaves
 from septran.backends.dsa.passes.order_engines import order_engines
 from septran.backends.dsa.reading import read
 from septran.backends.dsa.vendor import load_vendor
+from septran.errors import ConfigError
 from septran.host.link import Runtime
 from septran.ir.nodes import Program
 from septran.ir.written_out import WRITTEN_OUT
@@ -27,6 +30,7 @@ from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import Compiler, fills_locals, find
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.wheels import Wheel
 
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I.")
 _MACHINE_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
@@ -41,10 +45,18 @@ def compiler() -> Compiler | None:
 
 
 def build(kernel: Kernel, folder: Path) -> Built:
-    """Compile the kernel, and link it with the simulator of its machine: the library and the static host."""
+    """Compile the kernel, and link it with the simulator of its machine: the library and the static host.
+
+    Of a vendor with a library of its own, which is a shared one, only the library is made: a Python child judges it.
+    """
     gcc = compiler()
     if gcc is None:
         return Built(ok=False, artifact=None, log=f"no gcc on PATH; {_INSTALL}")
+    vendor = load_vendor(storage(machine_name(kernel.arch)).vendor)
+    if vendor.library is not None:
+        there = Path(__file__).resolve().parent / vendor.runtime
+        sources = tuple(there / name for name in vendor.sources)
+        return vendor_library.build(kernel, folder, vendor.library, sources, gcc)
     # on the machine itself the vendor's compiler builds it: nobody pays for the pattern
     flags = (*FLAGS, *fills_locals(gcc))
     return compile_hosted(kernel, folder, compiler=gcc, flags=flags, support=_simulator(kernel))
@@ -79,6 +91,30 @@ def available() -> Mapping[Capability, Availability]:
             ok=False, detail="vendor_lib is implemented by the simulator only", install=""
         ),
     }
+
+
+def emulator(arch: str) -> Emulation | Availability | None:
+    """Return how kernels for a vendor's own model run, or what is missing; None for the simulator's machines."""
+    library = _library(arch)
+    return None if library is None else library.emulation(compiler())
+
+
+def flushes_denormals(arch: str) -> bool:
+    """Return whether the arch's vendor says that its engine has no denormals."""
+    return load_vendor(storage(machine_name(arch)).vendor).flushes_denormals
+
+
+def parts() -> Mapping[str, Wheel]:
+    """Return what `septran doctor --install dsa_c+NAME` brings: the models of vendors' machines."""
+    found = (_library(arch) for arch in DSA_C.arches)
+    return {library.part: library.wheel for library in found if library is not None}
+
+
+def _library(arch: str) -> Library | None:
+    try:
+        return load_vendor(storage(machine_name(arch)).vendor).library
+    except ConfigError:  # a project's own file, which is told when it is used
+        return None
 
 
 def place(program: Program) -> Program:
@@ -129,6 +165,9 @@ DSA_C = Backend(
     loader="dsa_sim.py.j2",
     where="emulated",
     available=available,
+    emulator=emulator,
+    parts=parts,
+    flushes_denormals=flushes_denormals,
     docs="dsa_c",
     dtypes=("float32", "float16", "bfloat16"),
     views=True,

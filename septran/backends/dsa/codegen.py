@@ -40,6 +40,7 @@ class Operand:
     dtype: str
     bytes: int
     memory: str
+    pitch: str
 
     def __str__(self) -> str:
         return self.text
@@ -279,12 +280,26 @@ class CodeGenDSA:
         dtype = str(buffer.dtype)
         address = self.address(load)
         pitch = self.expr(ld)
-        kind = self.vendor.dtypes.get(dtype, dtype)
+        kind = self.vendor.dtypes.get(dtype)
+        if kind is None:
+            raise self.lacks(f"no {dtype}, which this kernel needs")
         memory = _MEMORY[buffer.scope() or "global"]
+        stored = int(buffer.shape[-1])
+        if self.vendor.lanes and memory != "GLOBAL" and rows != "1" and int(ld) % stored:
+            raise self.lacks(
+                f"no tile across the lanes: rows of {load.buffer.name} {pitch} elements apart"
+            )
         text = self.vendor.operand.format(
-            address=address, rows=rows, cols=cols, ld=pitch, dtype=kind
+            address=address, rows=rows, cols=cols, ld=pitch, dtype=kind, pitch=stored
         )
-        return Operand(text, address, rows, cols, pitch, kind, nbytes(dtype), memory)
+        return Operand(text, address, rows, cols, pitch, kind, nbytes(dtype), memory, str(stored))
+
+    def lacks(self, what: str) -> ConfigError:
+        """Return the error that the vendor cannot express a kernel."""
+        name = self.vendor.name
+        return ConfigError.of(
+            "C122", f"vendor table {name} has {what}", help=f"see configs/vendors/{name}.yaml"
+        )
 
     def address(self, load: Any) -> str:
         buffer = load.buffer
@@ -301,7 +316,7 @@ class CodeGenDSA:
             return form.format(pointer=buffer.name if index == "0" else f"{buffer.name} + {index}")
         size = nbytes(str(buffer.dtype))
         at = buffer.name if index == "0" else f"{buffer.name} + ({index}) * {size}"
-        return form.format(offset=at)
+        return form.format(offset=at, base=buffer.name, index=index)
 
     # -- expressions -------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from septran.backends.dsa.codegen import CodeGenDSA
@@ -11,6 +11,8 @@ from septran.backends.dsa.passes.expand_leaves import can_expand, expand_call
 from septran.backends.dsa.passes.operations import whole
 from septran.backends.dsa.tir import to_prim_func
 from septran.backends.dsa.vendor import Vendor, load_vendor
+from septran.backends.text.seen import viewed
+from septran.errors import ConfigError
 from septran.ir import nodes as ir
 from septran.ir.expr import Const
 from septran.kernel import Kernel, Leaf, LeafSpec
@@ -97,18 +99,18 @@ def emit_for(
     leaves: by symbol, in the order in which they are printed.
     """
     rules = rules or storage(program.machine)
-    func = to_prim_func(program, rules.pitch, expand=False)
+    func = to_prim_func(program, rules.stored, expand=False)
     own = [leaf for leaf in leaves.values() if not leaf.inline]
+    if vendor.lanes:
+        _refuse_on_lanes(program, own, vendor)
     prelude = "".join(leaf.source.strip() + "\n\n" for leaf in own)
     entry = f"{program.name}_entry"
     main = f"{program.name}.c"
     text = CodeGenDSA(vendor).function(func, entry, prelude)
-    files = [(main, text), ("vl_config.h", rules.config())]
-    texts = dict(vendor.texts)
-    for header in ("vendor_lib.h", *vendor.headers):
-        body = texts.get(header) or (runtime_folder() / header).read_text(encoding="utf-8")
-        if (header, body) not in files:
-            files.append((header, body))
+    config = [] if vendor.library is not None else [("vl_config.h", rules.config())]
+    headers = vendor.headers if vendor.library is not None else ("vendor_lib.h", *vendor.headers)
+    shipped = [(header, vendor.text(header)) for header in dict.fromkeys(headers)]
+    files = [(main, text), *config, *shipped]
     return Kernel.of(
         program,
         entry=entry,
@@ -116,3 +118,19 @@ def emit_for(
         files=tuple(files),
         leaves=leaves,
     )
+
+
+def _refuse_on_lanes(program: ir.Program, own: Sequence[Leaf], vendor: Vendor) -> None:
+    """Raise C122 where rows of a local tile cannot lie on lanes: a leaf in C, or a tile seen in another layout."""
+    why = ""
+    if own:
+        why = f"no leaves that are functions in C: {own[0].spec.task}"
+    flat = viewed(program)
+    for b in ir.buffers(program):
+        if b.mem != "GLOBAL" and b.name in flat:
+            why = f"no tile across the lanes: {b.name} is seen in another layout"
+    if why:
+        name = vendor.name
+        raise ConfigError.of(
+            "C122", f"vendor table {name} has {why}", help=f"see configs/vendors/{name}.yaml"
+        )

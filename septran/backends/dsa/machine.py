@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ _CONFIG = (
     ("VL_VEC_LATENCY", "vec_latency", 8),
     ("VL_CLEAR_BYTES_PER_CYCLE", "clear_bytes_per_cycle", 1024),
 )
-_USUAL = {key: value for _, key, value in _CONFIG}
+_USUAL = {key: value for _, key, value in _CONFIG} | {"lanes": 1}
 _MOST_CORES = 200
 
 
@@ -53,11 +54,21 @@ class Storage:
         step = max(self.limit("align_bytes") // nbytes(buffer.dtype), self.limit("mma_pitch"))
         return -(-last // step) * step
 
+    def stored(self, buffer: Buffer) -> tuple[int, ...]:
+        """Return the shape of one version as stored: rows are padded, and fill all lanes where a machine has them.
+
+        A machine with lanes keeps row r of a matrix on lane r % lanes, so each matrix starts on the first one.
+        """
+        if buffer.mem == "GLOBAL" or not buffer.shape:
+            return buffer.shape
+        lanes = self.limit("lanes")
+        rows = [-(-n // lanes) * lanes for n in buffer.shape[-2:-1]]
+        return (*buffer.shape[:-2], *rows, self.pitch(buffer))
+
     def nbytes(self, buffer: Buffer) -> int:
-        """Return bytes of one version as stored; versions start at aligned addresses."""
-        total = nbytes(buffer.dtype) * self.pitch(buffer)
-        for n in buffer.shape[:-1]:
-            total *= n
+        """Return bytes of one version as stored, of one lane where a machine has them; versions start at aligned addresses."""
+        total = nbytes(buffer.dtype) * math.prod(self.stored(buffer))
+        total //= self.limit("lanes") if len(buffer.shape) > 1 else 1
         align = self.limit("align_bytes")
         # versions of a vector are elements apart, so only matrices are rounded
         return total if len(buffer.shape) < 2 else -(-total // align) * align
@@ -110,7 +121,7 @@ def storage(machine: str) -> Storage:
 def _problems(machine: Machine) -> Iterator[tuple[str, str]]:
     """Yield (limit, what is wrong with it)."""
     lowest = {key: 1 for _, key, _ in _CONFIG} | {"dma_latency": 0, "mma_latency": 0}
-    lowest["vec_latency"] = 0
+    lowest |= {"vec_latency": 0, "lanes": 1}
     for key, value in machine.limits.items():
         if key == "vendor" or key.startswith("peak_"):  # the latter are for bench
             continue

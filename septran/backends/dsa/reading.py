@@ -64,7 +64,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
 
 def place(buffer: Buffer, rules: Storage) -> Place:
     """Return how this target lays out one version of a buffer: rows, local ones with the machine's pitch."""
-    shape = buffer.shape if buffer.mem == "GLOBAL" else (*buffer.shape[:-1], rules.pitch(buffer))
+    shape = rules.stored(buffer)
     steps = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
     return Place.of_steps(steps, math.prod(shape))
 
@@ -145,6 +145,7 @@ class _Reading(CReading):
         super().__init__()
         self.calls = _spellings(vendor)
         self.memories = {_template(vendor.memory[m])[0]: m for m in _MEMORIES}
+        self.addresses = {m: _Spelled(m, _template(vendor.memory[m])[1]) for m in _MEMORIES}
         self.operand, parts = _template(vendor.operand)
         self.parts = _Spelled(self.operand, parts)
         self.dtypes = {text: dtype for dtype, text in vendor.dtypes.items()}
@@ -238,14 +239,22 @@ class _Reading(CReading):
         if not isinstance(address, Call) or address.name.text not in self.memories:
             raise Unreadable(f"the address {address}")
         memory = self.memories[address.name.text]
-        base, at = self.based(address.args[0])
         name = self.dtypes.get(dtype, dtype)
+        parts = self.addresses[memory].fields(address.args)
+        if parts is None:
+            raise Unreadable(f"the address {address}")
+        counts = memory == "GLOBAL"
+        if "index" in parts:
+            (base, at), counts = self.based(parts["base"]), True
+            at = at + self.index(parts["index"])
+        else:
+            base, at = self.based(address.args[0])
         return View(
             base=base,
             at=at,
             extent=extent,
             strides=strides,
-            unit=1 if memory == "GLOBAL" else nbytes(name),
+            unit=1 if counts else nbytes(name),
             dtype=name,
             memory=memory,
             flat=flat,

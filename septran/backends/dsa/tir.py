@@ -24,23 +24,23 @@ SCOPES = {"GLOBAL": "global", "SHARED": "shared"}
 MMA_INIT, MMA_TRANS_A, MMA_TRANS_B = 1, 2, 4
 _UNBOUNDED = 1 << 30
 
-Pitch = Callable[[ir.Buffer], int]
+Stored = Callable[[ir.Buffer], tuple[int, ...]]
 
 
-def dense(buffer: ir.Buffer) -> int:
-    """Return the row pitch of `buffer` in elements when rows are not padded."""
-    return buffer.shape[-1] if buffer.shape else 1
+def dense(buffer: ir.Buffer) -> tuple[int, ...]:
+    """Return the shape that one version of `buffer` takes when nothing is padded."""
+    return buffer.shape
 
 
-def to_prim_func(program: ir.Program, pitch: Pitch = dense, *, expand: bool = True) -> Any:
+def to_prim_func(program: ir.Program, stored: Stored = dense, *, expand: bool = True) -> Any:
     """Return the `tirx.PrimFunc` of `program`.
 
-    pitch: elements between rows of a buffer as the target stores it. expand: turn leaf calls into
+    stored: the shape that a buffer takes as the target stores it, padding included. expand: turn leaf calls into
     dsa.* operations of the library first; False leaves them as calls of their own symbol.
     """
     if expand:
         program = expand_leaves(program)
-    return _settled(_Lower(pitch).function(program))
+    return _settled(_Lower(stored).function(program))
 
 
 def _settled(func: Any) -> Any:
@@ -55,9 +55,9 @@ def _settled(func: Any) -> Any:
     return again
 
 
-def script(program: ir.Program, pitch: Pitch = dense) -> str:
+def script(program: ir.Program, stored: Stored = dense) -> str:
     """Return TVMScript of `program`; `tvm.script.from_source` reads it back."""
-    text: str = to_prim_func(program, pitch).script()
+    text: str = to_prim_func(program, stored).script()
     return text
 
 
@@ -71,12 +71,12 @@ def parse(text: str) -> Any:
 class _Lower:
     """One lowering; keeps the TVM buffers and loop variables by name."""
 
-    def __init__(self, pitch: Pitch) -> None:
+    def __init__(self, stored: Stored) -> None:
         from tilelang import tvm  # noqa: F401  (makes the bundled tvm importable)
         from tvm import tirx
 
         self.t: Any = tirx
-        self.pitch = pitch
+        self.stored = stored
         self.buffers: dict[str, Any] = {}
         self.vars: dict[str, Any] = {}
         self.fresh = 0
@@ -353,16 +353,12 @@ class _Lower:
         """Return element strides of the stored buffer (one version)."""
         if buffer.strides:
             return buffer.strides
-        out: list[int] = []
-        run = 1
-        for d in range(len(buffer.shape) - 1, -1, -1):
-            out.append(run)
-            run *= self.pitch(buffer) if d == len(buffer.shape) - 1 else buffer.shape[d]
-        return tuple(reversed(out))
+        shape = self.stored(buffer)
+        return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
     def buffer(self, b: ir.Buffer) -> Any:
         if b.name not in self.buffers:
-            shape = [*b.shape[:-1], self.pitch(b)] if b.shape else [1]
+            shape = list(self.stored(b)) or [1]
             if b.versions > 1:
                 shape = [b.versions, *shape]
             if b.name in self.flat:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from septran.backends.dsa.library import Library, library_of
 from septran.errors import ConfigError, closest
 
 _VEC_UNARY = "copy neg abs exp exp2 log sqrt rsqrt tanh sigmoid erf".split()
@@ -39,8 +40,9 @@ REQUIRED = ("dsa.dma_copy", "dsa.set", "dsa.wait", "dsa.sync", "dsa.barrier")
 """Operations no table may leave out; an operator that needs another missing one is refused (C122)."""
 
 
-_RUNTIME = Path(__file__).resolve().parent / "simulator"
-_OPERAND = frozenset("address rows cols ld dtype".split())
+_RUNTIMES = Path(__file__).resolve().parent
+_OPERAND = frozenset("address rows cols ld dtype pitch".split())
+_OFFSET = frozenset(("offset", "base", "index"))
 _BIND = frozenset("name pointer bytes index writable".split())
 _WORKSPACE = frozenset(("name", "bytes"))
 _PARTS = frozenset((*_OPERAND, "bytes", "memory"))
@@ -115,7 +117,9 @@ class Vendor:
 
     calls: operation -> C statement template; "" = nothing to emit. families: "{op}" shorthands.
     memory: GLOBAL/SHARED/REGISTER -> address template. operand: how a tile is written.
-    headers, sources: file names in the runtime folder; sources make it run here (the simulator).
+    headers, sources: file names in the `runtime` folder beside this file; sources make it run here (the simulator).
+    library: the vendor's own library with a model of the machine, which is then linked in place of the simulator.
+    lanes: a tile's rows lie on lanes, so it has to take them as its buffer has them.
     """
 
     name: str
@@ -131,8 +135,16 @@ class Vendor:
     launch: str
     bind: str
     workspace: str
+    runtime: str = "simulator"
+    library: Library | None = None
+    lanes: bool = False
+    flushes_denormals: bool = False
     texts: Mapping[str, str] = field(default_factory=dict)
     """file name -> text, for headers the table carries itself."""
+
+    def text(self, file: str) -> str:
+        """Return the text of a header or a source."""
+        return self.texts.get(file) or (_RUNTIMES / self.runtime / file).read_text(encoding="utf-8")
 
 
 def load_vendor(name: str) -> Vendor:
@@ -176,11 +188,15 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
     missing = sorted(set(REQUIRED) - set(calls))
     if missing:
         raise wrong(f"no call for {', '.join(missing)}", "calls")
+    runtime = data.get("runtime", "simulator")
+    if runtime not in ("simulator", "sophgo"):
+        raise wrong(f"runtime is simulator or sophgo, not {runtime!r}", "runtime")
+    folder = _RUNTIMES / runtime
     try:
         for key in ("headers", "sources"):
             for file in data.get(key) or ():
-                if file not in (data.get("texts") or {}) and not (_RUNTIME / file).is_file():
-                    known = sorted(p.name for p in _RUNTIME.iterdir())
+                if file not in (data.get("texts") or {}) and not (folder / file).is_file():
+                    known = sorted(p.name for p in folder.iterdir())
                     text = f"{file!r} is neither in texts nor shipped{closest(file, known)}"
                     raise wrong(f"{key}: {text}", key)
         for key, names in (
@@ -190,12 +206,12 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
         ):
             if problem := _unknown_field(data.get(key, ""), names):
                 raise wrong(f"{key}: {problem}", key)
-        for memory, name_in in (
-            ("GLOBAL", "pointer"),
-            ("SHARED", "offset"),
-            ("REGISTER", "offset"),
+        for memory, names in (
+            ("GLOBAL", frozenset({"pointer"})),
+            ("SHARED", _OFFSET),
+            ("REGISTER", _OFFSET),
         ):
-            if problem := _unknown_field(data["memory"][memory], frozenset({name_in})):
+            if problem := _unknown_field(data["memory"][memory], names):
                 raise wrong(f"{memory}: {problem}", "memory", memory)
         return Vendor(
             name=name,
@@ -211,6 +227,10 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
             launch=data["launch"],
             bind=data.get("bind", ""),
             workspace=data.get("workspace", ""),
+            runtime=runtime,
+            library=library_of(data.get("library"), lambda text: wrong(text, "library")),
+            lanes=bool(data.get("lanes", False)),
+            flushes_denormals=bool(data.get("flushes_denormals", False)),
             texts=dict(data.get("texts") or {}),
         )
     except KeyError as e:

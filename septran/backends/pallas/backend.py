@@ -43,7 +43,7 @@ PALLAS_TPU = Backend(
     dtypes=("float32", "bfloat16"),
     packages=PACKAGES,
     extras=(LIBTPU,),
-    flushes_denormals=True,
+    flushes_denormals=lambda arch: True,
     session=(
         ("env", ENV),
         ("address_space", False),  # XLA reserves more than it uses

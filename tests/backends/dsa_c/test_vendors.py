@@ -100,7 +100,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
         ("[vendor_lib.h]", "[vendor_lub.h]", "headers: 'vendor_lub.h' is neither in texts nor .*vendor_lib.h"),
         ("sim_cost.c]", "cost.c]", "sources: 'cost.c' is neither in texts nor shipped"),
         ("{pointer}, {bytes}u", "{pointer}, {size}u", r"bind: nothing is called \{size\} here"),
-        ("{ld}, {dtype})", "{pitch}, {dtype})", r"operand: nothing is called \{pitch\} here"),
+        ("{ld}, {dtype})", "{pich}, {dtype})", r"operand: nothing is called \{pich\} here"),
         ("VL_S({offset})", "VL_S({at})", r"SHARED: nothing is called \{at\} here; .* \{offset\}"),
         ("{d}, {a}, {b}, {flags}", "{d}, {a}, {x}, {flags}", r"dsa.mma: nothing is called \{x\}"),
         ("memory:", "memories:", "key 'memory' is missing"),

@@ -62,7 +62,7 @@ def loaded(memory: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 def both(program: Program, folder: Path) -> list[tuple[Any, Any, str]]:
     """Return numpy's result, the simulator's and the type, for each output."""
     rules = storage(program.machine)
-    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.stored, expand=False)
     rng = np.random.default_rng(5)
     values: dict[str, np.ndarray[Any, Any]] = {}
     for p in program.params:

@@ -50,7 +50,7 @@ def test_the_seeds_calls_are_there() -> None:
 def test_events_and_versions() -> None:
     rules = storage("dsa_c")
     ready = DSA_C.finished(pipeline_loops(gemm(pipeline=2)), {})
-    text = check(tir.to_prim_func(ready, rules.pitch, expand=False))
+    text = check(tir.to_prim_func(ready, rules.stored, expand=False))
     assert '"dsa.set", "LOAD", "MMA"' in text
     assert '"dsa.wait", "MMA", "LOAD"' in text
     assert "A_s = T.alloc_buffer((2, 32, 32)" in text
@@ -73,7 +73,7 @@ def test_tvm_builds_c_through_the_registered_function() -> None:
 
     rules = storage("dsa_c")
     program = pipeline_loops(gemm(pipeline=2))
-    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(program, {}), rules.stored, expand=False)
     register()
     from tilelang import tvm
 
@@ -92,12 +92,12 @@ def test_the_build_function_is_in_tvm_s_own_table() -> None:
     from tilelang import tvm
 
     rules = storage("dsa_c")
-    func = tir.to_prim_func(DSA_C.finished(gemm(), {}), rules.pitch, expand=False)
+    func = tir.to_prim_func(DSA_C.finished(gemm(), {}), rules.stored, expand=False)
     build = tvm.get_global_func(BUILD_FUNCTION)
     module = build(tvm.IRModule({"gemm": func}), tvm.target.Target("ext_dev"))
     assert "bdc_mm(" in module.inspect_source() and "void gemm_entry(" in module.inspect_source()
     register("systolic_style")
-    wrong = tir.to_prim_func(lowered("softmax", "dsa_c"), rules.pitch, expand=True)
+    wrong = tir.to_prim_func(lowered("softmax", "dsa_c"), rules.stored, expand=True)
     with pytest.raises(Exception, match=r"systolic_style has no call for dsa\.vec") as told:
         tvm.get_global_func(BUILD_FUNCTION)(
             tvm.IRModule({"softmax": wrong}), tvm.target.Target("ext_dev")
