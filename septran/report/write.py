@@ -13,6 +13,7 @@ from septran.report.data import Report, Row
 from septran.report.history import sources, trend
 from septran.report.picture import pictures
 from septran.report.plots import budget_plot, cycles_plot, speed_plot, trend_plot
+from septran.report.targets import targets
 
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high reliable "
@@ -56,6 +57,7 @@ def _html(report: Report, earlier: Sequence[Report]) -> str:
         counts=report.counts(),
         ops=ops,
         backends=backends,
+        targets=targets(report.rows),
         cells=cells,
         dtypes=sorted({row.dtype for row in report.rows}),
         budget_svg=budget_plot(report.rows),
@@ -102,6 +104,13 @@ def _md(report: Report) -> str:
     for op in ops:
         shown = (_cell(cells.get((op, backend), [])) for backend in backends)
         lines.append(f"| {op} | " + " | ".join(shown) + " |")
+    if len(found := targets(report.rows)) > len(backends):
+        lines += ["", "| target | where | accurate | wrong | refused | seconds, median and worst |"]
+        lines += ["|---" * 6 + "|"]
+        lines += [
+            f"| {t.backend} {t.arch} | {t.where} | {t.accurate} | {t.wrong} | {t.refused} | {t.seconds} |"
+            for t in found
+        ]
     lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
     for row in report.rows:
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
