@@ -154,6 +154,7 @@ class Foreign:
     unset: kernel, folder -> builds whose variables that nobody set hold something else; none where none is read.
     threads: text -> how many its teams ask for by a number, 0: any. elsewhere: text -> names it asks whose other answers no build here gives.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
+    otherwise: what judges the file where `kernel` raises `Unjudged`, or where torch may compute; its hosts are the same.
     """
 
     suffixes: tuple[str, ...]
@@ -178,6 +179,7 @@ class Foreign:
     watched: Callable[[Kernel, Path], Built] | None = None
     unordered: Callable[[str], bool] = lambda text: False
     mixes: bool = False
+    otherwise: Foreign | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ _REDIRECTED = (
     *("_ZdaPv", "_ZdaPvm", "_ZdaPvSt11align_val_t", "_ZdaPvmSt11align_val_t"),
 )
 # of a file that SepTran did not write: what prints
-_SILENT = (
+SILENCED = (
     *("printf", "__printf_chk", "fprintf", "__fprintf_chk", "puts", "putchar"),
     *("fputs", "fputc", "fwrite", "fflush"),
 )
@@ -165,7 +165,7 @@ def link_commands(
     more = marked = ""
     if foreign:
         marked = "-Wl,--defsym,st_foreign=1 "
-        more = " ".join(f"--redefine-sym {name}=st_{name}" for name in _SILENT)
+        more = " ".join(f"--redefine-sym {name}=st_{name}" for name in SILENCED)
         more += " --rename-section .init_array=st_init"
     steps = [f"{objcopy} --keep-global-symbol={entry} {words} {more} {kernel} host_kernel.o"]
     objects = "host_kernel.o"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, Host, Reading, Unjudged
+from septran.backends.base import Backend, Foreign, Host, HostCall, Reading, Unjudged
 from septran.errors import ConfigError, Span, closest
-from septran.kernel import Kernel, content_hash
+from septran.kernel import Kernel, KernelParam, content_hash
 from septran.outcome import Level, Status
 from septran.plan.wanted import load_wanted, read_source
 from septran.prove.foreign.launch import Proof
@@ -208,7 +208,7 @@ def _judged(
         call = replace(call, made_with=made)
     arch = backends.resolve_arch(backend, read.arch)
     with _told_where(request.file):
-        kernel, left_out = foreign.kernel(text, call, wanted.problem.params, arch)
+        foreign, kernel, left_out = _kernel(foreign, text, call, wanted.problem.params, arch)
     count = read.threads or (foreign.threads(text) if foreign.threads is not None else 0)
     options = (("flags", read.flags),) if read.flags else ()
     kernel = replace(
@@ -278,6 +278,24 @@ def _judged(
     )
 
 
+def _kernel(
+    foreign: Foreign, text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
+) -> tuple[Foreign, Kernel, tuple[str, ...]]:
+    """Return who judges the file, the kernel, and what of the file was left out.
+
+    Raises:
+        Unjudged: nobody does.
+    """
+    other = foreign.otherwise
+    if other is None or not call.allow_torch:
+        try:
+            return (foreign, *foreign.kernel(text, call, params, arch))
+        except Unjudged:
+            if other is None:
+                raise
+    return (other, *other.kernel(text, call, params, arch))
+
+
 def _in_the_users_file(verdict: Verdict, kernel: Kernel, file: Path) -> Verdict:
     """Return the verdict with the file's own name for that of the copy that was built, whose lines are the file's.
 
@@ -304,6 +322,8 @@ def _verdict(
         what = "it starts threads of its own"
     elif built.foreign and (asked := machine_asked(built, kernel.entry)):
         what = f"it asks for {', '.join(asked)}, so it may do something else where the answer is another"
+    elif built.refused:
+        what = built.refused
     elif UNLINKED in built.not_checked:
         what = "it needs shared libraries"
     if not what:

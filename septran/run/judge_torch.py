@@ -64,7 +64,7 @@ def allowed(names: Iterable[str], foreign: Foreign, file: Path) -> tuple[str, ..
         ConfigError: C170, torch has none of that name; C173, none of the file's Python is run.
     """
     found = tuple(dict.fromkeys(n.strip() for one in names for n in one.split(",") if n.strip()))
-    if found and not foreign.mixes:
+    if found and not (foreign.otherwise or foreign).mixes:
         raise ConfigError.of(
             "C173",
             f"{file}: none of this file's Python is run, so torch cannot compute beside its kernels",

@@ -27,6 +27,7 @@ class Built:
     kernel_object, host: the kernel's object and the static host that was linked with it (septran/host/), None
         where kernels are judged in a Python process; why not stands in `not_checked` of the verdict.
     foreign: SepTran did not write it, so it may hold variables and global objects.
+    refused: why its program may not run here, "" when it may.
     runtime_calls: what a kernel may call of the simulator that is linked with it; None: it runs by itself.
     """
 
@@ -41,6 +42,7 @@ class Built:
     host: Path | None = None
     runtime_calls: frozenset[str] | None = None
     foreign: bool = False
+    refused: str = ""
 
 
 def built_since(

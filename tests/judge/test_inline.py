@@ -8,9 +8,12 @@ import pytest
 
 from septran import settings
 from septran.backends.base import Unjudged
-from septran.backends.cuda.inline import extension, hosts
+from septran.backends.cuda.inline import FOREIGN, hosts
+from septran.backends.cuda.inline_text import extension
 from septran.cli.main import main
 from septran.errors import ConfigError
+from septran.plan.wanted import load_wanted
+from septran.run.host_call import host_call
 from septran.run.judge import JudgeRequest, judge
 from tests.judge.corpus import HERE, REFERENCES
 
@@ -81,10 +84,6 @@ def test_without_a_module_the_functions_that_are_offered_are_entries():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ((CALL, f"torch.relu({CALL})"), "`torch.relu("),
-        ((CALL, f"a + {CALL}"), "arithmetic on tensors"),
-        ((CALL, "self.elementwise_add.add_cuda(a, self.weight)"), "no weight of the reference"),
-        ((f"return {CALL}", f"for _ in range(2):\n            a = {CALL}"), "for _ in range(2):"),
         (("cuda_sources=source", "cuda_sources=open('k.cu').read()"), "not written out"),
         (("    cuda_sources=source,\n", ""), "without cuda_sources"),
         (("return out;", "return torch::add(a, b);"), "torch::add of torch's own library"),
@@ -94,6 +93,28 @@ def test_without_a_module_the_functions_that_are_offered_are_entries():
 def test_what_is_not_judged_is_refused_with_its_reason(change, word, tmp_path):
     assert ADD.count(change[0]) == 1
     assert word in refused(ADD.replace(*change), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        (CALL, f"torch.relu({CALL})", "`torch.relu("),
+        (CALL, f"a + {CALL}", "arithmetic on tensors"),
+        (CALL, "self.elementwise_add.add_cuda(a, self.weight)", "no weight of the reference"),
+        (f"return {CALL}", f"for _ in range(2):\n            a = {CALL}", "for _ in range(2):"),
+    ],
+)
+def test_python_that_does_more_than_call_is_not_read_but_run(old, new, word):
+    text = ADD.replace(old, new)
+    wanted = load_wanted(REFERENCES / "inline_add.py", specials=False)
+    host = FOREIGN.host(text, "ModelNew")
+    call = host_call(host, wanted, {}, file=HERE / "inline_add.py")
+    with pytest.raises(Unjudged) as error:
+        FOREIGN.kernel(text, call, wanted.problem.params, "sm_90a")
+    assert word in error.value.what
+    kernel, _ = FOREIGN.otherwise.kernel(text, call, wanted.problem.params, "sm_90a")
+    assert [name for name, _ in kernel.files] == ["judged_kernel.cu", "judged_kernel.py"]
+    assert new.splitlines()[-1] in dict(kernel.files)["judged_kernel.py"]
 
 
 def test_a_source_that_is_not_written_out_has_its_line():

@@ -111,16 +111,19 @@ def build(kernel: Kernel, folder: Path) -> Built:
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
-    return _compiled(_emulated(kernel), folder, compiler, fills_locals(compiler))
+    return _compiled(emulated(kernel), folder, compiler, fills_locals(compiler))
 
 
-def _emulated(kernel: Kernel) -> Kernel:
+def emulated(kernel: Kernel) -> Kernel:
+    """Return the kernel as a host compiler takes it; files besides the main one stay."""
     main = "judged_kernel.emulated.cpp"
     source = f'{_BEFORE}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
-    return replace(kernel, main=main, files=((main, source),))
+    others = tuple(one for one in kernel.files if one[0] != kernel.main)
+    return replace(kernel, main=main, files=((main, source), *others))
 
 
-def _flags(kernel: Kernel) -> tuple[str, ...]:
+def emulation_flags(kernel: Kernel) -> tuple[str, ...]:
+    """Return the flags that such a file is compiled with, but for what fills variables."""
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
     return (*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}", *flags_of(kernel))
 
@@ -130,7 +133,7 @@ def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str,
         kernel,
         folder,
         compiler=compiler,
-        flags=(*_flags(kernel), *more),
+        flags=(*emulation_flags(kernel), *more),
         support=emulation(),
         extra=headers(),
         foreign=True,
@@ -146,7 +149,9 @@ def unset(kernel: Kernel, folder: Path) -> Iterator[Built]:
     def compiled(changed: Kernel, own: Path, more: tuple[str, ...]) -> Built:
         return _compiled(changed, own, compiler, more)
 
-    yield from unset_otherwise(_emulated(kernel), folder, compiler, _flags(kernel), compiled)
+    yield from unset_otherwise(
+        emulated(kernel), folder, compiler, emulation_flags(kernel), compiled
+    )
 
 
 def unjudged_words(text: str) -> tuple[str, ...]:

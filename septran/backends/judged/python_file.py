@@ -118,7 +118,7 @@ def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, in
     return objections(needed(text, entry)[0], rules)
 
 
-def lay_torch_host(folder: Path) -> None:
-    """Write torch's side of a host function into `folder`, from which its child imports it."""
-    for name in ("torch_host", "torch_mixed"):
+def lay_torch_host(folder: Path, *more: str) -> None:
+    """Write torch's side of a host function into `folder`, from which its child imports it; more: what else lies beside it."""
+    for name in ("torch_host", "torch_mixed", *more):
         shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")

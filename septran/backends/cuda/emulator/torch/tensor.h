@@ -146,6 +146,12 @@ class Tensor {
       : data_(data), kind_(kind), sizes_(std::move(sizes)), held_(std::move(held)) {
     strides_ = dense(sizes_);
   }
+  /// The same memory with other strides, in elements.
+  Tensor strided(std::vector<int64_t> strides) const {
+    Tensor t = *this;
+    t.strides_ = std::move(strides);
+    return t;
+  }
 
   // ---- facts
   bool defined() const { return data_ != nullptr; }
