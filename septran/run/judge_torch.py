@@ -67,7 +67,7 @@ def allowed(names: Iterable[str], foreign: Foreign, file: Path) -> tuple[str, ..
     if found and not (foreign.otherwise or foreign).mixes:
         raise ConfigError.of(
             "C173",
-            f"{file}: none of this file's Python is run, so torch cannot compute beside its kernels",
+            f"{file}: no Python is run of this file, so torch cannot compute beside its kernels",
             Span(str(file), 1),
             help="judge the kernel alone: against a reference of what it computes, with what torch computes as an input",
         )
