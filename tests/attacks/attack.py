@@ -16,7 +16,7 @@ from septran.run.judge import JudgeRequest, judge
 from septran.verify.gate import gate, scan_leaf
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
-from tests.attacks import carried, families
+from tests.attacks import carried, families, replied
 from tests.verify import hosting, kernels
 
 
@@ -47,7 +47,8 @@ class Attack:
 
     @property
     def family(self) -> str:
-        return families.TITLES.get(self.language) or carried.TITLES[self.language]
+        titles = {**families.TITLES, **carried.TITLES, **replied.TITLES}
+        return titles[self.language]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Outcome:
 
 def missing(attack: Attack) -> str:
     """Return what this machine lacks for the attack's family, "" when nothing."""
+    if attack.language in replied.TITLES and not attack.static_only:
+        return replied.missing(attack.language)
     return families.missing(attack.language)
 
 
@@ -93,6 +96,8 @@ def _try(attack: Attack, folder: Path) -> Outcome:
         return _judged(attack, folder)
     if attack.language in carried.TITLES:
         return Outcome(*carried.tried(attack, folder))
+    if attack.language in replied.TITLES:
+        return Outcome(*replied.tried(attack, folder))
     if attack.language == "python":
         problem, source = kernels.gemm(5, 4, 6), attack.body
         path = folder / "kernel.py"

@@ -13,6 +13,7 @@ from tests.attacks import (
     corpus_host,
     corpus_leaf,
     corpus_python,
+    corpus_replies,
 )
 from tests.attacks.attack import Attack
 
@@ -27,4 +28,5 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_chips.ALL,
     *corpus_files.ALL,
     *corpus_carried.ALL,
+    *corpus_replies.ALL,
 )

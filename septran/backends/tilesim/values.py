@@ -248,6 +248,13 @@ def meet(a: object, b: object) -> tuple[Value, Value, str]:
     return x, y, common_dtype(x.dtype, y.dtype)
 
 
+def _fitting(number: int, dtype: str) -> int:
+    """Return a whole number that a device has, too: what this simulator computes without end has 32 bits there."""
+    if dtype == "int32" and not -(1 << 31) <= number < 1 << 31:
+        raise SimError("overflow", f"{number} does not fit into int32; compute it in int64")
+    return number
+
+
 def binary(
     fn: Callable[[Any, Any], Any],
     a: object,
@@ -260,7 +267,7 @@ def binary(
     x, y, dtype = meet(a, b)
     if isinstance(x.data, int) and isinstance(y.data, int) and not floats:
         result = fn(x.data, y.data)
-        return Value(result, "bool") if compare else Value(int(result), dtype)
+        return Value(result, "bool") if compare else Value(_fitting(int(result), dtype), dtype)
     if floats and not is_float(dtype):
         dtype = "float32"
     left = x.data if x.dtype == dtype else narrow(x.data, dtype)
@@ -269,4 +276,7 @@ def binary(
         result = fn(left, right)
     if compare:
         return Value(result, "bool")
+    if dtype == "int32" and result.dtype == np.int64:
+        _fitting(int(result.max(initial=0)), dtype)
+        _fitting(int(result.min(initial=0)), dtype)
     return Value(round_bfloat16(result) if dtype == "bfloat16" else result, dtype)
