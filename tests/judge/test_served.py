@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.backends.base import HostCall, Unjudged
 from septran.backends.cuda.inline import FOREIGN
 from septran.backends.cuda.inline_text import extension, python_of
 from septran.run.judge import Judgement, JudgeRequest, judge
@@ -72,6 +73,28 @@ def test_what_no_host_function_needs_is_refused_unseen(new, word):
 def test_honest_text_has_no_objections():
     for name in NAMES:
         assert FOREIGN.otherwise.objections(text_of(name), "ModelNew") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "word"),
+    [
+        ("beside_conv", "module.fused(x", "torch.ops.mine.fused(x", "`torch.ops.mine.fused`"),
+        (
+            "beside_matmul",
+            '"in place")',
+            '"in place", py::arg("x"), py::arg("low") = 0.0)',
+            "default",
+        ),
+    ],
+)
+def test_functions_that_python_finds_otherwise_are_refused_with_the_reason(name, old, new, word):
+    text = text_of(name)
+    assert text.count(old) == 1
+    text = text.replace(old, new)
+    call = HostCall(host=FOREIGN.host(text, "ModelNew"), args=(), returns=True)
+    with pytest.raises(Unjudged) as error:
+        FOREIGN.otherwise.kernel(text, call, (), "sm_90a")
+    assert word in error.value.what
 
 
 # ---- judged

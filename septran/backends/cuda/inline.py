@@ -6,6 +6,8 @@ file that the texts of the sources are. Where it does more, its Python runs besi
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,8 +76,20 @@ def _run_kernel(
         raise Unjudged(
             call.host.line, f"{call.host.name}, which is no function of the file's Python"
         )
+    _may_run(text, read)
     found, left = served_kernel(text, read, call, params, arch)
     return found, (*left, *_flags(read))
+
+
+def _may_run(text: str, read: Extension) -> None:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("torch.ops."):
+            raise Unjudged(
+                node.lineno,
+                f"`{ast.unparse(node)}`, an operator of a library; offer the function by functions= or PYBIND11_MODULE",
+            )
+    if re.search(r"\barg\s*\([^()]*\)\s*=", read.text):
+        raise Unjudged(1, "parameters with default values in PYBIND11_MODULE")
 
 
 def _flags(read: Extension) -> tuple[str, ...]:

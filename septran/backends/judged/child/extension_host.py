@@ -140,14 +140,12 @@ class Caller:
         """Return what the function `name` returns.
 
         Raises:
-            Found: the emulation found something. TypeError: its parameters take other values.
+            Found: the emulation found something. TypeError: its parameters take other values. NotImplementedError: by keyword, or too early.
         """
         if self.gate is None:
             raise NotImplementedError(f"{name} is called before the entry is")
         if keywords:
-            raise TypeError(
-                f"{name}(): values by keyword, which an extension's functions do not take"
-            )
+            raise NotImplementedError(f"{name} is given values by keyword")
         with own_work():
             memories = Memories(self.gate)
             values = b"".join(memories.value(a) for a in args)
