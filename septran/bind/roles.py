@@ -17,15 +17,21 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
     def rank(name: str) -> int:
         return site.args[name].region.rank
 
+    def line(name: str) -> int | None:
+        """Return the last dim of more than one position where dims of one position lie behind it, up to the columns."""
+        tile = site.args[name].region.tile
+        last = next((d for d in range(rank(name) - 2, -1, -1) if tile[d] != 1), rank(name) - 2)
+        return last if last != rank(name) - 2 else None
+
     if prim.name == "extern":  # nothing of it is cut
         return
     if prim.name in ("gemm", "gemm_acc"):
         c, (a, b) = prim.out, prim.ins
-        yield from ((c, d, r) for d, r in enumerate(_matrix(rank(c), "m", "n", lead="lead")))
+        yield from _matrix(c, rank(c), "m", "n", line=line(c))
         rows = ("k", "m") if prim.attr("trans_a") else ("m", "k")
-        yield from ((a, d, r) for d, r in enumerate(_matrix(rank(a), *rows, lead="lead")))
+        yield from _matrix(a, rank(a), *rows, line=None if prim.attr("trans_a") else line(a))
         cols = ("n", "k") if prim.attr("trans_b") else ("k", "n")
-        yield from ((b, d, r) for d, r in enumerate(_matrix(rank(b), *cols, lead="")) if r)
+        yield from (found for found in _matrix(b, rank(b), *cols) if found[2] != "lead")
     elif prim.name in ("reduce", "reduce_acc", "scan", "argreduce"):
         for name in (prim.ins[0], prim.out):
             last = rank(name) - 1
@@ -42,11 +48,15 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
                     yield name, d, "inner" if d == n - 1 else "outer"
 
 
-def _matrix(rank: int, row: str, col: str, *, lead: str) -> list[str]:
-    return [lead] * (rank - 2) + [row, col]
+def _matrix(
+    name: str, rank: int, row: str, col: str, *, line: int | None = None
+) -> Iterator[tuple[str, int, str]]:
+    for d in range(rank):
+        lead = "line" if d == line else "lead"
+        yield name, d, col if d == rank - 1 else row if d == rank - 2 else lead
 
 
-FALLBACK = {"kept_inner": "kept"}
+FALLBACK = {"kept_inner": "kept", "line": "lead"}
 """Role -> the more general role that a rule without the specific one may give a size for."""
 
 
