@@ -11,6 +11,7 @@ from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.leaves import layouts, library_leaf, signature
 from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
+from septran.backends.cpp.planes import lie_in_planes
 from septran.backends.cpp.priced import priced
 from septran.backends.cpp.reading import read
 from septran.backends.cpp.shared import share_windows
@@ -149,6 +150,7 @@ CPP = Backend(
         ("share_windows", share_windows),
         ("merge_taps", merge_taps),
         ("drop_accumulators", drop_accumulators),
+        ("lie_in_planes", lie_in_planes),
         ("mark_unread", mark_unread),
     ),
     finish=(

@@ -211,7 +211,8 @@ class CppWriter(CStyle):
         source = self._padded(src) if src.guard else self._view(src, const=True)
         layout = Layout.of(stmt.dst.buffer)
         if layout is None:
-            self.line(f"st::copy({self._view(dst, const=False)}, {source});")
+            name = "copy_planes" if dst.buffer.strides and dst.buffer.steps[-1] != 1 else "copy"
+            self.line(f"st::{name}({self._view(dst, const=False)}, {source});")
             return
         name = "pack_rows" if layout.over_rows else "pack_cols"
         stride = layout.stride(stmt.dst.buffer.shape)

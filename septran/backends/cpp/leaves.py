@@ -7,15 +7,17 @@ gemm becomes a call of the packed product in runtime/gemm.h, the rest calls of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from septran.backends.cpp.leaf_lines import LeafLines
+from septran.backends.cpp.planes import line_of
 from septran.backends.cpp.row_loop import RowLoop
 from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
 from septran.backends.cpp.spelling import REDUCTIONS
 from septran.backends.cpp.stores import homes, unneeded
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.ir.nodes import LeafCall, Prim
-from septran.kernel import Leaf, LeafSpec
+from septran.kernel import Leaf, LeafParam, LeafSpec
 
 ROWS, COLS = 12, 32
 """Width of the panels of A and B; runtime/gemm.h has the same numbers."""
@@ -38,15 +40,53 @@ def signature(spec: LeafSpec) -> str:
 def library_leaf(spec: LeafSpec) -> Leaf:
     """Return the library's leaf for `spec`; every list of known primitives has one."""
     gemms = any(p.name in ("gemm", "gemm_acc") for p in spec.prims)
-    every = LeafText(spec)
-    every.text()
-    dropped = unneeded(spec, every.traffic)
-    lean = LeafText(spec, dropped=dropped, homes=homes(spec, every.traffic, dropped))
+    line = line_of(spec)
+    source = _lean(spec).text()
     return Leaf(
         spec=spec,
         writer="library",
         name="gemm_leaf_simd" if gemms else "rows_leaf_simd",
-        source=lean.text(),
+        source=source if line is None else _by_lines(spec, line, source),
+    )
+
+
+def _lean(spec: LeafSpec) -> LeafText:
+    """Return the printer of a leaf that knows what nobody reads."""
+    every = LeafText(spec)
+    every.text()
+    dropped = unneeded(spec, every.traffic)
+    return LeafText(spec, dropped=dropped, homes=homes(spec, every.traffic, dropped))
+
+
+def _by_lines(spec: LeafSpec, line: int, source: str) -> str:
+    """Return the text of a leaf that walks dim `line` last where its tensors lie along that dim, else as `source` does."""
+    rank = len(spec.params[0].shape)
+    order = (rank - 1, *(d for d in range(rank - 1) if d != line), line)
+
+    def moved(p: LeafParam) -> LeafParam:
+        return replace(
+            p,
+            shape=tuple(p.shape[d] for d in order),
+            ragged=tuple(p.ragged[d] for d in order),
+            step=(*(p.step[d] for d in order[:-1]), 1),
+        )
+
+    text = _lean(replace(spec, params=tuple(map(moved, spec.params)))).text()
+    along = [identifier(p.name) for p in spec.params if p.shape[line] != 1]
+    names = [identifier(p.name) for p in spec.params]
+    turned = ", ".join(map(str, order))
+    head, *body = source.splitlines()
+    return "\n".join(
+        (
+            head,
+            f"    if ({' && '.join(f'{n}.s[{line}] == 1' for n in along)}) {{",
+            *(f"        {n} = st::turned<{turned}>({n});" for n in names),
+            *(f"    {text_line}" for text_line in text.splitlines()[1:-1]),
+            "        return;",
+            "    }",
+            *body,
+            "",
+        )
     )
 
 
@@ -175,7 +215,9 @@ class LeafText(LeafLines):
             self.line(f"const {kind} {operands[-1]}[] = {{{names}}};")
         flags = ["double" if self.double else "float", *(str(f).lower() for f in (acc, packed))]
         out = ", ".join((identifier(prims[0].out), *operands))
-        self.line(f"gemm_taps<{', '.join(flags)}>({out});")
+        sides = (prims[0].out, prims[0].ins[0])
+        planes = all(self.params[n].step[-1] != 1 and self.params[n].shape[-1] != 1 for n in sides)
+        self.line(f"gemm_{'planes' if planes else 'taps'}<{', '.join(flags)}>({out});")
 
     def copy(self, out: str, source: str, perm: tuple[int, ...] | None) -> None:
         """Print a copy; perm: the source axis of each axis of the output."""

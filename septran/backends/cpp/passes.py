@@ -9,7 +9,18 @@ from septran.backends.text.cstyle import elements
 from septran.ir.dtypes import nbytes
 from septran.ir.expr import Const, free
 from septran.ir.launch import Launch, nest
-from septran.ir.nodes import Alloc, Buffer, For, LeafCall, Program, Stmt, buffers, children, walk
+from septran.ir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    LeafCall,
+    Program,
+    Stmt,
+    allocated,
+    buffers,
+    children,
+    walk,
+)
 from septran.ir.scalar import RARE
 from septran.kernel import Leaf
 from septran.passes import place_workspaces as arena
@@ -90,11 +101,15 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
         parts.append("fresh")
     if program.dims:
         parts.append("sizes")
-    if "gemm<" in text or "gemm_taps<" in text:
+    if "st::turned<" in text or any(b.strides for b in allocated(program.body)):
+        parts.append("turned")
+    if any(f"{name}<" in text for name in ("gemm", "gemm_taps", "gemm_planes")):
         pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers(program))
         parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
     if "gemm_taps<" in text:
         parts.append("taps")
+    if "gemm_planes<" in text:
+        parts.append("planes")
     if "reduce_rows<" in text:
         parts.append("reduce")
     if any(f" {name}<" in text for name in ("scan", "argreduce", "gather", "scatter_acc")):

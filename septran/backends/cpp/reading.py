@@ -152,7 +152,7 @@ class _Reading(CReading):
             raise Unreadable(f"line {line}: fewer loops than collapse says")
         self.needs = []
         match call.name.text, call.args:
-            case "st::copy", (dst, src):
+            case "st::copy" | "st::copy_planes", (dst, src):
                 self.act("copy", "copy", line, (self.view(dst), self.view(src)))
             case ("st::pack_rows" | "st::pack_cols") as name, (dst, c.Name(stride), src):
                 base, at = self.based(dst)
