@@ -330,7 +330,11 @@ SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
       sg_where(a, -1, 0.0, __builtin_nan(""), s);
       break;
     case SG_TANH: tpu_bdc_fp32_tanh(SG_OUT, a, SG_W0, SG_W1, SG_COEFF, SG_TABLE, s); break;
-    case SG_SIGMOID: tpu_bdc_fp32_sigmoid(SG_OUT, a, SG_W0, SG_W1, SG_COEFF, SG_TABLE, s); break;
+    case SG_SIGMOID: /* the table's exponential leaves its range beyond these */
+      tpu_bdc_fp32_sigmoid(SG_OUT, a, SG_W0, SG_W1, SG_COEFF, SG_TABLE, s);
+      sg_where(a, 1, 40.0, 1.0, s);
+      sg_where(a, -1, -87.0, 0.0, s);
+      break;
     default:
       tpu_bdc_load_fp32_erf_coeff(SG_MORE);
       tpu_bdc_fp32_erf(SG_OUT, a, SG_W0, SG_W1, SG_W2, SG_COEFF, SG_MORE, SG_TABLE, s);
