@@ -251,6 +251,8 @@ class Backend:
     """whether a leaf may work on whole tensors that no library knows (`extern`)"""
     layouts: Callable[[LeafCall], Mapping[str, str]] | None = field(default=None)
     """leaf call -> param -> buffer layout its library leaf wants for operands staged by a copy."""
+    columns: int = 0
+    """of a panel, in which its products read weights that are prepared once (frontend/pack_weights.py); 0: weights stay as they are"""
     scratch: Callable[[Leaf], tuple[Buffer, ...]] | None = field(default=None)
     """leaf -> memory of a kernel that its calls hand to it, where a function of the language cannot allocate."""
     runtime: Runtime | None = field(default=None)

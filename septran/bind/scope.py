@@ -211,7 +211,8 @@ class Scope:
                     found.append(here)
                 else:
                     s = self.size(size)
-                    found.append((s.bound, s.taint))
+                    # a piece of a piece is still what a tunable cut before
+                    found.append((s.bound, s.taint or here[1]))
             return found
         key = p.shape_from or base.root
         for instance in reversed(self.chain):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Graph
 from septran.aten.once import run_once
+from septran.call.large_pages import in_large_pages
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,8 @@ class Once:
         with self._lock:
             if self._known is None or None in state or self._known[0] != state:
                 self.times += 1
-                self._known = (state, read, run_once(self.graph, values))
+                made = run_once(self.graph, values)
+                self._known = (state, read, {n: in_large_pages(t) for n, t in made.items()})
             return self._known[2]
 
     def forget(self) -> None:

@@ -202,7 +202,8 @@ def split_prepared(
     Raises:
         ConfigError: C150, C152. TaskLangError, MappingError, Unsupported: the target refuses the logic.
     """
-    steps = prepared(graph, _maker(backend, arch, verify=verify), split=fallback)
+    make = _maker(backend, arch, verify=verify)
+    steps = prepared(graph, make, split=fallback, columns=backend.columns)
     return None if steps is None else _split(graph, steps, backend, arch, verify=verify)
 
 

@@ -35,7 +35,7 @@ class Op:
     """One canonical node.
 
     kind: map (attrs expr; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
-        matmul (a [.., m, k], b [.., k, n]), conv (x, w; stride, pad, dilation, groups, transposed),
+        matmul (a [.., m, k], b [.., k, n]; panels: b is [n / c, k, c], panels of c columns), conv (x, w; stride, pad, dilation, groups, transposed),
         window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis),
         scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),
         scatter (y, x, i; op, axis: y with x combined in at positions i), state (x: a copy that a recurrent
@@ -76,7 +76,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A tensor the program is given. kind: input, weight (the module's own) or constant."""
+    """A tensor the program is given. kind: input, weight (the module's own) or prepared (computed once of these)."""
 
     name: str
     kind: str

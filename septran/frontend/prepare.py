@@ -9,6 +9,7 @@ from septran.aten.evaluate import allowed, base_name
 from septran.aten.graph import Graph, Input, Node, Output, Ref, storable
 from septran.aten.once import PREFIX
 from septran.frontend.fold_norm import fold_norms
+from septran.frontend.pack_weights import pack_weights
 from septran.frontend.partition import HostPart
 from septran.frontend.translate import draws_numbers, forms
 
@@ -28,19 +29,21 @@ class Prepared:
     kept: tuple[str, ...]
 
 
-def prepare(graph: Graph) -> Prepared:
+def prepare(graph: Graph, columns: int = 0) -> Prepared:
     """Return a module with what depends on its own tensors alone apart: folded batch norms, normalised or added weights.
 
-    Tensors that the module changes itself (statistics of a batch) are not its own here.
+    columns: of the panels in which products read their weights, 0: as these are. Tensors that the module changes itself
+    (statistics of a batch) are not its own here.
     """
     changed = {o.target for o in graph.outputs if o.kind != "user_output"}
     own = frozenset(
         i.name for i in graph.inputs if i.kind != "user_input" and i.target not in changed
     )
     folded = fold_norms(graph, own | _fixed(graph, own)[0])
-    graph = folded.graph
+    packed = pack_weights(folded.graph, own | _fixed(folded.graph, own)[0], columns)
+    graph = packed.graph
     fixed, kept = _fixed(graph, own)
-    computed = fixed - forms(graph).views
+    computed = (fixed - forms(graph).views - packed.unpacked) | packed.panels
     reads = {r for n in graph.nodes if n.name not in computed for r in n.refs()}
     reads |= {o.value.name for o in graph.outputs if isinstance(o.value, Ref)}
     # what is only moved is read where it lies, of the tensor that was prepared
@@ -67,7 +70,8 @@ def prepare(graph: Graph) -> Prepared:
         once=True,
     )
     done = [f"{what} (batch norm folded)" for what in folded.done]
-    done += [_told(n) for n in makes]
+    done += packed.done
+    done += [_told(n) for n in makes if n.name not in packed.panels]
     return Prepared(part=part, rest=rest, done=tuple(done), kept=(*folded.kept, *kept))
 
 

@@ -1,4 +1,4 @@
-"""Fewer nodes before grouping: cheap producers are cloned into the maps that read them."""
+"""Fewer nodes before grouping: cheap producers are cloned into the maps that read them, products read panels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.frontend.canon import Canon, Op
+from septran.frontend.panels import read_panels
 from septran.frontend.table.build import substitute
 from septran.frontend.view import View
 
@@ -16,6 +17,7 @@ _LONG = 600
 
 def simplify(canon: Canon) -> Canon:
     """Return the canonical form with masks, ranges, constants and small weight-only maps cloned into readers."""
+    canon = read_panels(canon)
     given = {g.name for g in canon.given}
     made: dict[str, Op] = {}
     ops: list[Op] = []

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from septran.aten.evaluate import allowed, base_name
 from septran.aten.graph import Graph, Meta, Node, Ref, storable
+from septran.aten.once import PREFIX
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
 from septran.frontend.opaque import Part, in_order, named, parts, whole
@@ -91,7 +92,8 @@ def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
     given: list[Given] = []
     for one in graph.inputs:
         name = builder.fresh(clean_name(one.name))
-        kind = "input" if one.kind == "user_input" else "weight"
+        kind = "prepared" if one.target.startswith(PREFIX) else "weight"
+        kind = "input" if one.kind == "user_input" else kind
         shape = one.meta.shape or (1,)
         given.append(Given(name=name, kind=kind, shape=shape, dtype=one.meta.dtype))
         builder.dtypes[name] = one.meta.dtype

@@ -19,11 +19,14 @@ from septran.ir.dtypes import HALVES
 
 Layouts = Callable[[ir.LeafCall], Mapping[str, str]]
 
+AS_STORED = "stored"
+"""Layout of an operand that lies in memory as its leaf wants it: no copy of it is made."""
+
 
 def insert_copies(program: ir.Program, layouts: Layouts | None = None) -> ir.Program:
     """Return the Program with no LeafArg.mem left.
 
-    layouts: leaf call -> param -> layout its library leaf wants for a staged operand.
+    layouts: leaf call -> param -> layout its library leaf wants for a staged operand, AS_STORED for one that has it already.
 
     Raises:
         MappingError: M015, a padded window is used without a memory to stage it in.
@@ -59,6 +62,9 @@ def _stage(
             args.append(replace(arg, mem=""))
             continue
         layout = wanted.get(arg.param, "row") if arg.privilege == "r" else "row"
+        if layout == AS_STORED:
+            args.append(replace(arg, mem=""))
+            continue
         packed = layout != "row"
         tile = stage_region(
             arg.region, arg.mem, _dtype(call, arg, packed=packed), fresh, layout=layout

@@ -88,13 +88,13 @@ def run_part(part: HostPart, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prepared(
-    graph: Graph, make: Callable[[Imported], T], *, split: bool
+    graph: Graph, make: Callable[[Imported], T], *, split: bool, columns: int = 0
 ) -> tuple[Made[T] | HostPart, ...] | None:
     """Return a module's preparation and the steps of each call; None where there is nothing to prepare.
 
-    split: torch computes what `make` refuses, too. Raises as `partitioned`; Unsupported as `make` does without `split`.
+    split: torch computes what `make` refuses, too. columns: of the panels in which the target's products read weights. Raises as `partitioned`; Unsupported as `make` does without `split`.
     """
-    found = prepare(graph)
+    found = prepare(graph, columns)
     if found.part is None:
         return None
     rest = _with_prepared(graph, found.rest, found.part)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from septran import backends
 from septran.aten.graph import Graph
 from septran.aten.open_graph import OpenGraph
 from septran.errors import ConfigError
@@ -69,7 +70,8 @@ def gen_partitioned(
 def _steps(request: GenRequest, graph: Graph) -> tuple[_Part, ...]:
     make = _planner(request)
     if request.prepare:
-        found = prepared(graph, make, split=bool(request.fallback))
+        columns = backends.get(request.backend).columns
+        found = prepared(graph, make, split=bool(request.fallback), columns=columns)
         if found is not None:
             return found
     return partitioned(graph, make) if request.fallback else ()

@@ -9,7 +9,7 @@ from septran.backends.base import Availability, Backend, Capability, Emulation
 from septran.backends.cpp import wasm
 from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
-from septran.backends.cpp.leaves import layouts, library_leaf, signature
+from septran.backends.cpp.leaves import COLS, layouts, library_leaf, signature
 from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
 from septran.backends.cpp.planes import lie_in_planes
 from septran.backends.cpp.priced import priced
@@ -180,6 +180,7 @@ CPP = Backend(
     opaque=True,
     functions=RARE,
     layouts=layouts,
+    columns=COLS,
     load=load,
     launch=launchable,
     foreigns=(FOREIGN,),

@@ -16,8 +16,9 @@ from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
 from septran.backends.cpp.spelling import REDUCTIONS
 from septran.backends.cpp.stores import homes, unneeded
 from septran.backends.text.cstyle import C_TYPES, identifier
-from septran.ir.nodes import LeafCall, Prim
+from septran.ir.nodes import LeafCall, Prim, Region
 from septran.kernel import Leaf, LeafParam, LeafSpec
+from septran.passes.insert_copies import AS_STORED
 
 ROWS, COLS = 12, 32
 """Width of the panels of A and B; runtime/gemm.h has the same numbers."""
@@ -98,7 +99,8 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     trans_b, B [n, k] as "panel_n_t:32", the same panels over its first dim. Rows or columns that
     are missing in the last panel are 0. Leading dims are flattened over run-time extents. An
     operand that any other primitive of the leaf uses stays in rows. So do two operands in bfloat16:
-    the product packs pairs of them, which no panel of elements holds.
+    the product packs pairs of them, which no panel of elements holds. B whose tensor has 32 columns, in
+    rows one behind the other, is a panel as it is stored.
     """
     wanted: dict[str, str] = {}
     gemms = [p for p in call.prims if p.name in ("gemm", "gemm_acc")]
@@ -111,7 +113,18 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
         wanted[b] = f"panel_n_t:{COLS}" if prim.attr("trans_b") else f"panel_n:{COLS}"
     params = {a.param for a in call.args}
     uses = [name for p in call.prims for name in (*reads(p, params), p.out)]
-    return {name: layout for name, layout in wanted.items() if uses.count(name) == 1}
+    found = {name: layout for name, layout in wanted.items() if uses.count(name) == 1}
+    regions = {a.param: a.region for a in call.args}
+    panels = [b for b, layout in found.items() if layout == f"panel_n:{COLS}"]
+    return found | {b: AS_STORED for b in panels if _is_panel(regions[b])}
+
+
+def _is_panel(b: Region) -> bool:
+    """Return whether the operand lies in memory as a panel of columns does. Windows of more dims are staged as a whole."""
+    *lead, _, columns = b.tile
+    rows = b.buffer.steps[-2:] == (COLS, 1) and columns == COLS and set(b.step) == {1}
+    plain = not b.guard and not any(b.grid) and b.version is None and b.rank <= 3
+    return rows and plain and all(n == 1 for n in lead) and b.buffer.dtype in ("float32", "float64")
 
 
 class LeafText(LeafLines):

@@ -33,7 +33,7 @@ ONE = Tile(size="1")
 
 TUNABLES = frozenset(
     ("rows", "cols", "block", "tile_H", "tile_W", "block_size_M", "block_size_N", "block_size_K")
-)
+) | {"panels"}
 """Names that kernels give to what the mapping chooses; no tensor of theirs has one."""
 
 

@@ -41,9 +41,9 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     a, b = _merged(frame, a, b)
     rank = len(frame.space)
     tiles = _tiles(frame.space)
-    left = Operand(name=frame.names.fresh(a.source), view=_turned(a).narrow())
-    right = Operand(name=frame.names.fresh(b.source), view=_turned(b).narrow())
-    swap_a, swap_b = _turns(a), _turns(b)
+    left = Operand(name=frame.names.fresh(a.source), view=turned(a).narrow())
+    right = Operand(name=frame.names.fresh(b.source), view=turned(b).narrow())
+    swap_a, swap_b = turns(a), turns(b)
     kernel = Kernel(name=group.name, frame=frame, extra=[left, right])
     bm, bn = tiles[rank - 2].size, tiles[rank - 1].size
     lead = tiles[: rank - 2]
@@ -139,13 +139,14 @@ def _tiles(space: tuple[int, ...]) -> list[Tile]:
     ]
 
 
-def _turns(v: View) -> bool:
+def turns(v: View) -> bool:
     """Return whether the last two dims are stored the other way round."""
     return v.strides[-1] != 1 and v.strides[-2] == 1 and v.shape[-2] > 1
 
 
-def _turned(v: View) -> View:
-    if not _turns(v):
+def turned(v: View) -> View:
+    """Return the view in the order in which it is stored."""
+    if not turns(v):
         return v
     return v.permute((*range(v.rank - 2), v.rank - 1, v.rank - 2))
 

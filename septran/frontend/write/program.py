@@ -17,6 +17,7 @@ from septran.frontend.write.extern import Extern, write_extern
 from septran.frontend.write.frame import comment, file_name, tuple_text, view_text
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.movement import write_movement
+from septran.frontend.write.panels import write_panels
 from septran.frontend.write.product import write_product
 from septran.frontend.write.recurrent import Steps, write_recurrent
 from septran.frontend.write.rows import write_rows
@@ -93,7 +94,7 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
     if anchor is None:
         return write_rows(one, kept)
     if anchor.kind == "matmul":
-        return write_product(one, kept)
+        return write_panels(one, kept) if anchor.attrs.get("panels") else write_product(one, kept)
     if anchor.kind == "conv":
         return write_convolution(one, kept)
     if anchor.kind == "window":

@@ -219,12 +219,17 @@ template <int P, class D, class Source> static void pack_rows(D* d, long stride,
     for (long r = 0; r < m; r += P, d += stride) {
         const S* rows[P];
         bool full = lo == 0 && hi == n;
+        const int there = int(least(P, m - r));
         for (int i = 0; i < P; ++i) {
-            rows[i] = r + i < m ? row(s, r + i) : nullptr;
-            full = full && rows[i];
+            rows[i] = i < there ? row(s, r + i) : nullptr;
+            full = full && (rows[i] || i >= there);
         }
         if (full) {
+            for (int i = there; i < P; ++i) rows[i] = rows[0];
             transpose_rows<P>(d, rows, step, n);
+            if (there < P)
+                for (long k = 0; k < n; ++k)
+                    for (int i = there; i < P; ++i) d[k * P + i] = D(0);
         } else {
             for (long k = 0; k < n; ++k)
                 for (int i = 0; i < P; ++i)

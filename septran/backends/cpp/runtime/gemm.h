@@ -62,7 +62,7 @@ static void gemm(View<TC, RC> C, View<SA, RA> A, View<SB, RB> B) {
     // Pack what is not packed, block by block. One block along k when C cannot hold partial sums exactly.
     const long kc = std::is_same_v<TC, T> ? 512 : most(k, 1), nc = 512, mc = 16 * ROWS;
     long ldb = 0;
-    const bool b_direct = !PB && !TB && std::is_same_v<EB, T> && flat(B, ldb) && B.s[RB - 1] == 1 && m <= 2 * ROWS;
+    const bool b_direct = !PB && !TB && std::is_same_v<EB, T> && flat(B, ldb) && B.s[RB - 1] == 1 && (m <= 2 * ROWS || (ldb == COLS && n == COLS));
     const size_t bytes_a = size_t(mc) * kc * sizeof(T), bytes_b = size_t(nc) * kc * sizeof(T);
     T* space_a = reinterpret_cast<T*>(scratch<2>(bytes_a + bytes_b + 128));
     T* space_b = space_a + size_t(mc) * kc;

@@ -6,9 +6,9 @@ namespace st {
 
 inline constexpr int ROWS = 12, COLS = 32;
 #if defined(__AVX512F__) || defined(__aarch64__) || defined(__riscv)
-inline constexpr int TILE_ROWS = 12;
+inline constexpr int TILE_ROWS = 12, EIGHT = 8;
 #else
-inline constexpr int TILE_ROWS = 6;
+inline constexpr int TILE_ROWS = 6, EIGHT = 4;
 #endif
 
 // Stores the sums of a register tile, or adds them to C.
@@ -29,6 +29,7 @@ template <int R, class T>
 static __attribute__((noinline)) void tile(long k, const T* a, const T* b, long ldb, T* c, long ldc, bool add) {
     using V = vec<T>;
     constexpr int L = lanes<V>;
+    constexpr long Ahead = R > 8 ? 16 : 64;  // few rows wait for the columns, which may come from memory
     V acc[R][2];
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) acc[i][0] = acc[i][1] = V{};
@@ -37,7 +38,8 @@ static __attribute__((noinline)) void tile(long k, const T* a, const T* b, long 
 #pragma GCC unroll 4
     for (; k > 0; --k, a += ROWS, b += ldb) {
         const V b0 = load<V>(b), b1 = load<V>(b + L);
-        __builtin_prefetch(b + 16 * ldb);
+        __builtin_prefetch(b + Ahead * ldb);
+        if constexpr (R <= 8 && sizeof(V) == 64) __builtin_prefetch(b + Ahead * ldb + L);
 #pragma GCC unroll 16
         for (int i = 0; i < R; ++i) {
             const V x = splat<V>(a[i]);
@@ -55,6 +57,8 @@ ST_INLINE void panel(long rows, long k, const E* a, const E* b, long ldb, T* c, 
     for (int j = 0; j < COLS; j += step) {
         if (rows == 1) tile<1>(k, a, b + j, ldb, c + j, ldc, add);
         else if (rows <= 4) tile<4>(k, a, b + j, ldb, c + j, ldc, add);
+        else if (rows <= 8)
+            for (int i = 0; i < 8; i += EIGHT) tile<EIGHT>(k, a + i, b + j, ldb, c + i * ldc + j, ldc, add);
         else
             for (int i = 0; i < ROWS; i += TILE_ROWS)
                 if (i < rows) tile<TILE_ROWS>(k, a + i, b + j, ldb, c + i * ldc + j, ldc, add);
@@ -93,7 +97,7 @@ static void multiply(const View<TC, RC>& C, long m0, long m, long n0, long n, lo
                 const E* pb = b + j / COLS * sb;
                 const long rows = least(ROWS, m - i), cols = least(COLS, n - j);
                 if constexpr (std::is_same_v<TC, T>)
-                    if (direct && rows == ROWS && cols == COLS) {
+                    if (direct && (rows == ROWS || rows == 8 || rows == 4 || rows == 1) && cols == COLS) {
                         panel(rows, k, pa, pb, ldb, C.p + (m0 + i) * ldc + n0 + j, ldc, add);
                         continue;
                     }
