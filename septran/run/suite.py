@@ -16,16 +16,21 @@ from septran.document import Document
 from septran.errors import ConfigError, SeptranError, Span, closest
 from septran.plan.resolve import GenRequest
 from septran.run.bench import BenchRequest, Figure, bench
+from septran.run.bench_module import MODULES, bench_module
 from septran.settings import Settings
 
-_KEYS = ("op", "dims", "dtype", "arch", "gate", "goal")
+_KEYS = ("op", "module", "dims", "dtype", "arch", "gate", "goal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure of a suite. gate: least speedup over torch; goal: what is known to be possible, None = not known."""
+    """One figure of a suite. gate: least speedup over torch; goal: what is known to be possible, None = not known.
 
-    op: str
+    op: an operator; or module: one of `bench_module.MODULES`, in float32 with its weights prepared once.
+    """
+
+    op: str = ""
+    module: str = ""
     dims: Mapping[str, int]
     dtype: str | None = None
     arch: str | None = None
@@ -36,7 +41,7 @@ class Row:
     def label(self) -> str:
         """Operator, type and sizes in a line."""
         sizes = " ".join(f"{name}={size}" for name, size in self.dims.items())
-        return " ".join(filter(None, (self.op, self.dtype, sizes)))
+        return " ".join(filter(None, (self.op or f"module {self.module}", self.dtype, sizes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +138,36 @@ def _row(value: Any, doc: spanyaml.Document, at: int) -> Row:
             raise _wrong(f"a row has no key {key!r}{near}", doc.key_span("rows", at, key))
     dims = value.get("dims", {})
     sizes = isinstance(dims, dict) and all(type(n) is int and n > 0 for n in dims.values())
-    if not isinstance(value.get("op"), str) or not sizes:
+    if "module" in value and "op" not in value and sizes:
+        _check_module(value, doc, at)
+    elif not isinstance(value.get("op"), str) or not sizes or "module" in value:
         raise _wrong("a row names an op, and dims as {NAME: SIZE}", doc.span("rows", at))
     for key in ("gate", "goal"):
         number = value.get(key, None if key == "goal" else "missing")
         if number is not None and (type(number) not in (int, float) or number <= 0):
             raise _wrong(f"{key} is a number above 0: torch's time over ours", doc.span("rows", at))
     return Row(
-        op=value["op"],
+        op=value.get("op", ""),
+        module=value.get("module", ""),
         dims=dims,
         dtype=value.get("dtype"),
         arch=value.get("arch"),
         gate=float(value["gate"]),
         goal=None if value.get("goal") is None else float(value["goal"]),
     )
+
+
+def _check_module(value: Mapping[str, Any], doc: spanyaml.Document, at: int) -> None:
+    """Raise C069 unless the row's module is known, has its sizes, and asks for no dtype."""
+    name = value["module"]
+    if name not in MODULES:
+        near = closest(str(name), MODULES)
+        raise _wrong(f"no module is called {name!r}{near}", doc.span("rows", at, "module"))
+    wanted = MODULES[name][0]
+    if set(value.get("dims", {})) != set(wanted):
+        raise _wrong(f"module {name} has the sizes {', '.join(wanted)}", doc.span("rows", at))
+    if "dtype" in value:
+        raise _wrong("a module is measured in float32", doc.key_span("rows", at, "dtype"))
 
 
 def _wrong(message: str, span: Span) -> ConfigError:
@@ -208,6 +229,12 @@ def _measured(
 ) -> Measured:
     if known is not None:
         return Measured(row=row, figure=known, reason=known.reason or "")
+    if row.module:
+        try:
+            made = bench_module(row.module, row.dims, backend, row.arch, settings=settings)
+            return Measured(row=row, figure=made)
+        except SeptranError as error:
+            return Measured(row=row, figure=None, reason=str(error).splitlines()[0])
     kernel = GenRequest(op=row.op, backend=backend, arch=row.arch, dims=row.dims, dtype=row.dtype)
     request = BenchRequest(kernel=kernel, torch_compile=torch_compile)
     try:
@@ -262,7 +289,7 @@ def _line(each: Measured) -> str:
     word = {True: "held", False: "missed", None: "open"}[each.held]
     return (
         f"| {row.label} | {figure.kernel_us} | {each.speedup} | {figure.low} to {figure.high} | "
-        f"{figure.reused} | {figure.speedup['torch_compile'] or '-'} | {_short(each.against_earlier)} | {row.gate} | {row.goal or '-'} | {share} | {word} |"
+        f"{figure.reused or '-'} | {figure.speedup['torch_compile'] or '-'} | {_short(each.against_earlier)} | {row.gate} | {row.goal or '-'} | {share} | {word} |"
     )
 
 

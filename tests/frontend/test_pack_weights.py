@@ -16,7 +16,7 @@ from septran.call.large_pages import in_large_pages
 from septran.cli.main import main
 from septran.frontend.draw import draw
 from septran.frontend.prepare import prepare
-from septran.ir.nodes import Copy, Program, walk
+from septran.ir.nodes import Alloc, Copy, Program, walk
 from septran.plan.partitioned import run_part
 from septran.plan.resolve import GenRequest, lower_plan, resolve_operator
 from septran.plan.torch_module import imported, load_imported
@@ -159,3 +159,15 @@ def test_large_tensors_lie_in_large_pages():
     assert torch.equal(moved, large) and moved.is_contiguous()
     if moved is not large:
         assert moved.data_ptr() % (2 << 20) == 0 and moved.data_ptr() != large.data_ptr()
+
+
+def test_tiles_of_panels_are_those_of_the_policy(tmp_path: Path):
+    wide = Module(
+        name="wide", init="self.l = nn.Linear(40, 2048)", body="return self.l(x)",
+        inputs="torch.randn(200, 40)",
+    )  # fmt: skip
+    program = lowered(wide, tmp_path, COLS)
+    (acc,) = [
+        s.buffer for s in walk(program.body) if isinstance(s, Alloc) and s.buffer.name == "acc"
+    ]
+    assert acc.shape[1] % COLS == 0 and acc.shape[1] <= 512

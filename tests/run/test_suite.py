@@ -11,7 +11,18 @@ from septran import assets
 from septran.errors import ConfigError
 from septran.plan.resolve import GenRequest, resolve
 from septran.run.bench import Figure
-from septran.run.suite import Measured, Row, bound, load_suite, page
+from septran.run.bench_module import MODULES
+from septran.run.suite import (
+    Measured,
+    Row,
+    SuiteMeasured,
+    bound,
+    figures_of,
+    load_suite,
+    measure,
+    page,
+)
+from septran.settings import load
 
 FIGURE = Figure(
     op="softmax", backend="cpp", arch="native", dims={"M": 4}, dtype="float32", threads=1,
@@ -32,9 +43,12 @@ def test_rows_of_shipped_suites_exist(name):
     labels = [row.label for row in suite.rows]
     assert len(set(labels)) == len(labels) > 0
     for row in suite.rows:
+        assert row.goal is None or row.goal >= row.gate
+        if row.module:
+            assert set(row.dims) == set(MODULES[row.module][0])
+            continue
         plan = resolve(GenRequest(op=row.op, backend=suite.backend, dims=row.dims, dtype=row.dtype))
         assert set(row.dims) <= set(plan.dims)
-        assert row.goal is None or row.goal >= row.gate
 
 
 @pytest.mark.parametrize(
@@ -47,6 +61,9 @@ def test_rows_of_shipped_suites_exist(name):
         ("backend: cpp\nrows:\n  - {op: add}", "gate is a number", 3),
         ("backend: cpp\nrows:\n  - {op: add, gate: 1, goal: fast}", "goal is a number", 3),
         ("backend: cpp\nrows:\n  - add", "a row is a mapping", 3),
+        ("backend: cpp\nrows:\n  - {module: linar, gate: 1}", "did you mean 'linear'", 3),
+        ("backend: cpp\nrows:\n  - {module: linear, dims: {M: 8}, gate: 1}", "sizes M, K, N", 3),
+        ("backend: cpp\nrows:\n  - {module: linear, op: add, gate: 1}", "names an op", 3),
     ],
 )
 def test_mistakes_have_a_place(tmp_path, text, said, line):
@@ -100,3 +117,19 @@ def test_the_roofline_has_a_point_for_what_moves_and_computes():
     assert "<svg" not in drawn(FIGURE)  # its work is not known
     text = drawn(replace(FIGURE, gflops=12.0))
     assert "<svg" in text and text.count("softmax M=4") == 2 and "80 % of the limit" in text
+
+
+@pytest.mark.slow
+def test_a_module_is_measured_with_its_weights_prepared(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "backend: cpp\nrows:\n  - {module: linear_gelu, dims: {M: 3, K: 64, N: 64}, gate: 0.001}"
+    )
+    (found,) = measure(load_suite(str(path)), settings=load(flags={"threads": 1}), progress=print)
+    assert found.held and found.figure is not None, found.reason
+    assert found.figure.threads == 1 and found.figure.kernel_us
+    again = figures_of(
+        SuiteMeasured(suite="mine", backend="cpp", machine={}, rows=[found.to_json()]).to_json(),
+        path,
+    )
+    assert again == {"module linear_gelu M=3 K=64 N=64": found.figure}

@@ -99,8 +99,8 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     trans_b, B [n, k] as "panel_n_t:32", the same panels over its first dim. Rows or columns that
     are missing in the last panel are 0. Leading dims are flattened over run-time extents. An
     operand that any other primitive of the leaf uses stays in rows. So do two operands in bfloat16:
-    the product packs pairs of them, which no panel of elements holds. B whose tensor has 32 columns, in
-    rows one behind the other, is a panel as it is stored.
+    the product packs pairs of them, which no panel of elements holds. B of a product by
+    itself whose tensor has 32 columns, in rows one behind the other, is a panel as it is stored.
     """
     wanted: dict[str, str] = {}
     gemms = [p for p in call.prims if p.name in ("gemm", "gemm_acc")]
@@ -115,15 +115,16 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     uses = [name for p in call.prims for name in (*reads(p, params), p.out)]
     found = {name: layout for name, layout in wanted.items() if uses.count(name) == 1}
     regions = {a.param: a.region for a in call.args}
-    panels = [b for b, layout in found.items() if layout == f"panel_n:{COLS}"]
-    return found | {b: AS_STORED for b in panels if _is_panel(regions[b])}
+    # products that add up share their panels over taps and tiles (share_panels, merge_taps)
+    once = {p.ins[1] for p in gemms if p.name == "gemm" and not p.attr("trans_b")} & found.keys()
+    return found | {b: AS_STORED for b in once if _is_panel(regions[b])}
 
 
 def _is_panel(b: Region) -> bool:
-    """Return whether the operand lies in memory as a panel of columns does. Windows of more dims are staged as a whole."""
+    """Return whether the operand lies in memory as a panel of columns does."""
     *lead, _, columns = b.tile
     rows = b.buffer.steps[-2:] == (COLS, 1) and columns == COLS and set(b.step) == {1}
-    plain = not b.guard and not any(b.grid) and b.version is None and b.rank <= 3
+    plain = not b.guard and not any(b.grid) and b.version is None
     return rows and plain and all(n == 1 for n in lead) and b.buffer.dtype in ("float32", "float64")
 
 
