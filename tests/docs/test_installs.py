@@ -84,8 +84,13 @@ INSTALLS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(INSTALLS))
 def test_a_target_gets_its_packages(command, packages, fresh_home, capfd):
-    assert main(command.split()[1:]) == 0, capfd.readouterr().err
     target, _, extra = command.split()[-1].partition("+")
+    code = main(command.split()[1:])
+    wheel = backends.get(target).parts().get(extra)
+    if wheel is not None:  # held against its hash: no stand-in passes
+        assert code == 3 and f"{wheel.requirement} could not be brought" in capfd.readouterr().err
+        return
+    assert code == 0, capfd.readouterr().err
     found = {
         p.name.split("-")[0].replace("_", "-")
         for p in (fresh_home / "environments" / target).glob("*.dist-info")
