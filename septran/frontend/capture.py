@@ -121,6 +121,13 @@ def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
             span,
             help="data-dependent shapes and Python branches on values have no graph",
         )
+    if what == "differs":
+        return ConfigError.of(
+            "C151",
+            message,
+            span,
+            help="what is compiled and judged is the exported graph: `forward` may not depend on who calls it or how often",
+        )
     told = f"the file raised {message}" if what == "raised" else message
     return ConfigError.of(
         "C134",

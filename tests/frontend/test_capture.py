@@ -55,6 +55,39 @@ def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return x * 0 if torch.compiler.is_exporting() else x + 1", "another function than the"),
+        ("return (x > 0) if torch.compiler.is_exporting() else (x < 0)", "another function than"),
+        ("_CALLS.append(1)\nreturn x * len(_CALLS)", "when it is called again: result 0 differs"),
+    ],
+)
+def test_a_module_that_is_another_function_while_it_is_exported(
+    tmp_path: Path, body: str, words: str
+) -> None:
+    path = Module(name="model", body=body).write(tmp_path)
+    path.write_text(path.read_text() + "\n\n_CALLS = []\n")
+    error = _refused(path)
+    assert error.codes == ("C151",)
+    assert words in str(error)
+    assert "def forward" in path.read_text().splitlines()[error.diagnostics[0].span.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("init", "body"),
+    [
+        ("self.n = nn.BatchNorm1d(37).train()", "return self.n(x)"),
+        ("self.n = 0", "self.n = self.n + 1\nreturn x + 1"),
+        ("self.h = nn.Linear(37, 3).half()", "return self.h(x.half())"),
+        ("", "return (x * float('nan'), x.argmax(1))"),
+    ],
+)
+def test_a_module_that_is_the_same_function_is_taken(tmp_path: Path, init: str, body: str) -> None:
+    graph = capture(Module(name="model", init=init or "pass", body=body).write(tmp_path))
+    assert graph.nodes
+
+
 def test_a_file_that_sleeps_is_ended(tmp_path: Path) -> None:
     path = Module(name="model", init="import time; time.sleep(600)", body="x").write(tmp_path)
     start = time.monotonic()

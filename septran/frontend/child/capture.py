@@ -2,6 +2,7 @@
 
     python capture.py MODULE_FILE OUT_FOLDER CONFIG_JSON
 
+Where inputs and weights are small, the exported program has to give what the module gives (same.py).
 Nothing of the user's Python leaves this process: what does is `graph.json` (nodes, shapes, source lines)
 and `values.bin` (inputs and weights, when they are small). The parent trusts neither.
 """
@@ -36,7 +37,7 @@ _OPEN = "get_dynamic_shapes"
 
 
 class Refused(Exception):
-    """A reason that is told to the user as it is. what: form, raised, export."""
+    """A reason that is told to the user as it is. what: form, raised, export, differs."""
 
     def __init__(self, what: str, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -54,6 +55,10 @@ def main() -> None:
 
 
 def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    import same  # type: ignore[import-not-found,unused-ignore]
+
+    del sys.path[0]
     module = _read(path)
     with FakeTensorMode(allow_non_fake_inputs=True):
         try:
@@ -67,12 +72,21 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     if small:
         model, inputs = _build(module, path, config)
     shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
+    first = same.called(model, inputs) if small else None
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
         program = export(model, inputs, {}, path, shapes, known=frozenset(config["known"]))
+    if small and (why := same.why_not(program, model, inputs, first)):
+        raise Refused("differs", why, _where(model, path))
     found = describe(program, inputs, path, out if small else None)
     if shapes is not None:
         found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
     return found
+
+
+def _where(model: Any, path: Path) -> int:
+    """Return the line of the module's `forward` if it stands in the file."""
+    code = getattr(model.forward, "__code__", None)
+    return code.co_firstlineno if code is not None and code.co_filename == str(path) else 1
 
 
 def _read(path: Path) -> ModuleType:

@@ -1,0 +1,108 @@
+"""Holds an exported program against the module that it was made of, on the module's own inputs.
+
+A module can give another result while it is exported: it asks whether it is (`torch.compiler.is_exporting`), counts its
+calls, or meets a fault of the export. The graph is what is judged and compiled, so it has to be the module's function.
+The module's Python runs in this process and can do here what it wants: this finds mistakes and plain lies, and protects nobody.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+_FAR = {2: 1e-1}
+"""Bytes of a dtype -> what two ways to compute one function may differ by, relative; else _NEAR."""
+_NEAR = 1e-2
+_SHARE = 0.01
+"""Of the elements that may differ by more: where sums cancel, and positions of extremes that are as good as equal."""
+
+Results = list[torch.Tensor] | None
+
+
+def called(model: Any, inputs: Any) -> Results:
+    """Return the tensors that a copy of the module gives for copies of the inputs; None where it cannot be run here."""
+    try:
+        with torch.no_grad():
+            return _tensors(copy.deepcopy(model)(*_copied(inputs)))
+    except Exception:  # no kernel for a dtype on this processor, a module that cannot be copied
+        return None
+
+
+def why_not(program: Any, model: Any, inputs: Any, first: Results) -> str | None:
+    """Return how the exported program differs from the module, or None.
+
+    first: what the module gave before it was exported; it is asked once more, since it may count its calls.
+    """
+    if first is None or _is_random(program):
+        return None
+    again = called(model, inputs)
+    if again is not None and (how := _difference(again, first)):
+        return f"the module gives something else when it is called again: {how}"
+    try:
+        found = _run(program, inputs)
+    except Exception:  # the program cannot be run here, then it is judged by the parent alone
+        return None
+    if how := _difference(found, first):
+        return f"torch.export gives another function than the module is: {how}"
+    return None
+
+
+def _run(program: Any, inputs: Any) -> list[torch.Tensor]:
+    held = [t for t in program.state_dict.values() if isinstance(t, torch.Tensor)]
+    was = [t.clone() for t in held]
+    try:
+        with torch.no_grad():
+            return _tensors(program.module()(*_copied(inputs)))
+    finally:
+        with torch.no_grad():
+            for now, then in zip(held, was, strict=True):
+                now.copy_(then)  # running statistics
+
+
+def _copied(inputs: Any) -> Any:
+    return tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, inputs)
+
+
+def _tensors(results: Any) -> list[torch.Tensor]:
+    return [t.detach() for t in tree_leaves(results) if isinstance(t, torch.Tensor)]
+
+
+def _is_random(program: Any) -> bool:
+    return any(
+        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for node in program.graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _difference(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> str | None:
+    if len(found) != len(wanted):
+        return f"{len(found)} results where it gives {len(wanted)}"
+    for i, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"result {i} is {_kind(a)} where it gives {_kind(b)}"
+        if far := _far(a, b):
+            return f"result {i} differs in {far} of {a.numel()} elements"
+    return None
+
+
+def _kind(t: torch.Tensor) -> str:
+    return f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}"
+
+
+def _far(a: torch.Tensor, b: torch.Tensor) -> int:
+    """Return how many elements are far apart, 0 where they are few enough."""
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    equal = (a == b) | (a != a) & (b != b)
+    if b.is_floating_point() and b.numel():
+        near = _FAR.get(b.element_size(), _NEAR)
+        x, y = a.double(), b.double()
+        size = y[y.isfinite()].abs()
+        middle = size.median() if size.numel() else torch.zeros(())
+        equal = equal | ((x - y).abs() <= near * (y.abs() + 0.1 * middle))
+    far = int((~equal).sum())
+    return far if far > _SHARE * b.numel() else 0
