@@ -139,9 +139,8 @@ def _meet(model: Model, first: Statement, at: int, second: Statement, other: int
 def _same_bytes(a: ir.Buffer, b: ir.Buffer) -> bool:
     if a.mem != b.mem or a.offset is None or b.offset is None:
         return False
-    return (
-        a.offset < b.offset + b.versions * b.nbytes and b.offset < a.offset + a.versions * a.nbytes
-    )
+    mine, theirs = (x.versions * (x.size or x.nbytes) for x in (a, b))  # as stored
+    return a.offset < b.offset + theirs and b.offset < a.offset + mine
 
 
 @dataclass(slots=True)
