@@ -288,7 +288,7 @@ SG_FN void sg_select(sg_tile d, sg_tile cond, sg_tile a, sg_tile b) {
   }
 }
 
-typedef enum { SG_COPY, SG_NEG, SG_ABS, SG_EXP, SG_LOG, SG_SQRT, SG_RSQRT, SG_TANH, SG_SIGMOID, SG_ERF } sg_unary_op;
+typedef enum { SG_COPY, SG_NEG, SG_ABS, SG_EXP, SG_LOG, SG_SQRT, SG_RSQRT, SG_SIGMOID, SG_ERF } sg_unary_op;
 
 /* in SG_OUT, `value` where a block compares with `limit` (1 greater, 0 equal, -1 less) */
 SG_FN void sg_where(local_addr_t a, int how, double limit, double value, const dim4 *s) {
@@ -301,7 +301,7 @@ SG_FN void sg_where(local_addr_t a, int how, double limit, double value, const d
 SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
   const double inf = __builtin_inf();
   const sg_block o = sg_slot(SG_OUT);
-  if (op == SG_EXP || op == SG_TANH || op == SG_SIGMOID || op == SG_ERF) {
+  if (op == SG_EXP || op == SG_SIGMOID || op == SG_ERF) {
     tpu_bdc_load_fp32_exp_coeff(SG_COEFF);
     tpu_bdc_load_fp32_exp_table(SG_TABLE);
   }
@@ -329,7 +329,6 @@ SG_FN void sg_function(sg_unary_op op, local_addr_t a, const dim4 *s) {
       sg_where(a, 0, 0.0, inf, s);
       sg_where(a, -1, 0.0, __builtin_nan(""), s);
       break;
-    case SG_TANH: tpu_bdc_fp32_tanh(SG_OUT, a, SG_W0, SG_W1, SG_COEFF, SG_TABLE, s); break;
     case SG_SIGMOID: /* the table's exponential leaves its range beyond these */
       tpu_bdc_fp32_sigmoid(SG_OUT, a, SG_W0, SG_W1, SG_COEFF, SG_TABLE, s);
       sg_where(a, 1, 40.0, 1.0, s);
