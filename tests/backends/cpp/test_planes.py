@@ -106,6 +106,12 @@ def test_tiles_get_the_strides_of_their_tensors_and_mean_the_same():
     assert line_of(finish) == 2
 
 
+@pytest.mark.parametrize(("wide", "moves"), [(24, False), (32, True)])
+def test_tiles_stay_where_lines_fill_vectors_badly_and_there_is_much_to_multiply(wide, moves):
+    before = conv(2, wide, 160, 160)
+    assert (lie_in_planes(before) != before) is moves
+
+
 @pytest.mark.parametrize(
     ("sizes", "finish"),
     [
