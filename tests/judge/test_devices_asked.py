@@ -124,7 +124,7 @@ def test_names_that_live_from_call_to_call_are_said(
     ("text", "numbers"),
     [
         ("if (x > 100 && x < 1.5e2f) y[12u] = .5;", (100.0, 150.0, 12.0, 0.5)),
-        ("a3 = x1 + 0x12 + 1e30", ()),
+        ("a3 = x1 + 0x12 + 1e30", (18.0,)),
         ("tl.where(x > 7.25, 0, -3.)", (7.25, 0.0, 3.0)),
     ],
 )
