@@ -59,7 +59,11 @@ def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:
     ("body", "words"),
     [
         ("return x * 0 if torch.compiler.is_exporting() else x + 1", "another function than the"),
-        ("return (x > 0) if torch.compiler.is_exporting() else (x < 0)", "another function than"),
+        pytest.param(
+            "return (x > 0) if torch.compiler.is_exporting() else (x < 0)",
+            "another function than",
+            marks=pytest.mark.slow,
+        ),
         ("_CALLS.append(1)\nreturn x * len(_CALLS)", "when it is called again: result 0 differs"),
     ],
 )
@@ -78,8 +82,10 @@ def test_a_module_that_is_another_function_while_it_is_exported(
     ("init", "body"),
     [
         ("self.n = nn.BatchNorm1d(37).train()", "return self.n(x)"),
-        ("self.n = 0", "self.n = self.n + 1\nreturn x + 1"),
-        ("self.h = nn.Linear(37, 3).half()", "return self.h(x.half())"),
+        pytest.param("self.n = 0", "self.n = self.n + 1\nreturn x + 1", marks=pytest.mark.slow),
+        pytest.param(
+            "self.h = nn.Linear(37, 3).half()", "return self.h(x.half())", marks=pytest.mark.slow
+        ),
         ("", "return (x * float('nan'), x.argmax(1))"),
     ],
 )
