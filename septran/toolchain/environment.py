@@ -56,9 +56,19 @@ def install(target: str, packages: tuple[str, ...]) -> Path:
         EnvironmentProblem: V112, pip failed; its last line.
     """
     there = folder(target)
-    words = [sys.executable, "-m", "pip", "install", "--upgrade", "--target", str(there)]
+    if why := pip("install", "--upgrade", "--target", str(there), *packages):
+        raise EnvironmentProblem.of(
+            "V112",
+            f"pip could not install {' '.join(packages)} for {target}: {why}",
+            help=" ".join(["pip install --target", str(there), *packages]),
+        )
+    return there
+
+
+def pip(*words: str) -> str:
+    """Run pip of this interpreter and return why it failed (its last line), "" when it did not."""
     done = subprocess.run(
-        [*words, "--disable-pip-version-check", "--quiet", *packages],
+        [sys.executable, "-m", "pip", *words, "--disable-pip-version-check", "--quiet"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -67,11 +77,7 @@ def install(target: str, packages: tuple[str, ...]) -> Path:
         timeout=60 * _MINUTES,
         check=False,
     )
-    if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no reason given"]
-        raise EnvironmentProblem.of(
-            "V112",
-            f"pip could not install {' '.join(packages)} for {target}: {lines[-1][:300]}",
-            help=" ".join(["pip install --target", str(there), *packages]),
-        )
-    return there
+    if not done.returncode:
+        return ""
+    lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no reason given"]
+    return lines[-1][:300]

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from septran.errors import EnvironmentProblem
+from septran.toolchain.environment import pip
 
-_MINUTES = 30
 _CHUNK = 1 << 20
 
 
@@ -91,22 +89,11 @@ def unpack(wheel: Wheel, archive: Path, folder: Path) -> None:
 
 
 def _downloaded(wheel: Wheel, folder: Path) -> Path:
-    words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    words += ["--no-deps", "--python-version", wheel.python, "--only-binary=:all:"]
-    done = subprocess.run(
-        [*words, "--dest", str(folder), wheel.requirement],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=60 * _MINUTES,
-        check=False,
-    )
+    options = ("--no-deps", "--python-version", wheel.python, "--only-binary=:all:")
+    why = pip("download", *options, "--dest", str(folder), wheel.requirement)
     found = sorted(folder.glob("*.whl"))
-    if done.returncode or not found:
-        lines = [line for line in done.stdout.splitlines() if line.strip()] or ["no reason given"]
-        raise _problem(wheel, lines[-1][:300])
+    if why or not found:
+        raise _problem(wheel, why or "pip brought no wheel")
     return found[0]
 
 

@@ -53,7 +53,11 @@ def gate(
     elif artifact.suffix == ".wasm":
         findings += scan_module(artifact).findings
     elif language and not python:
-        report = scan_shared_object(artifact, emulator=language if emulated else "")
+        report = scan_shared_object(
+            artifact,
+            emulator=language if emulated else "",
+            target=f"{kernel.backend}.{kernel.arch}",
+        )
         findings += report.findings
         skipped += report.not_checked
     return GateReport(findings=tuple(findings), not_checked=tuple(skipped))

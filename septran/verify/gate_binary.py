@@ -30,10 +30,11 @@ _INSTRUCTIONS = re.compile(
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
-def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
+def scan_shared_object(path: Path, *, emulator: str = "", target: str = "") -> GateReport:
     """Return findings in a compiled kernel; what the machine lacks tools for is not checked.
 
     emulator: language whose emulator is linked in; its runtime's needs are allowed too.
+    target: `backend.arch`; of one whose emulator is a vendor's library, what that needs.
     """
     if path.suffix not in (".so", ".o", ".dylib"):
         return GateReport()
@@ -42,7 +43,7 @@ def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
     if missing:
         return GateReport(not_checked=(f"compiled symbols: no {', '.join(missing)} here",))
     findings = [
-        *_imports(path, emulator),
+        *_imports(path, emulator, target),
         *_instructions(path),
         *_constructors(path, 2 if emulator else 1),
         *_state(path, emulator),
@@ -51,17 +52,18 @@ def scan_shared_object(path: Path, *, emulator: str = "") -> GateReport:
 
 
 def allowed_symbols(
-    emulator: str = "",
+    emulator: str = "", target: str = ""
 ) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Return names and patterns of configs/gate.yaml a compiled kernel may import."""
     value = spanyaml.load(assets.find("configs/gate.yaml").path).value
     names = {str(n) for group in value["symbols"].values() for n in group}
-    names.update(map(str, value["emulators"].get(emulator, ())))
+    if emulator:
+        names.update(str(n) for key in (emulator, target) for n in value["emulators"].get(key, ()))
     return frozenset(names), tuple(re.compile(p) for p in value["patterns"])
 
 
-def _imports(path: Path, emulator: str) -> list[Finding]:
-    names, patterns = allowed_symbols(emulator)
+def _imports(path: Path, emulator: str, target: str) -> list[Finding]:
+    names, patterns = allowed_symbols(emulator, target)
     found = []
     for line in _tool("nm", "-D", "--undefined-only", str(path)).splitlines():
         symbol = line.split()[-1].partition("@")[0]

@@ -35,6 +35,19 @@ def test_compiled_kernels_that_are_refused(
     assert what in " ".join(map(str, scan_shared_object(built.artifact).findings))
 
 
+@pytest.mark.parametrize(("target", "allowed"), [("dsa_c.generic", False), ("dsa_c.bm1684x", True)])
+def test_what_a_vendors_model_needs_is_allowed_for_its_target_alone(
+    target: str, allowed: bool, tmp_path: Path
+) -> None:
+    built = kernels.build(kernels.entry("nanosleep(0, 0);", before="#include <time.h>"), tmp_path)
+    assert built.artifact is not None
+    report = scan_shared_object(built.artifact, emulator="c", target=target)
+    assert ("nanosleep" in " ".join(map(str, report.findings))) is not allowed
+    assert "nanosleep" in " ".join(
+        map(str, scan_shared_object(built.artifact, target=target).findings)
+    )
+
+
 @pytest.mark.parametrize("name", kernels.HONEST)
 def test_compiled_honest_kernels_pass(name: str, tmp_path: Path) -> None:
     flags = ("-O3", "-march=native", "-fopenmp", "-ffast-math")
