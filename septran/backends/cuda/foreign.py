@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from septran.prove.foreign.launch import Launch, NotRead
 from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.unset import unset_otherwise
+
+Compile = Callable[[Kernel, Path, Compiler, tuple[str, ...]], Built]
 
 _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
@@ -142,12 +144,17 @@ def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str,
 
 def unset(kernel: Kernel, folder: Path) -> Iterator[Built]:
     """Yield builds whose variables that nobody set hold something else than in `build`'s; none where none is read."""
+    yield from unset_in(kernel, folder, _compiled)
+
+
+def unset_in(kernel: Kernel, folder: Path, build: Compile) -> Iterator[Built]:
+    """Yield what `build` makes of `kernel` with other variables that nobody set, as `unset`; more flags are its last argument."""
     compiler = cpp_compiler("native")
     if compiler is None:
         return
 
     def compiled(changed: Kernel, own: Path, more: tuple[str, ...]) -> Built:
-        return _compiled(changed, own, compiler, more)
+        return build(changed, own, compiler, more)
 
     yield from unset_otherwise(
         emulated(kernel), folder, compiler, emulation_flags(kernel), compiled

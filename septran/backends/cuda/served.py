@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from septran.backends.base import Built, HostCall
-from septran.backends.cuda.foreign import emulated, emulation_flags
+from septran.backends.cuda.foreign import emulated, emulation_flags, unset_in
 from septran.backends.cuda.inline_text import Extension, python_of
 from septran.backends.cuda.toolchain import emulation, headers
 from septran.backends.judged.c_foreign import ENTRY
@@ -31,7 +31,6 @@ from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import Compiler, cache_folder, cpp_compiler, fills_locals, keep
 from septran.toolchain.confined import plain, run_confined, toolchain_folders
 from septran.toolchain.hosted import UNLINKED, support_object
-from septran.toolchain.unset import unset_otherwise
 
 _SERVER = Path(__file__).resolve().parent / "server" / "server.cpp"
 _SERVER_FLAGS = ("-std=c++20", "-O2", "-fno-pie", "-fno-exceptions", "-fno-rtti")
@@ -100,16 +99,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 
 def unset(kernel: Kernel, folder: Path) -> Iterator[Built]:
     """Yield builds whose variables that nobody set hold something else than in `build`'s; none where none is read."""
-    compiler = cpp_compiler("native")
-    if compiler is None:
-        return
-
-    def compiled(changed: Kernel, own: Path, more: tuple[str, ...]) -> Built:
-        return _compiled(changed, own, compiler, more)
-
-    yield from unset_otherwise(
-        emulated(kernel), folder, compiler, emulation_flags(kernel), compiled
-    )
+    yield from unset_in(kernel, folder, _compiled)
 
 
 def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str, ...]) -> Built:
