@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 from septran.errors import ConfigError, EnvironmentProblem
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from types import CodeType
+
+    from jinja2 import BytecodeCache, Environment
 
 FOLDERS = ("agents", "configs", "dsl_docs", "mappings", "verify_templates")
 TARGETS = "septran.backends"
@@ -241,7 +243,31 @@ def environment(folder: str, *, among: Sequence[Layer] | None = None) -> Environ
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_compiled_templates(),
     )
+
+
+@functools.cache
+def _compiled_templates() -> BytecodeCache:
+    """Templates as compiled in this process, by the checksum of their text: most of rendering one is compiling it."""
+    from jinja2 import BytecodeCache
+    from jinja2.bccache import Bucket
+
+    class InMemory(BytecodeCache):
+        def __init__(self) -> None:
+            self._codes: dict[tuple[str, str, bool], CodeType] = {}
+
+        def load_bytecode(self, bucket: Bucket) -> None:
+            bucket.code = self._codes.get(_key(bucket))
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            if bucket.code is not None:
+                self._codes[_key(bucket)] = bucket.code
+
+    def _key(bucket: Bucket) -> tuple[str, str, bool]:
+        return bucket.key, bucket.checksum, bool(bucket.environment.autoescape)
+
+    return InMemory()
 
 
 def _is_data(name: str) -> bool:

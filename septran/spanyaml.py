@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def read_text(path: Path) -> str:
 def loads(text: str, *, file: str = "<text>", tags: Mapping[str, Tag] | None = None) -> Document:
     """Return the parsed text; `file` is what spans name. Raises as `load`."""
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = _composed(text)
     except RecursionError:
         raise ConfigError.of("C014", f"{file}: it nests too deep", Span(file, 1)) from None
     except yaml.MarkedYAMLError as e:
@@ -146,6 +147,12 @@ class _CoreResolver:
 
 class _Loader(_CoreResolver, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Parser of PyYAML (libyaml's when it is there) with the core resolver."""
+
+
+@lru_cache(maxsize=256)
+def _composed(text: str) -> yaml.Node | None:
+    """The tree of `text`, which readers only read: the same few files are asked for with every kernel."""
+    return yaml.compose(text, Loader=_Loader)
 
 
 class _Dumper(_CoreResolver, yaml.SafeDumper):

@@ -97,7 +97,8 @@ def _disassembler(path: Path) -> str:
 def _constructors(path: Path, allowed: int) -> list[Finding]:
     """The compiler's own frame_dummy is the one constructor a kernel has; an emulator adds one."""
     found = []
-    for line in _tool("readelf", "-SW", str(path)).splitlines():
+    text = _tool("readelf", "-SlsW", str(path))
+    for line in text.splitlines():
         match = re.search(r"\]\s+(\.\S+)\s+\S+\s+[0-9a-f]+\s+[0-9a-f]+\s+([0-9a-f]+)", line)
         if (
             match
@@ -111,9 +112,9 @@ def _constructors(path: Path, allowed: int) -> list[Finding]:
         if match and int(match.group(2), 16) > _LOAD_CODE.get(match.group(1), 1 << 62):
             what = f"runs code when it is loaded or closed ({match.group(1)})"
             found.append(Finding(kind="constructor", what=what))
-    if re.search(r"\bRWE\b", _tool("readelf", "-lW", str(path))):
+    if re.search(r"^  [A-Z_]+ .*\bRWE\b", text, re.MULTILINE):
         found.append(Finding(kind="memory", what="has memory that is writable and executable"))
-    if re.search(r"\bIFUNC\b", _tool("readelf", "-sW", str(path))):
+    if re.search(r"\bIFUNC\b", text):
         found.append(Finding(kind="constructor", what="has an indirect function resolver"))
     return found
 

@@ -73,6 +73,29 @@ def test_templates_extend_what_they_hide(three):
         template.render()
 
 
+def test_a_template_that_changed_or_got_a_stronger_one_is_read_again(three):
+    def said() -> str:
+        template = assets.environment("agents", among=three).get_template("coder/user.j2")
+        return template.render(n="<1>")
+
+    weak, strong = (layer.root / "agents/coder/user.j2" for layer in (three[-1], three[0]))
+    for place, text in ((weak, "one {{ n }}"), (weak, "two {{ n }}"), (strong, "three {{ n }}")):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        assert said() == text.replace("{{ n }}", "<1>")
+
+
+def test_the_same_template_is_compiled_apart_for_pages_that_escape(three):
+    (three[0].root / "agents/coder").mkdir(parents=True, exist_ok=True)
+    (three[0].root / "agents/coder/user.j2").write_text("{{ n }}")
+    rendered = []
+    for escapes in (False, True, False):
+        found = assets.environment("agents", among=three)
+        found.autoescape = escapes
+        rendered.append(found.get_template("coder/user.j2").render(n="<"))
+    assert rendered == ["<", "&lt;", "<"]
+
+
 def test_project_is_found_from_below(tmp_path, monkeypatch):
     (tmp_path / "septran.toml").write_text("")
     below = tmp_path / "a" / "b"

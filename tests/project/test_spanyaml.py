@@ -165,3 +165,11 @@ def test_any_text_is_a_value_or_a_config_error(text):
         spanyaml.loads(text)
     except ConfigError as e:
         assert all(d.span is not None for d in e.diagnostics)
+
+
+def test_a_text_read_twice_gives_values_of_its_own():
+    first = spanyaml.loads("a: [1, {b: 2}]", file="one")
+    first.value["a"][1]["b"] = 3
+    second = spanyaml.loads("a: [1, {b: 2}]", file="two")
+    assert second.value == {"a": [1, {"b": 2}]}
+    assert second.span("a", 0).file == "two"
