@@ -38,6 +38,14 @@ _THINK = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#.-]*)[^\n`]*$", re.MULTILINE)
 
 
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<[\w./+-]+>[ \t]*$", re.MULTILINE)
+_IMPORT = re.compile(r"\A(?:\s*(?:import|from)[ \t][^\n;]*\n)+")
+_DECLARATION = re.compile(
+    r"^[ \t]*(?:using\b|(?:(?:static|inline)\s+)*(?:constexpr|const)\b)(?:[^;{}]|\{[^{}]*\})*;",
+    re.MULTILINE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """Code out of a reply, or the reason why there is none (for the next prompt)."""
@@ -110,6 +118,8 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
     else:
         return Found("", "the reply holds no code block")
     code = code.translate(_QUOTES)
+    # headers and modules are the frame's file's; what only they would name is refused by its name
+    code = (_INCLUDE if frame.braces else _IMPORT).sub("", code)
     body = _inside(code, frame, spec)
     if body is None:
         return Found("", f"the function {spec.symbol} in the reply has no complete body")
@@ -134,18 +144,32 @@ def _looks_like_code(text: str, frame: Frame) -> bool:
 
 
 def _inside(code: str, frame: Frame, spec: LeafSpec) -> str | None:
-    """Return the body of `spec.symbol` when `code` defines it, else `code` itself; None when cut."""
+    """Return the body of `spec.symbol` when `code` defines it, else `code` itself; None when cut.
+
+    What is declared in front of the function as the documents' examples do, goes along: `using V = st::f32v;`.
+    """
     if not frame.braces:
         return _inside_python(code, spec)
-    bare = strip_comments(code, braces=True)
-    if not re.search(rf"\b{re.escape(spec.symbol)}\s*\([^;{{}}]*\)[^;{{}}]*\{{", bare):
+    plain = C_TOKENS.sub(lambda token: re.sub(r"[^\n]", " ", token[0]), code)
+    defined = re.search(rf"\b{re.escape(spec.symbol)}\s*\([^;{{}}]*\)[^;{{}}]*\{{", plain)
+    if not defined:
         return code
-    start = code.index("{", code.index(spec.symbol))
-    plain = C_TOKENS.sub(lambda token: " " * len(token[0]), code[start:])
-    end = start + closing(plain, 0, "{")
+    start = defined.end() - 1
+    end = start + closing(plain[start:], 0, "{")
     if end == len(code):
         return None
-    return _hole_part(textwrap.dedent(code[start + 1 : end].strip("\n")), frame)
+    body = _hole_part(textwrap.dedent(code[start + 1 : end].strip("\n")), frame)
+    return "".join(f"{line}\n" for line in _declared(code, plain[: defined.start()])) + body
+
+
+def _declared(code: str, before: str) -> list[str]:
+    """Return the declarations outside of all braces that `code` begins with; `before`: without texts and comments."""
+    found = []
+    for match in _DECLARATION.finditer(before):
+        if before.count("{", 0, match.start()) == before.count("}", 0, match.start()):
+            text = textwrap.dedent(code[match.start() : match.end()]).strip()
+            found.append(text.replace("inline ", "", 1))
+    return found
 
 
 def _hole_part(body: str, frame: Frame) -> str:
@@ -178,12 +202,19 @@ def _inside_python(code: str, spec: LeafSpec) -> str | None:
         tree = ast.parse(textwrap.dedent(code))
     except SyntaxError:
         return None
+    lines = textwrap.dedent(code).splitlines()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == spec.symbol:
-            lines = textwrap.dedent(code).splitlines()
-            return (
-                textwrap.dedent("\n".join(lines[node.body[0].lineno - 1 : node.end_lineno])) + "\n"
-            )
+            # constants of the file are the body's own: `ROWS = 16` in front of the function
+            front = [
+                "\n".join(lines[n.lineno - 1 : n.end_lineno])
+                for n in tree.body
+                if isinstance(n, ast.Assign) and n.lineno < node.lineno
+            ]
+            told = ast.get_docstring(node) is not None and len(node.body) > 1
+            first = node.body[told].lineno - 1
+            body = textwrap.dedent("\n".join(lines[first : node.end_lineno]))
+            return "\n".join([*front, body]) + "\n"
     return None
 
 

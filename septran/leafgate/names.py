@@ -54,6 +54,8 @@ class Language:
     """words before a declaration besides const, constexpr and static constexpr: __shared__."""
     arrays: frozenset[str]
     """macros of the runtime that declare an array: NAME(type, name, size)."""
+    examples: Mapping[str, str]
+    """what the documents' examples declare for themselves: name -> the line."""
 
     def similar(self, path: str) -> str:
         """Return the runtime's name with the same last part, "" when there is none."""
@@ -84,6 +86,7 @@ def language(name: str) -> Language:
         plain_c=bool(value.get("plain_c")),
         storage=frozenset(value.get("storage") or ()),
         arrays=frozenset(value.get("arrays") or ()),
+        examples=dict(value.get("examples") or {}),
     )
 
 

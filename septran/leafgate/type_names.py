@@ -166,7 +166,9 @@ class TypeNames(Cursor, abc.ABC):
         near = self.language.similar(path)
         if path in INSTEAD or path in n.KEYWORDS:
             self.refuse(f"{path!r} is not part of a leaf", INSTEAD.get(path, ""), token)
-        if near and ("::" not in path or path.startswith(("st::", "std::"))):
+        if path in self.language.examples:
+            near = f"the documents' examples begin with `{self.language.examples[path]}`: write it into the leaf, too"
+        elif near and ("::" not in path or path.startswith(("st::", "std::"))):
             near = (
                 f"write {near}"
                 if not near.startswith("st::")

@@ -6,6 +6,7 @@ import pytest
 
 from septran.agent.frame import assemble, make_frame
 from septran.agent.reply import clean, extract_body, extract_json, fences
+from septran.environment.tasks import Asked, leaf_tasks
 from tests.agent.leaves import BACKEND, GEMM, RELU, RIGHT
 
 FRAME = make_frame(RELU, BACKEND, "body")
@@ -35,6 +36,7 @@ WHOLE = (
         "1. do this:\n   ```cpp\n" + RIGHT.replace("\n", "\n   ") + "\n   ```",
         f"```cpp\n{WHOLE}```",
         f"```cpp\n#include <cmath>\n{WHOLE}```",
+        f"```cpp\n#include <cmath>\n# include <bits/stdc++.h>\n{RIGHT}```",
     ],
 )
 def test_the_body_is_found(text: str) -> None:
@@ -42,6 +44,42 @@ def test_the_body_is_found(text: str) -> None:
     assert found.problem == ""
     lines = [line.strip() for line in found.body.splitlines() if line.strip()]
     assert lines == [line.strip() for line in RIGHT.splitlines()]
+
+
+def test_what_is_declared_in_front_of_the_function_goes_along() -> None:
+    front = (
+        "#include <cmath>\nusing V = st::f32v;  // a vector\nstatic inline constexpr long L =\n    st::lanes<V>;\n"
+        "constexpr float T[2] = {1, 2};\n// using Q = float;\nstatic float helper(float x) {\n    const float y = x;\n    return y;\n}\n"
+    )
+    found = extract_body(f"```cpp\n{front}{WHOLE}```", FRAME, RELU)
+    declared = "using V = st::f32v;\nstatic constexpr long L =\n    st::lanes<V>;\nconstexpr float T[2] = {1, 2};\n"
+    assert found.problem == ""
+    assert found.body.startswith(declared)
+    assert "helper" not in found.body
+    assert "Q" not in found.body
+    assert found.body.endswith(extract_body(f"```cpp\n{WHOLE}```", FRAME, RELU).body)
+
+
+def test_constants_in_front_of_a_python_function_go_along() -> None:
+    (task,) = leaf_tasks(Asked(op="relu", backend="triton_cuda", dims={"N": 64}))
+    frame = make_frame(task.spec, task.plan.backend, "body")
+    text = frame.text.replace("@@BODY@@", "Y = X * SCALE\n    return Y")
+    front = "import triton.language as tl\n\nSCALE = 2.0\nROWS, COLS = 4, 8\n\n\ndef other(x):\n    y = 1\n"
+    found = extract_body(f"```python\n{front}\n{text}\nLATER = 1\n```", frame, task.spec)
+    lines = found.body.splitlines()
+    assert lines[:2] == ["SCALE = 2.0", "ROWS, COLS = 4, 8"]
+    assert lines[2:] == ["Y = X * SCALE", "return Y"]
+    bare = extract_body(
+        "```python\nimport os\nfrom a import b\n\nY = X\nreturn Y\n```", frame, task.spec
+    )
+    assert bare.body.strip().splitlines() == ["Y = X", "return Y"]
+    used = extract_body("```python\nimport os\nos.system(1)\n```", frame, task.spec)
+    assert ".system is not part of a leaf" in used.problem
+
+
+def test_a_name_of_the_examples_is_told_with_its_line() -> None:
+    found = extract_body("```cpp\nV x = {};\n```", FRAME, RELU)
+    assert "`using V = st::f32v;`: write it into the leaf" in found.problem
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,18 @@ def test_python_examples_define_what_they_use(doc: Doc, block: Block) -> None:
     assert undefined(block.code) == set()
 
 
+@pytest.mark.parametrize("dsl", dsls())
+def test_what_the_gate_tells_of_examples_stands_in_them(dsl: str) -> None:
+    """The line that a refusal names for `V` is a line of the target's page, and no example has another."""
+    subset = spanyaml.load(DOCS.parent / "configs" / "leaves" / f"{SUBSETS[dsl]}.yaml").value
+    lines = {
+        line.strip() for doc in docs_of(dsl) for b in doc.blocks for line in b.code.splitlines()
+    }
+    for name, told in (subset.get("examples") or {}).items():
+        same = {line for line in lines if re.match(rf"(using|constexpr \w+) {name} =", line)}
+        assert same == {told}
+
+
 def test_an_undefined_name_is_found() -> None:
     assert undefined("def f(x):\n    return keep(x) + y\n") == {"keep", "y"}
 
