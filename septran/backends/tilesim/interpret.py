@@ -29,6 +29,7 @@ from .forms import (
     is_accumulation,
 )
 from .machine import ExchangeLog, Machine
+from .products import product
 from .values import Operand, Value, constant
 
 BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -259,7 +260,7 @@ class Interpreter:
         if a.shape[2] != 1 or b.shape[1] != 1:
             return None
         with np.errstate(all="ignore"):
-            return Value(np.matmul(a[:, :, 0].T, b[:, 0, :]), x.dtype)
+            return Value(product(a[:, :, 0].T, b[:, 0, :]), x.dtype)
 
     def _loop_names(self, target: ast.expr, axes: tuple[Any, ...]) -> dict[str, Any]:
         ids = [Value(a, "int32") for a in axes]

@@ -10,6 +10,7 @@ import numpy as np
 from .buffers import Buffer, Element, Region, as_int
 from .errors import SimError
 from .machine import Machine
+from .products import product
 from .values import (
     Array,
     Value,
@@ -123,11 +124,7 @@ def multiply(
             f"T.gemm K shape check failed: K_A = {x.shape[1]}, K_B = {y.shape[0]}",
         )
     with np.errstate(all="ignore"):
-        if (
-            len(x) == 1
-        ):  # a single row would be summed in another order than the rows of a taller tile
-            return (np.concatenate((x, x)) @ y)[:1]
-        return x @ y
+        return product(x, y)
 
 
 def accumulate(c: Region, product: Array, *, clear: bool) -> None:

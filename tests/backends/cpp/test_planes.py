@@ -14,6 +14,7 @@ from septran.ir.nodes import Alloc, Copy, allocated
 from septran.ir.spec import check_program
 from septran.kernel import leaf_specs
 from septran.passes.interpret import interpret
+from septran.toolchain import compilers
 from tests.backends.cpp.programs import (
     NP,
     arg,
@@ -152,6 +153,15 @@ def test_sums_are_those_of_channels_last_to_the_bit(sizes):
     turned, last = ran(after), ran(before)
     assert np.array_equal(turned[0], last[0])
     np.testing.assert_allclose(turned[0], meant(turned), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_multiply_adds_are_one_rounding_whatever_the_processor(monkeypatch):
+    """g++ tuned for Zen takes some chains apart into products and sums, here the tail of 19 channels, unless told not to."""
+    flags = {**compilers.ARCH_FLAGS, "x86_64_v3": ("-march=x86-64-v3", "-mtune=znver3")}
+    monkeypatch.setattr(compilers, "ARCH_FLAGS", flags)
+    before = replace(conv(1, 49, 2, 19), arch="x86_64_v3")
+    assert np.array_equal(ran(lie_in_planes(before))[0], ran(before)[0])
 
 
 @pytest.mark.slow

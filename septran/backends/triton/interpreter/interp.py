@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from septran_triton_lockstep import Lockstep, install_executor, install_shapes
+from septran_triton_products import product
 from septran_triton_reduce import install_reductions
 from septran_triton_watch import EmulationError, Watch, watch_workspaces
 
@@ -71,7 +72,7 @@ def split_product(x: np.ndarray, y: np.ndarray, precision: str, tf32: Any) -> np
     count = _PARTS.get(precision, 0)
     found: np.ndarray
     if not count:
-        found = np.matmul(x, y)
+        found = product(x, y)
         return found
 
     def parts(rest: np.ndarray) -> list[np.ndarray]:
@@ -86,8 +87,8 @@ def split_product(x: np.ndarray, y: np.ndarray, precision: str, tf32: Any) -> np
     total: Any = np.float32(0)
     for order in reversed(range(1, count)):
         for i in range(order + 1):
-            total = total + np.matmul(left[i], right[order - i])
-    found = np.where(np.isnan(total), np.float32(0), total) + np.matmul(left[0], right[0])
+            total = total + product(left[i], right[order - i])
+    found = np.where(np.isnan(total), np.float32(0), total) + product(left[0], right[0])
     return found
 
 
@@ -167,10 +168,10 @@ def install(watch: Watch) -> None:
             x, y = x.astype(np.float32), y.astype(np.float32)
             whole = a.dtype.scalar == tl.float32
             name = str(precision).rpartition(".")[2] if whole else "IEEE"
-            product = split_product(x, y, name, it._round_f32_to_tf32)
+            found = split_product(x, y, name, it._round_f32_to_tf32)
         else:
-            product = np.matmul(x, y)
-        return handle((product.astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar)
+            found = product(x, y)
+        return handle((found.astype(d.data.dtype) + d.data).astype(d.data.dtype), d.dtype.scalar)
 
     def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
         if not is_bf16(z):
