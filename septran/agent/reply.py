@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from septran.agent.frame import C_TOKENS, Frame, body_problem, strip_comments
+from septran.agent.frame import C_TOKENS, HOLE, Frame, body_problem, strip_comments
 from septran.ir.brackets import closing
 from septran.kernel import LeafSpec
 
@@ -125,6 +125,7 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
         return Found("", f"the function {spec.symbol} in the reply has no complete body")
     if not strip_comments(body, braces=frame.braces).strip():
         return Found("", "the code block is empty")
+    body = _unrepeated(body, frame)
     problem = body_problem(frame, body)
     return Found("" if problem else body, problem)
 
@@ -177,7 +178,7 @@ def _hole_part(body: str, frame: Frame) -> str:
     if frame.kind != "loops":
         return body
     inner = frame.text[frame.text.index("{") + 1 :]
-    before, _, after = inner.partition(frame.indent + "@@BODY@@")
+    before, _, after = inner.partition(frame.indent + HOLE)
 
     def squeeze(text: str) -> str:
         return re.sub(r"\s+", "", strip_comments(text, braces=True))
@@ -190,6 +191,17 @@ def _hole_part(body: str, frame: Frame) -> str:
                 if squeeze("\n".join(lines[j:])) == tail:
                     return textwrap.dedent("\n".join(lines[i:j]))
     return body
+
+
+def _unrepeated(body: str, frame: Frame) -> str:
+    """Return what goes into generated loops without the declarations above the hole, which small models say again."""
+    if frame.kind != "loops" or frame.around(body) != frame.text:
+        return body
+    above = frame.text.partition(HOLE)[0].splitlines()
+    said = {line.strip() for line in above if line.strip().endswith(";")}
+    lines = body.splitlines(keepends=True)
+    first = next((i for i, line in enumerate(lines) if line.strip() not in said), len(lines))
+    return "".join(lines[first:]) or body
 
 
 def _inside_python(code: str, spec: LeafSpec) -> str | None:

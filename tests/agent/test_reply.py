@@ -128,6 +128,15 @@ def test_loops_frame_takes_the_hole_out_of_a_repeated_frame() -> None:
     assert found.body.strip() == inner.strip()
 
 
+def test_loops_frame_takes_its_own_declarations_only_once() -> None:
+    inner = "Y(i, j) = x < 0 ? 0 : x;\n"
+    again = "const float x = float(X(i, j));\n"
+    assert again.strip() in LOOPS.text
+    assert extract_body(f"```cpp\n{again}{inner}```", LOOPS, RELU).body == inner
+    other = "const float x = float(X(i, 0));\n"
+    assert extract_body(f"```cpp\n{other}{inner}```", LOOPS, RELU).body == other + inner
+
+
 def test_loops_frame_takes_a_whole_function_as_its_own_body() -> None:
     found = extract_body(f"```cpp\n{WHOLE}```", LOOPS, RELU)
     leaf = assemble(LOOPS, found.body, RELU, "llm", "m")
