@@ -21,6 +21,7 @@ from septran.errors import TaskLangError
 from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
 from septran.rounding import DIGITS, Rounding
+from septran.verify.flushing import cost_of_flushing
 from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
@@ -84,11 +85,12 @@ def growing(
     magnitude = functools.cache(partial(_magnitude, problem, inputs))
     measured = problem.reference.kind not in ("exact", "gemm", "reduction", "softmax") and wide
     rounds = _conditioning(problem, inputs, wide, policy, seed) if measured else iter([{}])
+    found: tuple[Expected, ...] = ()
     while True:
         with torch.no_grad():
             effects = next(rounds, None)
             if effects is None:
-                return
+                break
             found = tuple(
                 _one(
                     problem,
@@ -102,6 +104,13 @@ def growing(
                 for i in range(len(problem.outputs))
             )
         yield found
+    if problem.flushes:
+        with torch.no_grad():
+            cost = cost_of_flushing(problem, inputs, wide, partial(_call, problem))
+            yield tuple(
+                one if one.exact else replace(one, budget=one.budget + cost[i])
+                for i, one in enumerate(found)
+            )
 
 
 def tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
