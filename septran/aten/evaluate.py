@@ -88,7 +88,7 @@ EXACT = frozenset(
     max_pool3d_with_indices max_unpool2d max_unpool3d masked_scatter cummin adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d maximum min minimum movedim nan_to_num narrow ne neg
     new_full new_ones new_zeros one_hot ones ones_like pad permute pixel_shuffle pixel_unshuffle relu relu6 relu_ repeat
     repeat_interleave reshape roll round scalar_tensor scatter select select_scatter sgn sign slice slice_scatter sort
-    argsort kthvalue msort split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
+    argsort kthvalue msort median nanmedian mode split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
     transpose tril triu trunc type_as unbind unflatten unfold unsafe_view unsqueeze upsample_nearest1d upsample_nearest2d
     upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d view view_as where zeros zeros_like _to_copy _unsafe_view
     """.split()
@@ -290,6 +290,10 @@ def _runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any
         return lambda env, wide: _topk(*(read[k](env, wide) for k in _TOPK))
     if name in _ORDERS:
         return lambda env, wide: _ordered(name, given(env, wide))
+    if name in ("median", "nanmedian"):
+        return lambda env, wide: _middle(name, given(env, wide))
+    if name == "mode":
+        return lambda env, wide: _most_frequent(given(env, wide))
     if name in _SEARCHES:
         return lambda env, wide: _searched(node, given(env, wide))
     if name in _MEANS:
@@ -377,6 +381,51 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
         kept = tuple(t.narrow(dim, given["k"] - 1, 1) for t in found)
         return kept if given.get("keepdim") else tuple(t.squeeze(dim) for t in kept)
     return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
+
+
+def _middle(name: str, given: Mapping[str, Any]) -> Any:
+    """Return the lower of the two in the middle and where it is; of equals the first in order, which torch leaves open.
+
+    A line with NaN has NaN, and its first place; of nanmedian, one with nothing else.
+    """
+    import torch
+
+    if given.get("dim") is None:
+        return getattr(torch, name)(given["self"])
+    x, dim = given["self"], given["dim"]
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, places = torch.sort(x, dim=dim, stable=True)
+    numbers = (x == x).sum(dim, keepdim=True)
+    at = (numbers - 1).clamp_min(0) // 2
+    if name == "median":
+        at = torch.where(numbers < x.shape[dim], numbers, at)
+    found = (values.gather(dim, at), places.gather(dim, at))
+    return found if given.get("keepdim") else tuple(t.squeeze(dim) for t in found)
+
+
+def _most_frequent(given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the value that a line has most often, the smallest of several, and the last place where it is.
+
+    torch leaves open which place it is, and what NaN does: it equals nothing, so it is found in lines of nothing else.
+    """
+    import torch
+
+    x, dim = given["self"], given.get("dim", -1)
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values = torch.sort(x, dim=dim, stable=True)[0].transpose(dim, -1).contiguous()
+    first = torch.searchsorted(values, values)
+    often = torch.searchsorted(values, values, right=True) - first
+    often = often.masked_fill(values != values, 0)
+    at = often.argmax(-1, keepdim=True)  # the first of equals, so the smallest
+    value = values.gather(-1, at).transpose(dim, -1)
+    own = (x == value) | (value != value)
+    here = torch.arange(x.shape[dim]).reshape(
+        [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    )
+    found = (value, torch.where(own, here, -1).amax(dim, keepdim=True))
+    return found if given.get("keepdim") else tuple(t.squeeze(dim) for t in found)
 
 
 def _searched(node: Node, given: Mapping[str, Any]) -> torch.Tensor:

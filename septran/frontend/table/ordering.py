@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from septran.aten.graph import Node
-from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import cut
 from septran.frontend.table.movement import put, take
+from septran.frontend.table.rows import whole_numbers
 from septran.frontend.view import View
-from septran.ir.dtypes import FLOATS
+from septran.ir.dtypes import DTYPES, FLOATS
 
 MAX_ROW = 4096
 """Elements of a row that is sorted: each is compared with each."""
@@ -39,26 +40,77 @@ def _kthvalue(b: Builder, node: Node, a: Args) -> Value:
     )
 
 
-@row("median")
+@row("median", "nanmedian")
 def _median(b: Builder, node: Node, a: Args) -> Value:
-    """The lower of the two in the middle; NaN where the line has one."""
+    """The lower of the two in the middle; NaN where the line has one, or, of nanmedian, nothing else."""
     x = a.view("self")
     if x.rank == 0:
-        return (x, None) if node.many else x
-    whole = not node.many
-    if whole:
+        return _alone(b, node, x)
+    if not node.many:
         x = b.reshape(x, (x.elements,))
-    axis = 0 if whole else a["dim"] % x.rank
-    values, _ = ordered(b, x, axis, largest=False)
-    middle = cut(values, axis, (x.shape[axis] - 1) // 2, 1)
-    dtype = b.dtypes[x.source]
+    axis = a["dim"] % x.rank if node.many else 0
+    values, places = ordered(b, x, axis, largest=False)
+    n, dtype = x.shape[axis], b.dtypes[x.source]
     if dtype in FLOATS:
-        most = b.reduce("max", x, (axis,), name="most")
-        middle = b.map("select(m != m, m, x)", {"x": middle, "m": most}, name="middle", dtype=dtype)
-    meta = node.results[0]
-    assert meta is not None
-    found = b.reshape(middle, meta.shape)
-    return (found, None) if node.many else found
+        ones = b.map("select(x == x, 1, 0)", {"x": x}, name="ones", dtype="float32")
+        numbers = b.reduce("sum", ones, (axis,), name="numbers", dtype="float32")
+        at = "trunc(max(c - 1, 0) * 0.5)"  # NaN comes last, the first of them behind all numbers
+        at = at if "nan" in node.op else f"select(c < {n}, c, {at})"
+        at_ = b.map(at, {"c": numbers}, name="middle", dtype="int64")
+        found = [take(b, t, at_, axis, dtype=d) for t, d in ((values, dtype), (places, "int64"))]
+    else:
+        found = [cut(t, axis, (n - 1) // 2, 1) for t in (values, places)]
+    return _both(b, node, *found)
+
+
+@row("mode")
+def _mode(b: Builder, node: Node, a: Args) -> Value:
+    """The smallest value that comes most often, and its last place. NaN equals nothing, so it comes least often."""
+    x = a.view("self")
+    if x.rank == 0:
+        return _alone(b, node, x)
+    axis = (-1 if a["dim"] is None else a["dim"]) % x.rank
+    dtype, floats = b.dtypes[x.source], b.dtypes[x.source] in FLOATS
+    if dtype == "bool":
+        raise NoForm("the most frequent of truth values")
+    mine, others = _each_with_each(b, x, axis)
+    same = b.map(
+        "select(x == y, 1, 0)", {"x": mine, "y": others}, (*x.shape, x.shape[axis]),
+        name="same", dtype="float32",
+    )  # fmt: skip
+    often = b.reduce("sum", same, (x.rank,), name="often", dtype="float32")
+    often = b.reshape(often, x.shape)
+    most = b.reduce("max", often, (axis,), name="most", dtype="float32")
+    most_ = b.map("m", {"m": most}, x.shape, name="most", dtype="float32")
+    if floats:
+        left = "select(n == m, select(m == 0, x, select(x == x, x, (1 / 0.0))), (1 / 0.0))"
+    else:
+        left = f"select(n == m, x, {number(DTYPES[dtype].high)})"
+    kept = b.map(left, {"x": x, "n": often, "m": most_}, name="candidate", dtype=dtype)
+    value = (
+        b.reduce("min", kept, (axis,), name="value", dtype=dtype)
+        if floats
+        else whole_numbers(b, "min", kept, (axis,))
+    )
+    own = (
+        f"select(x == v or v != v, at({axis}), -1)" if floats else f"select(x == v, at({axis}), -1)"
+    )
+    here = b.map(own, {"x": x, "v": value}, x.shape, name="here", dtype="float32")
+    last = b.reduce("max", here, (axis,), name="last", dtype="float32")
+    return _both(b, node, value, b.map("x", {"x": last}, name="place", dtype="int64"))
+
+
+def _alone(b: Builder, node: Node, x: View) -> Value:
+    """Return a scalar, and 0 as its place."""
+    return (x, b.map("0", {}, (), name="place", dtype="int64")) if node.many else x
+
+
+def _both(b: Builder, node: Node, *found: View) -> Value:
+    """Return values and places in the shapes that torch gives them."""
+    shaped = tuple(
+        b.reshape(t, m.shape) for t, m in zip(found, node.results, strict=False) if m is not None
+    )
+    return shaped if node.many else shaped[0]
 
 
 @row("searchsorted", "bucketize")
@@ -82,8 +134,8 @@ def _searchsorted(b: Builder, node: Node, a: Args) -> Value:
         operands["x"] = b.reshape(given, (*given.shape, 1))
         before += " or x != x" if b.dtypes[given.source] in FLOATS else ""
     hit = b.map(f"select({before}, 1, 0)", operands, (*shape, n), name="before", dtype="float32")
-    number = b.reduce("sum", hit, (len(shape),), name="count", dtype="float32")
-    return b.map("x", {"x": b.reshape(number, shape)}, name="place", dtype=node.meta.dtype)
+    total = b.reduce("sum", hit, (len(shape),), name="count", dtype="float32")
+    return b.map("x", {"x": b.reshape(total, shape)}, name="place", dtype=node.meta.dtype)
 
 
 def ordered(b: Builder, x: View, dim: int, *, largest: bool) -> tuple[View, View]:
@@ -106,10 +158,7 @@ def ordered(b: Builder, x: View, dim: int, *, largest: bool) -> tuple[View, View
 def ranks(b: Builder, x: View, axis: int, *, largest: bool) -> View:
     """Return how many elements of its line come before each element."""
     rank, n = x.rank, x.shape[axis]
-    rest = tuple(d for d in range(rank) if d != axis)
-    others = x.permute((*rest, axis))
-    others = b.reshape(others, (*(1 if d == axis else m for d, m in enumerate(x.shape)), n))
-    mine = b.reshape(x, (*x.shape, 1))
+    mine, others = _each_with_each(b, x, axis)
     before = "y > x or (y != y and x == x)" if largest else "y < x or (x != x and y == y)"
     same = f"(x == y or (x != x and y != y)) and at({rank}) < at({axis})"
     ahead = b.map(
@@ -119,5 +168,13 @@ def ranks(b: Builder, x: View, axis: int, *, largest: bool) -> View:
         name="ahead",
         dtype="float32",
     )
-    number = b.reduce("sum", ahead, (rank,), name="rank", dtype="float32")
-    return b.map("x", {"x": b.reshape(number, x.shape)}, name="place", dtype="int64")
+    total = b.reduce("sum", ahead, (rank,), name="rank", dtype="float32")
+    return b.map("x", {"x": b.reshape(total, x.shape)}, name="place", dtype="int64")
+
+
+def _each_with_each(b: Builder, x: View, axis: int) -> tuple[View, View]:
+    """Return each element of a line, and behind it a dim with all of the line."""
+    rest = tuple(d for d in range(x.rank) if d != axis)
+    others = x.permute((*rest, axis))
+    lined = (*(1 if d == axis else m for d, m in enumerate(x.shape)), x.shape[axis])
+    return b.reshape(x, (*x.shape, 1)), b.reshape(others, lined)

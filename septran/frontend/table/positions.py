@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut
-from septran.frontend.table.movement import put
+from septran.frontend.table.movement import moved, put
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 MAX_TAPS = 128
 """Elements of a window whose places are compared one after another."""
@@ -71,6 +72,52 @@ def places_in_windows(
 
 def _batches(given: Sequence[tuple[View, str]]) -> list[Sequence[tuple[View, str]]]:
     return [given[i : i + _AT_ONCE] for i in range(0, len(given), _AT_ONCE)]
+
+
+def places_in_shares(b: Builder, x: View, parts: Sequence[int]) -> View:
+    """Return where in the flattened plane the maximum of each of torch's adaptive windows is: the first of equals, the last NaN.
+
+    x: the input. parts: into how many windows each of its last dims is divided. A window that is shorter than others is
+    read as if its last line came again, which changes no maximum; what comes again is never the first.
+    """
+    first = x.rank - len(parts)
+    spatial = x.shape[first:]
+    dtype = b.dtypes[x.source]
+    most = []
+    for axis, (n, m) in enumerate(zip(spatial, parts, strict=True), first):
+        most.append(max(-(-(i + 1) * n // m) - i * n // m for i in range(m)))
+        place = _in_share(f"at({axis}) // {most[-1]}", f"at({axis}) % {most[-1]}", n, m)
+        if n != m:
+            x = moved(b, x, axis, m * most[-1], place)
+    x = b.reshape(
+        x, (*x.shape[:first], *(v for m, k in zip(parts, most, strict=True) for v in (m, k)))
+    )
+    out = tuple(range(first, x.rank, 2))
+    x = x.permute((*range(first), *out, *(d + 1 for d in out)))
+    shape = tuple(x.shape[: first + len(parts)])
+    lines = b.reshape(x, (*shape, math.prod(most)))
+    axis = len(shape)
+    found = b.add(
+        "argreduce", (*shape, 1), {"x": lines}, dtype="int64", name="tap", op="max", axis=axis
+    )
+    if dtype in FLOATS:
+        nan = b.map(f"select(x != x, at({axis}), -1)", {"x": lines}, name="nan", dtype="float32")
+        last = b.reduce("max", nan, (axis,), name="last_nan", dtype="float32")
+        found = b.map(
+            "select(l >= 0, trunc(l), t)", {"l": last, "t": found}, name="tap", dtype="int64"
+        )
+    text, below = "", math.prod(most)
+    for d, (n, m, k) in enumerate(zip(spatial, parts, most, strict=True), first):
+        below //= k
+        tap = f"((t // {below}) % {k})"
+        one = _in_share(f"at({d})", tap, n, m)
+        text = f"({text}) * {n} + {one}" if text else one
+    return b.map(text, {"t": b.reshape(found, shape)}, shape, name="place", dtype="int64")
+
+
+def _in_share(part: str, tap: str, n: int, parts: int) -> str:
+    """Return the text of a place in a line of `n`: that of a window's element, or of its last one behind its end."""
+    return f"min((({part}) * {n}) // {parts} + {tap}, (({part}) * {n} + {n + parts - 1}) // {parts} - 1)"
 
 
 @row("max_unpool2d", "max_unpool3d")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import MAX_PARTS, cut, join, padded
-from septran.frontend.table.positions import places_in_windows
+from septran.frontend.table.positions import places_in_shares, places_in_windows
 from septran.frontend.table.products import spread
 from septran.frontend.table.rows import mean
 from septran.frontend.view import View
@@ -162,6 +162,9 @@ def _adaptive_max(b: Builder, node: Node, a: Args) -> Value:
     x, meta = a.view("self"), node.results[0]
     assert meta is not None
     d = int(node.op.split("pool")[1][0])
+    given = x
     for i, m in enumerate(meta.shape[-d:]):
         x = _shares(b, x, x.rank - d + i, m, lambda part, axis: b.reduce("max", part, (axis,)))
-    return (x, None) if node.many else x
+    if not node.many:
+        return x
+    return (x, places_in_shares(b, given, meta.shape[-d:]))
