@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ TARGET = "dsa_c"
 LOADER = "dsa_model.py.j2"
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-I.")
 _SECONDS = 120.0
+_WRAPPED = re.compile(r"^(?:[A-Z_]+\(|void __wrap_)(tpu_\w+)", re.MULTILINE)
+"""Calls that a source puts itself before: `FORM(tpu_name, ..` or a function of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,19 @@ def library_of(data: Any, wrong: Callable[[str], Exception]) -> Library | None:
         raise wrong(f"library: {problem} is missing or wrong") from None
 
 
+def wrapped(sources: tuple[Path, ...]) -> tuple[str, ...]:
+    """Return the vendor's calls that `sources` take on their way to its library."""
+    texts = (source.read_text(encoding="utf-8") for source in sources)
+    return tuple(sorted({name for text in texts for name in _WRAPPED.findall(text)}))
+
+
 def build(
     kernel: Kernel, folder: Path, library: Library, sources: tuple[Path, ...], gcc: Compiler
 ) -> Built:
-    """Compile `kernel` and link it with the vendor's library and our `sources`, which call it: kernel.so."""
+    """Compile `kernel` and link it with the vendor's library and our `sources`, which call it: kernel.so.
+
+    The kernel's calls of the vendor's go through `sources` where these wrap them.
+    """
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     kernel.write(folder)
@@ -105,9 +117,11 @@ def build(
         log = f"no {library.wheel.requirement} here; {library.install}"
         return built_since(None, {}, log, "", started, ())
     objects = []
+    beside = sorted({h for s in sources for h in s.parent.glob("*.h")})
+    extra = "\0".join([gcc.version, *(h.read_text(encoding="utf-8") for h in beside)])
     for source in sources:
         made = trusted_object(
-            gcc.path, source, (*_FLAGS, *library.flags), cache_folder() / "host", extra=gcc.version
+            gcc.path, source, (*_FLAGS, *library.flags), cache_folder() / "host", extra=extra
         )
         if made.path is None:
             return built_since(None, {}, f"the runtime: {made.missing}", "", started, ())
@@ -116,7 +130,7 @@ def build(
     name = Path(library.link).name
     command = [
         gcc.path, *_FLAGS, *library.flags, "-shared", kernel.main, *map(str, objects), "-o", "kernel.so",
-        f"-L{there}", f"-l:{name}", f"-Wl,-rpath,{there}", "-lm",
+        *(f"-Wl,--wrap={call}" for call in wrapped(sources)), f"-L{there}", f"-l:{name}", f"-Wl,-rpath,{there}", "-lm",
     ]  # fmt: skip
     reads = (library.folder, *(path.parent for path in objects))
     done = run_confined(command, folder, _SECONDS, reads=reads)

@@ -2,8 +2,8 @@
  *
  * A lane has its own LANE bytes of local memory; an address is lane * LANE + offset. A buffer of rows and columns lies with row q
  * on lane q % 64, in line q / 64 of `pitch` elements there. A kernel's own buffers are below SCRATCH; above it these
- * functions work on blocks of at most 64 rows x 512 columns. Nothing is put between tpu_parallel_start and _end: every command
- * waits for the one before.
+ * functions work on blocks of at most 64 rows x 512 columns. Outside a window (tpu_parallel_start to tpu_parallel_end) every command waits for
+ * the one before; inside, the DMA's commands and the computing engine's run beside each other. See "windows" below.
  */
 #ifndef BM1684X_H
 #define BM1684X_H
@@ -13,8 +13,8 @@ enum { SG_LANES = 64, SG_LANE = 262144, SG_ACC = 131072, SG_SCRATCH = 196608, SG
 /* scratch of one lane: blocks of 64 x 512 float32, then the exponential's tables */
 enum { SG_SLOT = SG_BLOCK * 4, SG_OUT = SG_SCRATCH, SG_A = SG_OUT + SG_SLOT, SG_B = SG_A + SG_SLOT, SG_C = SG_B + SG_SLOT,
        SG_W0 = SG_C + SG_SLOT, SG_W1 = SG_W0 + SG_SLOT, SG_W2 = SG_W1 + SG_SLOT, SG_HALF = SG_W2 + SG_SLOT,
-       SG_MAT_A = SG_HALF + SG_SLOT, SG_MAT_B = SG_MAT_A + 4096, SG_MAT_C = SG_MAT_B + 4096,
-       SG_COEFF = SG_MAT_C + 4096, SG_TABLE = SG_COEFF + 2048, SG_MORE = SG_TABLE + 4096 };
+       SG_A2 = SG_HALF + SG_SLOT, SG_B2 = SG_A2 + SG_SLOT, SG_MAT = 4096, SG_MAT_A = SG_B2 + SG_SLOT,
+       SG_MAT_B = SG_MAT_A + 2 * SG_MAT, SG_MAT_C = SG_MAT_B + 2 * SG_MAT, SG_COEFF = SG_MAT_C + SG_MAT, SG_TABLE = SG_COEFF + 2048, SG_MORE = SG_TABLE + 4096 };
 
 /* rows x cols; row r starts `ld` elements after row r - 1. Local: element `at` of the buffer at `base`, whose rows are `pitch` long. */
 typedef struct {
@@ -31,11 +31,10 @@ typedef struct { local_addr_t at; dim4 stride; } sg_block;
 #define SG_R(base, at) 0, 0, SG_ACC + (base), (at)
 #define SG_TILE(address, pitch, rows, cols, ld, dtype) ((sg_tile){address, pitch, rows, cols, ld, dtype})
 
-/* every command waits for the one before: nothing is posted, awaited or drained */
-#define sg_set(source, target, event) ((void)(event))
-#define sg_wait(source, target, event) ((void)(event))
-#define sg_sync() ((void)0)
-#define sg_barrier() ((void)0)
+#define sg_set(source, target, event) sg_post(SG_QUEUE_##source, event)
+#define sg_wait(source, target, event) sg_await(SG_QUEUE_##source, SG_QUEUE_##target, event)
+#define sg_sync() sg_drain(sg_given)
+#define sg_barrier() sg_drain(sg_given)
 
 #define SG_FN static inline __attribute__((unused))
 
@@ -156,14 +155,66 @@ SG_FN sg_tile sg_part(sg_tile t, int r0, int rows, int c0, int cols) {
 SG_FN sg_tile sg_half(int rows, int cols, data_type_t dtype) {
   return SG_TILE(SG_L(SG_HALF, 0), SG_BLOCK, rows, cols, SG_BLOCK, dtype);
 }
-/* exactly one of the two is in global memory; a change of type goes through scratch */
+
+/* -- windows --------------------------------------------------------------------------------------------------------
+ *
+ * A copy between memories is not made where it stands: it waits in a list, first in first out, until a product takes it into
+ * its window or somebody waits for it. An event of a DMA's queue is the number of copies given before it. So a copy is beside
+ * computing where no event keeps the two apart, and nowhere else.
+ */
+
+enum { SG_QUEUE_LOAD, SG_QUEUE_STORE, SG_QUEUE_MMA, SG_QUEUE_VEC, SG_DUE = 32, SG_EVENTS = 64, SG_QUEUES = 4 };
+typedef struct { sg_tile d, a; int row; } sg_move; /* rows before `row` are on their way */
+static sg_move sg_list[SG_DUE];
+static int64_t sg_given, sg_done, sg_posted[SG_QUEUES][SG_EVENTS];
+
+SG_FN int64_t sg_size(const sg_move *m) { return (int64_t)(m->d.rows - m->row) * m->d.cols * sg_bytes(m->d.dtype); }
+/* bytes that wait */
+SG_FN int64_t sg_waiting(void) {
+  int64_t bytes = 0;
+  for (int64_t i = sg_done; i < sg_given; i++) bytes += sg_size(&sg_list[i % SG_DUE]);
+  return bytes;
+}
+/* begin the copy's next rows: at least `bytes` of them in whole lines of lanes, or all that are left */
+SG_FN int64_t sg_begin(sg_move *m, int64_t bytes) {
+  const int64_t row = (int64_t)m->d.cols * sg_bytes(m->d.dtype), lines = (bytes + row * SG_LANES - 1) / (row * SG_LANES);
+  const int left = m->d.rows - m->row, n = lines * SG_LANES < left ? (int)lines * SG_LANES : left;
+  const sg_tile d = sg_part(m->d, m->row, n, 0, m->d.cols), a = sg_part(m->a, m->row, n, 0, m->d.cols);
+  if (a.global) sg_load_as_is(&d, &a);
+  else sg_store_as_is(&d, &a);
+  m->row += n;
+  if (m->row == m->d.rows) sg_done++;
+  return n * row;
+}
+/* begin waiting copies until about `bytes` are on their way */
+SG_FN void sg_issue(int64_t bytes) {
+  while (bytes > 0 && sg_done < sg_given) bytes -= sg_begin(&sg_list[sg_done % SG_DUE], bytes);
+}
+/* outside a window: the copies before `until` */
+SG_FN void sg_drain(int64_t until) {
+  while (sg_done < until && sg_done < sg_given) sg_begin(&sg_list[sg_done % SG_DUE], sg_size(&sg_list[sg_done % SG_DUE]));
+}
+SG_FN void sg_give(sg_tile d, sg_tile a) {
+  if (sg_given - sg_done == SG_DUE) sg_drain(sg_done + 1);
+  sg_list[sg_given++ % SG_DUE] = (sg_move){d, a, 0};
+}
+SG_FN void sg_post(int source, int event) {
+  if (source == SG_QUEUE_LOAD || source == SG_QUEUE_STORE) sg_posted[source][event] = sg_given;
+}
+/* copies stay in their order among themselves, and computing is never put off */
+SG_FN void sg_await(int source, int target, int event) {
+  const int far = source == SG_QUEUE_LOAD || source == SG_QUEUE_STORE;
+  if (far && target != SG_QUEUE_LOAD && target != SG_QUEUE_STORE) sg_drain(sg_posted[source][event]);
+}
+
+/* exactly one of the two is in global memory; a change of type goes through scratch, at once */
 SG_FN void sg_dma(sg_tile d, sg_tile a) {
   if (d.rows < 1 || d.cols < 1) return;
   if (d.dtype == a.dtype) {
-    if (a.global) sg_load_as_is(&d, &a);
-    else sg_store_as_is(&d, &a);
+    sg_give(d, a);
     return;
   }
+  sg_drain(sg_given);
   SG_BLOCKS(d) {
     const dim4 shape = sg_shape(rows, cols);
     const sg_block slot = sg_slot(SG_OUT);
@@ -191,6 +242,12 @@ SG_FN void sg_fill(sg_tile d, double value) {
     tpu_bdc_set_C(o.at, sg_number(value), &shape, &o.stride, DT_FP32);
     sg_put(&d, r0, rows, c0, cols, o);
   }
+}
+
+/* a DMA's fill: in the order of its copies */
+SG_FN void sg_dma_fill(sg_tile d, double value) {
+  sg_drain(sg_given);
+  sg_fill(d, value);
 }
 
 typedef enum { SG_ADD, SG_SUB, SG_MUL, SG_DIV, SG_MAX, SG_MIN, SG_LT, SG_LE, SG_GT, SG_GE, SG_EQ, SG_NE } sg_binary_op;
@@ -498,35 +555,72 @@ SG_FN void sg_operand(int to, const sg_tile *t, int turned, int r0, int rows, in
     sg_turn((local_addr_t)(to + c * sg_bytes(t->dtype)), SG_HALF, rows, some, t->dtype);
   }
 }
-/* float32 products want rows on the outermost dim and blocks of 16 columns on lanes: there, and back */
-SG_FN void sg_outermost(int to, int from, int rows, int cols) {
-  const dim4 shape = {rows, (cols + 15) / 16, 1, 16}, in = {16, SG_BLOCK, 16, 1}, out = {16, 16, 16, 1};
-  tpu_gdma_cpy_nc_trans_L2L((local_addr_t)to, (local_addr_t)from, &shape, &out, &in, DT_FP32);
+/* float32 products want rows on the outermost dim and blocks of 16 columns on lanes: there, and back. Rows are `pitch` long. */
+SG_FN void sg_outermost(int to, local_addr_t from, int rows, int cols, int pitch) {
+  const dim4 shape = {rows, (cols + 15) / 16, 1, 16}, in = {16, pitch, 16, 1}, out = {16, 16, 16, 1};
+  tpu_gdma_cpy_nc_trans_L2L((local_addr_t)to, from, &shape, &out, &in, DT_FP32);
 }
-SG_FN void sg_on_lanes(int to, int from, int rows, int cols) {
-  const dim4 shape = {(cols + 15) / 16, rows, 1, 16}, in = {16, 16, 16, 1}, out = {16, SG_BLOCK, 16, 1};
-  tpu_gdma_cpy_nc_trans_L2L((local_addr_t)to, (local_addr_t)from, &shape, &out, &in, DT_FP32);
+SG_FN void sg_on_lanes(local_addr_t to, int from, int rows, int cols, int pitch) {
+  const dim4 shape = {(cols + 15) / 16, rows, 1, 16}, in = {16, 16, 16, 1}, out = {16, pitch, 16, 1};
+  tpu_gdma_cpy_nc_trans_L2L(to, (local_addr_t)from, &shape, &out, &in, DT_FP32);
 }
-/* c = a b, or c += a b: a is m x k, b is k x n, in blocks of 64 x 64 and 64 x 512; c is float32. flags: 1 a new c, 2 a turned, 4 b turned */
+/* a block of an operand where the engine reads it: in place where rows lie right, else brought to one of two places by DMA */
+SG_FN local_addr_t sg_ready(const sg_tile *t, int turned, int r0, int rows, int c0, int cols, int slot, int matrix) {
+  const int there = !turned && sg_straight(t, r0, rows);
+  if (t->dtype != DT_FP32) {
+    if (there && sg_at(t, r0, c0) % 64 == 0) return sg_at(t, r0, c0);
+    sg_operand(slot, t, turned, r0, rows, c0, cols);
+    return (local_addr_t)slot;
+  }
+  if (!there) sg_operand(slot, t, turned, r0, rows, c0, cols);
+  sg_outermost(matrix, there ? sg_at(t, r0, c0) : (local_addr_t)slot, rows, cols, there ? t->pitch : SG_BLOCK);
+  return (local_addr_t)matrix;
+}
+/* the product's parts: blocks of 64 rows x 512 columns of c, each over steps of 64 along k */
+typedef struct { int r0, rows, c0, cols, k0, some; local_addr_t a, b; } sg_step;
+SG_FN sg_step sg_nth(const sg_tile *c, int k, int i) {
+  const int steps = (k + SG_LANES - 1) / SG_LANES, across = (c->cols + SG_BLOCK - 1) / SG_BLOCK;
+  const int r0 = i / steps / across * SG_LANES, c0 = i / steps % across * SG_BLOCK, k0 = i % steps * SG_LANES;
+  return (sg_step){r0, sg_min(SG_LANES, c->rows - r0), c0, sg_min(SG_BLOCK, c->cols - c0), k0, sg_min(SG_LANES, k - k0), 0, 0};
+}
+SG_FN sg_step sg_step_of(const sg_tile *c, const sg_tile *a, const sg_tile *b, int flags, int k, int i) {
+  sg_step s = sg_nth(c, k, i);
+  const int other = i % 2;
+  s.a = sg_ready(a, flags & 2, s.r0, s.rows, s.k0, s.some, other ? SG_A2 : SG_A, SG_MAT_A + other * SG_MAT);
+  s.b = sg_ready(b, flags & 4, s.k0, s.some, s.c0, s.cols, other ? SG_B2 : SG_B, SG_MAT_B + other * SG_MAT);
+  return s;
+}
+/* c = a b, or c += a b: a is m x k, b is k x n; c is float32. flags: 1 a new c, 2 a turned, 4 b turned. Beside each step, its window
+ * has the DMA make the next one's operands, and a share of the copies that wait. */
 SG_FN void sg_mma(sg_tile c, sg_tile a, sg_tile b, int flags) {
-  const int k = flags & 2 ? a.rows : a.cols;
-  SG_BLOCKS(c) {
-    if (!(flags & 1)) sg_collect(SG_OUT, &c, r0, rows, c0, cols);
-    if (a.dtype == DT_FP32 && !(flags & 1)) sg_outermost(SG_MAT_C, SG_OUT, rows, cols);
-    for (int k0 = 0; k0 < k; k0 += SG_LANES) {
-      const int some = sg_min(SG_LANES, k - k0), more = k0 > 0 || !(flags & 1);
-      sg_operand(SG_A, &a, flags & 2, r0, rows, k0, some);
-      sg_operand(SG_B, &b, flags & 4, k0, some, c0, cols);
-      if (a.dtype != DT_FP32) {
-        tpu_bdc_fp_mm(SG_OUT, SG_A, SG_B, rows, some, cols, DT_FP32, a.dtype, more);
-        continue;
-      }
-      sg_outermost(SG_MAT_A, SG_A, rows, some);
-      sg_outermost(SG_MAT_B, SG_B, some, cols);
-      tpu_bdc_fp32_mm(SG_MAT_C, SG_MAT_A, SG_MAT_B, 0, rows, some, cols, 16, 16, false, more);
+  const int k = flags & 2 ? a.rows : a.cols, single = a.dtype == DT_FP32;
+  const int steps = (k + SG_LANES - 1) / SG_LANES;
+  const int count = (c.rows + SG_LANES - 1) / SG_LANES * ((c.cols + SG_BLOCK - 1) / SG_BLOCK) * steps;
+  sg_step next = {0};
+  if (count) next = sg_step_of(&c, &a, &b, flags, k, 0);
+  for (int i = 0; i < count; i++) {
+    const sg_step s = next;
+    const int add = s.k0 > 0 || !(flags & 1), more = i + 1 < count;
+    const int there = sg_straight(&c, s.r0, s.rows) && sg_at(&c, s.r0, s.c0) % 64 == 0 && (!single || s.cols % 16 == 0);
+    const local_addr_t made = there ? sg_at(&c, s.r0, s.c0) : SG_OUT;
+    const int pitch = there ? c.pitch : SG_BLOCK;
+    if (s.k0 == 0 && !(flags & 1)) {
+      if (!there) sg_collect(SG_OUT, &c, s.r0, s.rows, s.c0, s.cols);
+      if (single) sg_outermost(SG_MAT_C, made, s.rows, s.cols, pitch);
     }
-    if (a.dtype == DT_FP32) sg_on_lanes(SG_OUT, SG_MAT_C, rows, cols);
-    sg_spread(&c, r0, rows, c0, cols, SG_OUT);
+    const int64_t share = (sg_waiting() + count - i - 1) / (count - i);
+    const int window = more || share;
+    if (window) {
+      tpu_parallel_start();
+      sg_issue(share);
+      if (more) next = sg_step_of(&c, &a, &b, flags, k, i + 1);
+    }
+    if (single) tpu_bdc_fp32_mm(SG_MAT_C, s.a, s.b, 0, s.rows, s.some, s.cols, 16, 16, false, add);
+    else tpu_bdc_fp_mm(made, s.a, s.b, s.rows, s.some, s.cols, DT_FP32, a.dtype, add);
+    if (window) tpu_parallel_end();
+    if (s.k0 + SG_LANES < k) continue;
+    if (single) sg_on_lanes(made, SG_MAT_C, s.rows, s.cols, pitch);
+    if (!there) sg_spread(&c, s.r0, s.rows, s.c0, s.cols, SG_OUT);
   }
 }
 #endif

@@ -1,7 +1,7 @@
 /* The host's side of a BM1684X kernel here: Sophgo's functional model of the chip, its memory, and what the kernel leaves in it.
  *
  * The model is one per process. A call copies every tensor into its DDR between canaries, fills all local memory with NaN, runs the
- * kernel, waits for both engines, looks at the canaries and at tensors that may not be written, and copies the results back.
+ * kernel beside the clock of windows (clock.c), waits for both engines, looks at the canaries and at tensors that may not be written, and copies the results back.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <tpu_kernel.h>
+#include "clock.h"
 
 int cmodel_init(int node, unsigned long long bytes);
 void set_cur_nodechip_idx(int node);
@@ -33,13 +34,15 @@ static unsigned control; /* of the caller's arithmetic: the model flushes denorm
 
 static void say(const char *format, const char *name) {
   const size_t at = strlen(report);
-  if (at + 300 < TEXT) {
+  if (at + 500 < TEXT) {
     snprintf(report + at, TEXT - at, "%s\"", errors ? ", " : "");
     snprintf(report + strlen(report), TEXT - strlen(report), format, name);
     strcat(report, "\"");
   }
   errors++;
 }
+
+void clock_say(const char *text) { say("%s", text); }
 
 /* The model has a thread per engine that asks for work without a pause, and so has whoever waits for them. One that has asked the same
  * mutex many times sleeps a little, or a few kernels on a few cores would take seconds for what takes milliseconds. */
@@ -121,7 +124,9 @@ void sg_run(void (*kernel)(void *), void *args) {
     uint32_t *word = tpu_local_mem_addr(lane, 0);
     for (int i = 0; i < LANE / 4; i++) word[i] = 0x7fc17fc1u;
   }
+  clock_reset();
   kernel(args);
+  if (clock_finish()) tpu_parallel_end();
   tpu_poll();
   __builtin_ia32_ldmxcsr(control);
   for (int i = 0; i < count; i++) {
