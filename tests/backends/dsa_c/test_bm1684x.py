@@ -65,11 +65,13 @@ def judged(kernel: Kernel, problem: Problem, place: Place, folder: Path) -> Verd
 
 
 def edited(kernel: Kernel, pattern: str, new: str) -> Kernel:
-    found = [
-        (name, *re.subn(pattern, new, text, flags=re.MULTILINE)) for name, text in kernel.files
-    ]
-    assert any(times for _, _, times in found), kernel.source
-    return replace(kernel, files=tuple((name, text) for name, text, _ in found))
+    """Return `kernel` with a change in the first of its files that it fits."""
+    for file, text in kernel.files:
+        wrong, times = re.subn(pattern, new, text, flags=re.MULTILINE)
+        if times:
+            files = tuple((name, wrong if name == file else old) for name, old in kernel.files)
+            return replace(kernel, files=files)
+    raise AssertionError(kernel.source)
 
 
 @pytest.mark.parametrize(("op", "dtype"), [("gemm", "bfloat16"), ("softmax", "float32")])
