@@ -142,10 +142,10 @@ def as_it_is(text: str) -> tuple[Reading, ...]:
 class Foreign:
     """How a file that SepTran did not write is judged for a target.
 
-    suffixes: of such files. marks: words of which the text holds one. hosts: text -> the functions that may be the
+    suffixes: of such files. marks: words of which the text holds one. claims: whether a text with such a word is for it. hosts: text -> the functions that may be the
         entry; SyntaxError where the text is none; `Unjudged`, as `kernel`. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
-    build: as `Backend.build`. loader: template that calls the host function. session: as `Backend.session`.
+    build: as `Backend.build`, and raises `Unjudged` for what only the compiler finds. loader: template that calls the host function. session: as `Backend.session`.
     watched: as `Backend.watched`. unordered: text -> whether it may add in any order.
     mixes: its host function may let torch compute beside the kernels (`HostCall.allow_torch`).
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
@@ -180,6 +180,7 @@ class Foreign:
     unordered: Callable[[str], bool] = lambda text: False
     mixes: bool = False
     otherwise: Foreign | None = None
+    claims: Callable[[str], bool] = lambda text: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,7 +167,12 @@ def link_commands(
         marked = "-Wl,--defsym,st_foreign=1 "
         more = " ".join(f"--redefine-sym {name}=st_{name}" for name in SILENCED)
         more += " --rename-section .init_array=st_init"
-    steps = [f"{objcopy} --keep-global-symbol={entry} {words} {more} {kernel} host_kernel.o"]
+    steps = []
+    if foreign:
+        # without groups: its copies of the C++ library's inline functions are local, and may not stand in for the library's own
+        steps.append(f"{quoted} -r -nostdlib -Wl,--force-group-allocation {kernel} -o host_whole.o")
+        kernel = "host_whole.o"
+    steps.append(f"{objcopy} --keep-global-symbol={entry} {words} {more} {kernel} host_kernel.o")
     objects = "host_kernel.o"
     if runtime:
         steps.append(f"{objcopy} {words} {runtime} host_runtime.o")
@@ -176,7 +181,7 @@ def link_commands(
         f"{quoted} {' '.join(_STATIC)} {marked}-Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
         f"{objects} -o {output} -lm 2>/dev/null"
     )
-    return f"{' && '.join(steps)}; rm -f {objects}"
+    return f"{' && '.join(steps)}; rm -f {objects} host_whole.o"
 
 
 def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:

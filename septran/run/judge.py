@@ -232,7 +232,8 @@ def _judged(
         verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
     else:
         (folder / "build").mkdir(parents=True, exist_ok=True)
-        built = place.build(kernel, folder / "build")
+        with _told_where(request.file):
+            built = place.build(kernel, folder / "build")
         asked = Request(
             where=place.where,
             language="",
@@ -398,7 +399,7 @@ def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
     for name, foreigns in known.items():
         for foreign in foreigns:
             marked = not foreign.marks or any(mark in text for mark in foreign.marks)
-            if request.file.suffix in foreign.suffixes and marked:
+            if request.file.suffix in foreign.suffixes and marked and foreign.claims(text):
                 return backends.get(name), foreign
     for mark, what in _ELSEWHERE:
         if mark in text:

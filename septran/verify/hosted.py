@@ -109,9 +109,11 @@ def rows_of(arena: Arena) -> list[list[Row]]:
 class HostLine:
     """A `session.Line` to a static host."""
 
-    def __init__(self, host: HostProcess, reports: Reports | None = None) -> None:
-        """reports: of the simulator that the kernel runs in."""
-        self._host, self._reports = host, reports
+    def __init__(
+        self, host: HostProcess, reports: Reports | None = None, *, always: bool = True
+    ) -> None:
+        """reports: of the simulator that the kernel runs in. always: it also reports calls that end well."""
+        self._host, self._reports, self._always = host, reports, always
         self._greeting = [{"begins": True}, {"ready": True, **self._facts()}]
         self._calls = 0
         self.why = ""
@@ -134,10 +136,14 @@ class HostLine:
         try:
             self._host.answered(timeout_s)
         except HostFailed as failed:
-            if self._reports is not None:
+            if self._reports is not None and (self._always or self._host.text):
                 self._reports.add(self._host.text)  # a simulator that ends the process says why
             return failed.why
-        if self._reports is not None and (wrong := self._reports.add(self._host.text)):
+        if (
+            self._reports is not None
+            and self._always
+            and (wrong := self._reports.add(self._host.text))
+        ):
             return {"error": wrong}
         changed = self._host.environment
         facts = {"rounding": changed & 1, "flushes": bool(changed & 2), "traps": bool(changed & 4)}
@@ -172,7 +178,9 @@ def run_in_host(
     None: the host does not run here (the machine refuses its filter); nothing of the kernel has run.
     """
     assert built.host is not None
-    reports = None if built.runtime_calls is None else Reports()
+    simulated = built.runtime_calls is not None
+    # what stands for a library in a file that SepTran did not write says why it ended the process
+    reports = Reports() if simulated or built.foreign else None
     # what a kernel's copies need of a tensor's address, it needs of the secret placements too
     arena = Arena(problem.params, alignment=settings.alignment or kernel.alignment)
     transcript = Transcript(not_enforced=arena.not_enforced, hosted=True)
@@ -186,19 +194,19 @@ def run_in_host(
                 rows,
                 inputs=inputs,
                 outputs=outputs,
-                threads=1 if reports else threads_of(kernel, settings),
+                threads=1 if simulated else threads_of(kernel, settings),
                 emulator=settings.emulator,
             )
         except (HostFailed, OSError):
             return None
         try:
-            line = HostLine(host, reports)
+            line = HostLine(host, reports, always=simulated)
             converse(line, arena, problem, calls, settings, noise, transcript)
             if not transcript.failure:
                 time.sleep(SETTLE_S)
                 if host.spoke_out_of_turn:
                     transcript.failure, transcript.message = "protocol", "done"
-            if not transcript.failure and reports is None:
+            if not transcript.failure and not simulated:
                 _burst(host, arena, rows, problem, settings, noise, transcript)
             code = host.poll()
             if code is None:

@@ -60,11 +60,13 @@ def _mistake(found: object) -> Mapping[str, object]:
     """A mistake as the report words it: a sentence, or kind and message with the place in the launch."""
     if not isinstance(found, dict):
         return {"kind": "hazard", "message": str(found)[:_LONGEST]}
-    place = {
-        "kernel": str(found.get("kernel", ""))[:_LONGEST],
-        "block": [int(n) for n in found["block"]][:3],
-        "thread": int(found["thread"]),
-    }
+    place: dict[str, object] = {}
+    if "block" in found:
+        place = {
+            "kernel": str(found.get("kernel", ""))[:_LONGEST],
+            "block": [int(n) for n in found["block"]][:3],
+            "thread": int(found["thread"]),
+        }
     return {
         "kind": str(found["kind"])[:40],
         "message": str(found["message"])[:_LONGEST],

@@ -9,7 +9,7 @@ import pytest
 from septran import settings
 from septran.backends.base import Unjudged
 from septran.backends.cuda.inline import FOREIGN, hosts
-from septran.backends.cuda.inline_text import extension
+from septran.backends.judged.inline_text import extension
 from septran.cli.main import main
 from septran.errors import ConfigError
 from septran.plan.wanted import load_wanted
@@ -85,7 +85,6 @@ def test_without_a_module_the_functions_that_are_offered_are_entries():
     ("change", "word"),
     [
         (("cuda_sources=source", "cuda_sources=open('k.cu').read()"), "not written out"),
-        (("    cuda_sources=source,\n", ""), "without cuda_sources"),
         (("return out;", "return torch::add(a, b);"), "torch::add of torch's own library"),
         (("#include <cuda_runtime.h>", "#include <cub/cub.cuh>"), "a CUDA C++ library"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from septran import settings
 from septran.backends.base import HostCall, Unjudged
 from septran.backends.cuda.inline import FOREIGN
-from septran.backends.cuda.inline_text import extension, python_of
+from septran.backends.judged.inline_text import extension, python_of
 from septran.run.judge import Judgement, JudgeRequest, judge
 from tests.judge.corpus import HERE, REFERENCES
 

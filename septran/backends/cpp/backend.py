@@ -9,6 +9,7 @@ from septran.backends.base import Availability, Backend, Capability, Emulation
 from septran.backends.cpp import wasm
 from septran.backends.cpp.emit import emit, runtime_folder
 from septran.backends.cpp.foreign import FOREIGN
+from septran.backends.cpp.inline import FOREIGN as INLINE
 from septran.backends.cpp.leaves import COLS, layouts, library_leaf, signature
 from septran.backends.cpp.passes import place_scratch, place_workspaces, runtime, settle_schedules
 from septran.backends.cpp.planes import lie_in_planes
@@ -183,5 +184,5 @@ CPP = Backend(
     columns=COLS,
     load=load,
     launch=launchable,
-    foreigns=(FOREIGN,),
+    foreigns=(FOREIGN, INLINE),
 )

@@ -41,10 +41,10 @@ FLAGS = (
 
 def readings(text: str) -> tuple[Reading, ...]:
     """Return the file as the judge builds it, and as other builds that its text tells from that one read it."""
-    return builds((Reading("", text),), text, native=True, processors=_processors())
+    return builds((Reading("", text),), text, native=True, processors=processors())
 
 
-def _processors() -> tuple[Build, ...]:
+def processors() -> tuple[Build, ...]:
     """Return builds for processors with fewer vectors that this one runs."""
     if platform.machine() != "x86_64":
         return ()

@@ -12,20 +12,21 @@ from septran.backends.base import Built, Foreign, Host, HostCall, Reading
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
-from septran.backends.cuda.torch_text import (
-    call_text,
-    computes_with_torch,
-    launching,
-    on_torch,
-    torch_functions,
-)
-from septran.backends.cuda.torch_text import entry as torch_entry
 from septran.backends.judged.c_builds import builds
 from septran.backends.judged.c_builds import more as flags_of
 from septran.backends.judged.c_conditions import asks_its_compiler
 from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
+from septran.backends.judged.torch_text import (
+    INCLUDE,
+    call_text,
+    computes_with_torch,
+    launching,
+    on_torch,
+    torch_functions,
+)
+from septran.backends.judged.torch_text import entry as torch_entry
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.machine import load_machine
@@ -127,7 +128,13 @@ def emulated(kernel: Kernel) -> Kernel:
 def emulation_flags(kernel: Kernel) -> tuple[str, ...]:
     """Return the flags that such a file is compiled with, but for what fills variables."""
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
-    return (*_FLAGS, f"-DSEPTRAN_SHARED_LIMIT={limit}", f"-I{EMULATOR}", *flags_of(kernel))
+    return (
+        *_FLAGS,
+        f"-DSEPTRAN_SHARED_LIMIT={limit}",
+        f"-I{EMULATOR}",
+        f"-I{INCLUDE}",
+        *flags_of(kernel),
+    )
 
 
 def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str, ...]) -> Built:

@@ -11,61 +11,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from septran.backends.base import Host, HostCall, Unjudged, as_it_is
+from septran.backends.base import HostCall, Unjudged, as_it_is
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
 from septran.backends.cuda.foreign import unjudged_words
-from septran.backends.cuda.inline_forward import Forward
-from septran.backends.cuda.inline_text import Extension, extension, python_of
 from septran.backends.cuda.served import RULES, build, served_kernel, unset
-from septran.backends.cuda.torch_text import call_text, entry, launching, torch_functions
-from septran.backends.judged.c_foreign import ENTRY, plain_kernel
-from septran.backends.judged.python_file import MODULE, between_calls, host_params, refusals
-from septran.backends.text.python_host import any_function, module_class
+from septran.backends.judged.inline_hosts import InlineHosts
+from septran.backends.judged.inline_text import Extension, extension, on_processor, python_of
+from septran.backends.judged.python_file import between_calls, refusals
+from septran.backends.judged.torch_text import launching, torch_functions
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
 
-
-def hosts(text: str) -> tuple[Host, ...]:
-    """Return the class `ModelNew`, else the functions on tensors that launch and that the extension offers."""
-    if (found := host(text, MODULE)) is not None:
-        return (found,)
-    read = extension(text)
-    offered = set(read.offered.values())
-    return tuple(f.host() for f in launching(read.text) if not offered or f.name in offered)
-
-
-def host(text: str, name: str) -> Host | None:
-    """Return the module class, the C++ function or the Python function `name`."""
-    if (made := module_class(text, name)) is not None:
-        return Host(name=name, line=made.line, params=host_params(made.params), module=True)
-    for function in torch_functions(extension(text).text):
-        if function.name == name:
-            return function.host()
-    if (found := any_function(text, name)) is not None:
-        return Host(name=name, line=found.line, params=host_params(found.params))
-    return None
-
-
-def kernel(
-    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
-) -> tuple[Kernel, tuple[str, ...]]:
-    """Return the sources as one CUDA file with the judge's entry after it.
-
-    Raises:
-        Unjudged: the entry's Python does more than call the extension.
-    """
-    read = extension(text)
-    more, run = "", ""
-    if call.host.module:
-        forward = Forward(text, read.offered, call, params)
-        more, run = forward.function(), forward.call()
-    elif any(f.name == call.host.name for f in torch_functions(read.text)):
-        run = call_text(call, params)
-    else:
-        raise Unjudged(call.host.line, f"{call.host.name}, which is no function of the extension")
-    last = entry(ENTRY, params, run, returns=call.returns, more=more)
-    found = plain_kernel(read.text, last, call, params, "cuda_c", arch, ".cu")
-    return found, ("all of its Python, which was read and not run", *_flags(read))
+_HOSTS = InlineHosts(read=extension, entries=launching, backend="cuda_c", suffix=".cu")
+hosts = _HOSTS.hosts
 
 
 def _run_kernel(
@@ -78,7 +36,7 @@ def _run_kernel(
         )
     _may_run(text, read)
     found, left = served_kernel(text, read, call, params, arch)
-    return found, (*left, *_flags(read))
+    return found, (*left, *_HOSTS.told(read))
 
 
 def _may_run(text: str, read: Extension) -> None:
@@ -90,13 +48,6 @@ def _may_run(text: str, read: Extension) -> None:
             )
     if re.search(r"\barg\s*\([^()]*\)\s*=", read.text):
         raise Unjudged(1, "parameters with default values in PYBIND11_MODULE")
-
-
-def _flags(read: Extension) -> tuple[str, ...]:
-    """Return what is told of flags that the judge did not give."""
-    return (
-        (f"flags of its build, {' '.join(read.flags)}: judged without them",) if read.flags else ()
-    )
 
 
 def _unsupported(text: str) -> tuple[str, ...]:
@@ -118,9 +69,10 @@ _READ = replace(
     readings=as_it_is,
     suffixes=(".py",),
     marks=("load_inline(",),
+    claims=lambda text: not on_processor(text),
     hosts=hosts,
-    host=host,
-    kernel=kernel,
+    host=_HOSTS.host,
+    kernel=_HOSTS.kernel,
     unsupported=_unsupported,
     launches=_launches,
     unordered=lambda text: PLAIN.unordered(extension(text).text),

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from septran.backends.base import Built, HostCall
 from septran.backends.cuda.foreign import emulated, emulation_flags, unset_in
-from septran.backends.cuda.inline_text import Extension, python_of
 from septran.backends.cuda.toolchain import emulation, headers
 from septran.backends.judged.c_foreign import ENTRY
+from septran.backends.judged.inline_text import Extension, python_of
 from septran.backends.judged.python_file import ATTRIBUTES, IMPORTS, NAMES, lay_torch_host
 from septran.backends.text.python_host import Rules, needed
 from septran.host import object_gate

@@ -15,6 +15,7 @@ from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.prepare import prepare
 from septran.backends.device import code_object
 from septran.backends.device.ptxas import resource_usage
+from septran.backends.judged.torch_text import INCLUDE
 from septran.host.link import Runtime
 from septran.intact import intact, seal
 from septran.kernel import Kernel
@@ -152,7 +153,8 @@ def _sources() -> list[Path]:
 
 def headers() -> str:
     """Return what an emulated kernel includes of SepTran's, as one text: what its build depends on."""
-    return "".join(p.read_text(encoding="utf-8") for p in sorted(EMULATOR.rglob("*.h")))
+    found = (*sorted(EMULATOR.rglob("*.h")), *sorted(INCLUDE.rglob("*.h")))
+    return "".join(p.read_text(encoding="utf-8") for p in found)
 
 
 def _nvcc_flags(kernel: Kernel, product: str, more: str) -> tuple[str, ...]:

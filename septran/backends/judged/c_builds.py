@@ -23,7 +23,7 @@ _VECTORS = re.compile(
 )
 _ASSERTS = re.compile(r"\bassert\s*\(")
 _OF_TEAMS = re.compile(
-    r"\bomp_get_(?:thread_num|num_threads|max_threads|team_size|thread_limit)\s*\("
+    r"\b(?:omp_get_(?:thread_num|num_threads|max_threads|team_size|thread_limit)|get_thread_num|get_num_threads)\s*\("
 )
 _PARALLEL = re.compile(r"#\s*pragma\s+omp\b[^\n]*\bparallel\b(?:\\\n|[^\n])*")
 _TEAM = re.compile(r"\b(?:num_threads|omp_set_num_threads)\s*\(\s*(\d+)\s*\)")

@@ -24,7 +24,7 @@ _DTYPES = (
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64),
     *(torch.int16, torch.int8, torch.uint8, torch.bool),
 )
-"""in the order of c10::ScalarType in emulator/torch/tensor.h"""
+"""in the order of c10::ScalarType in include/tensors/tensor.h"""
 _IN, _OUT = 3, 4
 _DONE, _FOUND = 0, 1
 _SIGNALS = {

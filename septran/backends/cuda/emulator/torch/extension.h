@@ -12,21 +12,21 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "cuda_runtime.h"
-#include "torch/tensor.h"
-#include "torch/dispatch.h"
 
-// ---- bindings: read by nobody, so never instantiated
-namespace pybind11 {
-struct arg {
-  explicit arg(const char*) {}
-  template <class T> arg& operator=(const T&) { return *this; }
-};
-}  // namespace pybind11
-namespace py = pybind11;
-#define TORCH_EXTENSION_NAME septran_extension
-#define PYBIND11_MODULE(name, m) template <class Module> static void name##_bindings(Module& m)
-#define TORCH_LIBRARY(name, m) template <class Module> static void name##_library(Module& m)
-#define TORCH_LIBRARY_IMPL(name, key, m) template <class Module> static void name##_##key##_library(Module& m)
+namespace c10 {
+using Half = __half;
+using BFloat16 = __nv_bfloat16;
+}  // namespace c10
+namespace septran_tensors {
+using cuemu::device_memory, cuemu::fail, cuemu::free_device_memory;
+constexpr bool kOnDevice = true;
+using Output = cuemu::Output;
+/// Run a host function in every order of its launches' threads.
+template <class F> void judged(std::initializer_list<Output> outputs, F call) { cuemu::in_every_order_and_block(outputs, call); }
+}  // namespace septran_tensors
+#include "tensors/tensor.h"
+#include "tensors/dispatch.h"
+#include "tensors/bindings.h"
 
 // ---- streams and devices
 namespace c10 {

@@ -1,16 +1,43 @@
 // Checks, and code that is chosen by a tensor's dtype.
 #pragma once
 
-#define TORCH_CHECK(ok, ...) do { if (!(ok)) cuemu::fail("check", "TORCH_CHECK(%s)", #ok); } while (0)
+namespace septran_tensors {
+/// The words of a check's message, one after the other.
+struct Words {
+  std::string text;
+  Words& operator<<(const char* s) { return text += s, *this; }
+  Words& operator<<(const std::string& s) { return text += s, *this; }
+  Words& operator<<(bool b) { return text += b ? "1" : "0", *this; }
+  Words& operator<<(c10::ScalarType t) { return text += toString(t), *this; }
+  Words& operator<<(const c10::IntArrayRef& sizes) {
+    const char* before = "[";
+    for (int64_t s : sizes) text += before + std::to_string(s), before = ", ";
+    text += sizes.empty() ? "[]" : "]";
+    return *this;
+  }
+  template <class T> Words& operator<<(const T& other) {
+    if constexpr (std::is_arithmetic_v<T>) text += std::to_string(other);
+    else text += "?";
+    return *this;
+  }
+};
+template <class... T> [[noreturn]] void refuse(const char* check, const T&... words) {
+  Words all;
+  (all << ... << words);
+  fail("check", "%s%s%s", check, all.text.empty() ? "" : ": ", all.text.c_str());
+}
+}  // namespace septran_tensors
+
+#define TORCH_CHECK(ok, ...) do { if (!(ok)) septran_tensors::refuse("TORCH_CHECK(" #ok ")" __VA_OPT__(,) __VA_ARGS__); } while (0)
 #define TORCH_INTERNAL_ASSERT(ok, ...) TORCH_CHECK(ok)
 #define AT_ASSERT(ok, ...) TORCH_CHECK(ok)
 #define AT_ASSERTM(ok, ...) TORCH_CHECK(ok)
 #define TORCH_CHECK_EQ(a, b) TORCH_CHECK((a) == (b))
-#define AT_ERROR(...) cuemu::fail("check", "AT_ERROR")
+#define AT_ERROR(...) septran_tensors::refuse("AT_ERROR" __VA_OPT__(,) __VA_ARGS__)
 
 #define SEPTRAN_CASE(kind, T, ...) case kind: { using scalar_t [[maybe_unused]] = T; __VA_ARGS__(); break; }
 #define SEPTRAN_SWITCH(type, name, cases) \
-  switch (type) { cases default: cuemu::fail("check", "\"%s\" not implemented for '%s'", name, c10::toString(type)); }
+  switch (type) { cases default: septran_tensors::fail("check", "\"%s\" not implemented for '%s'", name, c10::toString(type)); }
 #define SEPTRAN_FLOATS(...) \
   SEPTRAN_CASE(c10::ScalarType::Float, float, __VA_ARGS__) SEPTRAN_CASE(c10::ScalarType::Double, double, __VA_ARGS__)
 #define SEPTRAN_INTS(...)                                        \

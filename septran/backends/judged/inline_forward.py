@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from septran.backends.base import HostCall, Passed, Unjudged
-from septran.backends.cuda.torch_text import argument, tensor_word
 from septran.backends.judged.c_host import literal
+from septran.backends.judged.torch_text import argument, tensor_word
 from septran.kernel import KernelParam
 
 _Kind = Literal["tensor", "number"]
@@ -134,7 +134,9 @@ class Forward:
             fresh = "" if part.id in self._kinds else "auto "
             self._kinds[part.id] = "number" if shape else "tensor"
             one = (
-                f"{shape}.size({i})" if shape else f"cuemu::part<{i}>(septran_parts{value.lineno})"
+                f"{shape}.size({i})"
+                if shape
+                else f"septran_tensors::part<{i}>(septran_parts{value.lineno})"
             )
             lines.append(f"{fresh}{_name(part.id)} = {one};")
         return lines

@@ -1,21 +1,21 @@
-// A tensor on the emulated device: addresses, sizes, allocation, views and copies.
+// A tensor of torch: addresses, sizes, allocation, views and copies. The target's torch/extension.h has, before it includes this,
+// c10::Half, c10::BFloat16 and in septran_tensors: fail, kOnDevice, device_memory, free_device_memory.
 #pragma once
 
 namespace c10 {
-using Half = __half;
-using BFloat16 = __nv_bfloat16;
-
 enum class ScalarType { Float, Double, Half, BFloat16, Int, Long, Short, Char, Byte, Bool };
 enum class DeviceType { CPU, CUDA };
 enum class Layout { Strided };
 enum class MemoryFormat { Contiguous, ChannelsLast, Preserve };
 
 struct Device {
-  DeviceType kind = DeviceType::CUDA;
-  Device(DeviceType kind = DeviceType::CUDA, int = 0) : kind(kind) {}
+  static constexpr DeviceType kHere = septran_tensors::kOnDevice ? DeviceType::CUDA : DeviceType::CPU;
+  DeviceType kind = kHere;
+  Device(DeviceType kind = kHere, int = 0) : kind(kind) {}
   DeviceType type() const { return kind; }
   int index() const { return 0; }
   bool is_cuda() const { return kind == DeviceType::CUDA; }
+  bool is_cpu() const { return kind == DeviceType::CPU; }
   bool operator==(const Device& o) const { return kind == o.kind; }
   bool operator!=(const Device& o) const { return kind != o.kind; }
 };
@@ -87,16 +87,16 @@ struct TensorOptions {
 /// What a host function allocates: memory that nobody has written, between words that no kernel may change.
 class Storage {
  public:
-  explicit Storage(size_t bytes) : bytes_(bytes), base_(static_cast<char*>(cuemu::device_memory(bytes + 2 * kGuard))) {
+  explicit Storage(size_t bytes) : bytes_(bytes), base_(static_cast<char*>(septran_tensors::device_memory(bytes + 2 * kGuard))) {
     // what memory holds before anybody writes it differs from call to call
     for (char* guard : {base_, base_ + kGuard + bytes_}) std::memset(guard, 0xFF, kGuard);
   }
   ~Storage() {
     for (size_t i = 0; i < kGuard; i++)
       if (base_[i] != '\xFF' || base_[kGuard + bytes_ + i] != '\xFF')
-        cuemu::fail("bounds", "a store %s a tensor of %zu bytes that the host function allocated",
+        septran_tensors::fail("bounds", "a store %s a tensor of %zu bytes that the host function allocated",
                     base_[i] != '\xFF' ? "before" : "past the end of", bytes_);
-    cuemu::free_device_memory(base_);
+    septran_tensors::free_device_memory(base_);
   }
   Storage(const Storage&) = delete;
   char* data() const { return base_ + kGuard; }
@@ -114,7 +114,7 @@ using namespace c10;
 template <class T> struct RestrictPtrTraits { using PtrType = T* __restrict__; };
 template <class T> struct DefaultPtrTraits { using PtrType = T*; };
 
-/// What device code gets of `packed_accessor`: indexed dimension by dimension, each index inside its size.
+/// What device code gets of `packed_accessor`, and the processor's of `accessor`: indexed dimension by dimension, each index inside its size.
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t> class PackedTensorAccessor {
  public:
   PackedTensorAccessor(T* data, const int64_t* sizes, const int64_t* strides) : data_(data) {
@@ -122,7 +122,7 @@ template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, c
   }
   decltype(auto) operator[](Index i) const {
     if (i < 0 || i >= sizes_[0])
-      cuemu::fail("bounds", "index %ld of an accessor whose dimension has %ld", static_cast<long>(i), static_cast<long>(sizes_[0]));
+      septran_tensors::fail("bounds", "index %ld of an accessor whose dimension has %ld", static_cast<long>(i), static_cast<long>(sizes_[0]));
     if constexpr (N == 1) return (data_[i * strides_[0]]);
     else return PackedTensorAccessor<T, N - 1, Traits, Index>(data_ + i * strides_[0], sizes_ + 1, strides_ + 1);
   }
@@ -138,6 +138,9 @@ template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
 using PackedTensorAccessor32 = PackedTensorAccessor<T, N, Traits, int32_t>;
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
 using PackedTensorAccessor64 = PackedTensorAccessor<T, N, Traits, int64_t>;
+/// What code of the processor gets of `accessor`.
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+using TensorAccessor = PackedTensorAccessor<T, N, Traits, Index>;
 
 class Tensor {
  public:
@@ -174,8 +177,8 @@ class Tensor {
   ScalarType type() const { return kind_; }
   Device device() const { return {}; }
   int get_device() const { return 0; }
-  bool is_cuda() const { return true; }
-  bool is_cpu() const { return false; }
+  bool is_cuda() const { return septran_tensors::kOnDevice; }
+  bool is_cpu() const { return !septran_tensors::kOnDevice; }
   bool requires_grad() const { return false; }
   bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
     int64_t wanted = 1;
@@ -189,7 +192,7 @@ class Tensor {
   // ---- addresses
   template <class T> T* data_ptr() const {
     if (CppTypeToScalarType<std::remove_const_t<T>>::value != kind_)
-      cuemu::fail("check", "expected scalar type %s but found %s", toString(CppTypeToScalarType<std::remove_const_t<T>>::value), toString(kind_));
+      septran_tensors::fail("check", "expected scalar type %s but found %s", toString(CppTypeToScalarType<std::remove_const_t<T>>::value), toString(kind_));
     return reinterpret_cast<T*>(data_);
   }
   template <class T> T* data() const { return data_ptr<T>(); }
@@ -198,16 +201,22 @@ class Tensor {
   void* data_ptr() const { return data_; }
   void* mutable_data_ptr() const { return data_; }
   const void* const_data_ptr() const { return data_; }
-  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor32() const {
-    return accessor<T, N, Traits, int32_t>();
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor32() const
+    requires(septran_tensors::kOnDevice) {
+    return accessed<T, N, Traits, int32_t>();
   }
-  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor64() const {
-    return accessor<T, N, Traits, int64_t>();
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor64() const
+    requires(septran_tensors::kOnDevice) {
+    return accessed<T, N, Traits, int64_t>();
+  }
+  template <class T, size_t N> auto accessor() const
+    requires(!septran_tensors::kOnDevice) {
+    return accessed<T, N, DefaultPtrTraits, int64_t>();
   }
 
   // ---- views
   Tensor view(IntArrayRef sizes) const {
-    if (!is_contiguous()) cuemu::fail("check", "view of a tensor that is not contiguous; reshape copies it");
+    if (!is_contiguous()) septran_tensors::fail("check", "view of a tensor that is not contiguous; reshape copies it");
     return shaped(sizes.vec());
   }
   Tensor reshape(IntArrayRef sizes) const { return contiguous().shaped(sizes.vec()); }
@@ -247,7 +256,8 @@ class Tensor {
     return t;
   }
   Tensor detach() const { return *this; }
-  Tensor cuda() const { return *this; }
+  template <bool Here = septran_tensors::kOnDevice> Tensor cuda() const requires Here { return *this; }
+  template <bool Here = septran_tensors::kOnDevice> Tensor cpu() const requires(!Here) { return *this; }
 
   // ---- copies
   Tensor clone() const;
@@ -255,7 +265,7 @@ class Tensor {
   Tensor& zero_() { return fill_(0); }
   Tensor& fill_(double v);
   Tensor& copy_(const Tensor& from) {
-    if (from.kind_ != kind_ || from.sizes_ != sizes_) cuemu::fail("check", "copy_ of another size or dtype");
+    if (from.kind_ != kind_ || from.sizes_ != sizes_) septran_tensors::fail("check", "copy_ of another size or dtype");
     each([&](char* to, char* other) { memcpy(to, other, element_size()); }, &from);
     return *this;
   }
@@ -267,7 +277,7 @@ class Tensor {
     return found;
   }
   size_t at(int64_t i) const {
-    if (i < -dim() || i >= dim()) cuemu::fail("check", "dimension %ld of a tensor that has %ld", static_cast<long>(i), static_cast<long>(dim()));
+    if (i < -dim() || i >= dim()) septran_tensors::fail("check", "dimension %ld of a tensor that has %ld", static_cast<long>(i), static_cast<long>(dim()));
     return i < 0 ? i + dim() : i;
   }
   Tensor shaped(std::vector<int64_t> to) const {
@@ -275,11 +285,11 @@ class Tensor {
     for (int64_t s : to) known *= s < 0 ? 1 : s;
     for (int64_t& s : to)
       if (s < 0) s = numel() / std::max<int64_t>(known, 1), known *= s;
-    if (known != numel()) cuemu::fail("check", "a shape of %ld elements for a tensor of %ld", static_cast<long>(known), static_cast<long>(numel()));
+    if (known != numel()) septran_tensors::fail("check", "a shape of %ld elements for a tensor of %ld", static_cast<long>(known), static_cast<long>(numel()));
     return Tensor(data_, kind_, std::move(to), held_);
   }
-  template <class T, size_t N, template <class> class Traits, class Index> auto accessor() const {
-    if (dim() != N) cuemu::fail("check", "an accessor of %zu dimensions for a tensor of %ld", N, static_cast<long>(dim()));
+  template <class T, size_t N, template <class> class Traits, class Index> auto accessed() const {
+    if (dim() != N) septran_tensors::fail("check", "an accessor of %zu dimensions for a tensor of %ld", N, static_cast<long>(dim()));
     return PackedTensorAccessor<T, N, Traits, Index>(data_ptr<T>(), sizes_.data(), strides_.data());
   }
   template <class F> void each(F act, const Tensor* other) const {
@@ -303,7 +313,7 @@ class Tensor {
 inline Tensor empty(IntArrayRef sizes, TensorOptions options = {}) {
   int64_t n = 1;
   for (int64_t s : sizes) n *= s;
-  if (n < 0) cuemu::fail("check", "a tensor of a negative size");
+  if (n < 0) septran_tensors::fail("check", "a tensor of a negative size");
   auto held = std::make_shared<Storage>(n * elementSize(options.kind));
   return Tensor(held->data(), options.kind, sizes.vec(), held);
 }

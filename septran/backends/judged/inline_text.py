@@ -1,4 +1,4 @@
-"""CUDA C++ inside Python (`load_inline`): the texts of the sources, and the Python around them without them; nothing is run."""
+"""C++ and CUDA C++ inside Python (`load_inline`): the texts of the sources, and the Python around them without them; nothing is run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.backends.base import Unjudged
-from septran.backends.cuda.torch_text import bindings
+from septran.backends.judged.torch_text import bindings
 
 _POSITIONS = ("name", "cpp_sources", "cuda_sources", "functions")
 _BUILDER = "torch.utils.cpp_extension"
 _CODE = ("cpp_sources", "cuda_sources")
+_MIXED = "load_inline with and without cuda_sources in one file, or --backend says another target than it is for"
 _FLAGS = ("extra_cflags", "extra_cuda_cflags")
 _DEFINE = re.compile(r"-D\s*(\w+)(?:=(.*))?$", re.DOTALL)
 _OF_NO_MATTER = re.compile(
@@ -35,8 +36,19 @@ class Extension:
     flags: tuple[str, ...] = ()
 
 
-def extension(text: str, name: str = "kernel.py") -> Extension:
+def on_processor(text: str) -> bool:
+    """Whether all extensions that a Python file builds are C++ without CUDA."""
+    try:
+        calls = tuple(_calls(ast.parse(text)))
+    except SyntaxError:
+        return False
+    return bool(calls) and all(_is_cpp(_given(call)) for call in calls)
+
+
+def extension(text: str, name: str = "kernel.py", *, processor: bool = False) -> Extension:
     """Return the sources that a Python file hands to `load_inline`; `#line` gives them the lines of `name`.
+
+    processor: whether they are to be C++ alone (`on_processor`).
 
     Raises:
         SyntaxError: it is no Python. Unjudged: a source or a name is not a text that the file says.
@@ -48,15 +60,11 @@ def extension(text: str, name: str = "kernel.py") -> Extension:
     offered: dict[str, str] = {}
     flags: list[str] = []
     for call in _calls(tree):
-        given = dict(zip(_POSITIONS, call.args, strict=False))
-        given |= {k.arg: k.value for k in call.keywords if k.arg}
+        given = _given(call)
         if any(k.arg is None for k in call.keywords):
             raise Unjudged(call.lineno, "load_inline with **options")
-        if "cuda_sources" not in given:
-            raise Unjudged(
-                call.lineno,
-                "load_inline without cuda_sources; judge C++ as a .cpp file with a function on pointers",
-            )
+        if _is_cpp(given) != processor:
+            raise Unjudged(call.lineno, _MIXED)
         said = [text for w in _FLAGS if w in given for _, text in texts.of(given[w])]
         defined = [d for flag in said if (d := _DEFINE.match(flag.strip()))]
         flags += [
@@ -158,6 +166,20 @@ def _calls(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _last(node.func) == "load_inline":
             yield node
+
+
+def _given(call: ast.Call) -> dict[str, ast.expr]:
+    """Return what a call of `load_inline` gives by name."""
+    given = dict(zip(_POSITIONS, call.args, strict=False))
+    return given | {k.arg: k.value for k in call.keywords if k.arg}
+
+
+def _is_cpp(given: dict[str, ast.expr]) -> bool:
+    """Whether such a call has no CUDA: none, None, or an empty text or list."""
+    match given.get("cuda_sources"):
+        case None | ast.Constant(value=None | "") | ast.List(elts=[]) | ast.Tuple(elts=[]):
+            return True
+    return False
 
 
 def _last(node: ast.expr) -> str:

@@ -1,16 +1,19 @@
-"""CUDA C++ whose host functions take torch's tensors (`#include <torch/extension.h>`): its functions, and the judge's entry."""
+"""C++ and CUDA C++ whose host functions take torch's tensors (`#include <torch/extension.h>`): its functions, and the judge's entry."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.backends.judged.c_host import blank, heads, literal
 from septran.ir.brackets import split_top
 from septran.kernel import KernelParam
 
+INCLUDE = Path(__file__).resolve().parent / "include"
+"""What stands for torch's tensors on every target; a target's own `torch/extension.h` says what memory is."""
 MARKS = ("torch/extension.h", "torch::Tensor", "at::Tensor", "torch/torch.h", "ATen/ATen.h")
 _TENSOR = re.compile(r"\b(?:torch|at)::Tensor\b")
 _NAMED = re.compile(r"\b(?:torch|at|c10)::(?!cuda\b|detail\b)(\w+)")
@@ -35,7 +38,7 @@ _KNOWN = frozenset(
     kCUDA kCPU kStrided PackedTensorAccessor32 PackedTensorAccessor64 RestrictPtrTraits DefaultPtrTraits
     """.split()
 )
-"""what emulator/torch offers of torch's namespaces"""
+"""what include/tensors offers of torch's namespaces"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,17 @@ def torch_functions(text: str) -> tuple[TorchFunction, ...]:
     return tuple(found)
 
 
+def uncalled(text: str) -> tuple[TorchFunction, ...]:
+    """Return the functions on tensors that no other such function calls."""
+    found = {f.name: f for f in torch_functions(text)}  # a declaration may come before
+    called = {g for g in found for f in found.values() if f.name != g and _calls(f, g)}
+    return tuple(f for f in found.values() if f.name not in called)
+
+
+def _calls(function: TorchFunction, name: str) -> bool:
+    return re.search(rf"\b{name}\s*\(", function.body) is not None
+
+
 def launching(text: str) -> tuple[TorchFunction, ...]:
     """Return the functions on tensors that launch, also through others, and that no other such function calls."""
     found = torch_functions(text)
@@ -81,7 +95,7 @@ def launching(text: str) -> tuple[TorchFunction, ...]:
         grew = bool(more - reached)
         reached |= more
     hosts = [f for f in found if f.name in reached]
-    inner = {g.name for f in hosts for g in hosts if g is not f and re.search(rf"\b{g.name}\s*\(", f.body)}  # fmt: skip
+    inner = {g.name for f in hosts for g in hosts if g is not f and _calls(f, g.name)}
     return tuple(f for f in hosts if f.name not in inner)
 
 
@@ -92,8 +106,13 @@ def bindings(text: str) -> dict[str, str]:
 
 def computes_with_torch(text: str) -> tuple[str, ...]:
     """Return the names of torch that are no allocation, view or check: what they do no kernel of the file does."""
-    used = dict.fromkeys(m for m in _NAMED.findall(blank(text)) if m not in _KNOWN)
-    return tuple(f"torch::{name} of torch's own library" for name in used)
+    return tuple(f"torch::{name} of torch's own library" for name in of_torch(text))
+
+
+def of_torch(text: str, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return the names in torch's namespaces that are none of those every target has, nor of `known`."""
+    names = (n for n in _NAMED.findall(blank(text)) if n not in _KNOWN and n not in known)
+    return tuple(dict.fromkeys(names))
 
 
 def entry(
@@ -106,7 +125,7 @@ def entry(
 ) -> str:
     """Return the judge's `extern "C"` function, which wraps its addresses as tensors and takes results back.
 
-    run: the expression that is evaluated in every order of threads, of `tensor_word`s. more: text before the function.
+    run: the expression that is evaluated, on a device in every order of threads, of `tensor_word`s. more: text before the function.
     """
     written = ", ".join(
         f"{{args[{i}], {_bytes(p)}}}" for i, p in enumerate(params) if p.privilege != "r"
@@ -116,11 +135,11 @@ def entry(
         for i, p in enumerate(params)
         if p.privilege != "r"
     )
-    call = f"cuemu::give({run}, std::vector<cuemu::Wanted>{{{wanted}}})" if returns else run
+    call = f"septran_tensors::give({run}, std::vector<septran_tensors::Wanted>{{{wanted}}})"
     return (
-        f'\n#include "torch/judged.h"\n{more}'
+        f'\n#include "tensors/results.h"\n{more}'
         f'extern "C" __attribute__((visibility("default"))) void {name}(void* const* args) {{\n'
-        f"    cuemu::in_every_order_and_block({{{written}}}, [&] {{ {call}; }});\n}}\n"
+        f"    septran_tensors::judged({{{written}}}, [&] {{ {call if returns else run}; }});\n}}\n"
     )
 
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "torch/extension.h"
 
-namespace cuemu {
+namespace septran_tensors {
 
 struct Wanted {
   const char* name;
@@ -42,4 +42,4 @@ template <size_t I, class T> decltype(auto) part(T& all) {
   else return std::get<I>(all);
 }
 
-}  // namespace cuemu
+}  // namespace septran_tensors

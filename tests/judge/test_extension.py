@@ -1,0 +1,125 @@
+"""Files with `load_inline` whose sources are C++ alone: extensions for the processor, with their names of torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from septran import settings
+from septran.backends import get
+from septran.backends.base import Unjudged
+from septran.backends.cpp.inline import FOREIGN
+from septran.backends.judged.inline_text import extension, on_processor
+from septran.cli.main import main
+from septran.errors import ConfigError
+from septran.run.judge import JudgeRequest, judge
+from tests.judge.corpus import HERE, REFERENCES
+
+GELU = (HERE / "extension_gelu.py").read_text(encoding="utf-8")
+REDUCE = (HERE / "extension_reduce.py").read_text(encoding="utf-8")
+
+
+def judged(text, folder, reference="gelu.py"):
+    file = folder / "answer.py"
+    file.write_text(text, encoding="utf-8")
+    request = JudgeRequest(file=file, reference=REFERENCES / reference)
+    return judge(request, settings=settings.load())
+
+
+def refused(text, folder):
+    with pytest.raises(ConfigError) as error:
+        judged(text, folder)
+    assert error.value.codes == ("C173",)
+    return str(error.value), error.value.diagnostics[0].span.line
+
+
+@pytest.mark.parametrize(
+    "sources", ["", "cuda_sources=None,", "cuda_sources='',", "cuda_sources=[],"]
+)
+def test_a_file_without_cuda_is_for_the_processor(sources):
+    text = GELU.replace("functions=", f"{sources} functions=")
+    assert on_processor(text) and FOREIGN.claims(text)
+    assert not any(f.claims(text) for f in get("cuda_c").foreigns if f.suffixes == (".py",))
+    assert extension(text, processor=True).offered == {"gelu_forward": "gelu_forward"}
+    assert not on_processor(GELU.replace("functions=", "cuda_sources=k, functions="))
+
+
+def test_both_kinds_in_one_file_are_refused():
+    both = GELU + "\nother = load_inline('o', '', 'int k;', functions=['k'])\n"
+    with pytest.raises(Unjudged, match="with and without cuda_sources"):
+        extension(both)
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "at"),
+    [
+        (("return out;", "return torch::gelu(x);"), "torch::gelu of torch's own library", "torch::gelu"),
+        (("return out;", "return at::matmul(x, x);"), "at::matmul of torch's own library", "at::matmul"),
+        (("return out;", "return out * out;"), "operator* of at::Tensor", "out * out"),
+        pytest.param(("return out;", "return x.tanh();"), "at::Tensor::tanh", "x.tanh", marks=pytest.mark.slow),
+        pytest.param(("x.accessor<float, 2>", "x.packed_accessor32<float, 2>"), "at::Tensor::packed_accessor32", "packed", marks=pytest.mark.slow),
+        (("return gelu.gelu_forward(x)", "return torch.relu(gelu.gelu_forward(x))"), "besides calls of the extension", "torch.relu"),
+    ],
+)  # fmt: skip
+def test_what_torch_computes_is_refused_with_its_line_and_name(change, word, at, tmp_path):
+    assert GELU.count(change[0]) == 1
+    text = GELU.replace(*change)
+    told, line = refused(text, tmp_path)
+    assert word in told
+    assert line == 1 + text[: text.index(at)].count("\n")
+
+
+@pytest.mark.slow
+def test_a_mistake_of_cpp_has_the_files_own_line(tmp_path):
+    text = GELU.replace("a[i][j];", "a[i][j] + oops;")
+    found = judged(text, tmp_path)
+    line = 1 + text[: text.index("oops")].count("\n")
+    assert (found.finding, found.code) == ("compile", 1)
+    assert f"answer.py:{line}" in found.verdict.message
+
+
+@pytest.mark.slow
+def test_a_check_says_its_message(tmp_path):
+    """Nobody can pass integers to it here, so the check asks for what the reference's inputs are not."""
+    found = judged(GELU.replace("torch::kFloat32,", "torch::kFloat64,"), tmp_path)
+    assert found.verdict.code == "V205"
+    assert "the host function refuses these inputs" in found.verdict.message
+    assert "expected float32, got Float" in found.verdict.message
+
+
+def test_an_accessor_past_its_size_is_named(tmp_path):
+    found = judged(GELU.replace("j < cols", "j <= cols"), tmp_path)
+    assert (found.finding, found.backend) == ("bounds", "cpp")
+    assert "index 45 of an accessor whose dimension has 45" in found.verdict.message
+
+
+@pytest.mark.slow
+def test_what_asks_the_machine_is_not_judged(tmp_path):
+    text = GELU.replace(
+        "const float v = a[i][j];", 'const float v = a[i][j] + (getenv("FAST") != nullptr);'
+    )
+    found = judged(text, tmp_path)
+    assert (found.code, found.verdict.code) == (3, "V217")
+    assert "the environment (getenv)" in found.verdict.message
+
+
+@pytest.mark.slow
+def test_what_lives_from_call_to_call_is_told(tmp_path):
+    text = GELU.replace(
+        "const float v = a[i][j];", "static long seen = 0;\n++seen;\nconst float v = a[i][j];"
+    )
+    found = judged(text, tmp_path)
+    assert found.code == 0, found.verdict.message
+    assert any("seen live from call to call" in word for word in found.verdict.not_checked)
+
+
+def test_who_asks_which_thread_it_is_is_judged_in_small_and_large_teams():
+    assert [r.threads for r in FOREIGN.readings(REDUCE)] == [0, 3, 48]
+    assert [r.threads for r in FOREIGN.readings(GELU)] == [0]
+
+
+@pytest.mark.slow
+def test_without_a_module_the_function_is_the_entry(tmp_path, capsys):
+    file = tmp_path / "answer.py"
+    file.write_text(GELU[: GELU.index("class ModelNew")], encoding="utf-8")
+    code = main(["judge", str(file), "--reference", str(REFERENCES / "gelu.py")])
+    assert (code, "gelu_forward of answer.py on cpp" in capsys.readouterr().out) == (0, True)
