@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -98,6 +99,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--dir", type=Path, default=Path("runs/verdicts"))
     args = parser.parse_args()
+    # ends as sys.exit does, so that the server that was started ends, too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     wanted = submissions(args.count)
     seconds, found = 0.0, []
     for name in ("first", "second"):
