@@ -243,11 +243,12 @@ def _judged(
             unordered=foreign.unordered(text),
         )
         verdict = _verdict(kernel, built, problem, folder, asked)
-        if verdict.passed and foreign.unset is not None:
-            verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)
+        # after the threads: a race changes results in any build, whatever its variables hold
+        if verdict.passed and foreign.unset is not None:
+            verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)
