@@ -16,6 +16,7 @@ simulated one has none. A word in place of a number names a figure of the same f
         VEC: {vector: 64, operations: {other: 1, exp: 4}, latency: 8}
       levels:                        # nearest first; the last one holds everything
         - {name: L1, bytes: 49152, read: 128, write: 64, run: 0, first: 0}   # ticks for each piece of what is read with gaps, and for a row that comes unasked; left out: 0
+      windows: {engine: MMA, rows: 64, columns: 512, turned: [float32]}   # commands wait for each other; copies run beside products alone, see septran/predict/windows.py
       resident: {blocks: 32, threads: 2048, registers: 65536, shared: 233472, warp: 32, thread_registers: 255}   # a GPU: what one of its units holds at once, and a thread at most
 
 Of a GPU the first level is shared memory, bytes a tick of one unit; the others serve all units together.
@@ -75,6 +76,19 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """A machine whose commands wait for each other, but for copies beside products.
+
+    engine: the queue of products. rows, columns: the largest block of a product's result. turned: dtypes whose operands a DMA moves first.
+    """
+
+    engine: str
+    rows: int
+    columns: int
+    turned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """The whole section; see the module's text."""
 
@@ -87,6 +101,7 @@ class Speed:
     engines: Mapping[str, Rates]
     levels: tuple[Level, ...] = ()
     resident: Mapping[str, float] = field(default_factory=dict)
+    windows: Windows | None = None
 
     def level(self, size: int) -> Level:
         """Return the nearest level that holds `size` bytes."""
@@ -101,7 +116,7 @@ def read_speed(data: Any, limits: Mapping[str, Any], wrong: Wrong) -> Speed | No
     if data is None:
         return None
     reader = _Reader(limits, wrong)
-    known = {"of", "sources", "engines", "levels", "resident", *_NUMBERS}
+    known = {"of", "sources", "engines", "levels", "resident", "windows", *_NUMBERS}
     found = reader.mapping(data, known)
     sources = found.get("sources") or []
     if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
@@ -120,6 +135,7 @@ def read_speed(data: Any, limits: Mapping[str, Any], wrong: Wrong) -> Speed | No
         engines={name: reader.engine(name, facts) for name, facts in engines.items()},
         levels=reader.levels(found.get("levels") or []),
         resident=reader.resident(found.get("resident")),
+        windows=reader.windows(found.get("windows"), engines),
         **numbers,
     )
 
@@ -172,6 +188,18 @@ class _Reader:
         if missing:
             raise self.wrong(f"{missing[0]!r} is missing", "resident")
         return {key: self.number(facts[key], "resident", key) for key in _RESIDENT}
+
+    def windows(self, data: Any, engines: Mapping[str, Any]) -> Windows | None:
+        if data is None:
+            return None
+        facts = self.mapping(data, ("engine", "rows", "columns", "turned"), "windows")
+        if facts.get("engine") not in engines:
+            raise self.wrong("engine is one of this section's engines", "windows", "engine")
+        rows, columns = (int(self.number(facts.get(k), "windows", k)) for k in ("rows", "columns"))
+        if not rows or not columns:
+            raise self.wrong("rows and columns are above 0", "windows")
+        turned = tuple(str(d) for d in facts.get("turned") or ())
+        return Windows(engine=str(facts["engine"]), rows=rows, columns=columns, turned=turned)
 
     def levels(self, data: Any) -> tuple[Level, ...]:
         if not isinstance(data, list):

@@ -22,7 +22,8 @@ _WINDOW = 1 << 20
 def threads_of(machine: Machine) -> int:
     """Return how many processors work at once: those the machine has, where its file says so, else this process's."""
     speed = machine.speed
-    return speed.units if speed is not None and speed.units > 1 else cores()
+    fixed = speed is not None and (speed.units > 1 or speed.windows is not None)
+    return speed.units if speed is not None and fixed else cores()
 
 
 def prediction_of(

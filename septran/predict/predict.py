@@ -9,6 +9,7 @@ from septran.predict.caches import cached
 from septran.predict.cost import Unknown
 from septran.predict.prediction import Prediction, unknown
 from septran.predict.queues import queued
+from septran.predict.windows import windowed
 from septran.speed import PROCESSOR
 
 
@@ -22,6 +23,8 @@ def predict(program: Program, machine: Machine, *, threads: int, between: int) -
     if speed is None:
         return unknown(f"configs/machines/{machine.name}.yaml has no `speed:`")
     try:
+        if speed.windows is not None:
+            return windowed(program, speed, speed.windows)
         if speed.resident:
             return launched(program, speed)
         if set(speed.engines) - {PROCESSOR}:

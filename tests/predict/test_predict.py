@@ -87,6 +87,42 @@ def test_a_machine_without_figures_has_an_unknown_bound(septran):
     assert "unknown bound: configs/machines/tilelang_npuir.910b.yaml has no `speed:`" in found.out
 
 
+def windowed(septran, folder: Path, depth: int, op: str, *dims: str) -> int:
+    """Return the BM1684X's ticks where its policy says `pipeline: depth`."""
+    name = "mappings/dsa_c.bm1684x.mapping.yaml"
+    (folder / "mappings").mkdir(parents=True)
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert "pipeline: 2" in text
+    (folder / name).write_text(text.replace("pipeline: 2", f"pipeline: {depth}"), encoding="utf-8")
+    args = [x for dim in dims for x in ("--dim", dim)]
+    command = ("predict", "--op", op, "--backend", "dsa_c", "--arch", "bm1684x")
+    found = septran(*command, "--dtype", "bfloat16", *args, "--project", str(folder), "--json").json
+    assert found["facts_of"].endswith("never measured") and found["threads"] == 1
+    return int(found["ticks"])
+
+
+@pytest.mark.parametrize(("op", "dims"), [("gemm", ()), ("attention", ("S=1024",))])
+def test_copies_in_windows_of_products_take_less_time(op, dims, septran, tmp_path):
+    serial, beside = (windowed(septran, tmp_path / str(n), n, op, *dims) for n in (1, 2))
+    assert beside < serial
+
+
+def test_one_step_has_nothing_to_load_ahead(septran, tmp_path):
+    serial, beside = (windowed(septran, tmp_path / str(n), n, "gemm", "K=256") for n in (1, 2))
+    assert beside == serial
+
+
+def test_a_wrong_engine_of_windows_is_told(septran, in_tmp):
+    name = "configs/machines/dsa_c.bm1684x.yaml"
+    text = (ROOT / name).read_text(encoding="utf-8").replace("engine: MMA", "engine: MUL")
+    (in_tmp / "configs/machines").mkdir(parents=True)
+    (in_tmp / name).write_text(text, encoding="utf-8")
+    found = septran(
+        "predict", "--op", "gemm", "--backend", "dsa_c", "--arch", "bm1684x", "--project", "."
+    )
+    assert found.code == 2 and "engine is one of this section's engines" in found.err
+
+
 def test_a_gpu_that_is_not_here_has_a_time_a_bound_and_reasons(septran):
     args = ("predict", "--op", "gemm", "--backend", "cuda_c", "--dim", "M=8192", "--dim", "N=8192")
     found = septran(*args, "--dim", "K=8192", "--dtype", "bfloat16", "--json").json
