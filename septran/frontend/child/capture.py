@@ -9,6 +9,7 @@ and `values.bin` (inputs and weights, when they are small). The parent trusts ne
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import linecache
@@ -204,13 +205,14 @@ def export(
 
 
 def _decomposed(program: Any, known: frozenset[str]) -> Any:
+    own = _own_rules()
     for operator in sorted(_unknown(program, known), key=str):
         found, tried = program, {operator}
         for _ in range(_DEEPEST):
             rules = {
                 **torch._decomp.decomposition_table,
                 **torch.export.default_decompositions(),
-                torch.ops.aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
+                **own,
             }
             wanted = {one: rules[one] for one in tried if one in rules}
             if operator not in wanted:
@@ -229,23 +231,15 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
     return program
 
 
-def _multilabel_margin_loss(x: Any, target: Any, reduction: int) -> tuple[Any, Any]:
-    """Torch's own rule adds a loss for each place behind the last label, which the operator leaves out."""
-    shape = target.shape
-    x, target = torch.atleast_2d(x), torch.atleast_2d(target)
-    classes = x.shape[1]
-    at = torch.arange(classes, device=target.device)
-    end = torch.where(target == -1, at, classes).amin(-1, keepdim=True)
-    valid = at < end
-    own = x.gather(-1, torch.where(valid, target, 0))
-    chosen = (at == torch.where(valid, target, -1).unsqueeze(-1)).any(1)
-    loss = (1.0 - own.unsqueeze(-1) + x.unsqueeze(1)).clamp_min(0) / classes
-    counts = valid.unsqueeze(-1) & ~chosen.unsqueeze(1)
-    total = torch.where(counts, loss, 0).sum((1, 2))
-    total = total.mean() if reduction == 1 else total.sum() if reduction == 2 else total
-    if reduction == 0 and len(shape) < 2:
-        total = total.squeeze(0)
-    return total, chosen.to(x.dtype).reshape(shape)
+def _own_rules() -> dict[Any, Any]:
+    """Return the rules of rules.py; it is loaded under no name, as a module of the user's may have its."""
+    path = Path(__file__).resolve().with_name("rules.py")
+    spec = importlib.util.spec_from_file_location("septran_capture_rules", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[Any, Any] = module.RULES
+    return found
 
 
 def _unknown(program: Any, known: frozenset[str]) -> set[Any]:

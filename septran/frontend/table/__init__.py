@@ -18,6 +18,7 @@ from septran.frontend.table import (
     recurrent,
     resample,
     rows,
+    special,
     spectral,
     windows,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "recurrent",
     "resample",
     "rows",
+    "special",
     "spectral",
     "windows",
 ]

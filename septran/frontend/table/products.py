@@ -48,8 +48,9 @@ def _linear(b: Builder, node: Node, a: Args) -> Value:
 def _addmm(b: Builder, node: Node, a: Args) -> Value:
     x, y = a.first("mat1", "batch1", "mat"), a.first("mat2", "batch2", "vec")
     name = node.op.split(".")[1]
-    if name == "addbmm":
-        raise NoForm("addbmm")
+    if name == "addbmm":  # the batch is summed over, too
+        n, m = x.shape[1], x.shape[0] * x.shape[2]
+        x, y = b.reshape(x.permute((1, 0, 2)), (n, m)), b.reshape(y, (m, y.shape[2]))
     c = product(b, x, y if name != "addmv" else b.reshape(y, (y.elements, 1)))
     if name == "addmv":
         c = b.reshape(c, node.meta.shape)

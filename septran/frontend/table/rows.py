@@ -57,17 +57,19 @@ def counted(b: Builder, node: Node, x: View, axes: Sequence[int]) -> View:
     """Return how many truth values are set over `axes`; float32 counts up to 2**24 exactly."""
     if count(x, axes) > 1 << 24:
         raise NoForm("a count of more than 2**24 truth values is not exact in float32")
-    ones = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="float32")
-    return b.map("x", {"x": b.reduce("sum", ones, axes, name="number", dtype="float32")})
+    return b.map("x", {"x": b.reduce("sum", _ones(b, x), axes, name="number", dtype="float32")})
+
+
+def _ones(b: Builder, x: View) -> View:
+    return b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="float32")
 
 
 @row("any", "all")
 def _any(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     axes = axes_of(a["dim"], x.rank)
-    ones = b.map("select(x, 1, 0)", {"x": x}, name="ones", dtype="float32")
     op = "max" if "any" in node.op else "min"
-    kept = b.reduce(op, ones, axes, name="found", dtype="float32")
+    kept = b.reduce(op, _ones(b, x), axes, name="found", dtype="float32")
     return shaped(b, node, b.map("x > 0", {"x": kept}))
 
 
@@ -79,6 +81,10 @@ def _reduce(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
     op, axes = _REDUCE[node.op.split(".")[1]], axes_of(a["dim"], x.rank)
     if b.dtypes[x.source] == "bool":
+        if op in ("max", "min"):
+            return shaped(
+                b, node, b.map("x > 0", {"x": b.reduce(op, _ones(b, x), axes, dtype="float32")})
+            )
         if op != "sum":
             raise NoForm(f"{op} of truth values")
         return shaped(b, node, counted(b, node, x, axes))
@@ -103,9 +109,11 @@ def _max(b: Builder, node: Node, a: Args) -> Value:
         return b.map(f"{op}(x, y)", {"x": x, "y": a["other"]})
     axes = axes_of(a["dim"], x.rank)
     whole = b.dtypes[x.source] not in FLOATS
-    if whole and b.dtypes[x.source] == "bool":
-        raise NoForm(f"{op} of truth values")
-    kept = whole_numbers(b, op, x, axes) if whole else b.reduce(op, x, axes)
+    if b.dtypes[x.source] == "bool":
+        x = _ones(b, x)
+        kept = b.map("x > 0", {"x": b.reduce(op, x, axes, dtype="float32")}, dtype="bool")
+    else:
+        kept = whole_numbers(b, op, x, axes) if whole else b.reduce(op, x, axes)
     if not node.many:
         return shaped(b, node, kept)
     return (shaped(b, node, kept), shaped(b, node, extreme(b, op, x, a["dim"]), at=1))
