@@ -74,6 +74,7 @@ ALLOWED = frozenset(
     multi_margin_loss multilabel_margin_loss soft_margin_loss cosine_embedding_loss multilabel_soft_margin_loss
     empty_like new_empty embedding_bag max_unpool3d pdist max_pool3d_with_indices
     _unsafe_index _unsafe_index_put _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    _int_mm
     """.split()
 )
 """Names of ATen operators (without overload) that may run in the judging process."""
@@ -91,6 +92,7 @@ EXACT = frozenset(
     argsort kthvalue msort median nanmedian mode split split_with_sizes squeeze stack swapaxes swapdims t take_along_dim threshold tile to topk
     transpose tril triu trunc type_as unbind unflatten unfold unsafe_view unsqueeze upsample_nearest1d upsample_nearest2d
     upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d view view_as where zeros zeros_like _to_copy _unsafe_view
+    _int_mm
     """.split()
 )
 """Names of operators whose results are elements of what they read, or whole numbers: they round nothing."""
@@ -288,6 +290,8 @@ def _runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any
         return lambda env, wide: read["self"](env, wide).reshape(read["size"](env, wide))
     if name == "topk":
         return lambda env, wide: _topk(*(read[k](env, wide) for k in _TOPK))
+    if name == "_int_mm":
+        return lambda env, wide: _whole_product(read["self"](env, wide), read["mat2"](env, wide))
     if name in _ORDERS:
         return lambda env, wide: _ordered(name, given(env, wide))
     if name in ("median", "nanmedian"):
@@ -301,6 +305,16 @@ def _runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any
     if node.args:
         return _raiser(f"{node.op} has unnamed arguments")
     return _plain_runner(node, name, overload)
+
+
+def _whole_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the product of bytes in int32, of which too large sums keep the low bits.
+
+    float64 holds every sum of fewer than 2**39 terms; torch's own kernel depends on the processor, and is slow on many.
+    """
+    import torch
+
+    return (a.double() @ b.double()).to(torch.int64).to(torch.int32)
 
 
 def _raiser(why: str) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:

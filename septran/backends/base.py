@@ -246,6 +246,8 @@ class Backend:
     """whether what is outside a window may read as another number than 0"""
     functions: tuple[str, ...] = ()
     """which of `septran.ir.scalar.RARE` its `map` expressions may use"""
+    whole_sums: bool = False
+    """whether a product of integers into integers adds integers; where it adds floats it would not be exact"""
     movement: tuple[str, ...] = ()
     """which of scan, argreduce, gather and scatter_acc its library has leaves for"""
     opaque: bool = False

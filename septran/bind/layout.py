@@ -11,6 +11,7 @@ from septran.bind.open_layout import NoView, open_view
 from septran.errors import TaskLangError, Unsupported
 from septran.ir import scalar
 from septran.ir.access import touches
+from septran.ir.dtypes import whole_sums
 from septran.ir.expr import Const, Expr
 from septran.ir.nodes import Copy, LeafCall, Program, Region, walk
 from septran.ir.strides import reshaped
@@ -152,6 +153,7 @@ def _of(base: Bound, shape: tuple[int, ...], strides: tuple[int, ...], start: in
     return Bound(region, base.root, (NO_TAINT,) * rank)
 
 
+_PRODUCTS = ("gemm", "gemm_acc")
 MOVEMENT = ("scan", "argreduce", "gather", "scatter_acc")
 
 
@@ -169,8 +171,12 @@ def check_primitives(
     movement: Collection[str],
     opaque: bool,
     functions: Collection[str],
+    whole: bool,
 ) -> None:
-    """Raise Unsupported M173 when a leaf uses a primitive or a function that the target has no code for."""
+    """Raise Unsupported M173 when a leaf uses a primitive or a function that the target has no code for.
+
+    whole: whether the target's products of integers add integers.
+    """
     for stmt in walk(program.body):
         if not isinstance(stmt, LeafCall):
             continue
@@ -183,6 +189,17 @@ def check_primitives(
                     f"{target} has no {lacks[0]} in map expressions yet ({_around(expr, lacks[0])!r})",
                     stmt.span,
                     help="use a target that has it (cpp, cuda_c), or say it with other functions",
+                )
+        kinds = {a.param: a.region.buffer.dtype for a in stmt.args}
+        for prim in stmt.prims if not whole else ():
+            names = [n for n in prim.ins if n in kinds]
+            if prim.name in _PRODUCTS and whole_sums(kinds[prim.out], [kinds[n] for n in names]):
+                raise Unsupported.of(
+                    "M173",
+                    f"{target} has no product of integers yet ({' times '.join(kinds[n] for n in names)} into "
+                    f"{kinds[prim.out]}): it would add floats, which are not exact",
+                    stmt.span,
+                    help="use a target that has one (cpp), make floats of the operands, or leave it to torch (--fallback torch)",
                 )
         if any(p.name == "extern" for p in stmt.prims) and not opaque:
             raise Unsupported.of(

@@ -15,7 +15,7 @@ from septran.bind.lower import LeafSite, Lowering
 from septran.bind.roles import FALLBACK, PRIORITY, dim_roles, operand_role
 from septran.bind.scope import Value
 from septran.errors import MappingError
-from septran.ir.dtypes import FLOATS, nbytes
+from septran.ir.dtypes import FLOATS, nbytes, whole_sums
 from septran.ir.nodes import For, walk
 from septran.machine import Machine
 from septran.mapping.arith import evaluate
@@ -160,7 +160,16 @@ def _role_extents(site: LeafSite, trial: Lowering) -> dict[str, int]:
 
 
 def _site_dtype(site: LeafSite) -> str:
-    """Return the dtype rules match on: that of the first tensor read from memory, else the first."""
+    """Return the dtype rules match on: that of the first tensor read from memory, else the first.
+
+    It is a float, or what a product of integers multiplies.
+    """
+    kinds = {p: site.args[p].region.buffer.dtype for p in site.args}
+    for prim in site.prims:
+        if prim.name in ("gemm", "gemm_acc") and whole_sums(
+            kinds[prim.out], [kinds[p] for p in prim.ins]
+        ):
+            return kinds[prim.ins[0]]
     outside = [p for p in site.args if p not in site.local_args]
     reads = [p for p in outside if "r" in site.privileges.get(p, "")]
     for p in (*reads, *outside, *site.args):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,3 +95,8 @@ def identity(op: str, dtype: str) -> float | int:
     if row.kind == "float" or op in ("sum", "prod"):
         return IDENTITY[op] if row.kind == "float" else int(IDENTITY[op])
     return row.low if op == "max" else row.high
+
+
+def whole_sums(out: str, ins: Iterable[str]) -> bool:
+    """Return whether a product of `ins` into `out` adds integers: exact modulo two to the bits of `out`, as torch has it."""
+    return DTYPES[out].kind == "int" and not any(is_float(dtype) for dtype in ins)

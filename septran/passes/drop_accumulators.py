@@ -3,7 +3,8 @@
     alloc t; f(t = 0); for k < 1: g(t += A B); h(C = t)          -->          g(C = A B)
 
 Only where the operands lie as they are stored: a leaf that gets panels keeps its sums in C, whatever C holds, while one
-that packs by itself may keep them in registers over all of k. Sums are rounded once, at the end, as the copy did.
+that packs by itself may keep them in registers over all of k. Sums are rounded once, at the end, as the copy did; sums of
+integers stay where they are when the copy makes something else of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.ir.access import map_bodies, reads, substituted, writes
+from septran.ir.dtypes import is_float
 from septran.ir.expr import Const
 from septran.ir.nodes import Alloc, For, LeafArg, LeafCall, Prim, Program, Stmt
 
@@ -57,6 +59,9 @@ def _joined(alloc: Alloc, zero: LeafCall, product: LeafCall, store: LeafCall) ->
     whole = zero.arg(fill.out).region == sums.region == source.region
     alone = all(alloc.buffer != a.region.buffer for a in product.args if a is not sums)
     if not whole or not alone or out.region.extent != sums.region.extent or out.mem:
+        return None
+    kept = alloc.buffer.dtype == out.region.buffer.dtype
+    if not kept and not (is_float(alloc.buffer.dtype) and is_float(out.region.buffer.dtype)):
         return None
     if any(out.region.buffer.name == a.region.buffer.name for a in product.args):
         return None

@@ -74,6 +74,7 @@ def lower_to_fit(
             movement=backend.movement,
             opaque=backend.opaque,
             functions=backend.functions,
+            whole=backend.whole_sums,
         )
         outcomes = [PassRun(name="bind", program=bound.program, changed=True, ms=0.0)]
         program = lower(bound.program, backend.passes, after=outcomes.append)

@@ -26,7 +26,7 @@ from septran.frontend.table import clean_name
 from septran.frontend.translate import Opaque, translate
 from septran.frontend.write import Written, write
 from septran.frontend.write.extern import leaf_name
-from septran.ir.dtypes import FLOATS
+from septran.ir.dtypes import FLOATS, whole_sums
 from septran.reference import Choice, Reference, ReferenceKind
 from septran.tasklang.load import Logic, execute_logic, load_logic
 from septran.tasklang.operator import Operator
@@ -292,7 +292,10 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
             terms = max(terms, math.prod(view.shape[a] for a in op.axes))
             exact = exact and op.attrs["op"] in ("max", "min")
         elif op.kind == "matmul":
-            terms, exact, linear = max(terms, op.ins["a"].shape[-1]), False, linear + 1
+            terms, linear = max(terms, op.ins["a"].shape[-1]), linear + 1
+            exact = exact and whole_sums(
+                op.dtype, [canon.dtype_of(v.source) for v in op.ins.values()]
+            )
         elif op.kind == "conv":
             terms = max(terms, math.prod(op.ins["w"].shape[1:]))
             exact, linear = False, linear + 1

@@ -1,6 +1,7 @@
 """Reading 2: run a task body on torch tensors. Slow, literal and mapping-free: the oracle.
 
-Primitives compute in float32 (float64 when the output or an operand is float64), as kernels do.
+Primitives compute in float32 (float64 when the output or an operand is float64), as kernels do; products of integers into
+integers in int64, of which the output keeps its own bits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.ir import scalar
+from septran.ir.dtypes import whole_sums
 from septran.tasklang import extern, mapexpr, movement
 from septran.tasklang.api import PartitionOptions, current
 from septran.tasklang.primitives import PRIMITIVES
@@ -186,12 +188,9 @@ def apply_primitive(name: str, y: Any, ins: tuple[Any, ...], attrs: Mapping[str,
     elif name == "transpose":
         y.copy_(ins[0].permute(tuple(attrs["perm"])))
     elif name in ("gemm", "gemm_acc"):
-        wide = compute_dtype(y, *ins)
-        a, b = ins[0].to(wide), ins[1].to(wide)
-        b = b.reshape(b.shape[-2:])
-        b = b.mT if attrs.get("trans_b") else b
-        a = a.mT if attrs.get("trans_a") else a
-        product = torch.tensordot(a, b, 1).reshape(y.shape)
+        whole = whole_sums(_name(y.dtype), [_name(x.dtype) for x in ins])
+        wide = torch.int64 if whole else compute_dtype(y, *ins)
+        product = torch.tensordot(*_operands(ins, attrs, wide), 1).reshape(y.shape)
         y.copy_(product + y.to(wide) if name == "gemm_acc" else product)
     elif name == "map":
         operands = {k: v for k, v in attrs.items() if k != "expr"}
@@ -204,6 +203,13 @@ def apply_primitive(name: str, y: Any, ins: tuple[Any, ...], attrs: Mapping[str,
         wide = compute_dtype(y, *ins)
         value = _reduce(ins[0].to(wide), attrs["op"], attrs["axis"])
         y.copy_(_combine(attrs["op"], y.to(wide), value) if name == "reduce_acc" else value)
+
+
+def _operands(ins: tuple[Any, ...], attrs: Mapping[str, Any], dtype: Any) -> tuple[Any, Any]:
+    """Return A [.., k] and B [k, n] of a product in `dtype`."""
+    a, b = ins[0].to(dtype), ins[1].to(dtype)
+    b = b.reshape(b.shape[-2:])
+    return a.mT if attrs.get("trans_a") else a, b.mT if attrs.get("trans_b") else b
 
 
 def _reduce(x: Any, op: str, axis: int) -> Any:

@@ -72,8 +72,10 @@ def test_a_target_without_code_for_it_says_so() -> None:
         prims=(_prim("scan", "X", op="sum", axis=0),),
     )
     program = Program(name="p", target="t", arch="", machine="m", params=(), body=(call,))
-    check_primitives(program, "t", movement=("scan",), opaque=False, functions=())
+    check_primitives(program, "t", movement=("scan",), opaque=False, functions=(), whole=False)
     with pytest.raises(MappingError, match=r"M173.*t has no leaf for the primitive scan"):
-        check_primitives(program, "t", movement=("gather",), opaque=False, functions=())
+        check_primitives(
+            program, "t", movement=("gather",), opaque=False, functions=(), whole=False
+        )
     assert "gather" in backends.get("cpp").movement
     assert not backends.get("pallas_tpu").movement

@@ -211,6 +211,7 @@ class Target:
             movement=self.backend.movement,
             opaque=self.backend.opaque,
             functions=self.backend.functions,
+            whole=self.backend.whole_sums,
         )
         return lower(bound.program, self.backend.passes)
 

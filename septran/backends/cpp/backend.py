@@ -177,6 +177,7 @@ CPP = Backend(
     dynamic=True,
     views=True,
     fills=True,
+    whole_sums=True,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
     opaque=True,
     functions=RARE,

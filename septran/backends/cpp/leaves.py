@@ -16,6 +16,7 @@ from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
 from septran.backends.cpp.spelling import REDUCTIONS
 from septran.backends.cpp.stores import homes, unneeded
 from septran.backends.text.cstyle import C_TYPES, identifier
+from septran.ir.dtypes import whole_sums
 from septran.ir.nodes import LeafCall, Prim, Region
 from septran.kernel import Leaf, LeafParam, LeafSpec
 from septran.passes.insert_copies import AS_STORED
@@ -98,16 +99,17 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     the same panels over its last dim. B [k, n] is wanted as "panel_n:32": [ceil(n/32)][k][32]; with
     trans_b, B [n, k] as "panel_n_t:32", the same panels over its first dim. Rows or columns that
     are missing in the last panel are 0. Leading dims are flattened over run-time extents. An
-    operand that any other primitive of the leaf uses stays in rows. So do two operands in bfloat16:
-    the product packs pairs of them, which no panel of elements holds. B of a product by
-    itself whose tensor has 32 columns, in rows one behind the other, is a panel as it is stored.
+    operand that any other primitive of the leaf uses stays in rows. So do two operands in bfloat16,
+    and those of a product of integers: the product packs pairs or quads of them, which no panel of
+    elements holds. B of a product by itself whose tensor has 32 columns, in rows one behind the other, is a panel as it is stored.
     """
     wanted: dict[str, str] = {}
     gemms = [p for p in call.prims if p.name in ("gemm", "gemm_acc")]
     dtypes = {a.param: a.region.buffer.dtype for a in call.args}
     for prim in gemms:
         a, b = prim.ins
-        if dtypes[a] == dtypes[b] == "bfloat16":
+        kinds = dtypes[a], dtypes[b]
+        if kinds == ("bfloat16", "bfloat16") or whole_sums(dtypes[prim.out], kinds):
             continue
         wanted[a] = f"panel_m_t:{ROWS}" if prim.attr("trans_a") else f"panel_m:{ROWS}"
         wanted[b] = f"panel_n_t:{COLS}" if prim.attr("trans_b") else f"panel_n:{COLS}"
@@ -173,6 +175,7 @@ class LeafText(LeafLines):
             (a.shape, a.step, a.dtype, a.layout) == (b.shape, b.step, b.dtype, b.layout)
             for a, b in zip(one, other, strict=True)
         )
+        alike = alike and not self.whole_sums(prim)
         rows = len(one[0].shape) == len(self.params[prim.out].shape) and one[0].layout == "row"
         plain = prim.out not in (*prim.ins, *after.ins) and not any((*prim.turned, *after.turned))
         return prim.name in ("gemm", "gemm_acc") and alike and rows and plain
@@ -203,8 +206,17 @@ class LeafText(LeafLines):
             options.append("true" if prim.attr("reverse") else "false")
         self.line(f"{prim.name}<{', '.join(options)}>({', '.join(identifier(n) for n in names)});")
 
+    def whole_sums(self, prim: Prim) -> bool:
+        """Return whether a product adds integers."""
+        return whole_sums(self.params[prim.out].dtype, [self.params[n].dtype for n in prim.ins])
+
     def gemm(self, prim: Prim) -> None:
-        """Print a matrix product."""
+        """Print a matrix product; one into integers has sums of integers."""
+        args = ", ".join(identifier(n) for n in (prim.out, *prim.ins))
+        if self.whole_sums(prim):
+            acc, *turned = (str(f).lower() for f in (prim.name == "gemm_acc", *prim.turned))
+            self.line(f"gemm_integers<{', '.join((acc, *turned))}>({args});")
+            return
         flags = [
             "true" if flag else "false"
             for flag in (
@@ -214,7 +226,6 @@ class LeafText(LeafLines):
                 *prim.turned,
             )
         ]
-        args = ", ".join(identifier(n) for n in (prim.out, *prim.ins))
         self.line(f"gemm<{'double' if self.double else 'float'}, {', '.join(flags)}>({args});")
 
     def taps(self, prims: Sequence[Prim]) -> None:

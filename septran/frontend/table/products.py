@@ -21,6 +21,11 @@ def product(b: Builder, x: View, y: View, name: str = "") -> View:
     return b.add("matmul", shape, {"a": xs, "b": ys}, name=name)
 
 
+@row("_int_mm")
+def _int_mm(b: Builder, node: Node, a: Args) -> Value:
+    return product(b, a.view("self"), a.view("mat2"))
+
+
 @row("mm", "bmm", "matmul", "mv", "dot")
 def _matmul(b: Builder, node: Node, a: Args) -> Value:
     x, y = a.view("self"), a.first("mat2", "other", "vec", "tensor")

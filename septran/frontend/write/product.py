@@ -20,6 +20,7 @@ from septran.frontend.write.frame import (
     tuple_text,
 )
 from septran.frontend.write.kernel import Kernel
+from septran.ir.dtypes import is_float
 
 
 def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
@@ -60,9 +61,11 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     zero = ["0"] * rank
     at_a, at_b = [*zero], [*zero]
     at_a[ka], at_b[kb] = "k", "k"
+    whole = not is_float(anchor.dtype)  # integers have sums of integers
+    kind = f', dtype="{anchor.dtype}"' if whole else ""
     body = [
         'block_size_K = task.tunable("block_size_K", 128)',
-        f'acc = task.tensor("acc", {frame.outputs[0].name}.shape)',
+        f'acc = task.tensor("acc", {frame.outputs[0].name}.shape{kind})',
         f"{left.name}k = {_along(left, ka)}",
         f"{right.name}k = {_along(right, kb)}",
         f"task.launch({group.name}_zero, acc)",
@@ -73,7 +76,8 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     params, lines = close_tile(kernel, frame, body, leaf, values, [left.name, right.name])
     options = (", trans_a=True" if swap_a else "") + (", trans_b=True" if swap_b else "")
     step = [f'task.call_primitive("gemm_acc", C, A, B{options})']
-    kernel.before = stepped(group.name, f"{mma}(C, A, B)", step, params, lines)
+    start = "0" if whole else "0.0"
+    kernel.before = stepped(group.name, f"{mma}(C, A, B)", step, params, lines, start=start)
     given = {
         left.name: _piece(left, a_tiles, index, rank - 2, ka),
         right.name: _piece(right, b_tiles, index, rank - 1, kb),
