@@ -19,7 +19,7 @@ from septran.verify.pairs import measure_pairs
 if TYPE_CHECKING:
     import torch
 
-    Made = tuple[torch.nn.Module, torch.Tensor]
+    Made = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
 _BUDGET_S, _SLOT_S = 3.0, 8e-3
 
@@ -27,7 +27,7 @@ _BUDGET_S, _SLOT_S = 3.0, 8e-3
 def _linear(dims: Mapping[str, int]) -> Made:
     import torch
 
-    return torch.nn.Linear(dims["K"], dims["N"]), torch.randn(dims["M"], dims["K"])
+    return torch.nn.Linear(dims["K"], dims["N"]), (torch.randn(dims["M"], dims["K"]),)
 
 
 def _linear_gelu(dims: Mapping[str, int]) -> Made:
@@ -37,11 +37,25 @@ def _linear_gelu(dims: Mapping[str, int]) -> Made:
     return torch.nn.Sequential(layer, torch.nn.GELU()), x
 
 
+def _int_mm(dims: Mapping[str, int]) -> Made:
+    import torch
+
+    class Product(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch._int_mm(a, b)
+
+    def whole(*shape: int) -> torch.Tensor:
+        return torch.randint(-128, 128, shape, dtype=torch.int8)
+
+    return Product(), (whole(dims["M"], dims["K"]), whole(dims["K"], dims["N"]))
+
+
 MODULES: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, int]], Made]]] = {
     "linear": (("M", "K", "N"), _linear),
     "linear_gelu": (("M", "K", "N"), _linear_gelu),
+    "int_mm": (("M", "K", "N"), _int_mm),
 }
-"""Module -> the sizes that it needs, and what makes it and its input: M rows, N results of K each."""
+"""Module -> the sizes that it needs, and what makes it and its inputs: M rows, N results of K each."""
 
 
 def bench_module(
@@ -61,27 +75,25 @@ def bench_module(
     torch.set_num_threads(threads)
     try:
         torch.manual_seed(0)
-        module, x = MODULES[name][1](dims)
+        module, given = MODULES[name][1](dims)
         module.eval()
-        compiled = CompiledModule(module, (x,), target=backend, arch=arch, prepare=True)
-        calls: list[Callable[[], Any]] = [lambda: compiled(x), lambda: module(x)]
+        compiled = CompiledModule(module, given, target=backend, arch=arch, prepare=True)
+        calls: list[Callable[[], Any]] = [lambda: compiled(*given), lambda: module(*given)]
         with torch.no_grad(), one_processor():
-            calls[0]()
+            out: torch.Tensor = calls[0]()
             slots = [rotating_slot([c], processor_time=threads == 1) for c in calls]
             pairs = measure_pairs(slots[0], slots[1], budget_s=_BUDGET_S, slot_s=_SLOT_S)
     finally:
         torch.set_num_threads(before)
     ratio = pairs.ratio()
     flops = 2 * dims["M"] * dims["K"] * dims["N"]
-    moved = x.element_size() * sum(
-        dims[a] * dims[b] for a, b in (("M", "K"), ("K", "N"), ("M", "N"))
-    )
+    moved = given[0].element_size() * (dims["M"] + dims["N"]) * dims["K"] + out.nbytes
     return Figure(
         op=name,
         backend=backend,
         arch=compiled.arch,
         dims=dict(dims),
-        dtype="float32",
+        dtype=str(given[0].dtype).removeprefix("torch."),
         threads=threads,
         level="accurate",
         where=backends.get(backend).where,

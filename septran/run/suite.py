@@ -26,7 +26,7 @@ _KEYS = ("op", "module", "dims", "dtype", "arch", "gate", "goal")
 class Row:
     """One figure of a suite. gate: least speedup over torch; goal: what is known to be possible, None = not known.
 
-    op: an operator; or module: one of `bench_module.MODULES`, in float32 with its weights prepared once.
+    op: an operator; or module: one of `bench_module.MODULES`, with the dtype that it has there and its weights prepared once.
     """
 
     op: str = ""
@@ -167,7 +167,7 @@ def _check_module(value: Mapping[str, Any], doc: spanyaml.Document, at: int) -> 
     if set(value.get("dims", {})) != set(wanted):
         raise _wrong(f"module {name} has the sizes {', '.join(wanted)}", doc.span("rows", at))
     if "dtype" in value:
-        raise _wrong("a module is measured in float32", doc.key_span("rows", at, "dtype"))
+        raise _wrong("a module has its own dtype", doc.key_span("rows", at, "dtype"))
 
 
 def _wrong(message: str, span: Span) -> ConfigError:

@@ -142,7 +142,7 @@ static void shift_panels(quad* b, long words) {
 template <bool Add, bool TA, bool TB, int RC, class SA, class SB, int RA, int RB>
 static void gemm_quads(const View<uint32_t, RC>& C, const View<SA, RA>& A, const View<SB, RB>& B) {
     const long m = TA ? A.n[RA - 1] : flat_rows(A), k = TA ? flat_rows(A) : A.n[RA - 1], n = C.n[RC - 1];
-    const long kc = most(4, least(1024, (k + 3) / 4 * 4)), nc = 512, mc = least(1032, (m + ROWS - 1) / ROWS * ROWS);
+    const long kc = most(4, least(2048, (k + 3) / 4 * 4)), nc = 512, mc = least(1032, (m + ROWS - 1) / ROWS * ROWS);
     const long most_words = kc / 4;
     quad* const a = reinterpret_cast<quad*>(scratch<2>((mc * (most_words + 1) + nc * most_words + 64) * sizeof(quad)));
     quad* const b = a + (mc * (most_words + 1) + 31) / 16 * 16;
