@@ -33,6 +33,7 @@ from septran.toolchain.hosted import UNLINKED
 from septran.toolchain.machine_asked import kept_between_calls, machine_asked
 from septran.toolchain.watched import starts_threads
 from septran.trial.place import place_in
+from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
@@ -243,6 +244,9 @@ def _judged(
             unordered=foreign.unordered(text),
         )
         verdict = _verdict(kernel, built, problem, folder, asked)
+        if foreign.noted is not None:
+            at = folder / "noted"
+            verdict = with_noted_accesses(verdict, kernel, problem, foreign.noted, at, sessions)
         if foreign.watched is not None:
             at = folder / "watched"
             verdict = watch(verdict, kernel, built, wanted.problem, foreign.watched, at)

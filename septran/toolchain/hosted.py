@@ -49,6 +49,7 @@ def compile_hosted(
     processor: Processor | None = None,
     hosted: bool = True,
     foreign: bool = False,
+    without: Sequence[str] = (),
     extra: str = "",
     timeout_s: float = 120.0,
 ) -> Built:
@@ -57,7 +58,7 @@ def compile_hosted(
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
     processor: what the object is for, when it is not this machine's; its host runs emulated. hosted: False for a library
-    alone. foreign: SepTran did not write it. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
+    alone. foreign: SepTran did not write it. without: sections that are taken out of the object. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
@@ -69,8 +70,9 @@ def compile_hosted(
     kernel.write(folder)
     outputs = _outputs(host)
     command = _command(
-        kernel, compiler, flags, host, processor, linked=runtime is not None, foreign=foreign
-    )
+        kernel, compiler, flags, host, processor, linked=runtime is not None, foreign=foreign,
+        without=without,
+    )  # fmt: skip
     native = host_features() if "-march=native" in flags else ""
     linked = [str(path) for path in (library.path, host.path)]
     digest = hashlib.sha256()
@@ -167,6 +169,7 @@ def _command(
     *,
     linked: bool,
     foreign: bool,
+    without: Sequence[str],
 ) -> str:
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
@@ -175,6 +178,8 @@ def _command(
     steps = [
         f"{tool} {shlex.join(compiles)}{'' if foreign else ' -fno-exceptions'} -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
     ]
+    if without:
+        steps.append(f"objcopy {' '.join(f'-R {name}' for name in without)} {_OBJECT}")
     steps.append(f"{tool} -shared {target}{openmp}{_OBJECT} support.o -o {_LIBRARY} -lm")
     text = " && ".join(steps)
     if host.path is not None:

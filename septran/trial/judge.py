@@ -15,6 +15,7 @@ from septran.kernel import Kernel, LeafSpec, leaf_specs
 from septran.outcome import Level, Status
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
+from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
@@ -138,6 +139,9 @@ def _suspected(
         verdict = _with_filled_locals(backend.filled, verdict, kernel, problem, request, folder)
     if backend.watched is not None:
         verdict = watch(verdict, kernel, built, problem, backend.watched, work / "watched")
+    if backend.noted is not None and verdict.where == "emulated":
+        sessions, folder = request.sessions, work / "noted"
+        verdict = with_noted_accesses(verdict, kernel, problem, backend.noted, folder, sessions)
     return verdict
 
 

@@ -14,6 +14,7 @@ from septran.errors import ConfigError, EnvironmentProblem
 from septran.leafgate import Refusal, printed
 from septran.run.judge import JudgeRequest, judge
 from septran.verify.gate import gate, scan_leaf
+from septran.verify.noted import with_noted_accesses
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
 from tests.attacks import carried, families, replied
@@ -152,6 +153,11 @@ def _try(attack: Attack, folder: Path) -> Outcome:
         request=Request(gate=False, sessions=sessions, language=gated, where=where),
     )
     assert verdict.code != "V214", (attack.name, verdict.message)
+    noted = get(kernel.backend).noted if attack.language in ("cuda", "hip") else None
+    if noted is not None:
+        # what the attack changes is in the text; the leaves of the kernel are those that it was emitted with
+        theirs = replace(kernel, leaves=())
+        verdict = with_noted_accesses(verdict, theirs, problem, noted, folder / "noted", sessions)
     return Outcome(dynamic="" if verdict.passed else f"{verdict.code}", static=static)
 
 

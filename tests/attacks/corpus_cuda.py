@@ -9,6 +9,8 @@ from tests.attacks.attack import Attack
 from tests.attacks.corpus_host import FIND, LOADER
 from tests.verify.kernels import GEMM
 
+NOT_NOTED = "85bf23f"
+"""where the emulation did not know which thread stored a byte"""
 EACH = "HONEST st::each(acc, [&](st::At e, st::idx, st::idx) { "
 ROW = """#define SEPTRAN_THREADS 64
 #include "septran_cuda.cuh"
@@ -178,6 +180,33 @@ BLOCK = (
             before="__device__ float kept[19];\n__device__ const float* seen[19];",
         ),
     ),
+    cuda(
+        "U37",
+        "reads its own store back without a barrier, where on a device others have stored",
+        source=row(
+            "  volatile float* own = s;\n  own[0] = (float)t;\n  if (own[0] != (float)t) v = 0;\n  __syncthreads();\n"
+            + TREE
+        ),
+        through=NOT_NOTED,
+    ),
+    cuda(
+        "U38",
+        "stores for all lanes of a warp, which look without waiting for it",
+        source=row(
+            "  volatile int* first = (int*)s;\n  first[t] = t;\n  if (first[t / 32 * 32] != t / 32 * 32 && t > 99) v = 0;\n"
+            "  __syncthreads();\n" + TREE
+        ),
+        through=NOT_NOTED,
+    ),
+    cuda(
+        "U39",
+        "is done with a value when others overwrite it",
+        source=row(
+            "  volatile float* one = s;\n  if (one[t] == 12345.f && t > 99) v = 0;\n  one[63 - t] = v;\n  __syncthreads();\n"
+            + TREE
+        ),
+        through=NOT_NOTED,
+    ),
     cuda("U35", "endless loop", source=row("  for (volatile int i = 0;; i = i + 1) {}")),
     cuda(
         "U36",
@@ -230,6 +259,24 @@ CONTROLS = (
             "  auto launch = [&] {\n",
             "  auto launch = [&] {\n    float* room = nullptr;\n    if (cudaMalloc(&room, 4000)) return;\n"
             "    cudaMemset(room, 0, 4000);\n    cudaFree(room);\n",
+        ),
+        honest=True,
+    ),
+    cuda(
+        "V06",
+        "a value that all threads store, and one that a thread reads back",
+        source=row(
+            "  volatile float* own = s;\n  own[0] = 1.f;\n  if (own[0] != 1.f) v = 0;\n  __syncthreads();\n  own[t] = v;\n"
+            "  v = own[t];\n" + TREE
+        ),
+        honest=True,
+    ),
+    cuda(
+        "V07",
+        "lanes of a warp that meet between store and load",
+        source=row(
+            "  volatile float* own = s;\n  own[t] = v;\n  __syncwarp();\n  const float next = own[t ^ 1];\n  __syncwarp();\n"
+            "  own[t] = t % 2 ? 0.f : v + next;\n  v = own[t];\n  __syncthreads();\n" + TREE
         ),
         honest=True,
     ),

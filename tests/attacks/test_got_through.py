@@ -10,13 +10,11 @@ import pytest
 from septran.verify.verify import Request, verify
 from tests.attacks import families
 from tests.attacks.attack import Attack
-from tests.attacks.corpus import CORPUS
-
-RIGHT = [a for a in CORPUS if a.through and a.language == "cuda"]
+from tests.attacks.corpus_cuda import HOST
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", [pytest.param(a, id=a.name) for a in RIGHT])
+@pytest.mark.parametrize("attack", [pytest.param(a, id=a.name) for a in HOST])
 def test_it_is_the_host_that_refuses(attack: Attack, tmp_path: Path) -> None:
     kernel, built, problem, sessions, language, where = families.make(
         attack.language,

@@ -17,7 +17,13 @@ from septran.backends.cuda.passes.place_fragments import place_fragments
 from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import is_async, plan_rings
 from septran.backends.cuda.reading import read
-from septran.backends.cuda.toolchain import NVCC_INSTALL, build, compile_device, nvcc
+from septran.backends.cuda.toolchain import (
+    NVCC_INSTALL,
+    build,
+    compile_device,
+    compile_noted,
+    nvcc,
+)
 from septran.backends.device import code_object
 from septran.backends.device.gpu import device_state, load_library, require, torch_stream
 from septran.ir.scalar import RARE
@@ -102,6 +108,7 @@ CUDA_C = Backend(
     print_kernel=emit,
     read_back=read,
     build=build,
+    noted=compile_noted,
     loader="cuda_emu.py.j2",
     where="emulated",
     available=available,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, Reading
+from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import prepare, unsupported
 from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
@@ -137,13 +138,31 @@ def emulation_flags(kernel: Kernel) -> tuple[str, ...]:
     )
 
 
-def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str, ...]) -> Built:
+def noted(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file for an emulation that notes accesses, as `toolchain.compile_noted`."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    if why := not_noted(kernel):
+        return Built(ok=False, artifact=None, log=why)
+    more = (*fills_locals(compiler), *NOTED)
+    return believable(_compiled(emulated(kernel), folder, compiler, more, (NOTES,)), kernel)
+
+
+def _compiled(
+    kernel: Kernel,
+    folder: Path,
+    compiler: Compiler,
+    more: tuple[str, ...],
+    machine: tuple[str, ...] = (),
+) -> Built:
     return compile_hosted(
         kernel,
         folder,
         compiler=compiler,
         flags=(*emulation_flags(kernel), *more),
-        support=emulation(),
+        support=emulation(*machine),
+        without=STARTS if machine else (),
         extra=headers(),
         foreign=True,
     )
@@ -195,6 +214,7 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     unset=unset,
+    noted=noted,
     loader="cuda_emu.py.j2",
     # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),
@@ -204,7 +224,7 @@ FOREIGN = Foreign(
     unordered=_unordered,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
-        "races beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
+        "races in global memory beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
         "cheating on the host: the file may compute before it launches",
         "time: nothing was measured",
     ),

@@ -82,10 +82,15 @@ _RUN = replace(
     kernel=_run_kernel,
     build=build,
     unset=unset,
+    noted=None,
     loader="extension_host.py.j2",
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16), ("forks", True)),
     objections=_objections,
     between_calls=lambda text, name: between_calls(python_of(text), name),
     mixes=True,
+    unchecked=(
+        "races in shared memory beyond what three orders of threads show: the file's Python runs beside its kernels",
+        *PLAIN.unchecked,
+    ),
 )
 FOREIGN = replace(_READ, otherwise=_RUN)

@@ -74,8 +74,8 @@ def _shared_array(match: re.Match[str]) -> str:
     for declared in match.group(3).split(","):
         name = declared.split("[")[0].strip()
         out.append(
-            f"static constexpr char {name}_site = 0; struct {name}_room {{ {align}{kind} {declared.strip()}; }}; "
-            f"auto& {name} = static_cast<{name}_room*>(cuemu::shared_array(&{name}_site, sizeof({name}_room), "
+            f'static constexpr char {name}_site[] = "{name}"; struct {name}_room {{ {align}{kind} {declared.strip()}; }}; '
+            f"auto& {name} = static_cast<{name}_room*>(cuemu::shared_array({name}_site, sizeof({name}_room), "
             f"alignof({name}_room)))->{name};"
         )
     return " ".join(out)

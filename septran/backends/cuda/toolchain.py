@@ -12,6 +12,7 @@ from pathlib import Path
 
 from septran.backends.base import Built
 from septran.backends.cuda.dialect import dialect
+from septran.backends.cuda.noted import NOTED, NOTED_CALLS, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.prepare import prepare
 from septran.backends.device import code_object
 from septran.backends.device.ptxas import resource_usage
@@ -93,6 +94,24 @@ def compile_emulated(
     level: how far g++ optimises, () for what keeps locals that nobody set; ("-O0",) is done in half the time and runs
     several times longer.
     """
+    watched = SANITIZERS.get(sanitizer, ())
+    return _emulated(kernel, folder, (*level, *watched), watched, hosted=not sanitizer)
+
+
+def compile_noted(kernel: Kernel, folder: Path) -> Built:
+    """Compile as `compile_emulated`, for an emulation that knows which threads stored and loaded each byte of shared memory.
+
+    A kernel of which that cannot be told is not built; the log says why.
+    """
+    if why := not_noted(kernel):
+        return Built(ok=False, artifact=None, log=why)
+    return believable(_emulated(kernel, folder, NOTED, (NOTES,), hosted=True), kernel)
+
+
+def _emulated(
+    kernel: Kernel, folder: Path, more: tuple[str, ...], machine: tuple[str, ...], *, hosted: bool
+) -> Built:
+    """Compile as `compile_emulated`. more: flags of the kernel, of which the last counts; machine: of the emulation."""
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
@@ -100,12 +119,10 @@ def compile_emulated(
     text = f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
     files = (*((n, t) for n, t in kernel.files if n != kernel.main), (main, text))
     limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
-    watched = SANITIZERS.get(sanitizer, ())
     flags = (
         *EMULATION_FLAGS,
         *fills_locals(compiler),
-        *level,  # the last one counts
-        *watched,
+        *more,
         *CONVERTED,
         *(ALIGNED if dialect(kernel.backend).api == "cuda" else ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
@@ -117,9 +134,10 @@ def compile_emulated(
         folder,
         compiler=compiler,
         flags=flags,
-        support=emulation(*watched, *_machine(kernel)),
+        support=emulation(*machine, *_machine(kernel)),
         extra=headers(),
-        hosted=not sanitizer,
+        hosted=hosted,
+        without=STARTS if NOTES in machine else (),
     )
     hidden = str(EMULATOR)
     return replace(
@@ -141,7 +159,8 @@ def emulation(*flags: str) -> Runtime:
     return Runtime(
         files=tuple(texts.items()),
         units=tuple(name for name in texts if name.endswith(".cpp")),
-        calls=frozenset(f"cuemu_{name}" for name in _CALL.findall(texts["api.h"])),
+        calls=frozenset(f"cuemu_{name}" for name in _CALL.findall(texts["api.h"]))
+        | (NOTED_CALLS if NOTES in flags else frozenset()),
         hooks=frozenset({"st_after_call", "st_at_trap"}),
         flags=(*_MACHINE_FLAGS, *flags),
     )

@@ -29,6 +29,7 @@ void async_wait(int allowed) {
   for (size_t i = 0; i < landing; i++) n += t.groups[i];
   for (size_t i = 0; i < n; i++) {
     const AsyncCopy& c = t.copies[i];
+    note_store(c.dst, static_cast<size_t>(c.bytes));
     memcpy(c.dst, c.src, static_cast<size_t>(c.valid));
     memset(static_cast<char*>(c.dst) + c.valid, 0, static_cast<size_t>(c.bytes - c.valid));
   }

@@ -67,6 +67,7 @@ void mbarrier_wait(void* p, unsigned parity) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_acquire(p);
 #endif
+  next_moment();
 }
 
 // ---- plain and cp.async writes that wgmma will read

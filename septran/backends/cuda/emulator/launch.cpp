@@ -10,7 +10,6 @@ namespace cuemu {
 namespace {
 constexpr size_t kUnasked = 48 * 1024;  // dynamic shared memory that every device gives
 size_t dynamic_limit = kUnasked;
-alignas(1024) char shared_room[kMostShared + kGuard];
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 alignas(4096) char stacks[kMostThreads][kStack];  // pages that no thread touches cost nothing
 #endif
@@ -55,6 +54,8 @@ struct Grid {
 };
 }  // namespace
 
+alignas(1024) char shared_room[kMostShared + kGuard];
+
 void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shared, void (*body)(void*), void* argument) {
   report_kernel = name;
   check_launch(grid, block, shared);
@@ -77,6 +78,7 @@ void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shar
 #if defined(__SANITIZE_THREAD__)
   main_fiber.tsan = __tsan_get_current_fiber();
 #endif
+  begin_noting();
   const Grid run{body, argument, grid.x * grid.y * grid.z};
   BlocksApart apart;
   apart.try_all(run.total, [&](unsigned i) { run.turn(i); });
@@ -100,7 +102,12 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
   unset_byte = bytes[call % 4];
   if (kWave == 32 && call % 2 == 0) default_nan = 0x7FFFFFFF;  // as PTX has it; every other call another, because PTX promises none
   else default_nan = 0x7FC00000;
-  if (call > 0) {
+#ifdef CUEMU_NOTES_ACCESSES
+  const bool first = false;  // what is noted in one order holds for all
+#else
+  const bool first = call == 0;
+#endif
+  if (!first) {
     order = static_cast<int>(call % 3);
     kernel(argument);
   } else {

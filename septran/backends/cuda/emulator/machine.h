@@ -49,6 +49,7 @@ enum class State : uint8_t { ready, block_wait, warp_wait, poll, done };
 enum Order : int { forward, reverse, shuffled };
 constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostShared = 256 * 1024, kGuard = 1024;  // a block's dynamic shared memory; bytes watched behind it
+constexpr size_t kStaticShared = 48 * 1024;  // what a block may have without asking, on every device
 
 struct AsyncCopy {
   void* dst;
@@ -90,9 +91,29 @@ inline Warp& warp() { return warps[thread_linear / kWave]; }
 inline int lane() { return thread_linear % kWave; }
 void yield(State s, const char* where);
 void run_block(void (*body)(void*), void* argument);
+extern char shared_room[kMostShared + kGuard], static_room[kStaticShared + kGuard];
 /// A block begins with no `__shared__` array, and ends with nothing written behind those it had.
 void begin_shared_arrays();
 void end_shared_arrays();
+/// Say in words which byte of shared memory `p` is.
+void name_shared(const char* p, char* words, size_t size);
+
+// Of a noted build (accesses.cpp); in others nothing is known of accesses.
+#ifdef CUEMU_NOTES_ACCESSES
+void begin_noting();  // a launch begins
+void settle();        // a thread yields: its last store is made
+void next_moment();   // all threads of the block see what was stored before
+void next_meeting();  // of the warp that runs: its lanes do
+void note_store(const void* p, size_t n);
+void note_load(const void* p, size_t n, int thread);
+#else
+inline void begin_noting() {}
+inline void settle() {}
+inline void next_moment() {}
+inline void next_meeting() {}
+inline void note_store(const void*, size_t) {}
+inline void note_load(const void*, size_t, int) {}
+#endif
 
 // Defined by the parts that need them; called at the ends of a block and when every thread waits.
 bool phase_done(const void* barrier, unsigned parity);  // has this mbarrier completed the phase?

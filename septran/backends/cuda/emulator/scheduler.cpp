@@ -62,6 +62,7 @@ void release_barrier(size_t done) {
   vote_result[0] = vote_count, vote_result[1] = vote_or, vote_result[2] = vote_and;
   vote_count = vote_or = 0;
   vote_and = 1;
+  next_moment();
   for (size_t i = 0; i < thread_count; i++) threads[i].state = State::ready;
 }
 
@@ -103,6 +104,7 @@ void choose_sequence(uint16_t* lanes, uint16_t* warp_sequence) {
 }  // namespace
 
 CUEMU_NOTSAN void yield(State s, const char* where) {
+  settle();
   current->state = s;
   current->where = where;
   switch_to_main(*current, s == State::done);
@@ -143,7 +145,9 @@ CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*
     void* all[kWave] = {};
     for (int i = 0; i < kWave; i++)
       if (need >> i & 1) all[i] = w.payload[i];
+    next_meeting();
     if (act) act(all, context);
+    next_meeting();
     w.arrived &= ~need;
     for (int i = 0; i < kWave; i++)
       if (need >> i & 1) threads[base + i].state = State::ready;
@@ -162,6 +166,7 @@ void run_block(void (*body)(void*), void* argument) {
   block_serial++;
   memset(dynamic_shared, unset_byte, dynamic_shared_size);
   begin_shared_arrays();
+  next_moment();
   vote_count = vote_or = 0;
   vote_and = 1;
   const size_t n = thread_count, warp_count = (n + kWave - 1) / kWave;

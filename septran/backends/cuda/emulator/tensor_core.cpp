@@ -19,6 +19,7 @@ void load_all(void** all, void*) {
     for (int r = 0; r < 8; r++) {
       const void* p = static_cast<LoadMatrix*>(all[8 * q + r])->row;
       if (reinterpret_cast<uintptr_t>(p) % 16) fail("alignment", "ldmatrix row address is not 16-byte aligned");
+      note_load(p, 16, thread_linear / kWave * kWave + 8 * q + r);
       memcpy(m[r], p, 16);
     }
     for (int l = 0; l < 32; l++) {

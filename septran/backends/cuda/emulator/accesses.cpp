@@ -1,0 +1,175 @@
+// Who stored and who loaded each byte of shared memory last: only in a noted build, whose kernel is compiled so that every
+// access calls here (the names are those that compilers give to calls of a thread sanitizer). Two accesses of different
+// threads, one a store, are a race when nothing stands between them: no barrier of the block, no meeting of a warp that
+// both are in, no wait for an mbarrier. Threads run one after another, so what no order of threads shows is seen, too.
+// Where it was stored or loaded by others, a store that leaves a byte as it was is none: many threads may store one value.
+// From a launch's first atomic operation on nothing is noted in it: atomic operations order what no barrier does.
+// The words and the idea of epochs: FastTrack (Flanagan and Freund, PLDI 2009), with one thread known of each kind.
+#ifdef CUEMU_NOTES_ACCESSES
+#include "machine.h"
+
+namespace cuemu {
+
+namespace {
+constexpr uint16_t kManyLanes = 0x8000, kManyWarps = 0x4000, kThread = 0x3FF;
+static_assert(kMostThreads == kThread + 1);
+
+/// The latest access of one kind. moment: of the block; meeting: of its warp. Many*: there were others of this moment that
+/// nothing orders with it, of its warp or of another one.
+struct Note {
+  uint32_t moment;
+  uint16_t meeting, thread;
+};
+struct Byte {
+  Note store, load;
+  uint16_t store_before, load_before;  // the thread of one of the others
+};
+constexpr size_t kDynamic = kMostShared, kBytes = kDynamic + kStaticShared;
+Byte notes[kBytes];
+uint32_t moment;
+uint16_t meetings[kMostThreads / kWave];
+
+/// A store that has not been made yet, over bytes that others touched in this moment.
+constexpr size_t kMostPending = 64;
+struct {
+  char* at;
+  size_t count;
+  int thread;
+  char before[kMostPending];
+  uint16_t other[kMostPending];  // who; kNobody where nobody else is
+  bool loaded[kMostPending];
+} pending;
+constexpr uint16_t kNobody = 0xFFFF;
+
+size_t first_note(uintptr_t p) {
+  const uintptr_t dynamic = p - reinterpret_cast<uintptr_t>(shared_room);
+  return dynamic < kDynamic ? dynamic : kDynamic + (p - reinterpret_cast<uintptr_t>(static_room));
+}
+bool in_shared(uintptr_t p) {
+  return p - reinterpret_cast<uintptr_t>(shared_room) < kDynamic || p - reinterpret_cast<uintptr_t>(static_room) < kStaticShared;
+}
+size_t within(uintptr_t p, size_t n) {
+  const uintptr_t dynamic = p - reinterpret_cast<uintptr_t>(shared_room);
+  const size_t left = dynamic < kDynamic ? kDynamic - dynamic : kStaticShared - (p - reinterpret_cast<uintptr_t>(static_room));
+  return n < left ? n : left;
+}
+
+/// Whether an access of `me` now has another one of this kind that nothing orders with it.
+bool beside(const Note& note, unsigned me, uint16_t meeting) {
+  if (note.moment != moment) return false;
+  const unsigned other = note.thread & kThread;
+  if (note.thread & kManyWarps || other / kWave != me / kWave) return true;
+  return note.meeting == meeting && (other != me || note.thread & kManyLanes);
+}
+uint16_t one_of(const Note& note, uint16_t before, unsigned me) {
+  const uint16_t other = note.thread & kThread;
+  return other != me ? other : before;
+}
+void add(Note& note, uint16_t& before, unsigned me, uint16_t meeting) {
+  uint16_t flags = 0;
+  if (note.moment == moment) {
+    const unsigned other = note.thread & kThread;
+    flags = note.thread & kManyWarps;
+    if (other / kWave != me / kWave) flags |= kManyWarps;
+    else if (note.meeting == meeting) flags |= (note.thread & kManyLanes) | (other != me ? kManyLanes : 0);
+    if (flags && other != me) before = static_cast<uint16_t>(other);
+  }
+  note = {moment, meeting, static_cast<uint16_t>(me | flags)};
+}
+
+[[noreturn]] void race(unsigned one, const char* does, unsigned two, const char* did, const char* p) {
+  char where[160];
+  name_shared(p, where, sizeof where);
+  fail("race", "thread %u %s %s, which thread %u %s, and nothing orders the two: a barrier is missing", one, does, where, two, did);
+}
+
+void settle_pending() {
+  const size_t n = pending.count;
+  pending.count = 0;
+  for (size_t i = 0; i < n; i++)
+    if (pending.other[i] != kNobody && pending.at[i] != pending.before[i])
+      race(static_cast<unsigned>(pending.thread), "changes", pending.other[i], pending.loaded[i] ? "loads" : "stores", pending.at + i);
+}
+
+void note_stored(uintptr_t p, size_t n, unsigned me) {
+  n = within(p, n);
+  const uint16_t meeting = meetings[me / kWave];
+  Byte* b = notes + first_note(p);
+  for (size_t i = 0; i < n; i++) {
+    const bool stored = beside(b[i].store, me, meeting), loaded = beside(b[i].load, me, meeting);
+    if ((stored || loaded) && i < kMostPending) {
+      if (!pending.count) pending.at = reinterpret_cast<char*>(p), pending.thread = static_cast<int>(me);
+      while (pending.count <= i) pending.other[pending.count++] = kNobody;
+      pending.before[i] = pending.at[i];
+      pending.other[i] = stored ? one_of(b[i].store, b[i].store_before, me) : one_of(b[i].load, b[i].load_before, me);
+      pending.loaded[i] = !stored;
+    }
+    add(b[i].store, b[i].store_before, me, meeting);
+  }
+}
+void note_loaded(uintptr_t p, size_t n, unsigned me) {
+  n = within(p, n);
+  const uint16_t meeting = meetings[me / kWave];
+  Byte* b = notes + first_note(p);
+  for (size_t i = 0; i < n; i++) {
+    if (beside(b[i].store, me, meeting) && !(b[i].store.thread & (kManyWarps | kManyLanes)))
+      race(me, "loads", b[i].store.thread & kThread, "stores", reinterpret_cast<const char*>(p + i));
+    add(b[i].load, b[i].load_before, me, meeting);
+  }
+}
+}  // namespace
+
+void settle() {
+  if (pending.count) settle_pending();
+}
+void begin_noting() { atomics = false; }
+void next_moment() {
+  settle();
+  moment++;
+}
+void next_meeting() {
+  settle();
+  if (!++meetings[thread_linear / kWave]) moment++;  // all of this moment is over: the count begins anew
+}
+void note_store(const void* p, size_t n) {
+  settle();
+  if (in_shared(reinterpret_cast<uintptr_t>(p)) && !atomics) note_stored(reinterpret_cast<uintptr_t>(p), n, static_cast<unsigned>(thread_linear));
+}
+void note_load(const void* p, size_t n, int thread) {
+  settle();
+  if (in_shared(reinterpret_cast<uintptr_t>(p)) && !atomics) note_loaded(reinterpret_cast<uintptr_t>(p), n, static_cast<unsigned>(thread));
+}
+
+}  // namespace cuemu
+
+// A call that concerns no shared memory ends after two comparisons.
+#define CUEMU_ACCESS(what, name, parameters, n)                                                                      \
+  extern "C" void __tsan_##name parameters {                                                                         \
+    if (__builtin_expect(cuemu::pending.count != 0, 0)) cuemu::settle_pending();                                     \
+    if (cuemu::in_shared(p) && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear)); \
+  }
+#define CUEMU_ACCESSES(n)                                  \
+  CUEMU_ACCESS(loaded, read##n, (uintptr_t p), n)          \
+  CUEMU_ACCESS(stored, write##n, (uintptr_t p), n)         \
+  CUEMU_ACCESS(loaded, unaligned_read##n, (uintptr_t p), n) \
+  CUEMU_ACCESS(stored, unaligned_write##n, (uintptr_t p), n)
+CUEMU_ACCESSES(1)
+CUEMU_ACCESSES(2)
+CUEMU_ACCESSES(4)
+CUEMU_ACCESSES(8)
+CUEMU_ACCESSES(16)
+CUEMU_ACCESS(loaded, read_range, (uintptr_t p, size_t n), n)
+CUEMU_ACCESS(stored, write_range, (uintptr_t p, size_t n), n)
+extern "C" void __tsan_init() {}
+// Host code counts references and guards its statics; a kernel whose own text has such operations is not noted.
+#define CUEMU_ATOMIC(bits)                                                                                               \
+  extern "C" uint##bits##_t __tsan_atomic##bits##_load(const uint##bits##_t* p, int) { return *p; }                        \
+  extern "C" void __tsan_atomic##bits##_store(uint##bits##_t* p, uint##bits##_t v, int) { *p = v; }                        \
+  extern "C" uint##bits##_t __tsan_atomic##bits##_fetch_add(uint##bits##_t* p, uint##bits##_t v, int) { return (*p += v) - v; } \
+  extern "C" uint##bits##_t __tsan_atomic##bits##_fetch_sub(uint##bits##_t* p, uint##bits##_t v, int) { return (*p -= v) + v; }
+CUEMU_ATOMIC(8)
+CUEMU_ATOMIC(32)
+CUEMU_ATOMIC(64)
+extern "C" void __tsan_vptr_read(void**) {}
+extern "C" void __tsan_vptr_update(void**, void*) {}
+#endif

@@ -1,0 +1,105 @@
+"""Whether threads of a block touch the same byte of shared memory without an order between them.
+
+An emulation that runs a block's threads one after another shows what three orders of threads make of a missing barrier, and
+nothing where a thread reads back what another one is about to overwrite. A noted build tells who stored and who loaded each
+byte, whatever the order was. It is called a few times, and what it computes is not judged: it can only reject a kernel.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from septran.kernel import Kernel
+from septran.toolchain.built import Built
+from septran.verify import hosted
+from septran.verify.problem import Problem
+from septran.verify.session import Call, Sessions, Transcript, run_calls
+from septran.verify.verdict import Verdict
+from septran.verify.verify import schedule
+
+Build = Callable[[Kernel, Path], Built]
+_CALLS, _CALL_S, _BUDGET_S = 4, 15.0, 15.0
+_CHECK = "who stores and loads each byte of shared memory"
+
+
+def with_noted_accesses(
+    verdict: Verdict,
+    kernel: Kernel,
+    problem: Problem,
+    build: Build,
+    folder: Path,
+    sessions: Sessions,
+) -> Verdict:
+    """Return an accurate `verdict`, or V209 where threads of a noted build race; what it could not see is not checked.
+
+    build: what makes the noted build in `folder`. Kernels whose leaves are all the library's are not built again.
+    """
+    written = not kernel.leaves or any(leaf.writer != "library" for leaf in kernel.leaves)
+    if not verdict.passed or not written:
+        return verdict
+    built = build(kernel, folder)
+    if built.artifact is None:
+        return _unchecked(verdict, (built.log.splitlines() or ["it could not be built"])[0][:200])
+    asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=_BUDGET_S, minimum_calls=1)
+    transcript = _run(kernel, built, problem, _calls(problem, verdict.seed), asked, folder)
+    races = [d for d in transcript.diagnostics if d.get("kind") == "race"]
+    if races:
+        return replace(verdict, diagnostics=transcript.diagnostics).rejected(
+            "V209",
+            f"race: {races[0].get('message')}",
+            "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
+        )
+    if transcript.failure or not transcript.ran:
+        return _unchecked(verdict, _why(transcript))
+    left = [f"{_CHECK}: {part}" for part in built.not_checked if part not in verdict.not_checked]
+    fact = f"{_CHECK}: {len(transcript.ran)} calls"
+    return replace(verdict.without(*left), enforced=(*verdict.enforced, fact))
+
+
+def _calls(problem: Problem, seed: int | None) -> tuple[Call, ...]:
+    """Return calls on different inputs, those at the numbers that the kernel holds among them."""
+    first = {call.case: call for call in reversed(schedule(problem, seed or 0))}
+    calls = tuple(reversed(first.values()))
+    named = [call for call in calls if call.case.name.startswith("points")]
+    return tuple(dict.fromkeys((*calls[: _CALLS - 1], *named, *calls[:_CALLS])))[:_CALLS]
+
+
+def _run(
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    calls: tuple[Call, ...],
+    sessions: Sessions,
+    folder: Path,
+) -> Transcript:
+    import numpy as np
+
+    noise = np.random.default_rng(secrets.randbits(64))
+    if hosted.fits(built, kernel, sessions) and not hosted.object_findings(built, kernel):
+        found = hosted.run_in_host(kernel, built, problem, calls, settings=sessions, noise=noise)
+        if found is not None:
+            return found
+    assert built.artifact is not None
+    return run_calls(
+        kernel,
+        built.artifact,
+        problem,
+        calls,
+        settings=sessions,
+        work=folder / "child",
+        noise=noise,
+    )
+
+
+def _unchecked(verdict: Verdict, why: str) -> Verdict:
+    return verdict.without(f"{_CHECK}: {why}")
+
+
+def _why(transcript: Transcript) -> str:
+    if transcript.failure == "timeout":
+        return f"a call takes more than {_CALL_S:g} s when it is noted; smaller dims are checked"
+    said = [str(d.get("message")) for d in transcript.diagnostics]
+    return f"the noted build ended early: {(said or [transcript.message or transcript.failure])[0][:200]}"
