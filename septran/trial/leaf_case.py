@@ -194,12 +194,15 @@ def _problem(
     outs = [p.name for p in spec.params if "w" in p.privilege]
 
     def computed(given: Mapping[str, Any], rounding: Rounding | None = None) -> Any:
-        """Run the primitives; each result is then changed as `rounding` says."""
+        """Run the primitives; each result, or each sum by its terms, is then changed as `rounding` says."""
         import torch
 
         from septran.tasklang.oracle import apply_primitive
+        from septran.tasklang.sums import root_of_squares
 
-        change = rounding.changes() if rounding else None
+        terms = rounding is not None and rounding.of_terms
+        change = rounding.changes() if rounding and not terms else None
+        shift = rounding.shifts() if rounding and terms else None
         wide = next(
             (
                 t.dtype
@@ -221,12 +224,13 @@ def _problem(
         tensors.update(values)
         for prim in spec.prims:
             attrs = dict(prim.attrs) | {k: tensors[v] for k, v in prim.named}
-            apply_primitive(
-                prim.name, tensors[prim.out], tuple(tensors[n] for n in prim.ins), attrs
-            )
-            out = tensors[prim.out]
+            out, ins = tensors[prim.out], tuple(tensors[n] for n in prim.ins)
+            scale = root_of_squares(prim.name, out, ins, attrs) if shift else None
+            apply_primitive(prim.name, out, ins, attrs)
             if change and out.is_floating_point():
                 out.copy_(change(out))
+            elif shift and scale is not None:
+                out.add_(shift(scale))
         found = tuple(whole[n] for n in outs)
         return found[0] if len(found) == 1 else found
 
@@ -249,6 +253,7 @@ def _problem(
         reference=Reference(
             fn=reference,
             rounded=lambda rounding: lambda **given: computed(given, rounding),
+            summed=lambda rounding: lambda **given: computed(given, rounding),
             kind=kind.get(spec.prims[0].name, "chain") if simple else "chain",  # type: ignore[arg-type]
             reduction=lambda dims: max([1, *reduced]),
             magnitude=magnitude,
