@@ -118,7 +118,7 @@ class Arrays:
             f"E[{', '.join(place.index)}] -> A[{affine(place.address)}] : {box or 'true'}"
         )
         size = self.model.set(f"A[a] : 0 <= a < {place.size}")
-        if buffer.start or buffer.strides:
+        if buffer.mem == "GLOBAL" and (buffer.start or buffer.strides):
             return  # a view of a larger array, whose bounds are asked of that array
         if not at.is_injective() or not at.range().is_subset(size):
             yield Finding(

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from septran.backends.cpp.planes import lie_in_planes, line_of
+from septran.backends.cpp.reading import read
 from septran.ir.access import map_buffers
 from septran.ir.nodes import Alloc, Copy, allocated
 from septran.ir.spec import check_program
 from septran.kernel import leaf_specs
 from septran.passes.interpret import interpret
+from septran.prove.sets import model
+from septran.prove.text_arrays import Arrays
 from septran.toolchain import compilers
 from tests.backends.cpp.programs import (
     NP,
@@ -168,3 +171,24 @@ def test_multiply_adds_are_one_rounding_whatever_the_processor(monkeypatch):
 def test_float64():
     made = ran(lie_in_planes(conv(2, 21, 3, 7, "float64")))
     np.testing.assert_allclose(made[0], meant(made), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("strides", "shared"),
+    [
+        ((60, 20, 1, 60), False),
+        ((60, 19, 1, 60), True),
+        ((60, 20, 1, 59), True),
+        ((60, 20, 1, 61), True),
+    ],
+    ids=["planes", "lines meet", "planes meet", "the last plane ends outside"],
+)
+def test_a_tile_whose_elements_share_a_place_is_refused(strides, shared):
+    """The text prints the strides that the Program has, so nothing but the tile's own places can tell."""
+    good = lie_in_planes(conv(3, 20, 4, 8))
+    assert {b.name: b.strides for b in allocated(good.body)}["acc"] == (60, 20, 1, 60)
+    body = map_buffers(good.body, lambda b: replace(b, strides=strides) if b.name == "acc" else b)
+    core = replace(good, body=body)
+    told = Arrays(model=model(core), printed=read(kernel_of(core), core)).findings()
+    says = "two elements of acc share a position, or one has none"
+    assert [f.text for f in told] == ([says] if shared else [])
