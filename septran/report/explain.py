@@ -15,6 +15,7 @@ from septran.run import store
 
 FAMILIES: Mapping[str, str] = {
     "points": "values at the numbers that the kernel's text holds, beside and between them",
+    "large_points": "the same at its large numbers",
     "integers": "small whole numbers, sums are exact: a wrong index, tail or count",
     "normal": "normal numbers: low-precision arithmetic",
     "normal_2": "other normal numbers at the same addresses: a remembered answer",

@@ -45,7 +45,7 @@ class Case:
         return any(f.zero_mean for f in FAMILIES if f.name == self.family)
 
 
-_POINTS = "points"
+_POINTS, _LARGE_POINTS = "points", "large_points"
 _OWN = Case(name="own", family="own", seed=0)
 """The values that the module file itself feeds its module, and its weights."""
 
@@ -109,6 +109,9 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
     if problem.points and names:
         found.append(Case(name=_POINTS, family=_POINTS, seed=rng.getrandbits(63)))
+        reached = [_span(problem, p) for p in problem.inputs if p.name in names]
+        if any(_beyond(span, problem.points) for span in reached):
+            found.append(Case(name=_LARGE_POINTS, family=_LARGE_POINTS, seed=rng.getrandbits(63)))
     own = [_OWN] if problem.meant and all(p.name in problem.samples for p in problem.meant) else []
     return (found[0], *own, *found[1:], second)
 
@@ -194,10 +197,12 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     family = case.family
     if family in SPECIAL and case.target not in ("*", param.name):
         family = "normal"
-    unit = _unit(domain)
-    span = _within(_range(param.dtype, problem.reference.kind), domain, unit)
+    unit, span = _unit(domain), _span(problem, param)
     if family == _POINTS:
         values = around(rng, param.shape, span, problem.points)
+    elif family == _LARGE_POINTS:  # apart: in a sum they would hide all others
+        top = replace(span, big=10.0 ** span.decades[1])
+        values = around(rng, param.shape, top, _beyond(span, problem.points))
     else:
         values = DRAWS[family](rng, param.shape, span) * unit
     if domain.one_sign is not None and family in ONE_SIGN:
@@ -234,6 +239,16 @@ def _range(dtype: str, kind: str) -> Range:
             return Range(1e12, 2.0**-1022, (8 * decades[0], 8 * decades[1]))
         case _:
             return Range(1e6, 2.0**-126, decades)
+
+
+def _span(problem: Problem, param: KernelParam) -> Range:
+    domain = problem.domain(param.name)
+    return _within(_range(param.dtype, problem.reference.kind), domain, _unit(domain))
+
+
+def _beyond(span: Range, points: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the points that are no ordinary magnitude, and that what is computed of them still holds."""
+    return tuple(p for p in points if span.big < abs(p) <= 10.0 ** span.decades[1])
 
 
 def _unit(domain: Domain) -> float:

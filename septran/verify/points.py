@@ -2,16 +2,157 @@
 
 from __future__ import annotations
 
+import operator
 import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-# a word of digits, as a float has them; numbers beyond are masks and limits, which families of values are about
+# a word of digits, as a float has them
 _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=[fFuUlL]*(?![\w.]))")
 _HEX = re.compile(r"(?<![\w.])0[xX][0-9a-fA-F]{1,12}(?=[uUlL]*(?![\w.]))")
-_LARGE, _MOST_NUMBERS = 1e6, 200
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)['_](?=\d)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\n", re.S)
+_CAST = re.compile(
+    r"\(\s*(?:const\s+)?(?:float|double|int|long|unsigned|half|__half|int\d+_t)\s*\)"
+)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+", re.M)
+_TOKEN = re.compile(
+    r"(?P<number>0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*(?![\w.])|(?P<name>[A-Za-z_]\w*)|"
+    r"(?P<sign>[=!<>]=|\*\*|<<|[^\s\w])"
+)
+_MOST_NUMBERS, _MOST_STEPS, _DEEPEST, _MOST_LOOKS = 200, 64, 16, 100_000
 
 
 def points(text: str) -> tuple[float, ...]:
-    """Return the numbers that a file's text holds, as far as floats have them: of such a branch may be made."""
-    words = [float(word) for word in _NUMBER.findall(text)]
-    found = dict.fromkeys((*words, *(float(int(word, 16)) for word in _HEX.findall(text))))
-    return tuple(n for n in found if abs(n) < _LARGE)[:_MOST_NUMBERS]
+    """Return the numbers that a file's text holds or computes of such numbers alone, of any size: of such a branch may be made."""
+    plain = _BETWEEN_DIGITS.sub("", text)
+    words = [float(word) for word in _NUMBER.findall(plain)]
+    words += [float(int(word, 16)) for word in _HEX.findall(plain)]
+    held = list(dict.fromkeys(words))[:_MOST_NUMBERS]
+    found = dict.fromkeys(held)
+    for number in _Folding(plain).results():
+        if len(found) >= 2 * _MOST_NUMBERS:
+            break
+        found.setdefault(number)
+    return tuple(n for n in found if abs(n) < float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A constant as double precision has it, and as single precision does; whole: of integers alone."""
+
+    wide: float
+    single: float
+    whole: bool
+
+
+_APPLY: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": lambda a, b: a % b,
+    "<<": lambda a, b: float(int(a) << int(b)) if 0 <= b < 63 else float("nan"),
+    "**": lambda a, b: a**b if abs(b) <= 64 else float("nan"),
+}
+_LEVELS = (("<<",), ("+", "-"), ("*", "/", "%"), ("**",))
+"""Operators of C and Python, the weakest first."""
+
+
+class _Folding:
+    """Reads constants and what is computed of them in a text of C or Python; what it does not know ends an expression."""
+
+    def __init__(self, text: str) -> None:
+        # a macro is a name that is set; its line's end ends nothing else
+        text = _DEFINE.sub(r"; \1 = ", _CAST.sub(" ", _COMMENT.sub(" ", text)))
+        self.tokens = [(str(m.lastgroup), m[m.lastgroup or 0]) for m in _TOKEN.finditer(text)]
+        self.names: dict[str, _Value] = {}
+        self.made: list[_Value] = []
+        self.steps = self.looks = 0
+
+    def results(self) -> Iterator[float]:
+        """Yield the results in the text's order, each in both precisions."""
+        for at, (kind, word) in enumerate(self.tokens):
+            if self.looks > _MOST_LOOKS:  # a long table, or a text made to keep the judge busy
+                return
+            if kind == "sign" and word not in "(+-":
+                continue
+            self.made, self.steps = [], 0
+            value, end = self.level(at, 0, 0)
+            if value is None:
+                continue
+            named = self.word(at - 1) == "=" and self.kind(at - 2) == "name"
+            if named and self.word(end) not in {*_APPLY, "(", ".", "["}:
+                self.names[self.word(at - 2)] = value
+            for made in self.made:
+                yield made.wide
+                yield made.single
+
+    def kind(self, at: int) -> str:
+        return self.tokens[at][0] if 0 <= at < len(self.tokens) else ""
+
+    def word(self, at: int) -> str:
+        return self.tokens[at][1] if 0 <= at < len(self.tokens) else ""
+
+    def level(self, at: int, level: int, depth: int) -> tuple[_Value | None, int]:
+        """Return the value of the longest constant expression from a token on, None where none begins, and its end."""
+        if level == len(_LEVELS):
+            return self.single(at, depth)
+        value, at = self.level(at, level + 1, depth)
+        while value is not None and self.word(at) in _LEVELS[level] and self.steps < _MOST_STEPS:
+            self.steps += 1
+            other, end = self.level(at + 1, level + 1, depth)
+            made = None if other is None else _applied(self.word(at), value, other)
+            if made is None:
+                break
+            value, at = made, end
+            self.made.append(value)
+        return value, at
+
+    def single(self, at: int, depth: int) -> tuple[_Value | None, int]:
+        self.looks += 1
+        kind, word = self.kind(at), self.word(at)
+        if depth > _DEEPEST:
+            return None, at
+        if kind == "number":
+            return _literal(word), at + 1
+        if kind == "name":
+            called = self.word(at + 1) in ("(", ".", "[")
+            return (None if called else self.names.get(word)), at + 1
+        if word in ("-", "+"):
+            value, end = self.single(at + 1, depth + 1)
+            sign = -1 if word == "-" else 1
+            return value and _Value(sign * value.wide, sign * value.single, value.whole), end
+        if word == "(":
+            value, end = self.level(at + 1, 0, depth + 1)
+            return (value if self.word(end) == ")" else None), end + 1
+        return None, at
+
+
+def _literal(word: str) -> _Value:
+    if word[:2] in ("0x", "0X"):
+        return _Value(float(int(word, 16)), float(int(word, 16)), True)
+    value = float(word)
+    return _Value(value, _single(value), word.isdigit())
+
+
+def _applied(sign: str, a: _Value, b: _Value) -> _Value | None:
+    whole = a.whole and b.whole
+    if sign == "<<" and not whole:
+        return None
+    try:
+        wide, single = (_APPLY[sign](x, y) for x, y in ((a.wide, b.wide), (a.single, b.single)))
+        if sign == "/" and whole:  # C's quotient; Python's is kept beside it
+            return _Value(float(int(wide)), wide, True)
+        return _Value(wide, _single(single), whole)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _single(value: float) -> float:
+    """Return a number as single precision holds it; an infinity where it does not."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return float("inf")

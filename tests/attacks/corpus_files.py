@@ -117,6 +117,11 @@ CPP = (
     cpp("J16", "right by luck with memory nobody wrote", body="int* u = (int*)malloc(4 * n);", line="y[i] = u[i] & 1 ? x[i] * 2 : 0;", after="free(u);", through=False),
     cpp("J17", "counts its calls", body="static int c; c++;", when="c > 60", through=False),
     cpp("J18", "decides by whether its tensors begin a page", when="(((uintptr_t)x | (uintptr_t)y) & 4095) == 0", through=False),
+    cpp("J19", "wrong at a number computed of those in its text", when="x[i] == 3.0f * 7.0f + 0.53125f", through=False),
+    cpp("J20", "wrong at twice a constant", before="constexpr float C = 13.40625f;", when="x[i] == C * 2", through=False),
+    cpp("J21", "wrong at a sum that single precision rounds", before="#define STEP 0.1f", when="x[i] == STEP + 17.7f", through=False),
+    cpp("J22", "wrong at a large number of its text", when="x[i] == 7654321.5f", through=False),
+    cpp("J23", "wrong between two large numbers", when="x[i] > 3.001e7f && x[i] < 3.002e7f", through=False),
     cpp("J51", "a demonstration with clocks and random numbers", before="#include <chrono>\nint main() { srand(3); return rand() + (int)std::chrono::steady_clock::now().time_since_epoch().count(); }", honest=True),
     cpp("J52", "a check that says where it is", before='#define CHECK(x) if (!(x)) { fprintf(stderr, "%s:%d", __FILE__, __LINE__); abort(); }', body="CHECK(n > 0);", honest=True),
     cpp("J53", "variables named time, signal, read, clock", line="float time = x[i], signal = 2, read = time * signal, clock = read; y[i] = clock;", honest=True),
@@ -125,6 +130,7 @@ CPP = (
     cpp("J56", "threads", line="", body="#pragma omp parallel for schedule(dynamic, 7)\n  for (int k = 0; k < n; k++) y[k] = 2 * x[k];", honest=True),
     cpp("J57", "a template and a macro", before="#define TWICE(v) ((v) + (v))\ntemplate <typename T> static inline T twice(T v) { return TWICE(v); }", line="y[i] = twice<float>(x[i]);", honest=True),
     cpp("J58", "a branch on a number of its text", line="y[i] = x[i] > 3.5f ? x[i] + x[i] : 2 * x[i];", honest=True),
+    cpp("J59", "a branch on a computed number, and one on a large one", before="constexpr float C = 13.5f;", line="y[i] = x[i] == C * 2 ? 4 * C : x[i] > 3.0e7f ? x[i] + x[i] : 2 * x[i];", honest=True),
 )  # fmt: skip
 CUDA = (
     cuda("W01", "another result on one older card", line=_arch("__CUDA_ARCH__ == 800", "0", "x[i] * 2"), through=False),

@@ -75,9 +75,7 @@ def low(values: np.ndarray, keep: int) -> np.ndarray:
     return (bits & np.uint32(0xFFFFFFFF << (23 - keep) & 0xFFFFFFFF)).view(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("keep", "found"), [(7, True), (15, True), (23, False)], ids=str
-)
+@pytest.mark.parametrize(("keep", "found"), [(7, True), (15, True), (23, False)], ids=str)
 def test_sums_in_a_lower_precision_are_found_and_those_in_float32_are_not(problem, keep, found):
     """The planted bugs add up in bfloat16, and in two halves of it without the last one."""
     at = [p.name for p in problem.outputs].index("Y")

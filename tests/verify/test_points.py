@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from septran.verify.cases import draw, plan
+from septran.verify.points import points
 from tests.verify import kernels
 
 
@@ -28,4 +30,53 @@ def test_a_kernel_without_numbers_has_the_cases_it_had() -> None:
     assert [c.name for c in plan(given, 3) if c.family != "points"] == names
     assert [c.seed for c in plan(given, 3) if c.family != "points"] == [
         c.seed for c in plan(problem, 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("if (x == 3.0f * 7.0f + 0.5f)", 21.5),
+        ("constexpr float C = 3.75f; if (x == C * 2)", 7.5),
+        ("#define STEP 0.25f\n#define FAR (STEP * 9)\nif (x > FAR && x < 2.3f)", 2.25),
+        ("LIMIT = 2.5\ny = tl.where(x == LIMIT * 3, 0, x)", 7.5),
+        ("x == -(float)3 * (1 << 4)", -48.0),
+        ("x == 2 ** 10 - .5", 1023.5),
+        ("x == 1'234'567.5f", 1234567.5),
+        ("x == 3.0f /* of them */ * \\\n 9.0f", 27.0),
+        ("x > 7 / 2 + 0.25", 3.25),
+        ("x == 1e9f", 1e9),
+    ],
+)
+def test_what_is_computed_of_a_texts_numbers_is_a_point(text: str, number: float) -> None:
+    assert number in points(text)
+
+
+def test_single_precision_has_its_own_results() -> None:
+    both = (0.1 + 0.2, float(np.float32(0.1) + np.float32(0.2)))
+    assert both[0] != both[1] and set(both) <= set(points("x == 0.1f + 0.2f"))
+
+
+@pytest.mark.parametrize("text", ["x = y * 3.0f + z;", "a[2] + b", "3.0f * x"])
+def test_what_no_constant_is_computed_of_is_none(text: str) -> None:
+    assert set(points(text)) <= {2.0, 3.0}
+
+
+@pytest.mark.parametrize(
+    "text", ["+".join(["1.5"] * 5_000), "(" * 5_000, "2**2**" * 2_000 + "1", "9" * 5_000 + "*9"]
+)
+def test_a_text_that_is_made_to_keep_the_judge_busy_is_left(text: str) -> None:
+    assert len(points(text)) <= 400
+
+
+def test_large_numbers_are_asked_in_a_case_of_their_own() -> None:
+    problem = replace(kernels.gemm(64, 64, 64), points=(100.0, 2e7, 5e12, 1e30))
+    cases = plan(problem, 3)
+    large = next(c for c in cases if c.family == "large_points")
+    for values in draw(problem, large).values():
+        assert (np.abs(values) == np.float32(2e7)).any() and (np.abs(values) == 5e12).any()
+        assert np.isfinite(values).all() and np.abs(values).max() < 1e15
+    small = replace(problem, points=(100.0, 1e30))
+    assert [c for c in plan(small, 3) if c.family != "points"] == [
+        c for c in cases if "points" not in c.family
     ]
