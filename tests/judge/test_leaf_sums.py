@@ -16,7 +16,7 @@ from septran.verify.cases import draw, plan
 from septran.verify.problem import Problem
 from tests.agent.leaves import param, spec
 
-ROWS, INNER, COLUMNS = 8, 8, 16
+ROWS, INNER, COLUMNS = 32, 8, 64
 GATE = spec(
     "gate",
     (
@@ -49,7 +49,7 @@ def ratios(problem: Problem, given: dict[str, np.ndarray], value: float) -> list
     raw = np.full((ROWS, COLUMNS), value, np.float32).tobytes()
     at = [p.name for p in problem.outputs].index("Y")
     found = []
-    for seed in range(2):
+    for seed in range(4):
         how = {"zero_mean": False, "policy": load_policy(), "seed": seed}
         known = budget.expected(problem, given, **how)[at]
         found.append(judge.compare(problem.outputs[at], known, raw).ratio)
