@@ -120,11 +120,15 @@ def test_names_that_live_from_call_to_call_are_said(
     assert between_calls(text(before, asked), "scale") == kept
 
 
+SINGLE_1E30 = 1.0000000150474662e30
+"""What `0x12 + 1e30` is in single precision; in double precision it is 1e30."""
+
+
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
         ("if (x > 100 && x < 1.5e2f) y[12u] = .5;", (100.0, 150.0, 12.0, 0.5)),
-        ("a3 = x1 + 0x12 + 1e30", (18.0,)),
+        ("a3 = x1 + 0x12 + 1e30", (1e30, 18.0, SINGLE_1E30)),
         ("tl.where(x > 7.25, 0, -3.)", (7.25, 0.0, 3.0)),
     ],
 )

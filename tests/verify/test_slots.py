@@ -185,13 +185,14 @@ def test_costs_are_taken_into_the_ratio() -> None:
 
 # ---- the figure and a user's loop
 
-FAST = ("row_sum",)
+# what streams from memory depends on what else the machine does: two tests side by side are enough to part bench and loop
+FAST = ("gemm",)
 OPS = (
     *FAST,
+    "row_sum",
     "softmax",
     "layernorm",
     "gelu",
-    "gemm",
     "attention",
     "add",
     "transpose",

@@ -108,8 +108,8 @@ def layouts(call: LeafCall) -> Mapping[str, str]:
     dtypes = {a.param: a.region.buffer.dtype for a in call.args}
     for prim in gemms:
         a, b = prim.ins
-        kinds = dtypes[a], dtypes[b]
-        if kinds == ("bfloat16", "bfloat16") or whole_sums(dtypes[prim.out], kinds):
+        pairs = dtypes[a] == dtypes[b] == "bfloat16"
+        if pairs or whole_sums(dtypes[prim.out], (dtypes[a], dtypes[b])):
             continue
         wanted[a] = f"panel_m_t:{ROWS}" if prim.attr("trans_a") else f"panel_m:{ROWS}"
         wanted[b] = f"panel_n_t:{COLS}" if prim.attr("trans_b") else f"panel_n:{COLS}"
