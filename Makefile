@@ -7,6 +7,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # pytest options, e.g. make test ARGS="-k gemm -x"
 ARGS   ?=
+# test processes side by side; a file's tests stay together
+JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 8 ] && echo $$n || echo 8)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-wide lint format types venv clean llm-local leaf-tokens
 .DEFAULT_GOAL := help
@@ -21,10 +24,10 @@ demo: venv
 	$(BIN)/septran gen --op gemm --backend cpp
 
 test: venv
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-wide: venv
-	$(BIN)/python -m pytest --slow $(ARGS)
+	$(PYTEST) --slow $(ARGS)
 
 lint: venv
 	$(BIN)/ruff check .
