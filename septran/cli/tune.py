@@ -16,6 +16,20 @@ from septran.cli.request import build, kernel_options
 from septran.cli.steps import steps
 
 _TRIALS = 30
+_ALONE = (
+    "op",
+    "backend",
+    "dims",
+    "dtype",
+    "arch",
+    "mapping",
+    "logic",
+    "trials",
+    "resume",
+    "proposer",
+    "deterministic",
+)
+"""What the rows of a suite say themselves, or not at all."""
 
 
 @click.command("tune")
@@ -36,7 +50,18 @@ _TRIALS = 30
     metavar="WHO",
     help="A model proposes values before the sampler does: llm (the configured endpoint) or command:PROGRAM.",
 )
-@click.option("--report", type=OUTPUT, help="Write a page that draws the search.")
+@click.option(
+    "--suite",
+    metavar="NAME",
+    help="Make the searches of configs/searches/NAME.yaml, or of that file, one after another.",
+)
+@click.option(
+    "--report",
+    "reports",
+    type=OUTPUT,
+    multiple=True,
+    help="Write a page that draws the search (.html); of a suite its table (.md) or rows (.json: the same command goes on where it was).",
+)
 @THREADS
 @WHERE
 @TIMEOUT
@@ -47,7 +72,9 @@ _TRIALS = 30
     help="File of results; default: configs/tuned/BACKEND.yaml of the project or user, where gen looks.",
 )
 @common
-def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
+def command(
+    *, suite: str | None, reports: tuple[Path, ...], timeout: float | None, **given: Any
+) -> int:
     r"""Search the values that a mapping leaves open (`!tune`), and keep what is better than the default.
 
     Where a simulator counts cycles, every kernel that is built is verified. Where kernels are timed, a call of each is judged and
@@ -58,11 +85,22 @@ def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
     septran tune --op add --backend dsa_c
     septran tune --op gemm --backend cpp --dim M=1024 --trials 40 --threads 1 --report tune.html
     septran tune --resume latest
+    septran tune --suite cpu --threads 1 --report tune.json --report tune.md
     """
     from septran import settings as settings_
     from septran.run.tune import TuneRequest, tune
 
     term = terminal()
+    if suite is not None:
+        from septran.cli.tune_suite import run
+
+        alone = [name for name in _ALONE if given[name]]
+        if alone:
+            raise click.UsageError(f"--suite and --{alone[0]} exclude each other")
+        settings = settings_.load(flags={name: given.get(name) for name in settings_.SCHEMA})
+        seed = given["tune_seed"] or 0
+        with within(timeout):
+            return run(suite, reports, seed=seed, output=given["output"], settings=settings)
     if given["resume"]:
         given = asked_before(given, command="tune")
     settings = settings_.load(flags={name: given.get(name) for name in settings_.SCHEMA})
@@ -76,7 +114,7 @@ def command(*, report: Path | None, timeout: float | None, **given: Any) -> int:
             proposer=given["proposer"] or "",
         )
         found = tune(request, settings=settings, progress=progress).to_json()
-    if report is not None:
+    for report in reports:
         from septran.atomic import write_atomic
         from septran.report.tune import page
 

@@ -160,6 +160,8 @@ def _svg(figure: Figure) -> str:
 
 def search_plot(measured: Sequence[tuple[int, float]], unit: str) -> str:
     """Return the trials of a search in their order, and the best so far as a line; "" for fewer than two."""
+    from matplotlib.ticker import MaxNLocator
+
     if len(measured) < 2:
         return ""
     figure, axes = _figure(9)
@@ -168,6 +170,7 @@ def search_plot(measured: Sequence[tuple[int, float]], unit: str) -> str:
     axes.plot(numbers, values, "o", ms=4, alpha=0.8, mew=0, color=_COLORS[0])
     axes.step(numbers, best, where="post", color=_INK, lw=1.4)
     axes.set_ylabel(unit, color=_INK, fontsize=8.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("number of the proposal; line: the best so far")
     return _svg(figure)
 

@@ -121,31 +121,31 @@ def load_suite(name: str) -> Suite:
     doc = spanyaml.load(path)
     top = doc.value
     if not isinstance(top, dict) or not isinstance(top.get("rows"), list) or "backend" not in top:
-        raise _wrong("a suite is a mapping of backend and rows: [...]", doc.span())
+        raise wrong("a suite is a mapping of backend and rows: [...]", doc.span())
     for key in top:
         if key not in ("backend", "rows"):
-            raise _wrong(f"a suite has no key {key!r}", doc.key_span(key))
+            raise wrong(f"a suite has no key {key!r}", doc.key_span(key))
     rows = tuple(_row(value, doc, at) for at, value in enumerate(top["rows"]))
     return Suite(name=path.stem, backend=str(top["backend"]), rows=rows)
 
 
 def _row(value: Any, doc: spanyaml.Document, at: int) -> Row:
     if not isinstance(value, dict):
-        raise _wrong("a row is a mapping: op, dims, gate, ...", doc.span("rows", at))
+        raise wrong("a row is a mapping: op, dims, gate, ...", doc.span("rows", at))
     for key in value:
         if key not in _KEYS:
             near = closest(str(key), _KEYS)
-            raise _wrong(f"a row has no key {key!r}{near}", doc.key_span("rows", at, key))
+            raise wrong(f"a row has no key {key!r}{near}", doc.key_span("rows", at, key))
     dims = value.get("dims", {})
     sizes = isinstance(dims, dict) and all(type(n) is int and n > 0 for n in dims.values())
     if "module" in value and "op" not in value and sizes:
         _check_module(value, doc, at)
     elif not isinstance(value.get("op"), str) or not sizes or "module" in value:
-        raise _wrong("a row names an op, and dims as {NAME: SIZE}", doc.span("rows", at))
+        raise wrong("a row names an op, and dims as {NAME: SIZE}", doc.span("rows", at))
     for key in ("gate", "goal"):
         number = value.get(key, None if key == "goal" else "missing")
         if number is not None and (type(number) not in (int, float) or number <= 0):
-            raise _wrong(f"{key} is a number above 0: torch's time over ours", doc.span("rows", at))
+            raise wrong(f"{key} is a number above 0: torch's time over ours", doc.span("rows", at))
     return Row(
         op=value.get("op", ""),
         module=value.get("module", ""),
@@ -162,15 +162,16 @@ def _check_module(value: Mapping[str, Any], doc: spanyaml.Document, at: int) -> 
     name = value["module"]
     if name not in MODULES:
         near = closest(str(name), MODULES)
-        raise _wrong(f"no module is called {name!r}{near}", doc.span("rows", at, "module"))
+        raise wrong(f"no module is called {name!r}{near}", doc.span("rows", at, "module"))
     wanted = MODULES[name][0]
     if set(value.get("dims", {})) != set(wanted):
-        raise _wrong(f"module {name} has the sizes {', '.join(wanted)}", doc.span("rows", at))
+        raise wrong(f"module {name} has the sizes {', '.join(wanted)}", doc.span("rows", at))
     if "dtype" in value:
-        raise _wrong("a module has its own dtype", doc.key_span("rows", at, "dtype"))
+        raise wrong("a module has its own dtype", doc.key_span("rows", at, "dtype"))
 
 
-def _wrong(message: str, span: Span) -> ConfigError:
+def wrong(message: str, span: Span) -> ConfigError:
+    """Return C069 with a message, at a place of the list's file."""
     error = ConfigError.of("C069", message, span)
     assert isinstance(error, ConfigError)
     return error
@@ -213,7 +214,7 @@ def figures_of(data: Any, file: Path) -> dict[str, Figure]:
             for row in rows
         }
     except (KeyError, TypeError, ValueError):
-        raise _wrong(
+        raise wrong(
             "no figures of a suite (`septran bench --suite cpu -o cpu.json`)",
             Span(file=str(file), line=1, col=1),
         ) from None

@@ -49,6 +49,8 @@ _TRIAL_S, _FINAL_S = 0.6, 3.0
 """Seconds for which a choice, and in the end the best one, is timed beside the default."""
 _CLOSE = 1.03
 """A choice that may be so many times as fast as the default, or slower, is timed for longer: not to miss what is worth having."""
+_NARROWED = 4
+"""Choices that are measured for longer once more at the end, those that may be fastest."""
 _SILENT = "wrong or silent while it was timed"
 
 
@@ -128,8 +130,16 @@ class Outcome:
         }
 
 
-def tune(request: TuneRequest, *, settings: Settings, progress: Progress) -> Outcome:
+def tune(
+    request: TuneRequest,
+    *,
+    settings: Settings,
+    progress: Progress,
+    begun: Callable[[str], None] = lambda run: None,
+) -> Outcome:
     """Search, measure the winner against the default, and write the result where `gen` finds it.
+
+    begun: is told the folder of the run, which a later call may go on with.
 
     Raises:
         InputError: the user's mistake; M093, the mapping leaves nothing open; C162, a dim stays open.
@@ -139,6 +149,7 @@ def tune(request: TuneRequest, *, settings: Settings, progress: Progress) -> Out
     search = _Search.of(request, settings, progress)
     try:
         with search.run.held():
+            begun(str(search.run.dir))
             return search.whole()
     except KeyboardInterrupt as e:
         search.run.finish("interrupted", exit_code=exit_code_of(e), summary={})
@@ -264,10 +275,13 @@ class _Search:
                 self.unit == "cycles" and expected == best.found
             ):
                 return replace(trial, state="pruned", why=f"expected: {self.shown(expected)}")
+        told = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
+        self.progress(f"{self.trials.built + 1} of {self.request.trials}: {told}")
         trial = self.measured(trial, lowered)
-        if trial.state == "measured":
-            told = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
-            self.progress(f"{told}: {self.shown(trial.found)}")
+        gain = (
+            f", {self.gain(trial)} x the default" if trial.low and trial.high else f": {trial.why}"
+        )
+        self.progress(f"  {self.shown(trial.found)}{gain}")
         return replace(trial, seconds=round(time.perf_counter() - begun, 3))
 
     def measured(self, trial: Trial, lowered: Lowered) -> Trial:
@@ -292,6 +306,33 @@ class _Search:
         if gain.low <= 1.0 and gain.high > _CLOSE:
             again = self.raced(judged, _FINAL_S, sample=True)
             gain = gain if again is None else again.ratio()
+        return self.timed(trial, gain)
+
+    def gain(self, trial: Trial) -> str:
+        """Return how many times as fast as the default a measured choice is, with the interval where it has one."""
+        ratio = f"{(self.trials.done[0].found or 0.0) / (trial.found or 1.0):.3f}"
+        return (
+            ratio if trial.low == trial.high else f"{ratio} ({trial.low:.3f} to {trial.high:.3f})"
+        )
+
+    def narrow(self) -> None:
+        """Measure again, and for longer, what by its interval might be faster than the best: the best is chosen after that."""
+        best = self.trials.best()
+        most = _CLOSE * (self.trials.done[0].found or 0.0) / (best.found or 1.0)
+        open_ = [t for t in self.trials.measured[1:] if t.high is not None and t.high > most]
+        if not open_ or self.unit == "cycles":
+            return
+        self.progress("measuring again what may be faster than the best")
+        for trial in sorted(open_, key=lambda t: t.high or 0.0)[-_NARROWED:]:
+            work = self.run.subdir("trial")
+            kernel = self.emitted(self.lowered(trial.values))
+            judged = build_candidate(self.place, kernel, self.problem, work=work)
+            pairs = None if judged.verdict.code else self.raced(judged, _FINAL_S, sample=True)
+            if pairs is not None:
+                self.trials.amend(self.timed(trial, pairs.ratio()))
+
+    def timed(self, trial: Trial, gain: Ratio) -> Trial:
+        """Return `trial` with the default's time over its own."""
         found = (self.trials.done[0].found or 0.0) / gain.middle
         return replace(trial, state="measured", found=found, low=gain.low, high=gain.high)
 
@@ -346,6 +387,7 @@ class _Search:
         return best, Ratio(middle=1.0, low=1.0, high=1.0)
 
     def finish(self) -> Outcome:
+        self.narrow()
         best, confirmed = self.confirmed()
         ratio, low, high = confirmed.middle, confirmed.low, confirmed.high
         better = bool(best.number) and low > 1.0

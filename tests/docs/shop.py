@@ -115,6 +115,7 @@ WHOLE_SPECTRUM = (
 ASK = "#!/bin/sh\ncat > /dev/null\ncat reply.md\n"
 # as the shipped files of these names, with fewer rows
 LEAVES = "version: 1\nleaves:\n  - {op: softmax, leaf: softmax_leaf}\n"
+SEARCHES = "backend: dsa_c\nrows:\n  - {op: add, dims: {N: 20000}, trials: 1}\n"
 SUITE = "backend: cpp\nrows:\n  - {op: relu, dims: {N: 4096}, gate: 0.001}\n"
 
 
@@ -175,6 +176,7 @@ def files() -> dict[str, str]:
         "configs/batches/all-ops-all-archs.yaml": SOFTMAX,
         "nightly.yaml": SOFTMAX,
         "configs/eval/leaves.yaml": LEAVES,
+        "configs/searches/cpu.yaml": SEARCHES,
         "configs/suites/cpu.yaml": SUITE,
         "release.json": json.dumps({"schema": "septran.suite/1", "rows": []}),
         "notes.txt": "notes",

@@ -63,6 +63,7 @@ def documents() -> dict[str, str]:
         "environment.told",
         "report.explain",
         "run.store",
+        "run.searches",
         "run.suite",
     ):
         importlib.import_module(f"septran.{module}")
