@@ -1,7 +1,7 @@
 """Ticks of a Program on a machine whose commands wait for each other, except that copies run beside products.
 
 A copy between memories waits in a list, in the order of the Program, until a product takes it into its windows or an event asks for
-it; so the runtime of such a machine does (septran/backends/dsa/sophgo/bm1684x.h). A product takes as long as the longer of its
+it; so the runtime of such a machine does (septran/backends/dsa/sophgo/sophgo.h). A product takes as long as the longer of its
 own commands and of the copies beside it. Every iteration is followed.
 """
 

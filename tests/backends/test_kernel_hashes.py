@@ -32,6 +32,7 @@ CELLS = [
 BESIDE = {
     ("hip_c", "gfx950"),
     ("triton_npu", "910b"),
+    *(("dsa_c", arch) for arch in ("bm1684x2", "bm1688")),
     *(("triton_cuda", arch) for arch in ("sm_100", "sm_120")),
     *(("triton_hip", arch) for arch in ("gfx90a", "gfx950", "gfx1201")),
     *(("pallas_tpu", arch) for arch in ("v4", "v5p", "v6e", "tpu7x")),

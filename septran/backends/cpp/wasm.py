@@ -64,9 +64,10 @@ int __cxa_thread_atexit(void (*f)(void *), void *object, void *library) { return
 
 @functools.cache
 def _clang() -> str | None:
+    """Return the newest clang++ that has the runtime library, the newest one where none has it."""
     versions = range(22, 18, -1)
-    found = (shutil.which(f"clang++-{version}") for version in versions)
-    return next(filter(None, found), None)
+    found = [tool for v in versions if (tool := shutil.which(f"clang++-{v}")) is not None]
+    return next(filter(_has_builtins, found), found[0] if found else None)
 
 
 @functools.cache

@@ -15,9 +15,12 @@ INSTALL = "apt-get install clang-19 lld-19 llvm-19 rocm-device-libs libamdhip64-
 SECONDS = 240.0
 _BITCODE = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 _HEADER = Path("/usr/include/hip/hip_runtime.h")
-_NEWEST = 22
+NEWEST = 22
+"""The newest clang that was tried."""
 _FIRST = {"gfx950": 20}
 """The first clang that knows a chip; 19 for the others."""
+HEADERS_UP_TO = 19
+"""The last clang whose own headers go with those of Debian's HIP where a source includes them."""
 # name: what the notes say, and how much one of it is
 _FIGURES = {
     "registers": (r"\.vgpr_count:\s+(\d+)", 1),
@@ -38,18 +41,19 @@ class Tools:
 
 def install(arch: str) -> str:
     """Return what a user types to get the tools that know `arch`; gfx950's clang comes from Debian's security archive."""
-    return INSTALL.replace("-19", f"-{_NEWEST}") if arch in _FIRST else INSTALL
+    return INSTALL.replace("-19", f"-{NEWEST}") if arch in _FIRST else INSTALL
 
 
-def tools(arch: str = "") -> Tools | str:
-    """Return the tools that know `arch`, or in words what is missing."""
+def tools(arch: str = "", *, last: int = NEWEST) -> Tools | str:
+    """Return the tools that know `arch`, or in words what is missing. last: the newest clang that will do."""
     first = _FIRST.get(arch, 19)
-    for version in range(_NEWEST, first - 1, -1):
+    for version in range(last, first - 1, -1):
         clang, readelf = (shutil.which(f"{n}-{version}") for n in ("clang", "llvm-readelf"))
         if clang and readelf and shutil.which(f"ld.lld-{version}"):
             break
     else:
-        return f"no clang, lld and llvm-readelf of one version from {first} on"
+        which = f"from {first} on" if last == NEWEST else f"from {first} to {last}"
+        return f"no clang, lld and llvm-readelf of one version {which}"
     if not _BITCODE.is_dir():
         return "no AMD device libraries"
     if not _HEADER.is_file():

@@ -223,6 +223,7 @@ class CodeGenDSA:
                 d = tile(a[0], a[1], e(a[2]), e(a[3]))
                 return {"d": d, "base": e(a[4]), "by_row": e(a[5]), "by_col": e(a[6])}
             case "dsa.mma":
+                self.multiplies(a[2], a[4])
                 m, n, k, flags = e(a[6]), e(a[7]), e(a[8]), int(a[9])
                 ta, tb = flags & 2, flags & 4
                 return {
@@ -293,6 +294,13 @@ class CodeGenDSA:
             address=address, rows=rows, cols=cols, ld=pitch, dtype=kind, pitch=stored
         )
         return Operand(text, address, rows, cols, pitch, kind, nbytes(dtype), memory, str(stored))
+
+    def multiplies(self, *operands: Any) -> None:
+        """Raise C122 where the vendor's matrix engine does not take the operands' type."""
+        for dtype in (str(pointer.args[0].buffer.dtype) for pointer in operands):
+            if self.vendor.products and dtype not in self.vendor.products:
+                some = ", ".join(self.vendor.products)
+                raise self.lacks(f"no product of {dtype}, which this kernel needs (of {some} only)")
 
     def lacks(self, what: str) -> ConfigError:
         """Return the error that the vendor cannot express a kernel."""

@@ -120,6 +120,7 @@ class Vendor:
     headers, sources: file names in the `runtime` folder beside this file; sources make it run here (the simulator).
     library: the vendor's own library with a model of the machine, which is then linked in place of the simulator.
     lanes: a tile's rows lie on lanes, so it has to take them as its buffer has them.
+    products: types of operands that the matrix engine takes, () = all of `dtypes`.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Vendor:
     library: Library | None = None
     lanes: bool = False
     flushes_denormals: bool = False
+    products: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     """file name -> text, for headers the table carries itself."""
 
@@ -157,7 +159,33 @@ def load_vendor(name: str) -> Vendor:
     from septran.assets import find
 
     doc = spanyaml.load(find(f"configs/vendors/{name}.yaml").path)
-    return vendor_of(name, doc.value, doc.key_span)
+    return vendor_of(name, _extended(name, doc.value), doc.key_span)
+
+
+def _extended(name: str, data: object, seen: tuple[str, ...] = ()) -> object:
+    """Return `data` with what it leaves out taken from the table that its `extends` names; of a `library`, key by key.
+
+    Raises:
+        ConfigError: C012 no such table, C121 a table that extends itself.
+    """
+    from septran import spanyaml
+    from septran.assets import find
+
+    if not isinstance(data, dict) or "extends" not in data:
+        return data
+    seen = (*seen, name)
+    base_name = str(data["extends"])
+    if base_name in seen:
+        raise ConfigError.of("C121", f"vendor table {name}: extends {base_name}, which extends it")
+    found = spanyaml.load(find(f"configs/vendors/{base_name}.yaml").path).value
+    base = _extended(base_name, found, seen)
+    own = {key: value for key, value in data.items() if key != "extends"}
+    if not isinstance(base, dict):
+        return own
+    both = {**base, **own}
+    if isinstance(base.get("library"), dict) and isinstance(own.get("library"), dict):
+        both["library"] = {**base["library"], **own["library"]}
+    return both
 
 
 def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) -> Vendor:
@@ -231,6 +259,7 @@ def vendor_of(name: str, data: object, place: Callable[..., Any] | None = None) 
             library=library_of(data.get("library"), lambda text: wrong(text, "library")),
             lanes=bool(data.get("lanes", False)),
             flushes_denormals=bool(data.get("flushes_denormals", False)),
+            products=tuple(str(dtype) for dtype in data.get("products") or ()),
             texts=dict(data.get("texts") or {}),
         )
     except KeyError as e:

@@ -75,7 +75,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     facts: dict[str, object] = dict(features(lowered.read_text(encoding="utf-8")))
     facts["lower_seconds"] = round(done.seconds, 2)
     if kernel.arch.startswith("gfx"):
-        tools = code_object.tools()
+        tools = code_object.tools(last=code_object.HEADERS_UP_TO)
         if isinstance(tools, str):
             reason = f"compile for {kernel.arch}: lowered, but {tools}; {code_object.INSTALL}"
             return built_since(main, facts, "", shown, started, (reason, *refused))
@@ -181,7 +181,7 @@ def _compiler(device: str) -> Availability:
         return Availability(ok=False, detail="tilelang is not installed", install=INSTALL_TILELANG)
     version = f"tilelang {metadata.version('tilelang')}"
     if device == "hip":
-        tools = code_object.tools()
+        tools = code_object.tools(last=code_object.HEADERS_UP_TO)
         if isinstance(tools, str):
             detail = f"{version} lowers to HIP source, which is not compiled: {tools}"
             return Availability(ok=True, detail=detail, install=code_object.INSTALL)

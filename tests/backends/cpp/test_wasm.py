@@ -127,6 +127,18 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "septran[wasm]" in missing.install
 
 
+def test_a_newer_compiler_without_its_runtime_library_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """clang 22, which another target asks for, came without it and hid clang 19."""
+    here = {"clang++-22", "clang++-19"}
+    monkeypatch.setattr(wasm.shutil, "which", lambda name: name if name in here else None)
+    monkeypatch.setattr(wasm, "_has_builtins", lambda clang: clang == "clang++-19")
+    assert wasm._clang.__wrapped__() == "clang++-19"
+    here.remove("clang++-19")
+    assert wasm._clang.__wrapped__() == "clang++-22"
+
+
 def test_a_compiler_without_its_runtime_library_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

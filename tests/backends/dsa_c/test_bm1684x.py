@@ -1,4 +1,4 @@
-"""Sophgo's BM1684X: what is printed, what is refused, and what its functional model says, planted bugs included."""
+"""Sophgo's BM1684X, BM1688 and BM1684X2: what is printed, what is refused, what their functional models say, planted bugs included."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from septran.backends.dsa.vendor import load_vendor
 from septran.errors import ConfigError, EnvironmentProblem
 from septran.ir.nodes import Buffer
 from septran.kernel import Kernel, Leaf, leaf_specs
+from septran.machine import load_machine
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.place import Place, place_of
+from septran.verify.gate_binary import allowed_symbols
 from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 
 DSA = backends.get("dsa_c")
 ARCH = "bm1684x"
+CHIPS = (ARCH, "bm1688", "bm1684x2")
 SMALL = {
     "relu": {"N": 1003},
     "add": {"N": 1003},
@@ -35,26 +38,37 @@ SMALL = {
 }
 
 
-def made(op: str, dtype: str = "float32") -> tuple[Kernel, Problem]:
-    plan = resolve(GenRequest(op=op, backend="dsa_c", arch=ARCH, dtype=dtype, dims=SMALL[op]))
+def made(op: str, dtype: str = "float32", arch: str = ARCH) -> tuple[Kernel, Problem]:
+    plan = resolve(GenRequest(op=op, backend="dsa_c", arch=arch, dtype=dtype, dims=SMALL[op]))
     lowered = lower_plan(plan)
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
     return plan.backend.emit(lowered.program, leaves), problem_of(plan, lowered.program, plan.dims)
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Where kernels run when the vendor's model is here."""
-    there = Path(os.environ.get("SEPTRAN_TEST_ENVIRONMENTS", "/nowhere")) / "dsa_c-bm1684x"
-    if not there.is_dir():
-        pytest.skip("the BM1684X's model is not here: septran doctor --install dsa_c+bm1684x")
-    home = tmp_path / "home"
-    (home / "environments").mkdir(parents=True)
-    (home / "environments" / there.name).symlink_to(there.resolve(), target_is_directory=True)
-    monkeypatch.setenv("SEPTRAN_HOME", str(home))
-    place = place_of(DSA, ARCH, "auto", 2)
-    place.require()
-    return place
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Place]:
+    """Give where kernels of a chip run; skips where its model is not here."""
+    there = Path(os.environ.get("SEPTRAN_TEST_ENVIRONMENTS", "/nowhere"))
+    home = tmp_path / "home" / "environments"
+    home.mkdir(parents=True)
+    monkeypatch.setenv("SEPTRAN_HOME", str(home.parent))
+
+    def model(arch: str) -> Place:
+        folder = there / f"dsa_c-{arch}"
+        if not folder.is_dir():
+            pytest.skip(f"the model is not here: septran doctor --install dsa_c+{arch}")
+        (home / folder.name).symlink_to(folder.resolve(), target_is_directory=True)
+        place = place_of(DSA, arch, "auto", 2)
+        place.require()
+        return place
+
+    return model
+
+
+@pytest.fixture
+def model(models: Callable[[str], Place]) -> Place:
+    """Where kernels of the BM1684X run."""
+    return models(ARCH)
 
 
 def judged(kernel: Kernel, problem: Problem, place: Place, folder: Path) -> Verdict:
@@ -118,11 +132,33 @@ def test_a_type_that_the_lanes_do_not_have_is_refused() -> None:
         DSA.emit(lowered.program, library_leaves(DSA, lowered.program, lowered.bound.mapping))
 
 
-def test_the_vendor_s_table_names_its_wheel() -> None:
-    library = load_vendor(ARCH).library
-    assert library is not None
-    assert DSA.parts() == {"bm1684x": library.wheel}
-    assert library.wheel.requirement == "tpu-mlir==1.30.2" and len(library.wheel.sha256) == 64
+def test_the_vendor_s_tables_name_their_wheel() -> None:
+    """One wheel has the models of all three."""
+    libraries = [load_vendor(arch).library for arch in CHIPS]
+    wheels = {library.part: library.wheel for library in libraries if library is not None}
+    assert dict(DSA.parts()) == wheels and tuple(wheels) == CHIPS
+    for wheel in wheels.values():
+        assert wheel.requirement == "tpu-mlir==1.30.2" and len(wheel.sha256) == 64
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+def test_a_chip_is_its_data(arch: str) -> None:
+    """The lanes that a vendor table defines are those of the machine, and all calls are the BM1684X's."""
+    vendor, machine = load_vendor(arch), load_machine(f"dsa_c.{arch}")
+    assert dict(vendor.calls) == dict(load_vendor(ARCH).calls)
+    assert vendor.library is not None
+    told = dict(define.partition("=")[::2] for define in vendor.library.defines)
+    lanes = int(told.get("SG_CHIP_LANES", 64))
+    assert machine.limits["lanes"] == lanes
+    lane = int(told.get("SG_CHIP_LANE", 262144))
+    assert machine.capacity("SHARED") == lane // 2 and machine.capacity("REGISTER") == lane // 4
+    assert allowed_symbols("c", f"dsa_c.{arch}") == allowed_symbols("c", f"dsa_c.{ARCH}")
+
+
+def test_a_product_that_the_engine_has_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"bm1684x2 has no product of float32.*of bfloat16 only"):
+        made("gemm", arch="bm1684x2")
+    assert "sg_mma" in made("gemm", "bfloat16", "bm1684x2")[0].source
 
 
 def test_the_model_agrees_on_relu(model: Place, tmp_path: Path) -> None:
@@ -145,6 +181,25 @@ def test_the_model_agrees(model: Place, op: str, dtype: str, tmp_path: Path) -> 
     assert verdict.passed, verdict.message
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arch", "op", "dtype"),
+    [
+        *(("bm1688", op, "float32") for op in SMALL),
+        *((arch, "gemm", "bfloat16") for arch in CHIPS[1:]),
+        ("bm1688", "gemm", "float16"),
+        *(("bm1684x2", op, "float32") for op in SMALL if op != "gemm"),
+    ],
+)
+def test_the_models_of_the_other_chips_agree(
+    models: Callable[[str], Place], arch: str, op: str, dtype: str, tmp_path: Path
+) -> None:
+    verdict = judged(*made(op, dtype, arch), models(arch), tmp_path)
+    assert verdict.passed, verdict.message
+
+
+STORE = r"(sg_dma\(SG_TILE\(SG_G\(C[^;]*?\), 37, ROWS, COLS, 37, DT_\w+\), SG_TILE\(SG_L\(C_s, 0\), \d+, ROWS, COLS, \d+, DT_\w+\)\);)"
+"""the store of the product: its copy takes rows and columns from both tiles"""
 BUGS = {
     "an accumulator that is not cleared": ("gemm", r"(?m)^\s*sg_fill\(.*\n", "\n"),
     "an accumulator that is begun anew": ("gemm", r"(sg_mma\(.*), 0\);", r"\1, 1);"),
@@ -161,13 +216,13 @@ BUGS = {
     ),
     "a row too many": (
         "gemm",
-        r"(sg_dma\(SG_TILE\(SG_G\(C.*, )70(, 37, \d+, DT_\w+\)\);)",
-        r"\g<1>71\2",
+        STORE.replace("ROWS", ")70(").replace("COLS", "37"),
+        r"\g<1>71\g<2>71\3",
     ),
     "a column too few": (
         "gemm",
-        r"(sg_dma\(SG_TILE\(SG_G\(C.*, 70, )37(, \d+, DT_\w+\)\);)",
-        r"\g<1>36\2",
+        STORE.replace("ROWS", "70").replace("COLS", ")37("),
+        r"\g<1>36\g<2>36\3",
     ),
     "rows of another pitch": (
         "layernorm",

@@ -149,6 +149,16 @@ def test_a_machine_that_cannot_be(
         assert new in asset.path.read_text(encoding="utf-8").splitlines()[span.line - 1]
 
 
+def test_a_table_that_extends_itself_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asset = replace(find("configs/vendors/vendor_lib.yaml"), path=tmp_path / "loop.yaml")
+    asset.path.write_text("extends: loop\n", encoding="utf-8")
+    monkeypatch.setattr("septran.assets.find", lambda name: asset)
+    with pytest.raises(ConfigError, match="vendor table loop: extends loop, which extends it"):
+        load_vendor("loop")
+
+
 def test_the_compiler_takes_no_warning(tmp_path: Path) -> None:
     kernel = emit(gemm(), "vendor_lib")
     sloppy = kernel.source.replace(

@@ -36,7 +36,7 @@ def test_a_product_is_compiled_or_what_is_missing_is_said(tmp_path: Path) -> Non
     kernel = kernel_of(HIP, "gfx942", "gemm", "float16", {"M": 70, "N": 50, "K": 40})
     built = HIP.build(kernel, tmp_path)
     assert built.ok, built.log
-    if isinstance(code_object.tools(), str):
+    if isinstance(code_object.tools(last=code_object.HEADERS_UP_TO), str):
         assert any(code_object.INSTALL in text for text in built.not_checked)
         return
     assert built.not_checked == ()
@@ -63,6 +63,26 @@ def test_a_refusal_of_the_compiler_is_the_kernels(
     done = code_object.assemble(found, "gfx942", lowered)
     assert done.code != 0
     assert not code_object.made(lowered)
+
+
+def test_a_clang_that_does_not_go_with_hip_s_headers_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TileLang's sources include HIP's headers, which ask for functions that clang 22 has not."""
+    here: set[str] = {"19", "22"}
+
+    def which(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name.rpartition("-")[2] in here else None
+
+    monkeypatch.setattr(code_object.shutil, "which", which)
+    monkeypatch.setattr(code_object, "_BITCODE", Path("/"))
+    monkeypatch.setattr(code_object, "_HEADER", Path(__file__))
+    taken = code_object.tools(last=code_object.HEADERS_UP_TO)
+    assert isinstance(taken, Tools) and taken.clang == "/usr/bin/clang-19"
+    assert isinstance(newest := code_object.tools(), Tools) and newest.name == "clang 22"
+    here.remove("19")
+    assert "from 19 to 19" in str(code_object.tools(last=code_object.HEADERS_UP_TO))
+    assert "from 19 to 19" in toolchain.available("hip")["compile"].detail
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,17 @@
  * of the same names.
  */
 #include <tpu_kernel.h>
+#include "chip.h"
 #include "clock.h"
 
-enum { LANES = 64, LANE = 262144, COEFFICIENTS = 2048, TABLE = 4096 };
+enum { LANES = SG_CHIP_LANES, LANE = SG_CHIP_LANE, COEFFICIENTS = 2048, TABLE = 4096 };
 enum { READ, WRITE };
 
 static int size_of(data_type_t t) { return t == DT_FP32 || t == DT_INT32 || t == DT_UINT32 ? 4 : t == DT_INT8 || t == DT_UINT8 ? 1 : 2; }
 
-/* strides of a tensor that says none: rows dense, each line of lanes from a multiple of 64 bytes on */
+/* strides of a tensor that says none: rows dense, each line of lanes from a multiple of the units' bytes on */
 static dim4 aligned(const dim4 *s, int size, int first) {
-  const int step = 64 / size, line = (s->h * s->w + step - 1) / step * step;
+  const int step = SG_CHIP_UNITS / size, line = (s->h * s->w + step - 1) / step * step;
   return (dim4){(first + s->c + LANES - 1) / LANES * line, line, s->w, 1};
 }
 static void tensor(int write, int64_t at, const dim4 *shape, const dim4 *stride, int size) {

@@ -7,9 +7,10 @@
  */
 #include <stdint.h>
 #include <stdio.h>
+#include "chip.h"
 #include "clock.h"
 
-enum { MOST = 16384, TOLD = 4, LANES = 64 };
+enum { MOST = 16384, TOLD = 4, LANES = SG_CHIP_LANES };
 
 typedef struct { int engine, command, write, lane, lanes; int64_t low, high; const char *name; } touch;
 

@@ -1,4 +1,4 @@
-/* The host's side of a BM1684X kernel here: Sophgo's functional model of the chip, its memory, and what the kernel leaves in it.
+/* The host's side of a kernel for a Sophgo chip here: Sophgo's functional model of the chip, its memory, and what the kernel leaves in it.
  *
  * The model is one per process. A call copies every tensor into its DDR between canaries, fills all local memory with NaN, runs the
  * kernel beside the clock of windows (clock.c), waits for both engines, looks at the canaries and at tensors that may not be written, and copies the results back.
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <tpu_kernel.h>
+#include "chip.h"
 #include "clock.h"
 
 int cmodel_init(int node, unsigned long long bytes);
@@ -19,7 +20,7 @@ void *get_global_memaddr(int node);
 void sg_start(void);
 void load_lookup_tables(void);
 
-enum { MOST = 512, GUARD = 4096, LANES = 64, LANE = 262144, TEXT = 8192 };
+enum { MOST = 512, GUARD = 4096, LANES = SG_CHIP_LANES, LANE = SG_CHIP_LANE, TEXT = 8192 };
 static const unsigned long long DDR = 1ull << 30;
 
 typedef struct { const char *name; char *host; size_t bytes, at; int written; } tensor;
@@ -56,7 +57,13 @@ static int release(pthread_mutex_t *m) {
   return code;
 }
 
-/* puts `release` where the model's library keeps the address of pthread_mutex_unlock */
+/* Some chips' models name their threads, which the child may not, and end where that fails. */
+static int unnamed(pthread_t thread, const char *name) {
+  (void)thread, (void)name;
+  return 0;
+}
+
+/* puts `release` and `unnamed` where the model's library keeps the addresses of two functions of the C library */
 static int quieten(struct dl_phdr_info *library, size_t size, void *unused) {
   (void)size, (void)unused;
   if (!strstr(library->dlpi_name, "libcmodel_")) return 0;
@@ -73,9 +80,12 @@ static int quieten(struct dl_phdr_info *library, size_t size, void *unused) {
     if (d->d_tag == DT_SYMTAB) symbols = (const void *)d->d_un.d_ptr;
     if (d->d_tag == DT_STRTAB) names = (const void *)d->d_un.d_ptr;
   }
-  for (size_t i = 0; jumps && symbols && names && i < bytes / sizeof *jumps; i++)
-    if (!strcmp(names + symbols[ELF64_R_SYM(jumps[i].r_info)].st_name, "pthread_mutex_unlock"))
-      *(void **)(library->dlpi_addr + jumps[i].r_offset) = (void *)release;
+  for (size_t i = 0; jumps && symbols && names && i < bytes / sizeof *jumps; i++) {
+    const char *called = names + symbols[ELF64_R_SYM(jumps[i].r_info)].st_name;
+    void **place = (void **)(library->dlpi_addr + jumps[i].r_offset);
+    if (!strcmp(called, "pthread_mutex_unlock")) *place = (void *)release;
+    if (!strcmp(called, "pthread_setname_np")) *place = (void *)unnamed;
+  }
   return 1;
 }
 

@@ -2,18 +2,19 @@
  *
  * A lane has its own LANE bytes of local memory; an address is lane * LANE + offset. A buffer of rows and columns lies with row q
  * on lane q % 64, in line q / 64 of `pitch` elements there. A kernel's own buffers are below SCRATCH; above it these
- * functions work on blocks of at most 64 rows x 512 columns. Outside a window (tpu_parallel_start to tpu_parallel_end) every command waits for
+ * functions work on blocks of at most LANES rows x BLOCK columns (64 x 512 on the BM1684X). Outside a window (tpu_parallel_start to tpu_parallel_end) every command waits for
  * the one before; inside, the DMA's commands and the computing engine's run beside each other. See "windows" below.
  */
-#ifndef BM1684X_H
-#define BM1684X_H
+#ifndef SOPHGO_H
+#define SOPHGO_H
 #include <tpu_kernel.h>
+#include "chip.h"
 
-enum { SG_LANES = 64, SG_LANE = 262144, SG_ACC = 131072, SG_SCRATCH = 196608, SG_BLOCK = 512 };
-/* scratch of one lane: blocks of 64 x 512 float32, then the exponential's tables */
+enum { SG_LANES = SG_CHIP_LANES, SG_LANE = SG_CHIP_LANE, SG_ACC = SG_LANE / 2, SG_SCRATCH = SG_LANE / 4 * 3, SG_BLOCK = SG_LANES * 8 };
+/* scratch of one lane: blocks of LANES x BLOCK float32, blocks of 16 columns of products, then the exponential's tables */
 enum { SG_SLOT = SG_BLOCK * 4, SG_OUT = SG_SCRATCH, SG_A = SG_OUT + SG_SLOT, SG_B = SG_A + SG_SLOT, SG_C = SG_B + SG_SLOT,
        SG_W0 = SG_C + SG_SLOT, SG_W1 = SG_W0 + SG_SLOT, SG_W2 = SG_W1 + SG_SLOT, SG_HALF = SG_W2 + SG_SLOT,
-       SG_A2 = SG_HALF + SG_SLOT, SG_B2 = SG_A2 + SG_SLOT, SG_MAT = 4096, SG_MAT_A = SG_B2 + SG_SLOT,
+       SG_A2 = SG_HALF + SG_SLOT, SG_B2 = SG_A2 + SG_SLOT, SG_MAT = SG_LANES * 64, SG_MAT_A = SG_B2 + SG_SLOT,
        SG_MAT_B = SG_MAT_A + 2 * SG_MAT, SG_MAT_C = SG_MAT_B + 2 * SG_MAT, SG_COEFF = SG_MAT_C + SG_MAT, SG_TABLE = SG_COEFF + 2048, SG_MORE = SG_TABLE + 4096 };
 
 /* rows x cols; row r starts `ld` elements after row r - 1. Local: element `at` of the buffer at `base`, whose rows are `pitch` long. */
@@ -23,7 +24,7 @@ typedef struct {
   int base, at, pitch, rows, cols, ld;
   data_type_t dtype;
 } sg_tile;
-/* part of a tile in local memory, at most 64 rows from lane 0 on: strides between lines and columns, in elements */
+/* part of a tile in local memory, at most LANES rows from lane 0 on: strides between lines and columns, in elements */
 typedef struct { local_addr_t at; dim4 stride; } sg_block;
 
 #define SG_G(pointer) 1, (global_addr_t)(uintptr_t)(pointer), 0, 0
@@ -549,7 +550,7 @@ SG_FN void sg_operand(int to, const sg_tile *t, int turned, int r0, int rows, in
     sg_collect((local_addr_t)to, t, r0, rows, c0, cols);
     return;
   }
-  for (int c = 0; c < cols; c += SG_LANES) { /* what becomes columns are rows now, 64 of which fit on the lanes */
+  for (int c = 0; c < cols; c += SG_LANES) { /* what becomes columns are rows now, which have to fit on the lanes */
     const int some = sg_min(SG_LANES, cols - c);
     sg_collect(SG_HALF, t, c0 + c, some, r0, rows);
     sg_turn((local_addr_t)(to + c * sg_bytes(t->dtype)), SG_HALF, rows, some, t->dtype);
@@ -576,7 +577,7 @@ SG_FN local_addr_t sg_ready(const sg_tile *t, int turned, int r0, int rows, int 
   sg_outermost(matrix, there ? sg_at(t, r0, c0) : (local_addr_t)slot, rows, cols, there ? t->pitch : SG_BLOCK);
   return (local_addr_t)matrix;
 }
-/* the product's parts: blocks of 64 rows x 512 columns of c, each over steps of 64 along k */
+/* the product's parts: blocks of LANES rows x BLOCK columns of c, each over steps of LANES along k */
 typedef struct { int r0, rows, c0, cols, k0, some; local_addr_t a, b; } sg_step;
 SG_FN sg_step sg_nth(const sg_tile *c, int k, int i) {
   const int steps = (k + SG_LANES - 1) / SG_LANES, across = (c->cols + SG_BLOCK - 1) / SG_BLOCK;
