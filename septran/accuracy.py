@@ -13,6 +13,7 @@ _FILE = "configs/accuracy.yaml"
 # the tables of the file: their keys, all of them needed
 _TABLES = {
     "unit_roundoff": ("float64", "float32"),
+    "winograd": ("constant", "per_sqrt"),
     "softmax": ("constant", "per_distance", "per_sqrt"),
 }
 
@@ -25,6 +26,7 @@ class Policy:
     zero_mean_coefficient: float
     same_sign_coefficient_per_sqrt: float
     softmax: Mapping[str, float]
+    winograd: Mapping[str, float]
     probe_coefficient: float
     probe_per_sqrt: float
     torch_error_factor: float

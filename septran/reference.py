@@ -113,6 +113,8 @@ class Reference:
         inputs are measured. summed: the same where results of sums are changed by their terms (`Rounding.of_terms`).
     choices: decisions that outputs show. chosen: outputs by name -> the reference with these decisions made as they say.
     operands: task of an opaque leaf -> what its operands are, in order, for the arguments of `fn`.
+    squares: same arguments as fn -> per output element the largest root of the sum of squared terms of all elements that it may
+        be computed with, each tap as large as the largest. Only of a 3x3 convolution: what `math: winograd` is judged by.
     defined: called as fn; whether there is a value for these arguments (a singular matrix has no inverse). None: always.
     """
 
@@ -130,6 +132,7 @@ class Reference:
     choices: tuple[Choice, ...] = ()
     chosen: Callable[[Mapping[str, Any]], Reference] | None = None
     operands: Mapping[str, Callable[..., tuple[Any, ...]]] = field(default_factory=dict)
+    squares: Callable[..., Any] | None = None
     defined: Callable[..., bool] | None = None
 
     def settled(self) -> Reference:

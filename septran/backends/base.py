@@ -279,6 +279,10 @@ class Backend:
     """kernel + empty folder -> a program that calls it in bursts and sees races of its threads; None: it has none of its own."""
     noted: Callable[[Kernel, Path], Built] | None = field(default=None)
     """as `build`, but its emulation knows which threads store and load each byte of shared memory; None: it does not, or there is none"""
+    declared: Callable[[Program], str] = lambda program: ""
+    """Program -> the word of `math:` whose rounding its leaves have although it is worse than that of sums; "" for none"""
+    maths: tuple[str, ...] = ()
+    """the words that `declared` gives"""
     flushes_denormals: Callable[[str], bool] = lambda arch: False
     """arch -> whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()

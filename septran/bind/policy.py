@@ -192,6 +192,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             extents = extents if extents is not None else _role_extents(site, trial)
             known = dict.fromkeys(ROLES, 1) | extents
             known |= {"bytes": nbytes(dtype), "skips": int(site.skips)}
+            known["winograd"] = int(policy.options.get("math") == "winograd")
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
         return rule

@@ -54,6 +54,13 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("culprit", f"{culprit['kind']} {culprit['name']}: {culprit['why']}"))
     if result.get("max_error") is not None:
         found.append(("errors", _errors(result)))
+    if result.get("declared"):
+        found.append(
+            (
+                "declared",
+                f"judged by the accuracy of math: {result['declared']}, worse than that of sums",
+            )
+        )
     if result.get("ties"):
         found.append(("near ties", str(result["ties"])))
     if tuned := result.get("tuned"):

@@ -28,6 +28,11 @@ def kernel_options(command: F) -> F:
             type=click.Choice(("batch-invariant",)),
             help="A row's bits depend neither on the number of rows nor on threads.",
         ),
+        click.option(
+            "--math",
+            type=click.Choice(("winograd",)),
+            help="3x3 convolutions by Winograd's algorithm: faster, with a larger error that is declared.",
+        ),
         click.option("--dtype", type=click.Choice(DTYPES)),
         click.option(
             "--dim",
@@ -82,6 +87,7 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
         dtype=given["dtype"],
         mapping=given["mapping"],
         deterministic=given.get("deterministic") or "",
+        math=given.get("math") or "",
         writer=writer,
         attempts=settings.attempts,
         candidates=settings.candidates,

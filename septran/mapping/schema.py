@@ -146,7 +146,7 @@ OPERANDS = ("a", "b", "in", "out")
 LOCALS = ("gemm.out", "gemm.in", "default")
 """The uses of a tensor that a task makes itself."""
 OPTION_WORDS: Mapping[str, tuple[str, ...]] = {
-    "math": ("tf32", "mma", "wgmma"),
+    "math": ("tf32", "mma", "wgmma", "winograd"),
     "schedule": ("static", "dynamic", "guided"),
 }
 """Options whose values are words."""

@@ -52,6 +52,8 @@ class GenRequest:
     resume: str | None = None
     where: str = "auto"
     deterministic: str = ""
+    math: str = ""
+    """arithmetic with an accuracy of its own, a word of `math:`"""
     tuned: bool = True
     """whether results of `septran tune` are taken"""
     dynamic: tuple[str, ...] = ()
@@ -89,6 +91,7 @@ def resolve_operator(request: GenRequest, operator: Operator, logic: Logic) -> P
             f"{mapping.file} is explicit: its tiles are the file's for every number of rows",
             help="leave --deterministic out; `septran prove --dims symbolic` says whether rows are alike",
         )
+    mapping = _with_math(mapping, backend, request.math)
     dtype = _dtype(request.dtype, operator, backend)
     plan = Plan(
         operator=operator,
@@ -102,9 +105,31 @@ def resolve_operator(request: GenRequest, operator: Operator, logic: Logic) -> P
         dtype=dtype,
         dynamic=tuple(request.dynamic),
     )
-    if request.tuned and request.mapping is None and not request.deterministic:
+    if request.tuned and not (request.mapping or request.deterministic or request.math):
         return replace(plan, tuned=results_for(plan))
     return plan
+
+
+def _with_math(
+    mapping: ExplicitMapping | Policy, backend: Backend, math: str
+) -> ExplicitMapping | Policy:
+    """Return the policy with the arithmetic that was asked for.
+
+    Raises:
+        MappingError: M017, the target has none of it. M094, the mapping is explicit.
+    """
+    if not math:
+        return mapping
+    if math not in backend.maths:
+        known = ", ".join(backend.maths) or "none"
+        raise MappingError.of("M017", f"{backend.name} has no `math: {math}`; known: {known}")
+    if not isinstance(mapping, Policy):
+        raise MappingError.of(
+            "M094",
+            f"{mapping.file} is explicit: its tiles are those of its own arithmetic",
+            help=f"write `math: {math}` into its instance, or leave --math out",
+        )
+    return replace(mapping, options={**mapping.options, "math": math})
 
 
 def results_for(plan: Plan) -> tuple[Tuned, ...]:

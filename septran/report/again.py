@@ -28,6 +28,8 @@ def command(data: Mapping[str, Any], request: Mapping[str, Any]) -> str:
             words += [f"--{name}", str(asked[name])]
     if asked.get("deterministic"):
         words += ["--deterministic", str(asked["deterministic"])]
+    if asked.get("math"):
+        words += ["--math", str(asked["math"])]
     if asked.get("fallback"):
         words += ["--fallback", str(asked["fallback"])]
     if asked.get("prepare"):

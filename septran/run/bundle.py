@@ -54,6 +54,8 @@ def export_run(
     asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
     if request.dynamic:
         asked["dynamic"] = list(request.dynamic)
+    if request.math:
+        asked["math"] = request.math
     plan = resolve(request)
     proof = prove_lowered(plan, lower_plan(plan), kernel=kernel).certificate
     return export_bundle(kernel, verdict, path, request=asked, certificate=proof.to_json())
@@ -130,6 +132,7 @@ def _request(bundle: Bundle, recheck: Recheck) -> GenRequest:
         dims={str(name): int(size) for name, size in bundle.verdict.dims.items()},
         dtype=asked.get("dtype"),
         dynamic=tuple(map(str, asked.get("dynamic", ()))),
+        math=str(asked.get("math") or ""),
     )
 
 

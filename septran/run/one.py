@@ -156,6 +156,8 @@ def _gen(job: _Job) -> Result:
         return _stop(job, result, request.stop_after)
     place = place_in(job.settings, plan.backend, plan.arch, request.where)
     problem = problem_of(plan, lowered.program, plan.dims)
+    if problem.declared:
+        result = replace(result, declared=problem.declared)
     chosen, kernel, room = _written(job, place, problem)
     start = time.perf_counter()
     result = replace(result, **prove_and_keep(plan, lowered, kernel, run))

@@ -37,7 +37,7 @@ ABSENT: Final = Absent.ABSENT
 class Result:
     """The fields of the septran.gen/1 object, in its order (docs/cli.md).
 
-    dims: name -> size. tuned: the result of `septran tune` that was taken. proved, proof: rules that hold, and the rest with reasons. rows: under
+    dims: name -> size. tuned: the result of `septran tune` that was taken. declared: the word of `math:` whose error budget it was judged by. proved, proof: rules that hold, and the rest with reasons. rows: under
     `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared.
     dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
     sha of each. host_leaves: what torch computes inside the program (operators, nodes, line, why), and parts: the kernels beside it. model: calls, tokens and cost. workspace: bytes between kernels at the peak, separate (each tensor with its own) and
@@ -55,6 +55,7 @@ class Result:
     mapping: str | Absent = ABSENT
     policy: bool | Absent = ABSENT
     tuned: Mapping[str, Any] | Absent = ABSENT
+    declared: str | Absent = ABSENT
     proved: Sequence[str] | Absent = ABSENT
     proof: Mapping[str, Any] | Absent = ABSENT
     rows: Mapping[str, Any] | Absent = ABSENT

@@ -19,13 +19,14 @@ from septran.run.bench import BenchRequest, Figure, bench
 from septran.run.bench_module import MODULES, bench_module
 from septran.settings import Settings
 
-_KEYS = ("op", "module", "dims", "dtype", "arch", "gate", "goal")
+_KEYS = ("op", "module", "dims", "dtype", "math", "arch", "gate", "goal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One figure of a suite. gate: least speedup over torch; goal: what is known to be possible, None = not known.
 
+    math: arithmetic with an accuracy of its own (`septran gen --math`).
     op: an operator; or module: one of `bench_module.MODULES`, with the dtype that it has there and its weights prepared once.
     """
 
@@ -33,6 +34,7 @@ class Row:
     module: str = ""
     dims: Mapping[str, int]
     dtype: str | None = None
+    math: str = ""
     arch: str | None = None
     gate: float
     goal: float | None = None
@@ -41,7 +43,8 @@ class Row:
     def label(self) -> str:
         """Operator, type and sizes in a line."""
         sizes = " ".join(f"{name}={size}" for name, size in self.dims.items())
-        return " ".join(filter(None, (self.op or f"module {self.module}", self.dtype, sizes)))
+        what = self.op or f"module {self.module}"
+        return " ".join(filter(None, (what, self.math, self.dtype, sizes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +154,7 @@ def _row(value: Any, doc: spanyaml.Document, at: int) -> Row:
         module=value.get("module", ""),
         dims=dims,
         dtype=value.get("dtype"),
+        math=value.get("math", ""),
         arch=value.get("arch"),
         gate=float(value["gate"]),
         goal=None if value.get("goal") is None else float(value["goal"]),
@@ -166,8 +170,9 @@ def _check_module(value: Mapping[str, Any], doc: spanyaml.Document, at: int) -> 
     wanted = MODULES[name][0]
     if set(value.get("dims", {})) != set(wanted):
         raise wrong(f"module {name} has the sizes {', '.join(wanted)}", doc.span("rows", at))
-    if "dtype" in value:
-        raise wrong("a module has its own dtype", doc.key_span("rows", at, "dtype"))
+    for key in ("dtype", "math"):
+        if key in value:
+            raise wrong(f"a module has its own {key}", doc.key_span("rows", at, key))
 
 
 def wrong(message: str, span: Span) -> ConfigError:
@@ -236,7 +241,9 @@ def _measured(
             return Measured(row=row, figure=made)
         except SeptranError as error:
             return Measured(row=row, figure=None, reason=str(error).splitlines()[0])
-    kernel = GenRequest(op=row.op, backend=backend, arch=row.arch, dims=row.dims, dtype=row.dtype)
+    kernel = GenRequest(
+        op=row.op, backend=backend, arch=row.arch, dims=row.dims, dtype=row.dtype, math=row.math
+    )
     request = BenchRequest(kernel=kernel, torch_compile=torch_compile)
     try:
         (figure,) = bench(request, settings=settings, progress=progress)

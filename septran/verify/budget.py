@@ -21,6 +21,7 @@ from septran.errors import TaskLangError
 from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
 from septran.rounding import DIGITS, Rounding
+from septran.verify.declared import declared_error
 from septran.verify.flushing import cost_of_flushing
 from septran.verify.problem import Problem
 
@@ -104,6 +105,11 @@ def growing(
                 for i in range(len(problem.outputs))
             )
         yield found
+    if problem.declared:
+        with torch.no_grad():
+            more = declared_error(problem, inputs, policy, partial(_call, problem))
+        found = tuple(replace(one, budget=one.budget + more) for one in found)
+        yield found
     if problem.flushes:
         with torch.no_grad():
             cost = cost_of_flushing(problem, inputs, wide, partial(_call, problem))
@@ -140,26 +146,6 @@ def blame(fn: object, what: str) -> TaskLangError:
 
 def _shapes(shapes: Sequence[object]) -> str:
     return " and ".join(map(str, shapes)) or "nothing"
-
-
-def exact_if_representable(problem: Problem, one: Expected) -> Expected:
-    """Return `one` with bits that must match, when every sum of small integers is exact.
-
-    It is when the operator does not say otherwise, no intermediate can exceed the integers that the
-    accumulate dtype holds, and each result is itself such a number; then any order of additions gives
-    the same sum, and the one rounding to the output dtype is the correct one.
-    """
-    reference = problem.reference
-    allowed = reference.integer_exact
-    if allowed is None:
-        allowed = reference.kind in ("gemm", "reduction")
-    limit = 2.0**24 if problem.accumulate == "float32" else 2.0**53
-    terms = reference.reduction(problem.dims) if reference.reduction else 1
-    if not allowed or 9 * terms > limit:
-        return one
-    if one.values.is_floating_point() and not bool((one.values == one.values.round()).all()):
-        return one
-    return replace(one, exact=True)
 
 
 def evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from septran.accuracy import Policy
 from septran.verify import budget, judge
@@ -67,6 +68,26 @@ def _growing(problem: Problem, case: Case, policy: Policy) -> Iterator[tuple[Exp
         problem, draw(problem, case), zero_mean=case.zero_mean, policy=policy, seed=case.seed
     ):
         if case.family == "integers":
-            yield tuple(budget.exact_if_representable(problem, one) for one in found)
+            yield tuple(_exact_if_representable(problem, one) for one in found)
         else:
             yield found
+
+
+def _exact_if_representable(problem: Problem, one: Expected) -> Expected:
+    """Return `one` with bits that must match, when every sum of small integers is exact.
+
+    It is when the operator does not say otherwise, no intermediate can exceed the integers that the
+    accumulate dtype holds, and each result is itself such a number; then any order of additions gives
+    the same sum, and the one rounding to the output dtype is the correct one.
+    """
+    reference = problem.reference
+    allowed = reference.integer_exact
+    if allowed is None:
+        allowed = reference.kind in ("gemm", "reduction")
+    limit = 2.0**24 if problem.accumulate == "float32" else 2.0**53
+    terms = reference.reduction(problem.dims) if reference.reduction else 1
+    if not allowed or 9 * terms > limit:
+        return one
+    if one.values.is_floating_point() and not bool((one.values == one.values.round()).all()):
+        return one
+    return replace(one, exact=True)

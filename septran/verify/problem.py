@@ -37,6 +37,7 @@ class Problem:
     within: the larger problem that makes the inputs; None: they are drawn.
     made: case's name -> the inputs as arrays, where steps before have made them; None: they are drawn.
     points: numbers that the kernel's text holds, of which a branch may be made; one more case has values at and between them.
+    declared: arithmetic whose rounding the mapping asked for although it is worse: a word of `math:`; "": none.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -51,6 +52,7 @@ class Problem:
     unused: frozenset[str] = frozenset()
     sizes: Mapping[str, int] = field(default_factory=dict)
     points: tuple[float, ...] = ()
+    declared: str = ""
     flushes: bool = False
     within: Within | None = None
     made: Mapping[str, Mapping[str, Any]] | None = None

@@ -229,7 +229,7 @@ WRONG |= {
     ),
     "math of nobody": (
         GOOD.replace("    pipeline: 2", "    math: tf23  # error: M017@tf23\n    pipeline: 2"),
-        ["tile: math: 'tf23' is unknown; known: tf32, mma, wgmma; did you mean 'tf32'?"],
+        ["tile: math: 'tf23' is unknown; known: tf32, mma, wgmma, winograd; did you mean 'tf32'?"],
     ),
     "threads of a word": (
         GOOD.replace("    pipeline: 2", "    threads: many  # error: M000@many\n    pipeline: 2"),

@@ -17,6 +17,7 @@ from septran.backends.cpp.priced import priced
 from septran.backends.cpp.reading import read
 from septran.backends.cpp.shared import share_windows
 from septran.backends.cpp.windows import share_panels, stage_windows
+from septran.backends.cpp.winograd import WINOGRAD, declared
 from septran.errors import EnvironmentProblem
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
@@ -174,6 +175,8 @@ CPP = Backend(
     available=available,
     docs="cpp",
     dtypes=("float32", "float64", "float16", "bfloat16"),
+    maths=(WINOGRAD,),
+    declared=declared,
     dynamic=True,
     views=True,
     fills=True,

@@ -15,6 +15,7 @@ from septran.backends.cpp.row_loop import RowLoop
 from septran.backends.cpp.rows import RowGroup, plan, reads, reduce_axis
 from septran.backends.cpp.spelling import REDUCTIONS
 from septran.backends.cpp.stores import homes, unneeded
+from septran.backends.cpp.winograd import takes
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.ir.dtypes import whole_sums
 from septran.ir.nodes import LeafCall, Prim, Region
@@ -241,6 +242,10 @@ class LeafText(LeafLines):
         flags = ["double" if self.double else "float", *(str(f).lower() for f in (acc, packed))]
         out = ", ".join((identifier(prims[0].out), *operands))
         sides = (prims[0].out, prims[0].ins[0])
+        dtypes = {n: p.dtype for n, p in self.params.items()}
+        if takes(dict(self.spec.options), prims, dtypes):
+            self.line(f"gemm_winograd<{', '.join(flags[1:])}>({out});")
+            return
         planes = all(self.params[n].step[-1] != 1 and self.params[n].shape[-1] != 1 for n in sides)
         self.line(f"gemm_{'planes' if planes else 'taps'}<{', '.join(flags)}>({out});")
 

@@ -103,13 +103,18 @@ def runtime(program: Program, leaves: Iterable[Leaf]) -> tuple[str, ...]:
         parts.append("sizes")
     if "st::turned<" in text or any(b.strides for b in allocated(program.body)):
         parts.append("turned")
-    if any(f"{name}<" in text for name in ("gemm", "gemm_integers", "gemm_taps", "gemm_planes")):
+    if any(
+        f"{name}<" in text
+        for name in ("gemm", "gemm_integers", "gemm_taps", "gemm_planes", "gemm_winograd")
+    ):
         pairs = "bf16" in text or any(b.dtype == "bfloat16" for b in buffers(program))
         parts += ["panels", "direct", *(["pairs"] if pairs else []), "gemm"]
     if "gemm_integers<" in text:
         parts.append("quads")
-    if "gemm_taps<" in text:
+    if "gemm_taps<" in text or "gemm_winograd<" in text:
         parts.append("taps")
+    if "gemm_winograd<" in text:
+        parts.append("winograd")
     if "gemm_planes<" in text:
         parts.append("planes")
     if "reduce_rows<" in text:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from septran.backends.cpp.winograd import WINOGRAD, declared
 from septran.ir.access import map_buffers, touches
 from septran.ir.nodes import Buffer, Copy, LeafCall, Program, Region, Stmt, allocated, walk
 from septran.ir.scalar import Index
@@ -27,6 +28,8 @@ _TURN = 128
 
 def lie_in_planes(program: Program) -> Program:
     """Return `program` with tiles of merged taps laid out in planes where their tensors are."""
+    if declared(program) == WINOGRAD:  # its vectors hold channels
+        return program
     own = {b.name: b for b in allocated(program.body)}
     touched = list(_touched(program))
     moved: dict[str, Buffer] = {}

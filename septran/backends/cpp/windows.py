@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from septran.backends.cpp.winograd import WINOGRAD
 from septran.backends.text.cstyle import Layout
 from septran.ir.access import map_regions, region_vars, writes
 from septran.ir.expr import Bin, Const, Expr, Var, const, free, minimum, substitute
@@ -192,16 +193,18 @@ def _without(body: tuple[Stmt, ...], copy: Copy, by: Region) -> tuple[Stmt, ...]
 def share_panels(program: Program) -> Program:
     """Return `program` with tensors that many tiles pack in the same panels packed once, before these tiles."""
     taken = names(program)
+    # taps of one tile, too, are one call only behind the copies of their weights
+    again = 1 if program.option("math") == WINOGRAD else _AGAIN
     out: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, For):
-            before, stmt = _shared(stmt, taken, str(stmt.proc))
+            before, stmt = _shared(stmt, taken, str(stmt.proc), again)
             out.extend(before)
         out.append(stmt)
     return replace(program, body=tuple(out))
 
 
-def _shared(loop: For, taken: set[str], proc: str) -> tuple[list[Stmt], For]:
+def _shared(loop: For, taken: set[str], proc: str, least: int) -> tuple[list[Stmt], For]:
     """Return (what is packed before a loop, the loop without these copies)."""
     before: list[Stmt] = []
     inside = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)} | writes(loop.body)
@@ -210,7 +213,7 @@ def _shared(loop: For, taken: set[str], proc: str) -> tuple[list[Stmt], For]:
         for copy in [s for s in body if isinstance(s, Copy)]:
             if copy.src.buffer.name in inside or not _only_read(copy, body):
                 continue
-            packed = _packed(copy, loops)
+            packed = _packed(copy, loops, least)
             if packed is None:
                 continue
             src, offset = packed
@@ -227,8 +230,8 @@ def _shared(loop: For, taken: set[str], proc: str) -> tuple[list[Stmt], For]:
     return before, replace(loop, body=body)
 
 
-def _packed(copy: Copy, loops: Sequence[For]) -> tuple[Region, tuple[Expr, ...]] | None:
-    """Return (all of a tensor that is packed in `loops`, where an iteration's panels begin in it)."""
+def _packed(copy: Copy, loops: Sequence[For], least: int) -> tuple[Region, tuple[Expr, ...]] | None:
+    """Return (all of a tensor that is packed at least so often in `loops`, where an iteration's panels begin in it)."""
     src, layout = copy.src, Layout.of(copy.dst.buffer)
     if layout is None or layout.over_rows or src.guard or src.rank < 2:
         return None
@@ -249,7 +252,7 @@ def _packed(copy: Copy, loops: Sequence[For]) -> tuple[Region, tuple[Expr, ...]]
     # loops whose extent is not known do not count: what is proven for every size is decided as at these sizes
     again = math.prod(n for v, n in extents.items() if v not in used)
     moved = [moves(o, used) for o in src.offset]
-    if again < _AGAIN or None in moved:
+    if again < least or None in moved:
         return None
     # a dim that is cut is packed whole, one that is not stays as it is
     whole = [bool(m and m.steps) for m in moved]
