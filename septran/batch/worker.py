@@ -25,6 +25,8 @@ from septran.settings import load
 from septran.surroundings import as_problem
 
 _PR_SET_PDEATHSIG = 1
+_REFUSED = (("C162",), ("C122",))
+"""A target without kernels with open dims; a vendor without a call, a type or a form that a kernel needs."""
 _PATHS = ("task_file", "logic", "mapping", "config")
 
 
@@ -80,7 +82,7 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
             found = replace(head, level="failed", exit_code=4, traceback=traceback.format_exc())
             return replace(found, reason=f"{type(e).__name__}: {e}").to_json()
         away = isinstance(problem, Unsupported) or not isinstance(problem, InputError)
-        away = away or problem.codes == ("C162",)  # this target has no kernels with open dims
+        away = away or problem.codes in _REFUSED
         found = replace(head, level="unavailable" if away else "failed")
         found = replace(found, exit_code=3 if away else problem.exit_code)
         found = replace(found, reason=_first(problem), errors=problem.to_json())

@@ -70,25 +70,21 @@ def test_a_run_that_another_process_has_is_not_run_twice(own):
     assert own.call("batch", "--resume", "latest").code == 0
 
 
-def test_what_a_target_refuses_is_unavailable_and_no_failure():
-    cell = {
-        "id": "c",
-        "key": "k",
-        "op": "cross_entropy",
-        "backend": "pallas_tpu",
-        "request": {
-            "op": "cross_entropy",
-            "backend": "pallas_tpu",
-            "arch": None,
-            "dims": {"M": 3, "N": 17},
-            "dtype": "float32",
-            "writer": "library",
-        },
-    }
+@pytest.mark.parametrize(
+    ("op", "backend", "arch", "dims", "code", "words"),
+    [
+        ("cross_entropy", "pallas_tpu", None, {"M": 3, "N": 17}, "[M172]", "int64"),
+        ("tanh", "dsa_c", "bm1684x", {"N": 5}, "[C122]", "no call for dsa.vec_tanh"),
+    ],
+)
+def test_what_a_target_refuses_is_unavailable_and_no_failure(op, backend, arch, dims, code, words):
+    asked = {"op": op, "backend": backend, "arch": arch, "dims": dims}
+    request = {**asked, "dtype": "float32", "writer": "library"}
+    cell = {"id": "c", "key": "k", "op": op, "backend": backend, "request": request}
     found = run_cell(cell, into=Path("unused"), timed=False)
     assert sort_of(found) == "unavailable"
     assert (found["level"], found["exit_code"]) == ("unavailable", 3)
-    assert found["reason"].startswith("[M172]") and "int64" in found["reason"]
+    assert found["reason"].startswith(code) and words in found["reason"]
 
 
 NO_MODEL = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,19 +11,70 @@ import pytest
 from septran import backends
 from septran.agent.config import load
 from septran.agent.docs import load as load_docs
+from septran.assets import find
+from septran.backends.base import Backend
 from septran.machine import load_machine
 from septran.plan.resolve import load_target_mapping
+from tests.attacks import families, replied
+from tests.packaging.sources import ROOT
+from tests.targets import planted
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+PAGE = ROOT / "docs" / "backends.md"
+SOURCES = re.compile(
+    r"sources?\b|programming guide|user guide|instruction set|library gives|refusals name",
+    re.IGNORECASE,
+)
+"""Words in a machine file's comments that say where its figures are from."""
+
+
 def lacks(name: str) -> list[str]:
-    """Return what target `name` of this repository lacks."""
+    """Return what target `name` of this repository lacks, and what each of its archs does."""
     backend = backends.get(name)
     found = list(backends.missing(backend))
     if not any(p.is_file() for p in (GOLDEN / name).glob("*")):
         found.append(f"tests/golden/{name}")
+    section = sections().get(name, "")
+    if not section:
+        found.append(f"docs/backends.md: a section about {name}")
+    for arch in backend.arches:
+        found += [f"{name} {arch}: {what}" for what in lacks_arch(backend, arch, section)]
+    if name not in ATTACKED:
+        found.append(f"tests/attacks: a family of {name}")
+    if name not in planted.BUGS:
+        found.append(f"tests/targets/planted.py: bugs of {name}")
     return found
+
+
+def lacks_arch(backend: Backend, arch: str, section: str) -> list[str]:
+    """Return what an arch lacks: facts with a source, and a word in its target's section."""
+    text = find(f"configs/machines/{backend.machine(arch)}.yaml").path.read_text(encoding="utf-8")
+    comments = "\n".join(line.partition("#")[2] for line in text.splitlines())
+    found = []
+    if not SOURCES.search(comments):
+        found.append("a source of its machine file's figures")
+    if not load_machine(backend.machine(arch)).facts:
+        found.append("facts for whoever writes a leaf")
+    if arch not in section.lower():
+        found.append("a word about it in docs/backends.md")
+    return found
+
+
+def sections() -> dict[str, str]:
+    """Return the sections of docs/backends.md by the targets that their titles name."""
+    parts = re.split(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = zip(parts[1::2], parts[2::2], strict=True)
+    return {name: text for title, text in found for name in title.split(" and ")}
+
+
+ATTACKED = (
+    {f.backend for f in families.FAMILIES.values()}
+    | {asking.backend for asking in replied.REPLIES.values()}
+    | {"triton_hip"}
+)
+"""Targets with a family of attacks; triton_hip prints triton_cuda's text for another arch."""
 
 
 @pytest.mark.parametrize("name", [name for name, _ in backends.BUILTIN])
@@ -62,3 +114,11 @@ def test_a_target_without_anything_is_told_all_of_it() -> None:
         "agents/coder/frames/bare.j2",
         "agents/coder/frames/bare.yaml",
     )
+
+
+def test_what_an_arch_lacks_is_told() -> None:
+    """A machine file without a source and a page without a word are seen."""
+    cuda = backends.get("cuda_c")
+    assert lacks_arch(cuda, "sm_80", "about sm_80") == []
+    assert lacks_arch(cuda, "sm_80", "about others") == ["a word about it in docs/backends.md"]
+    assert not SOURCES.search("A100: 163 KiB of shared memory")
