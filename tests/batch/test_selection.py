@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
 
 import pytest
 
@@ -77,11 +76,13 @@ def test_a_run_that_another_process_has_is_not_run_twice(own):
         ("tanh", "dsa_c", "bm1684x", {"N": 5}, "[C122]", "no call for dsa.vec_tanh"),
     ],
 )
-def test_what_a_target_refuses_is_unavailable_and_no_failure(op, backend, arch, dims, code, words):
+def test_what_a_target_refuses_is_unavailable_and_no_failure(
+    op, backend, arch, dims, code, words, tmp_path
+):
     asked = {"op": op, "backend": backend, "arch": arch, "dims": dims}
     request = {**asked, "dtype": "float32", "writer": "library"}
     cell = {"id": "c", "key": "k", "op": op, "backend": backend, "request": request}
-    found = run_cell(cell, into=Path("unused"), timed=False)
+    found = run_cell(cell, into=tmp_path, timed=False)
     assert sort_of(found) == "unavailable"
     assert (found["level"], found["exit_code"]) == ("unavailable", 3)
     assert found["reason"].startswith(code) and words in found["reason"]
