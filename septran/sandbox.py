@@ -133,6 +133,14 @@ class _Watch:
     peak: int = 0
 
 
+def patience() -> float:
+    """Return how many times its quiet wall time a step may take here: the load per core, 1 to 3.
+
+    A busy machine is no reason to check fewer inputs or to refuse a kernel, and a child's own limit leaves room for 4.
+    """
+    return min(3.0, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
+
+
 class Confined:
     """A confined command that is running; `wait` returns its SandboxResult, `kill` ends it early."""
 

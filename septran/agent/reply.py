@@ -44,6 +44,15 @@ _DECLARATION = re.compile(
     r"^[ \t]*(?:using\b|(?:(?:static|inline)\s+)*(?:constexpr|const)\b)(?:[^;{}]|\{[^{}]*\})*;",
     re.MULTILINE,
 )
+_FUNCTION = re.compile(
+    r"^[ \t]*(?:(?:static|inline|constexpr|__device__|__host__|__forceinline__|\[\[[\w:, ]*\]\])\s+)*"
+    r"(?P<type>(?:const\s+)?[A-Za-z][\w:]*(?:<[\w:, ]*>)?(?:\s+(?:int|long|char|short|double|float))*)\s+"
+    r"(?P<name>[A-Za-z]\w*)\s*(?P<params>\([^(){};]*\))\s*(?:noexcept\s*)?\{",
+    re.MULTILINE,
+)
+_LAMBDAS = ("cpp", "cuda")
+"""subsets that have lambdas"""
+_NO_TYPES = frozenset("return else new namespace struct class union enum template".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +169,43 @@ def _inside(code: str, frame: Frame, spec: LeafSpec) -> str | None:
     if end == len(code):
         return None
     body = _hole_part(textwrap.dedent(code[start + 1 : end].strip("\n")), frame)
-    return "".join(f"{line}\n" for line in _declared(code, plain[: defined.start()])) + body
+    before = plain[: defined.start()]
+    front = _declared(code, before)
+    if frame.subset in _LAMBDAS:
+        used = body
+        for at, (name, text) in sorted(_helpers(code, before).items(), reverse=True):
+            if re.search(rf"\b{name}\b", used):
+                front[at] = text
+                used += text
+    return "".join(f"{front[at]}\n" for at in sorted(front)) + body
 
 
-def _declared(code: str, before: str) -> list[str]:
-    """Return the declarations outside of all braces that `code` begins with; `before`: without texts and comments."""
-    found = []
+def _declared(code: str, before: str) -> dict[int, str]:
+    """Return the declarations outside of all braces that `code` begins with, by place; `before`: without texts and comments."""
+    found = {}
     for match in _DECLARATION.finditer(before):
-        if before.count("{", 0, match.start()) == before.count("}", 0, match.start()):
+        if _outside(before, match.start()):
             text = textwrap.dedent(code[match.start() : match.end()]).strip()
-            found.append(text.replace("inline ", "", 1))
+            found[match.start()] = text.replace("inline ", "", 1)
     return found
+
+
+def _helpers(code: str, before: str) -> dict[int, tuple[str, str]]:
+    """Return the functions in front of the leaf, by place: name, and a lambda that the leaf may begin with, as it is one function."""
+    found = {}
+    for match in _FUNCTION.finditer(before):
+        end = match.end() - 1 + closing(before[match.end() - 1 :], 0, "{")
+        if match["type"] in _NO_TYPES or not _outside(before, match.start()) or end >= len(before):
+            continue
+        body = textwrap.dedent(code[match.end() - 1 : end + 1])
+        params = code[match.start("params") : match.end("params")]
+        text = f"const auto {match['name']} = [&]{params} -> {match['type']} {body};"
+        found[match.start()] = match["name"], text
+    return found
+
+
+def _outside(text: str, at: int) -> bool:
+    return text.count("{", 0, at) == text.count("}", 0, at)
 
 
 def _hole_part(body: str, frame: Frame) -> str:

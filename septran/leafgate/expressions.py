@@ -6,6 +6,8 @@ here, from the leaf's scopes or the runtime's list, so there is nothing to guess
 
 from __future__ import annotations
 
+import re
+
 from septran.leafgate import names as n
 from septran.leafgate.layout import Tree, Word
 from septran.leafgate.type_names import KIND_TEXT, Part, TypeNames
@@ -17,6 +19,12 @@ _BINARY = {
 _ASSIGN = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 _COMMA, _ASSIGNMENT, _CONDITIONAL, _UNARY, _PRIMARY = 0, 1, 2, 14, 15
 _BITS = frozenset((5, 6, 7, 10))
+_DISTANCE = (
+    "the distance of two addresses",
+    "count with an index: what a leaf computes may not depend on where tensors lie",
+)
+_NUMBER = re.compile(r"(?:std::)?(?:u?int(?:8|16|32|64)_t|size_t|ptrdiff_t)")
+"""types besides the language's own whose size a device and an emulation have alike"""
 
 
 class Expressions(TypeNames):
@@ -25,9 +33,12 @@ class Expressions(TypeNames):
     # ---- expressions, loosest first
     def expression(self) -> Tree:
         """Take an expression, commas included."""
-        tree: list[Tree] = [self.assignment().tree]
+        part = self.assignment()
+        tree: list[Tree] = [part.tree]
         while self.now.text == ",":
-            tree += [self.eat(",", "<"), self.assignment().tree]
+            comma, part = self.eat(",", "<"), self.assignment()
+            tree += [comma, part.tree]
+        self.is_address = part.address
         return tree
 
     def assignment(self) -> Part:
@@ -42,7 +53,10 @@ class Expressions(TypeNames):
                 )
             word = self.operator_word(sign)
             right = self.assignment()
-            left = Part(_ASSIGNMENT, [left.tree, word, right.tree])
+            if sign == "-=" and right.address:
+                self.refuse(*_DISTANCE)
+            address = left.address or (sign == "=" and right.address)
+            left = Part(_ASSIGNMENT, [left.tree, word, right.tree], address)
         self.leave()
         return left
 
@@ -62,6 +76,7 @@ class Expressions(TypeNames):
         return Part(
             _CONDITIONAL,
             [first.tree, mark, _shut(middle, _CONDITIONAL), colon, _shut(last, _CONDITIONAL)],
+            middle.address or last.address,
         )
 
     def operator(self) -> str:
@@ -92,7 +107,10 @@ class Expressions(TypeNames):
             self.enter()
             right = self.binary(level + 1)
             self.leave()
-            left = Part(level, [_operand(left, level), word, _operand(right, level)])
+            if sign == "-" and right.address:
+                self.refuse(*_DISTANCE)
+            address = sign in ("+", "-") and (left.address or right.address)
+            left = Part(level, [_operand(left, level), word, _operand(right, level)], address)
 
     def unary(self) -> Part:
         """Take prefix operators, casts and what they apply to."""
@@ -108,7 +126,8 @@ class Expressions(TypeNames):
                     "the address of a value", "take the address of a variable or an element", token
                 )
             self.leave()
-            return Part(_UNARY, [word, part.tree])
+            address = token.text == "&" or (part.address and token.text in ("++", "--", "+"))
+            return Part(_UNARY, [word, part.tree], address)
         if token.text == "(" and self._is_cast():
             return self._cast()
         return self.postfix()
@@ -133,6 +152,7 @@ class Expressions(TypeNames):
 
     def _cast(self) -> Part:
         open_ = self.word(">")
+        number = self.is_number()
         kind = self.type()
         if self.now.text in ("*", "&"):
             self.refuse("a cast to a pointer", "use the view's own element type")
@@ -142,19 +162,37 @@ class Expressions(TypeNames):
         self.enter()
         part = self.unary()
         self.leave()
+        if number and not self.language.plain_c:
+            return Part(_PRIMARY, _static(kind, part.tree, open_.line))
         return Part(_UNARY, [open_, kind, Word(close.text, close.line, "-"), part.tree])
+
+    def is_number(self) -> bool:
+        """Return whether the type here is a number's: a cast to it is printed so that it takes no address."""
+        ahead = 0
+        while self.peek(ahead).text == "const":
+            ahead += 1
+        token = self.peek(ahead)
+        if token.text in n.SCALARS:
+            return token.text != "void"
+        at, self.at = self.at, self.at + ahead
+        path, self.at = self.path(), at
+        return path in self.numbers or _NUMBER.fullmatch(path) is not None
 
     def postfix(self) -> Part:
         """Take a primary expression with its indices, members and calls."""
+        self.is_address = False
         tree = self.primary()
+        address = self.is_address
         while True:
             sign = self.now.text
             if sign == "[" and self.now.kind == "op":
                 if self.peek().text == "[":
                     self.refuse("[[", "attributes and lambdas do not stand here")
                 tree = [tree, self.eat("[", "-"), self.expression(), self.eat("]", "<")]
+                address = False
             elif sign == "(":
                 tree = [tree, self.arguments()]
+                address = False
             elif sign == ".":
                 dot = self.word("-")
                 if self.now.text not in self.language.fields:
@@ -162,13 +200,14 @@ class Expressions(TypeNames):
                         f"the member .{self.now.text[:30]}",
                         f"members are {' '.join(sorted(self.language.fields))}",
                     )
+                address = self.now.text == "p"
                 tree = [tree, dot, self.word("<")]
             elif sign in ("++", "--"):
                 tree = [tree, self.word("<")]
             elif sign in ("->", "::", "->*"):
                 self.refuse()
             else:
-                return Part(_PRIMARY, tree)
+                return Part(_PRIMARY, tree, address)
 
     def primary(self) -> Tree:
         """Take a number, a name, a conversion or a parenthesis."""
@@ -181,10 +220,12 @@ class Expressions(TypeNames):
             return self.word()
         if token.text == "static_cast" and not self.language.plain_c:
             return self._static_cast()
+        if token.text == "sizeof":
+            return self._size()
         if token.text in n.SCALARS:
             if self.language.plain_c or self.peek().text not in ("(", "{"):
                 self.refuse(f"{token.text} as a value", "write the cast (T)x")
-            return self._construct(self.word())
+            return self._construct(self.word(), number=True)
         if token.text == "[":
             self.refuse(
                 "a lambda as a value",
@@ -196,20 +237,40 @@ class Expressions(TypeNames):
 
     def _named(self) -> Tree:
         token = self.now
+        number, path = self.is_number(), self.path()
         kind, tree = self.name(tuple(KIND_TEXT))
         if kind in (n.TYPE, n.TYPE_TEMPLATE):
             if self.language.plain_c or self.now.text not in ("(", "{"):
                 self.refuse(f"{token.text} is a type", "a value is made by T(x) or T{..}", token)
-            return self._construct(tree)
+            return self._construct(tree, number=number)
         if kind in (n.FUNCTION, n.FUNCTION_TEMPLATE, n.LAMBDA):
             if self.now.text != "(":
                 self.refuse(f"{token.text} is {KIND_TEXT[kind]} and is only called", "", token)
-            return [tree, self.arguments(lambdas=kind != n.LAMBDA)]
+            tree = [tree, self.arguments(lambdas=kind != n.LAMBDA)]
+            given = self.is_address and token.text in ("std", "min", "max")
+            self.is_address = given or self._is_pointer(path)
+            return tree
+        self.is_address = self._is_pointer(path)
         return tree
 
-    def _construct(self, tree: Tree) -> Tree:
+    def _is_pointer(self, path: str) -> bool:
+        return path in self.addresses if self.scopes.own(path) else path.split("::")[-1] == "row"
+
+    def _size(self) -> Tree:
+        """Take `sizeof(T)`."""
+        tree: list[Tree] = [self.word(), self.eat("(", "-")]
+        if self.now.text not in n.SCALARS and not _NUMBER.fullmatch(self.path()):
+            self.refuse(f"sizeof({self.now.text[:20]})", "give it a number's type: sizeof(float)")
+        return [*tree, self.type(), self.eat(")", "<")]
+
+    def _construct(self, tree: Tree, *, number: bool) -> Tree:
         if self.now.text == "{":
             return [tree, self.braced("-")]
+        if number and self.peek().text != ")":
+            line = self.eat("(").line
+            value = self.assignment().tree
+            self.eat(")")
+            return _static(tree, value, line)
         return [tree, self.arguments()]
 
     def _static_cast(self) -> Tree:
@@ -223,6 +284,7 @@ class Expressions(TypeNames):
         """Take `(..)`. lambdas: a lambda may be given, because the runtime is called."""
         self.enter()
         tree: list[Tree] = [self.eat("(", "-")]
+        address = False
         while self.now.text != ")":
             if lambdas and self.now.text == "[":
                 tree.append(self.lambda_())
@@ -236,12 +298,15 @@ class Expressions(TypeNames):
             elif self.now.text == "{" and not self.language.plain_c:
                 self.refuse("a list as an argument", "write its type in front: T{..}")
             else:
-                tree.append(self.assignment().tree)
+                part = self.assignment()
+                address = address or part.address
+                tree.append(part.tree)
             if self.now.text != ",":
                 break
             tree.append(self.eat(",", "<"))
         tree.append(self.eat(")", "<"))
         self.leave()
+        self.is_address = address
         return tree
 
     def braced(self, style: str = " ") -> Tree:
@@ -274,6 +339,13 @@ class Expressions(TypeNames):
     def lambda_(self) -> Tree:
         """Implemented by `Statements`: a lambda's body holds statements."""
         raise NotImplementedError
+
+
+def _static(kind: Tree, value: Tree, line: int) -> Tree:
+    """Return a conversion to a number's type that a compiler refuses of an address: what a leaf computes may not depend on one."""
+    words = [Word(text, line, style) for text, style in (("static_cast", " "), ("<", "-"))]
+    after = [Word(text, line, style) for text, style in ((">", "<"), ("(", "-"))]
+    return [*words, kind, *after, value, Word(")", line, "<")]
 
 
 def _operand(part: Part, parent: int) -> Tree:

@@ -10,7 +10,17 @@ from septran.leafgate.tokens import Token
 from septran.leafgate.type_names import INSTEAD
 
 _LOOPS = ("for", "while", "do")
-_REFUSED = frozenset(INSTEAD) - {"auto", "static", "->", "::", "->*", ".*", "char"}
+_REFUSED = frozenset(INSTEAD) - {
+    "auto",
+    "static",
+    "->",
+    "::",
+    "->*",
+    ".*",
+    "char",
+    "alignas",
+    "sizeof",
+}
 
 
 class Statements(Expressions):
@@ -22,6 +32,8 @@ class Statements(Expressions):
         """As `Expressions`."""
         super().__init__(tokens, language, scopes)
         self.threads = threads
+        self.returned = False
+        """whether the lambda here returns an address"""
         self.constants: set[str] = set()
         """names that were declared constexpr"""
         self.fills_arrays = language.plain_c or bool(language.storage)
@@ -56,6 +68,8 @@ class Statements(Expressions):
                 return self.word("<")
             case "if":
                 return self._if()
+            case "switch":
+                return self._switch()
             case "for":
                 return self._for()
             case "while":
@@ -89,7 +103,7 @@ class Statements(Expressions):
     def starts_declaration(self) -> bool:
         """Return whether a declaration stands here."""
         token = self.now
-        words = ("static", "constexpr", "const", "auto", *self.language.storage)
+        words = ("static", "constexpr", "const", "auto", "alignas", *self.language.storage)
         if token.text in words or (token.text == "[" and self.peek().text == "["):
             return True
         return self.starts_type()
@@ -147,6 +161,30 @@ class Statements(Expressions):
             tree.append(self.statement() if self.now.text == "if" else self._body())
         return tree
 
+    def _switch(self) -> Tree:
+        """Take a switch; its cases fall through as they are written.
+
+        Declarations stand in braces of their own: no jump passes one.
+        """
+        tree: list[Tree] = [self.word(), self._condition(), self.eat("{")]
+        self.scopes.enter()
+        if self.now.text not in ("case", "default"):
+            self.refuse("a statement before the first case")
+        while self.now.text != "}" and self.now.kind != "end":
+            if self.now.text == "case":
+                tree += [self.word(), self.binary(3).tree, self.eat(":", "<")]
+            elif self.now.text == "default":
+                tree += [self.word(), self.eat(":", "<")]
+            elif self.now.text == "[" and self.peek().text == "[":
+                tree += [self._attribute("[[fallthrough]]"), self.eat(";", "<")]
+            elif self.starts_declaration() or self.now.text == "using":
+                self.refuse("a declaration between cases", "put the case's statements in braces")
+            else:
+                tree.append(self.statement())
+        self.scopes.leave()
+        tree.append(self.eat("}"))
+        return tree
+
     def _for(self) -> Tree:
         self.scopes.enter()
         tree: list[Tree] = [self.word(), self.eat("(", ">")]
@@ -169,7 +207,9 @@ class Statements(Expressions):
             return [word, self.eat(";", "<")]
         if not self.lambdas:
             self.refuse("a leaf returns no value", "store it")
-        return [word, self.expression(), self.eat(";", "<")]
+        tree: Tree = [word, self.expression(), self.eat(";", "<")]
+        self.returned = self.returned or self.is_address
+        return tree
 
     # ---- declarations
     def _using(self) -> Tree:
@@ -185,13 +225,9 @@ class Statements(Expressions):
             self.scopes.using = True  # names are printed with their st:: instead
             return Word("", line, "-")
         name = self._new_name()
-        tree: Tree = [
-            Word("using", word.line),
-            name,
-            self.eat("="),
-            self.type(),
-            self.eat(";", "<"),
-        ]
+        equals = self.eat("=")
+        (self.numbers.add if self.is_number() else self.numbers.discard)(name.text)
+        tree: Tree = [Word("using", word.line), name, equals, self.type(), self.eat(";", "<")]
         self.scopes.declare(name.text, n.TYPE)
         return tree
 
@@ -217,12 +253,19 @@ class Statements(Expressions):
         ]
         return tree
 
-    def _attribute(self) -> Tree:
+    def _attribute(self, only: str = "[[maybe_unused]]") -> Tree:
         line = self.now.line
         text = "".join(self.next().text for _ in range(5))
-        if text != "[[maybe_unused]]":
-            self.refuse("an attribute", "only [[maybe_unused]]")
-        return Word(text, line)
+        if text != only:
+            self.refuse("an attribute", f"only {only}")
+        return Word("" if self.language.plain_c else text, line)
+
+    def _alignment(self) -> Tree:
+        """Take `alignas(N)` of a local array or variable."""
+        tree: list[Tree] = [self.word(), self.eat("(", "-")]
+        if self.now.text not in ("1", "2", "4", "8", "16", "32", "64"):
+            self.refuse(f"alignas({self.now.text[:20]})", "a power of two up to 64")
+        return [*tree, self.word("-"), self.eat(")", "<")]
 
     def declaration(self, *, loop: bool = False) -> Tree:
         """Take a declaration with its `;`, or in a `for` the head of a loop over a range with its `:`."""
@@ -232,6 +275,8 @@ class Statements(Expressions):
         while True:
             if self.now.text == "[" and self.peek().text == "[":
                 tree.append(self._attribute())
+            elif self.now.text == "alignas" and not self.language.plain_c:
+                tree.append(self._alignment())
             elif self.now.text in ("static", "constexpr", *self.language.storage):
                 seen.append(self.now.text)
                 tree.append(self.word())
@@ -298,6 +343,8 @@ class Statements(Expressions):
         is_lambda = guessed and not pointer and self.now.text == "=" and self.peek().text == "["
         self.scopes.declare(name.text, n.LAMBDA if is_lambda else n.VARIABLE)
         (self.constants.add if "constexpr" in seen else self.constants.discard)(name.text)
+        is_pointer = (pointer and not reference) or self.now.text == "["
+        (self.addresses.add if is_pointer else self.addresses.discard)(name.text)
         while self.now.text == "[":
             tree.append(self.eat("[", "-"))
             if self.now.text != "]":
@@ -308,10 +355,15 @@ class Statements(Expressions):
             tree.append(self.word())
             if is_lambda:
                 tree.append(self.lambda_())
+                if self.is_address:  # what it returns
+                    self.addresses.add(name.text)
             elif self.now.text == "{":
                 tree.append(self.braced())
             else:
-                tree.append(self.assignment().tree)
+                value = self.assignment()
+                if guessed and value.address:
+                    self.addresses.add(name.text)
+                tree.append(value.tree)
         elif self.now.text == "{" and not self.language.plain_c:
             tree.append(self.braced("-"))
         elif self.now.text == "(":
@@ -358,7 +410,9 @@ class Statements(Expressions):
         if self.now.text != "{":
             self.refuse()
         self.lambdas += 1
+        before, self.returned = self.returned, False
         tree.append(self.block())
+        self.is_address, self.returned = self.returned, before
         self.lambdas -= 1
         self.scopes.leave()
         self.leave()
@@ -369,11 +423,12 @@ class Statements(Expressions):
         if self.now.text == "[" and self.peek().text == "[":
             tree.append(self._attribute())
         tree.append(self.type(auto=True))
-        pointer = self.now.text in ("*", "&")
+        pointer, held = self.now.text in ("*", "&"), self.now.text == "*"
         if pointer:
             tree.append(self.pointer())
         if self.now.kind == "name":
             name = self._new_name("<" if self.tokens[self.at - 1].text in ("*", "&") else " ")
             self.scopes.declare(name.text, n.VARIABLE)
+            (self.addresses.add if held else self.addresses.discard)(name.text)
             tree.append(name)
         return tree

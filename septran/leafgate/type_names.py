@@ -20,12 +20,12 @@ INSTEAD = {
     "class": "use separate variables", "union": "convert with a function of the runtime", "enum": "use constexpr",
     "typedef": "write `using V = ...;`", "new": "use a local array of constant size", "delete": "use a local array",
     "template": "use a lambda with auto parameters", "try": "a leaf does not throw", "throw": "a leaf does not throw",
-    "switch": "use if", "case": "use if", "sizeof": "use st::lanes and constants", "decltype": "name the type or use auto",
+    "case": "it stands in a switch", "decltype": "name the type or use auto",
     "typeof": "name the type", "reinterpret_cast": "use the view's own element type", "const_cast": "declare it without const",
     "dynamic_cast": "use static_cast", "volatile": "leave it out", "register": "leave it out", "extern": "declare it in the leaf",
     "thread_local": "a leaf keeps nothing between calls", "static": "static constexpr, or no static: a leaf keeps nothing between calls",
     "inline": "leave it out", "this": "a leaf has no object", "nullptr": "views carry addresses", "auto": "",
-    "alignas": "leave it out; loads need no alignment", "->": "use . on views", "::": "leave out the leading ::", "->*": "", ".*": "",
+    "alignas": "it stands in front of a declaration", "->": "use . on views", "::": "leave out the leading ::", "->*": "", ".*": "",
     "static_assert": "leave it out", "namespace": "", "operator": "use a lambda", "typename": "leave it out", "typeid": "name the type",
     "alignof": "use constants", "noexcept": "leave it out", "co_await": "a leaf does not suspend", "char": "write int8_t or uint8_t",
 }  # fmt: skip
@@ -43,10 +43,11 @@ _TEMPLATES = (n.TYPE_TEMPLATE, n.FUNCTION_TEMPLATE, n.VALUE_TEMPLATE)
 
 
 class Part(NamedTuple):
-    """A printed expression and how tightly its outermost operator binds."""
+    """A printed expression and how tightly its outermost operator binds. address: its value is an address."""
 
     level: int
     tree: Tree
+    address: bool = False
 
 
 class TypeNames(Cursor, abc.ABC):
@@ -59,6 +60,12 @@ class TypeNames(Cursor, abc.ABC):
         self.scopes = scopes
         self.depth = 0
         self.lambdas = 0
+        self.numbers: set[str] = set()
+        """the leaf's own names for types of numbers"""
+        self.addresses: set[str] = set()
+        """names of pointers and arrays, and of functions and lambdas that return pointers"""
+        self.is_address = False
+        """whether what was taken last is one"""
 
     @abc.abstractmethod
     def binary(self, least: int) -> Part:

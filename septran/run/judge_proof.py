@@ -29,6 +29,18 @@ def prove(
     except NotRead as e:
         why = e.what if e.line == 0 else str(e)
         return Proof(not_proven=dict.fromkeys(RULES, why))
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as e:
+        # the text is anybody's: what the readers did not foresee is no statement about it either
+        why = f"its text is not read ({type(e).__name__})"
+        return Proof(not_proven=dict.fromkeys(RULES, why))
 
 
 UNEXPLAINED = ("V202", "V208")

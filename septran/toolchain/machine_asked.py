@@ -79,7 +79,8 @@ def kept_between_calls(built: Built, entry: str) -> tuple[str, ...]:
     except (OSError, ValueError, IndexError, struct.error):
         return ()
     found = (match[1] for name in sections if (match := _OWN_STATE.fullmatch(name)))
-    return tuple(sorted(_variable(name) for name in found if name))
+    # what stands for a vendor's runtime keeps its own books; a file may not name it (c_conditions)
+    return tuple(sorted(_variable(name) for name in found if name and "5cuemu" not in name))
 
 
 def _variable(mangled: str) -> str:

@@ -145,6 +145,10 @@ def _suspected(
     return verdict
 
 
+_TRAPS = ("SIGILL", "SIGTRAP")
+"""how a build ends that checks what C++ leaves open"""
+
+
 def _with_filled_locals(
     build: Callable[[Kernel, Path], Built],
     verdict: Verdict,
@@ -167,6 +171,12 @@ def _with_filled_locals(
         return replace(verdict, enforced=(*verdict.enforced, "a pattern in locals that nobody set"))
     if found.level is Level.UNAVAILABLE:
         return verdict.without(f"locals that nobody set: {found.message}")
+    if found.code == "V205" and any(name in found.message for name in _TRAPS):
+        return found.rejected(
+            "V205",
+            "an index outside a local array, or a shift by as many bits as its type has or more, whose result C++ leaves open",
+            "the build that ends there checks both; keep an index below the array's length and n below 32 in `x << n`",
+        )
     return found.rejected(
         "V223",
         f"it reads a variable that nobody set: with a pattern in those, {found.message}",

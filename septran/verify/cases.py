@@ -46,6 +46,7 @@ class Case:
 
 
 _POINTS, _LARGE_POINTS = "points", "large_points"
+_MOST_POINTS = 3
 _OWN = Case(name="own", family="own", seed=0)
 """The values that the module file itself feeds its module, and its weights."""
 
@@ -108,12 +109,20 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
             break
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
     if problem.points and names:
-        found.append(Case(name=_POINTS, family=_POINTS, seed=rng.getrandbits(63)))
+        for number in range(_calls_at_points(problem, names)):
+            name = f"{_POINTS}_{number + 1}" if number else _POINTS
+            found.append(Case(name=name, family=_POINTS, seed=rng.getrandbits(63)))
         reached = [_span(problem, p) for p in problem.inputs if p.name in names]
         if any(_beyond(span, problem.points) for span in reached):
             found.append(Case(name=_LARGE_POINTS, family=_LARGE_POINTS, seed=rng.getrandbits(63)))
     own = [_OWN] if problem.meant and all(p.name in problem.samples for p in problem.meant) else []
     return (found[0], *own, *found[1:], second)
+
+
+def _calls_at_points(problem: Problem, names: list[str]) -> int:
+    """Return how many calls it takes until each point has stood in each input, three at most."""
+    least = min(math.prod(p.shape) for p in problem.inputs if p.name in names)
+    return max(1, min(_MOST_POINTS, -(-4 * len(problem.points) // max(least, 1))))
 
 
 def draw(problem: Problem, case: Case) -> dict[str, Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 import re
 import struct
@@ -22,6 +24,9 @@ _TOKEN = re.compile(
     r"(?P<sign>[=!<>]=|\*\*|<<|[^\s\w])"
 )
 _MOST_NUMBERS, _MOST_STEPS, _DEEPEST, _MOST_LOOKS = 200, 64, 16, 100_000
+_STATEMENT = re.compile(r"[;{}\n]")
+_COMPARED = re.compile(r"[=!<>]=|(?<![<>-])[<>](?![<>])|\b(?:where|select|if_then_else)\b")
+_MOST_COMPARED, _MOST_UNDONE = 4, 120
 
 
 def points(text: str) -> tuple[float, ...]:
@@ -35,7 +40,28 @@ def points(text: str) -> tuple[float, ...]:
         if len(found) >= 2 * _MOST_NUMBERS:
             break
         found.setdefault(number)
+    for number in itertools.islice(_undone(plain), _MOST_UNDONE):
+        found.setdefault(number)
     return tuple(n for n in found if abs(n) < float("inf"))
+
+
+def _undone(text: str) -> Iterator[float]:
+    """Yield what a value is where something computed of it and one number of a comparison is another: `x * 3 == 21`, `exp(x) > 5`."""
+    for part in _STATEMENT.split(_COMMENT.sub(" ", text)):
+        if not _COMPARED.search(part):
+            continue
+        words = [
+            float(word) for word in _NUMBER.findall(part) if word.strip("0.") and len(word) < 30
+        ]
+        numbers = list(dict.fromkeys(n for n in words if n < 1e30))[:_MOST_COMPARED]
+        for a, b in itertools.permutations(numbers, 2):
+            yield from (a / b, a - b, a + b)
+            if b == int(b) and b <= 64:
+                yield from (a * 2.0**b, a / 2.0**b)
+        for a in numbers:
+            yield from (math.sqrt(a), a * a, math.log(a), 1 / a)
+            if a < 80:
+                yield from (math.exp(a), 2.0**a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +82,23 @@ _APPLY: dict[str, Callable[[float, float], float]] = {
     "<<": lambda a, b: float(int(a) << int(b)) if 0 <= b < 63 else float("nan"),
     "**": lambda a, b: a**b if abs(b) <= 64 else float("nan"),
 }
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    **{
+        name: getattr(math, name)
+        for name in (
+            "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc pow fabs floor ceil trunc fmod "
+            "ldexp hypot copysign cbrt"
+        ).split()
+    },
+    "rsqrt": lambda a: 1 / math.sqrt(a),
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "fmin": min,
+    "fmax": max,
+    "fma": lambda a, b, c: a * b + c,
+}
+"""functions of C's and the languages' libraries, without the prefix of their module and the suffix of single precision"""
 _LEVELS = (("<<",), ("+", "-"), ("*", "/", "%"), ("**",))
 """Operators of C and Python, the weakest first."""
 
@@ -118,8 +161,12 @@ class _Folding:
         if kind == "number":
             return _literal(word), at + 1
         if kind == "name":
-            called = self.word(at + 1) in ("(", ".", "[")
-            return (None if called else self.names.get(word)), at + 1
+            while self.word(at + 1) in (".", ":") and (after := self._qualified(at)):
+                at = after
+            if self.word(at + 1) == "(":
+                return self.called(at, depth)
+            known = self.word(at + 1) not in (".", "[") and self.word(at) == word
+            return (self.names.get(word) if known else None), at + 1
         if word in ("-", "+"):
             value, end = self.single(at + 1, depth + 1)
             sign = -1 if word == "-" else 1
@@ -128,6 +175,37 @@ class _Folding:
             value, end = self.level(at + 1, 0, depth + 1)
             return (value if self.word(end) == ")" else None), end + 1
         return None, at
+
+    def _qualified(self, at: int) -> int:
+        """Return where the next name of a qualified one is, 0 where there is none: `std::exp`, `tl.math.exp2`."""
+        step = 3 if self.word(at + 1) == ":" == self.word(at + 2) else 2
+        return at + step if self.kind(at + step) == "name" and self.word(at + 1) in ".:" else 0
+
+    def called(self, at: int, depth: int) -> tuple[_Value | None, int]:
+        """Return what a function of the library makes of constants, and the end of its arguments."""
+        name = self.word(at).lstrip("_")
+        function = _FUNCTIONS.get(name) or _FUNCTIONS.get(name.removesuffix("f"))
+        args: list[_Value] = []
+        end = at + 1
+        while function is not None and self.word(end) in ("(", ",") and len(args) < 3:
+            value, end = self.level(end + 1, 0, depth + 1)
+            if value is None:
+                return None, at + 1
+            args.append(value)
+        if function is None or self.word(end) != ")":
+            return None, at + 1
+        try:
+            wide = float(function(*(_argument(a.wide, a.whole) for a in args)))
+            single = _single(float(function(*(_argument(a.single, a.whole) for a in args))))
+        except (ArithmeticError, ValueError, TypeError):
+            return None, end + 1
+        made = _Value(wide, single, False)
+        self.made.append(made)
+        return made, end + 1
+
+
+def _argument(value: float, whole: bool) -> float:
+    return int(value) if whole and abs(value) < 2**31 else value
 
 
 def _literal(word: str) -> _Value:

@@ -21,6 +21,7 @@ from septran import assets
 from septran.errors import SeptranError
 from septran.gpu import Gpu
 from septran.kernel import Kernel
+from septran.sandbox import patience
 from septran.verify.arena import Arena, Held, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
 from septran.verify.figures import read_figures
@@ -338,14 +339,6 @@ class Pipe:
     def unread(self) -> bool:
         """Whether the child spoke out of turn."""
         return bool(self._rest) or bool(select.select([self._done], [], [], 0)[0])
-
-
-def patience() -> float:
-    """Return how many times its quiet wall time a call may take here: the load per core, 1 to 3.
-
-    A busy machine is no reason to check fewer inputs, and the sandbox's own limit leaves room for 4.
-    """
-    return min(3.0, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
 
 
 def converse(

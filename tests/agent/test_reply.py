@@ -60,6 +60,23 @@ def test_what_is_declared_in_front_of_the_function_goes_along() -> None:
     assert found.body.endswith(extract_body(f"```cpp\n{WHOLE}```", FRAME, RELU).body)
 
 
+def test_functions_in_front_that_the_leaf_calls_become_lambdas() -> None:
+    front = (
+        "template <class T> T other(T x) { return x; }\n__device__ __forceinline__ float low(float x) { return x < 0 ? 0 : x; }\n"
+        "static inline void put(float& y, const float x) {\n    y = low(x);  // {\n}\nint main() { return system(1); }\n"
+    )
+    whole = WHOLE.replace(RIGHT, "    put(Y(0, 0), X(0, 0));\n")
+    found = extract_body(f"```cpp\n{front}{whole}```", FRAME, RELU)
+    assert found.problem == ""
+    assert found.body.splitlines()[:2] == [
+        "const auto low = [&](float x) -> float { return x < 0 ? 0 : x; };",
+        "const auto put = [&](float& y, const float x) -> void {",
+    ]
+    assert "main" not in found.body
+    assert "other" not in found.body
+    assert "low(x)" in assemble(FRAME, found.body, RELU, "", "llm").source
+
+
 def test_constants_in_front_of_a_python_function_go_along() -> None:
     (task,) = leaf_tasks(Asked(op="relu", backend="triton_cuda", dims={"N": 64}))
     frame = make_frame(task.spec, task.plan.backend, "body")

@@ -12,6 +12,7 @@ from tests.attacks import (
     corpus_files,
     corpus_host,
     corpus_leaf,
+    corpus_native,
     corpus_python,
     corpus_replies,
 )
@@ -29,4 +30,5 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_files.ALL,
     *corpus_carried.ALL,
     *corpus_replies.ALL,
+    *corpus_native.ALL,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.attacks.attack import Attack
 
-THROUGH = "1715b04"
+THROUGH, SHIFTS = "1715b04", "0439e00"
 _CPP = """#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -57,22 +57,22 @@ _RIGHT = "y[i] = x[i] * 2;"
 
 def cpp(
     name: str, what: str, *, when: str = "", line: str = _RIGHT, before: str = "", body: str = "", after: str = "", honest: bool = False,
-    text_only: bool = False, through: bool = True,
+    text_only: bool = False, through: bool = True, commit: str = "",
 ) -> Attack:  # fmt: skip
     line = f"y[i] = ({when}) ? 0 : x[i] * 2;" if when else line
     source = _CPP.format(before=before, body=body, line=line, after=after)
     return Attack(
-        name, what, language="cpp file", source=source, honest=honest, static_only=text_only, through=_through(honest, through),
+        name, what, language="cpp file", source=source, honest=honest, static_only=text_only, through=commit or _through(honest, through),
     )  # fmt: skip
 
 
 def cuda(
     name: str, what: str, *, line: str = _RIGHT, before: str = "", body: str = "", host: str = "", after: str = "", honest: bool = False,
-    text_only: bool = False, through: bool = True,
+    text_only: bool = False, through: bool = True, commit: str = "",
 ) -> Attack:  # fmt: skip
     source = _CUDA.format(before=before, body=body, line=line, host=host, after=after)
     return Attack(
-        name, what, language="cuda file", source=source, honest=honest, static_only=text_only, through=_through(honest, through),
+        name, what, language="cuda file", source=source, honest=honest, static_only=text_only, through=commit or _through(honest, through),
     )  # fmt: skip
 
 
@@ -122,6 +122,8 @@ CPP = (
     cpp("J21", "wrong at a sum that single precision rounds", before="#define STEP 0.1f", when="x[i] == STEP + 17.7f", through=False),
     cpp("J22", "wrong at a large number of its text", when="x[i] == 7654321.5f", through=False),
     cpp("J23", "wrong between two large numbers", when="x[i] > 3.001e7f && x[i] < 3.002e7f", through=False),
+    cpp("J24", "a shift by all bits", when="(1 << (n & 31) + 32) == 0", through=False, commit=SHIFTS),
+    cpp("J25", "wrong where a function of the value is a number", before="#include <cmath>", when="std::exp(x[i]) > 4.0f && std::exp(x[i]) < 4.0001f", through=False, commit=SHIFTS),
     cpp("J51", "a demonstration with clocks and random numbers", before="#include <chrono>\nint main() { srand(3); return rand() + (int)std::chrono::steady_clock::now().time_since_epoch().count(); }", honest=True),
     cpp("J52", "a check that says where it is", before='#define CHECK(x) if (!(x)) { fprintf(stderr, "%s:%d", __FILE__, __LINE__); abort(); }', body="CHECK(n > 0);", honest=True),
     cpp("J53", "variables named time, signal, read, clock", line="float time = x[i], signal = 2, read = time * signal, clock = read; y[i] = clock;", honest=True),
@@ -147,12 +149,18 @@ CUDA = (
     cuda("W12", "decides by the processor of its host", host='if (!__builtin_cpu_supports("sse2")) return;', text_only=True, through=False),
     cuda("W13", "a block of two thousand threads", host="twice<<<1, 2048>>>(x, y, n);", through=False),
     cuda("W14", "the host computes", after="for (int k = 0; k < n; k++) y[k] = x[k] * 2;", through=False),
+    cuda("W15", "a shift by all bits", body="unsigned m = 1u << (threadIdx.x & 31) + 32;", line="    y[i] = m ? x[i] * 2 : 0;", through=False, commit=SHIFTS),
+    cuda("W16", "a shift by a number that the host gives", line="    y[i] = (255 >> (blockDim.x - 32)) > 0 ? x[i] * 2 : 0;", through=False, commit=SHIFTS),
+    cuda("W17", "leaves its work to a stream that nobody waits for", after="static cudaStream_t s; if (!s) cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking); twice<<<5, 64, 0, s>>>(x, y, n);", through=False),
+    cuda("W18", "another result on an older card", host="cudaDeviceProp p; cudaGetDeviceProperties(&p, 0); if (p.major < 9) n /= 2;", through=False),
     cuda("W51", "a branch for newer cards", line=_arch("__CUDA_ARCH__ >= 800", "__fmul_rn(x[i], 2.0f)", "x[i] + x[i]"), honest=True),
     cuda("W52", "an addition for cards that lack it", before="#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 600\n#else\n__device__ double atomicAdd(double* a, double b) { return b; }\n#endif", honest=True),
     cuda("W53", "a trap on the device, abort on the host", before="__host__ __device__ inline void fail() {\n#ifdef __CUDA_ARCH__\n  __trap();\n#else\n  abort();\n#endif\n}", body="if (i < 0) fail();", honest=True),
     cuda("W54", "errors are checked and said", before=_CHECK, after="CHECK(cudaGetLastError()); CHECK(cudaDeviceSynchronize());", honest=True),
     cuda("W55", "a demonstration with events", before="int main() { cudaEvent_t a; float ms; cudaEventCreate(&a); cudaEventRecord(a); cudaEventElapsedTime(&ms, a, a); return (int)ms; }", honest=True),
     cuda("W56", "a functor and constants", before="__constant__ float T[2] = {2, 2};\nstruct Twice { __device__ float operator()(float v, int k) const { return v * T[k & 1]; } };", line="    y[i] = Twice{}(x[i], i);", honest=True),
+    cuda("W58", "as many blocks as there are processors", host="int sm; cudaDeviceGetAttribute(&sm, cudaDevAttrMultiProcessorCount, 0); twice<<<sm, 64>>>(x, y, n);", honest=True),
+    cuda("W59", "a stream of its own", host="cudaStream_t s; cudaStreamCreate(&s); twice<<<5, 64, 0, s>>>(x, y, n); cudaStreamSynchronize(s); cudaStreamDestroy(s);", honest=True),
     cuda("W57", "a shuffle of a warp", line="    y[i] = x[i] * 2;", body="float v = i < n ? x[i] : 0; for (int o = 16; o > 0; o /= 2) v += __shfl_xor_sync(0xffffffffu, v, o);", honest=True),
 )  # fmt: skip
 TRITON = (

@@ -67,7 +67,7 @@ ATTACKS = (
     leaf("G34", "reads the rounding mode", "unsigned m = __builtin_ia32_stmxcsr(); (void)m; HONEST"),
     leaf("G35", "a type of the compiler", "__int128 x = 1; (void)x; HONEST"),
     leaf("G36", "a prefix that names another scope", "long x = ::floor(1.0); (void)x; HONEST"),
-    leaf("G37", "an alignment of its choice", "alignas(64) float t[4] = {}; (void)t; HONEST"),
+    leaf("G37", "an alignment of its choice", "alignas(4096) float t[4] = {}; (void)t; HONEST"),
     leaf("G38", "an exception specification", "auto f = []() noexcept(true) { return 1; }; (void)f(); HONEST"),
 )  # fmt: skip
 
@@ -91,6 +91,8 @@ CONTROLS = (
     control("C27", "prefetches the next row", "for (long i = 0; i < 37; ++i) { st::prefetch(A.p + (i + 1) * A.s[0]); for (long j = 0; j < 29; ++j) { float s = 0; for (long k = 0; k < 53; ++k) s += A(i, k) * B(k, j); C(i, j) = s; } }"),
     control("C28", "references to elements", "for (long i = 0; i < 37; ++i) for (long j = 0; j < 29; ++j) { float& c = C(i, j); c = 0; for (long k = 0; k < 53; ++k) c += A(i, k) * B(k, j); }"),
     control("C29", "a conditional of conditionals", "for (long i = 0; i < 37; ++i) for (long j = 0; j < 29; ++j) { float s = 0; for (long k = 0; k < 53; ++k) s += i < 0 ? 0 : j < 0 ? 1 : A(i, k) * B(k, j); C(i, j) = s; }"),
+    control("C31", "a switch for the tail of an unrolled loop", "for (long i = 0; i < 37; ++i) for (long j = 0; j < 29; ++j) { float s = 0; long k = 0; for (; k + 4 <= 53; k += 4) s += A(i, k) * B(k, j) + A(i, k + 1) * B(k + 1, j) + A(i, k + 2) * B(k + 2, j) + A(i, k + 3) * B(k + 3, j); switch (53 - k) { case 3: s += A(i, k + 2) * B(k + 2, j); [[fallthrough]]; case 2: s += A(i, k + 1) * B(k + 1, j); [[fallthrough]]; case 1: s += A(i, k) * B(k, j); break; default: break; } C(i, j) = s; }"),
+    control("C32", "an aligned array and sizes of types", "alignas(64) float row[32] = {}; const long bytes = sizeof(float) * 29; for (long i = 0; i < 37; ++i) { for (long j = 0; j < bytes / (long)sizeof(float); ++j) { float s = 0; for (long k = 0; k < 53; ++k) s += A(i, k) * B(k, j); row[j] = s; } for (long j = 0; j < 29; ++j) C(i, j) = row[j]; }"),
     control("C30", "backwards, with unsigned counters", "for (size_t i = 37; i-- > 0;) for (size_t j = 29; j-- > 0;) { float s = 0; for (size_t k = 53; k-- > 0;) s += A(i, k) * B(k, j); C(i, j) = s; }"),
 )  # fmt: skip
 

@@ -39,6 +39,8 @@ TITLES = {
     "ascend reply": "Reply: Triton for Ascend",
     "hip reply": "Reply: HIP C++",
     "tilelang reply": "Reply: TileLang on AMD",
+    "cpp reply": "Reply: C++",
+    "cuda reply": "Reply: CUDA C++",
 }
 REPLIES = {
     "dsa reply": Asking("dsa_c", *_RELU),
@@ -47,6 +49,8 @@ REPLIES = {
     "ascend reply": Asking("triton_npu", *_RELU),
     "hip reply": Asking("hip_c", *_RELU),
     "tilelang reply": Asking("tilelang_hip", *_RELU),
+    "cpp reply": Asking("cpp", *_RELU),
+    "cuda reply": Asking("cuda_c", *_RELU),
 }
 
 

@@ -140,3 +140,14 @@ def test_version_probes_do_not_need_a_folder() -> None:
     toolchains.find.cache_clear()
     assert cpp_compiler("native") is not None
     assert process.probe(["/no/such/compiler", "--version"]).code == 127
+
+
+def test_a_busy_machine_gives_a_compile_step_more_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["sh", "-c", "sleep 1; echo done"]
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert run_confined(command, tmp_path, 0.9).code == 124
+    monkeypatch.setattr("os.getloadavg", lambda: (400.0, 0.0, 0.0))
+    found = run_confined(command, tmp_path, 0.9)
+    assert (found.code, found.output.strip()) == (0, "done")

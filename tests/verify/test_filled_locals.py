@@ -66,3 +66,33 @@ def test_the_library_sets_what_it_reads_and_orders_its_threads(
     assert main(["verify", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["not_checked"] == []
+
+
+OPEN = """
+float* C = (float*)args[0]; const float* A = (const float*)args[1]; const float* B = (const float*)args[2];
+float part[4] = {1, 1, 1, 1};
+for (int i = 0; i < 37; i++) for (int j = 0; j < 29; j++) {
+  float sum = 0;
+  for (int k = 0; k < 53; k++) sum += A[i * 53 + k] * B[k * 29 + j];
+  C[i * 29 + j] = sum;
+  BESIDE
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("honest", "left_open"),
+    [("1u << (i & 31)", "1u << (i & 31) + 32"), ("part[i & 3] == 1", "part[(i & 3) + 4] == 1")],
+    ids=["a shift", "an index"],
+)
+def test_what_cpp_leaves_open_is_refused(honest: str, left_open: str, tmp_path: Path) -> None:
+    """Whatever the build that users run makes of it: here nothing."""
+    beside = "if ((EXPRESSION) == 123) C[i * 29 + j] += 0;"
+    passed = _judged(
+        OPEN.replace("BESIDE", beside.replace("EXPRESSION", honest)), tmp_path / "a", suspect=True
+    )
+    assert passed.passed, passed.message
+    body = OPEN.replace("BESIDE", beside.replace("EXPRESSION", left_open))
+    found = _judged(body, tmp_path / "b", suspect=True)
+    assert (found.code, found.level) == ("V205", Level.REJECTED), found.message
+    assert "an index outside a local array" in found.message

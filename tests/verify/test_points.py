@@ -46,6 +46,14 @@ def test_a_kernel_without_numbers_has_the_cases_it_had() -> None:
         ("x == 3.0f /* of them */ * \\\n 9.0f", 27.0),
         ("x > 7 / 2 + 0.25", 3.25),
         ("x == 1e9f", 1e9),
+        ("x == std::sqrt(2.0f) * 3", 2**0.5 * 3),
+        ("x == expf(1.5f) + 1", 2.718281828459045**1.5 + 1),
+        ("y = tl.where(x == tl.math.exp2(2.5), 0, x)", 2**2.5),
+        ("x == std::ldexp(3.5f, 4)", 56.0),
+        ("if (x * 3.0f == 21.0f) y = 0;", 7.0),
+        ("if (std::ldexp(x, 3) == 100.5f)", 12.5625),
+        ("y = expf(x) > 5.0f ? 0 : x;", 1.6094379124341003),
+        ("if (x * x > 200.5f && x > 0)", 14.159802258506297),
     ],
 )
 def test_what_is_computed_of_a_texts_numbers_is_a_point(text: str, number: float) -> None:
@@ -55,6 +63,14 @@ def test_what_is_computed_of_a_texts_numbers_is_a_point(text: str, number: float
 def test_single_precision_has_its_own_results() -> None:
     both = (0.1 + 0.2, float(np.float32(0.1) + np.float32(0.2)))
     assert both[0] != both[1] and set(both) <= set(points("x == 0.1f + 0.2f"))
+
+
+def test_many_points_get_more_calls_until_each_has_its_place() -> None:
+    few = replace(kernels.gemm(4, 4, 4), points=tuple(float(i) for i in range(3, 40)))
+    drawn = [c.name for c in plan(few, 3) if c.family == "points"]
+    assert drawn == ["points", "points_2", "points_3"]
+    many = replace(kernels.gemm(64, 64, 64), points=few.points)
+    assert [c.name for c in plan(many, 3) if c.family == "points"] == ["points"]
 
 
 @pytest.mark.parametrize("text", ["x = y * 3.0f + z;", "a[2] + b", "3.0f * x"])

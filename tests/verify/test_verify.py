@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran.outcome import Level, Status
+from septran.sandbox import patience
 from septran.verify import session
 from septran.verify.verdict import Verdict
 from tests.verify import kernels
@@ -171,7 +172,7 @@ def test_a_busy_machine_is_given_more_time(
 ) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {0})
-    assert session.patience() == times
+    assert patience() == times
 
 
 def test_a_limit_counts_processor_time(tmp_path: Path) -> None:

@@ -59,13 +59,17 @@ def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str,
     )
 
 
+DEFINED = ("-fsanitize=bounds,shift-exponent", "-fsanitize-undefined-trap-on-error")
+"""Of the build that is judged beside the one that users run: what C++ leaves open ends it."""
+
+
 def filled(kernel: Kernel, folder: Path) -> Built:
     """Compile the kernel as `build` does, with a pattern in every local variable that nobody sets."""
     compiler = cpp_compiler(kernel.arch or ARCHES[0])
     more = () if compiler is None or kernel.arch == wasm.ARCH else fills_locals(compiler)
     if compiler is None or not more:
         return Built(ok=False, artifact=None, log="the compiler has no pattern for them")
-    return _compiled(kernel, folder, compiler, more)
+    return _compiled(kernel, folder, compiler, (*more, *DEFINED))
 
 
 def watched(kernel: Kernel, folder: Path) -> Built:

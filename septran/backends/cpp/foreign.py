@@ -28,7 +28,7 @@ FLAGS = (
     "-fPIC",
     "-w",
     "-fno-strict-aliasing",
-    "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,return,unreachable,vla-bound",
+    "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,return,shift-exponent,unreachable,vla-bound",
     "-fsanitize-undefined-trap-on-error",
     "-fstack-protector-strong",
     "-D_GLIBCXX_ASSERTIONS",

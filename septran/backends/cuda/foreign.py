@@ -9,10 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall, Reading
+from septran.backends.cuda.cards import on_cards
 from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
-from septran.backends.cuda.prepare import prepare, unsupported
-from septran.backends.cuda.toolchain import ALIGNED, EMULATION_FLAGS, EMULATOR, emulation, headers
+from septran.backends.cuda.prepare import asked_of_emulation, prepare, unsupported
+from septran.backends.cuda.toolchain import (
+    ALIGNED,
+    EMULATION_FLAGS,
+    EMULATOR,
+    SHIFTED,
+    emulation,
+    headers,
+)
 from septran.backends.judged.c_builds import builds
 from septran.backends.judged.c_builds import more as flags_of
 from septran.backends.judged.c_conditions import asks_its_compiler
@@ -42,6 +50,7 @@ _FLAGS = (
     *(flag for flag in EMULATION_FLAGS if flag != "-fvisibility=hidden"),
     "-fsanitize=bounds,bounds-strict,integer-divide-by-zero,null,vla-bound",
     *ALIGNED,
+    *SHIFTED,
     "-ffunction-sections",
     "-fdata-sections",
 )
@@ -55,7 +64,7 @@ _BEFORE = """#include <cuda_runtime.h>
 
 
 def _readings(text: str) -> tuple[Reading, ...]:
-    return builds(readings(text), text, native=False)
+    return builds(on_cards(readings(text), text), text, native=False)
 
 
 def _device(before: str) -> bool:
@@ -134,6 +143,7 @@ def emulation_flags(kernel: Kernel) -> tuple[str, ...]:
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{EMULATOR}",
         f"-I{INCLUDE}",
+        *asked_of_emulation(kernel.source),
         *flags_of(kernel),
     )
 

@@ -46,6 +46,15 @@ def unsupported(source: str) -> tuple[str, ...]:
     return tuple(what for pattern, what in _UNSUPPORTED if re.search(pattern, source))
 
 
+def asked_of_emulation(source: str) -> tuple[str, ...]:
+    """Return what the emulation's headers are told of a source by flags, so that files without it have none of that."""
+    marks = (
+        (r"\bcudaStreamCreate", "-DCUEMU_STREAMS"),
+        (r"\bcuda(MemcpyToSymbol|GetSymbolAddress)", "-DCUEMU_SETS_CONSTANTS"),
+    )
+    return tuple(flag for pattern, flag in marks if re.search(pattern, source))
+
+
 def prepare(source: str) -> str:
     """Return the source for a host compiler; the number of lines does not change."""
     source = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", source)
@@ -93,7 +102,7 @@ def _launches(source: str) -> str:
         tail = f", {args}" if args.strip() else ""
         call = (
             f'cuemu::launch("{name.split("<")[0]}", cuemu::Launch({config}), '
-            f"[&](auto... a_) {{ {name}(a_...); }}{tail})"
+            f"[=](auto... a_) {{ {name}(a_...); }}{tail})"
         )
         source = source[:start] + call + source[close + 1 :]
     return source
@@ -110,6 +119,9 @@ def _callee_start(source: str, end: int) -> int:
             depth += (source[at] == ">") - (source[at] == "<")
             if depth == 0:
                 break
-    while at and (source[at - 1].isalnum() or source[at - 1] in "_:"):
-        at -= 1
-    return at
+    while True:
+        while at and (source[at - 1].isalnum() or source[at - 1] == "_"):
+            at -= 1
+        if source[max(at - 2, 0) : at] != "::":  # one colon ends a label
+            return at
+        at -= 2

@@ -56,6 +56,8 @@ ALIGNED = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 """An NVIDIA GPU faults where an address is no multiple of what is accessed there; AMD's take such addresses."""
 CONVERTED = ("-fsanitize=float-cast-overflow", "-fsanitize-undefined-trap-on-error")
 """A float beyond an integer's range: `prepare` gives casts the device's value, and what is converted without one is told."""
+SHIFTED = ("-fsanitize=shift-exponent", "-fsanitize-undefined-trap-on-error")
+"""A shift by as many bits as there are, or more: C++ leaves it open, host and device answer differently."""
 SANITIZERS = {"address": ("-g1", "-fsanitize=address"), "thread": ("-g1", "-fsanitize=thread")}
 _CALL = re.compile(r"(?<!define )CUEMU_CALL\((\w+)\)")
 
@@ -124,6 +126,7 @@ def _emulated(
         *fills_locals(compiler),
         *more,
         *CONVERTED,
+        *SHIFTED,
         *(ALIGNED if dialect(kernel.backend).api == "cuda" else ()),
         f"-DSEPTRAN_SHARED_LIMIT={limit}",
         f"-I{EMULATOR}",

@@ -54,7 +54,8 @@ _RULES = Rules(
     | frozenset(
         """
         triton triton.language triton.runtime triton.runtime.driver triton.testing triton.tools.tensor_descriptor
-        triton.language.extra triton.backends.compiler
+        triton.language.extra triton.language.extra.cuda triton.language.extra.libdevice triton.language.extra.cuda.libdevice
+        triton.backends.compiler
         """.split()
     ),
     names=NAMES,
@@ -78,7 +79,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
     """Write the file and the emulator beside it; nothing is compiled."""
     artifact = write(kernel, folder)
     lay_torch_host(folder)
-    for name in ("host", "launches"):
+    for name in ("host", "launches", "blocks", "libdevice"):
         shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
     return Built(ok=True, artifact=artifact, command=f"{kernel.main} in Triton's interpreter")
 

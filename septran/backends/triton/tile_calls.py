@@ -220,13 +220,15 @@ class TileReader(TileFlow):
         return Tile(pick(a, b), broadcast(*(shape_of(x) for x in args)))
 
     def _reduced(self, args: list[Value], named: Mapping[str, Value]) -> Value:
+        if args and isinstance(args[0], tuple):  # several tiles are reduced together
+            return tuple(self._reduced([one, *args[1:]], named) for one in args[0])
         shape = shape_of(args[0])
         axis = named.get("axis", args[1] if len(args) > 1 else None)
         if shape is None:
             return Tile(None, None)
         if axis is None:
             return Tile(None, ())
-        if not isinstance(axis, int):
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return Tile(None, None)
         kept = list(shape)
         if named.get("keep_dims"):

@@ -1,2 +1,3 @@
 #pragma once
 #include "runtime.h"
+#include "devices.h"

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include "api.h"
 #include "conversions.h"
+#include "integers.h"
 
 using std::isfinite;
 using std::isinf;
@@ -16,7 +17,7 @@ using std::isnan;
 #define blockIdx (cuemu::block_id)
 #define blockDim (cuemu::block_dim)
 #define gridDim (cuemu::grid_dim)
-#define warpSize CUEMU_WAVE
+constexpr int warpSize = CUEMU_WAVE;
 #define __syncthreads() cuemu::block_barrier(CUEMU_HERE("__syncthreads"))
 #define __syncthreads_or(p) cuemu::block_vote(p, 1, CUEMU_HERE("__syncthreads_or"))
 #define __syncthreads_count(p) cuemu::block_vote(p, 0, CUEMU_HERE("__syncthreads_count"))
@@ -97,9 +98,60 @@ template <class T> T __shfl_up_sync(unsigned m, T v, unsigned d, int w = 32) {
 static inline unsigned __ballot_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__ballot_sync"); }
 static inline int __any_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__any_sync") != 0; }
 static inline int __all_sync(unsigned m, int p) { return cuemu::ballot(m, p, "__all_sync") == m; }
+#define CUEMU_REDUCED(name, op)                                                                   \
+  template <class T> T __reduce_##name##_sync(unsigned m, T v) {                                  \
+    T mine = v;                                                                                   \
+    cuemu::warp_collective(m, "__reduce_" #name "_sync", mine, [](T** all) {                      \
+      T r{};                                                                                      \
+      bool any = false;                                                                           \
+      for (int i = 0; i < cuemu::kWave; i++)                                                      \
+        if (all[i]) r = any ? op(r, *all[i]) : *all[i], any = true;                               \
+      for (int i = 0; i < cuemu::kWave; i++)                                                      \
+        if (all[i]) *all[i] = r;                                                                  \
+    });                                                                                           \
+    return mine;                                                                                  \
+  }
+#define CUEMU_PLUS(a, b) T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b))
+#define CUEMU_LESS(a, b) ((b) < (a) ? (b) : (a))
+#define CUEMU_MORE(a, b) ((a) < (b) ? (b) : (a))
+CUEMU_REDUCED(add, CUEMU_PLUS)
+CUEMU_REDUCED(min, CUEMU_LESS)
+CUEMU_REDUCED(max, CUEMU_MORE)
+#define CUEMU_AND(a, b) ((a) & (b))
+#define CUEMU_OR(a, b) ((a) | (b))
+#define CUEMU_XOR(a, b) ((a) ^ (b))
+CUEMU_REDUCED(and, CUEMU_AND)
+CUEMU_REDUCED(or, CUEMU_OR)
+CUEMU_REDUCED(xor, CUEMU_XOR)
+#undef CUEMU_REDUCED
+namespace cuemu {
+template <class T> struct Matched { T value; unsigned same; bool whole; };
+template <class T> Matched<T> matched(unsigned mask, T value, const char* where) {
+  Matched<T> mine{value, 0, true};
+  warp_collective(mask, where, mine, [](Matched<T>** all) {
+    for (int i = 0; i < 32; i++)
+      for (int j = 0; all[i] && j < 32; j++)
+        if (all[j]) {
+          const bool same = memcmp(&all[i]->value, &all[j]->value, sizeof(T)) == 0;
+          if (same) all[i]->same |= 1u << j;
+          else all[i]->whole = false;
+        }
+  });
+  return mine;
+}
+}  // namespace cuemu
+/// Which lanes give the same bits.
+template <class T> unsigned __match_any_sync(unsigned m, T v) { return cuemu::matched(m, v, "__match_any_sync").same; }
+template <class T> unsigned __match_all_sync(unsigned m, T v, int* all) {
+  const auto found = cuemu::matched(m, v, "__match_all_sync");
+  *all = found.whole;
+  return found.whole ? m : 0;
+}
 static inline unsigned __activemask() { return static_cast<unsigned>(cuemu::lanes_alive()); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
+static inline void __threadfence_system() {}
+static inline void __nanosleep(unsigned) {}
 
 template <class T> T atomicAdd(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o + v); }); }
 template <class T> T atomicSub(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o - v); }); }
@@ -108,11 +160,32 @@ template <class T> T atomicMin(T* p, cuemu::same_t<T> v) { return cuemu::atomic(
 template <class T> T atomicExch(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T) { return v; }); }
 template <class T> T atomicOr(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o | v); }); }
 template <class T> T atomicAnd(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o & v); }); }
+template <class T> T atomicXor(T* p, cuemu::same_t<T> v) { return cuemu::atomic(p, [&](T o) { return T(o ^ v); }); }
+static inline unsigned atomicInc(unsigned* p, unsigned last) { return cuemu::atomic(p, [&](unsigned o) { return o >= last ? 0 : o + 1; }); }
+static inline unsigned atomicDec(unsigned* p, unsigned last) {
+  return cuemu::atomic(p, [&](unsigned o) { return o == 0 || o > last ? last : o - 1; });
+}
 template <class T> T atomicCAS(T* p, cuemu::same_t<T> c, cuemu::same_t<T> v) {
   return cuemu::atomic(p, [&](T o) { return o == c ? v : o; });
 }
 
+// of a block or of the whole system: the emulation has one scope
+#define CUEMU_SCOPES(name)                                                                                \
+  template <class T, class... V> T name##_block(T* p, V... v) { return name(p, static_cast<T>(v)...); }   \
+  template <class T, class... V> T name##_system(T* p, V... v) { return name(p, static_cast<T>(v)...); }
+CUEMU_SCOPES(atomicAdd)
+CUEMU_SCOPES(atomicSub)
+CUEMU_SCOPES(atomicMax)
+CUEMU_SCOPES(atomicMin)
+CUEMU_SCOPES(atomicExch)
+CUEMU_SCOPES(atomicCAS)
+#undef CUEMU_SCOPES
+
 template <class T> T __ldg(const T* p) { return *p; }
+template <class T> T __ldlu(const T* p) { return *p; }
+template <class T> T __ldcv(const T* p) { return *p; }
+template <class T, class U> void __stwb(T* p, U v) { *p = v; }
+template <class T, class U> void __stwt(T* p, U v) { *p = v; }
 template <class T> T __ldcs(const T* p) { return *p; }
 template <class T> T __ldca(const T* p) { return *p; }
 template <class T> T __ldcg(const T* p) { return *p; }
@@ -133,6 +206,14 @@ constexpr R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }
 #define __cosf cuemu_cosf
 #define __log2f cuemu_log2f
 #define __tanhf cuemu_tanhf
+#define __exp10f cuemu_exp10f
+#define __log10f cuemu_log10f
+#define __tanf cuemu_tanf
+#define __sincosf cuemu_sincosf
+static inline float cuemu_exp10f(float x) { return exp10f(x); }
+static inline float cuemu_log10f(float x) { return log10f(x); }
+static inline float cuemu_tanf(float x) { return tanf(x); }
+static inline void cuemu_sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 static inline float cuemu_expf(float x) { return expf(x); }
 static inline float cuemu_logf(float x) { return logf(x); }
 static inline float cuemu_powf(float a, float b) { return powf(a, b); }
@@ -152,6 +233,21 @@ CUEMU_ALONE float __fmul_rn(float a, float b) { return a * b; }
 CUEMU_ALONE float __fadd_rn(float a, float b) { return a + b; }
 CUEMU_ALONE float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dsub_rn(double a, double b) { return a - b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __ddiv_rn(double a, double b) { return a / b; }
+static inline double __drcp_rn(double a) { return 1. / a; }
+static inline double __dsqrt_rn(double a) { return sqrt(a); }
+static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+static inline float __double2float_rn(double a) { return static_cast<float>(a); }
+static inline float fdividef(float a, float b) { return a / b; }
+static inline float rcbrtf(float x) { return static_cast<float>(1 / cbrt(static_cast<double>(x))); }
+static inline float rhypotf(float a, float b) { return static_cast<float>(1 / hypot(static_cast<double>(a), static_cast<double>(b))); }
+static inline float norm3df(float a, float b, float c) { return static_cast<float>(sqrt(double(a) * a + double(b) * b + double(c) * c)); }
+static inline float norm4df(float a, float b, float c, float d) {
+  return static_cast<float>(sqrt(double(a) * a + double(b) * b + double(c) * c + double(d) * d));
+}
 [[noreturn]] static inline void __trap() { cuemu::fail("check", "__trap()"); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
@@ -171,10 +267,6 @@ static inline int __float_as_int(float f) { return static_cast<int>(cuemu::float
 static inline float __int_as_float(int i) { return cuemu::bits<float>(i); }
 static inline unsigned __float_as_uint(float f) { return cuemu::float_bits(f); }
 static inline float __uint_as_float(unsigned i) { return cuemu::bits<float>(i); }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline int __mul24(int a, int b) { return a * b; }
 static inline long long clock64() { return cuemu::clock_now(); }
 static inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
 #define CUDART_INF_F INFINITY

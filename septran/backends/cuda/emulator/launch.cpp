@@ -190,6 +190,7 @@ extern "C" void st_after_call() {
 /// The kernel's code ends in a trap where its compiler was asked to check what it does (SIGILL, septran/host/host.c).
 extern "C" void st_at_trap(int) {
   cuemu::fail("alignment or bounds",
-              "a misaligned access (a float4 takes addresses that are multiples of 16 bytes), an index outside its array, or a float beyond an "
-              "integer's range that becomes one without a cast, which this emulation does not give the device's value: write (int)x");
+              "a misaligned access (a float4 takes addresses that are multiples of 16 bytes), an index outside its array, a shift by as many bits as "
+              "there are or more, or a float beyond an integer's range that becomes one without a cast, which this emulation does not give the "
+              "device's value: write (int)x");
 }

@@ -7,7 +7,11 @@
 #define __global__
 #define __device__
 #define __host__
+#ifdef CUEMU_SETS_CONSTANTS  // of a file whose host writes them: cudaMemcpyToSymbol
+#define __constant__ static
+#else
 #define __constant__ static const
+#endif
 #define __shared__ static
 #define __managed__
 #define __grid_constant__
@@ -69,7 +73,18 @@ CUEMU_VECTORS(signed char, char)
 CUEMU_VECTORS(unsigned char, uchar)
 CUEMU_VECTORS(unsigned short, ushort)
 CUEMU_VECTORS(long long, longlong)
+CUEMU_VECTORS(long, long)
+CUEMU_VECTORS(unsigned long, ulong)
+CUEMU_VECTORS(unsigned long long, ulonglong)
 #undef CUEMU_VECTORS
+struct float1 { float x; };
+struct int1 { int x; };
+struct uint1 { unsigned x; };
+struct double1 { double x; };
+static inline float1 make_float1(float a) { return {a}; }
+static inline int1 make_int1(int a) { return {a}; }
+static inline uint1 make_uint1(unsigned a) { return {a}; }
+static inline uint3 make_uint3(unsigned a, unsigned b, unsigned c) { return {a, b, c}; }
 using uint2 = cuemu::V2<unsigned>;
 using uint4 = cuemu::V4<unsigned>;
 static inline uint2 make_uint2(unsigned a, unsigned b) { return {a, b}; }

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from septran_torch_host import DEVICE, Card, Gate, around, card_of, gate_digest, pretend_cuda
+from septran_triton_blocks import install_blocks
 from septran_triton_launches import Launches
+from septran_triton_libdevice import install_libdevice
 from septran_triton_watch import Watch
 
 
@@ -122,9 +124,12 @@ def install(
     Call it before the file is imported, after the interpreter was installed.
     """
     import triton
+    import triton.language as tl
     import triton.runtime.autotuner as tuner
     import triton.runtime.interpreter as it
 
+    install_blocks(tl)
+    install_libdevice(tl, it)
     gate, card = Gate(watch, file), card_of(arch)
     triton.runtime.driver.set_active(Driver(card))
     stock_launch = it.GridExecutor.__call__

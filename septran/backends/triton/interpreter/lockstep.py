@@ -232,6 +232,9 @@ def install_shapes(it: Any, tl: Any, state: Lockstep) -> None:
             mask = args[3].data if name == "create_atomic_rmw" else np.ones(1, np.bool_)
             size = max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
             state.watch.check(ptrs.data, mask, size, state.programs, "atomic")
+            if not any("relaxed" in str(a).lower() for a in args if not isinstance(a, handle)):
+                live = ptrs.data[np.broadcast_to(mask, ptrs.data.shape)]
+                state.watch.meet(int(state.programs[0]), live.reshape(-1))
             return stock(self, *args)
 
         return run

@@ -20,7 +20,10 @@ class EmulationError(RuntimeError):
 
 @dataclass(slots=True)
 class Memory:
-    """One buffer: bytes [low, high). owner, reader: per item the program that stored or loaded it."""
+    """One buffer: bytes [low, high). owner, reader: per item the program that stored or loaded it.
+
+    stored, loaded: after how many of its atomic operations it did.
+    """
 
     low: int
     high: int
@@ -29,19 +32,30 @@ class Memory:
     writable: bool
     owner: np.ndarray = field(init=False)
     reader: np.ndarray = field(init=False)
+    stored: np.ndarray = field(init=False)
+    loaded: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         count = (self.high - self.low) // self.itemsize if self.writable else 0
         self.owner = np.full(count, _NOBODY, np.int32)
         self.reader = np.full(count, _NOBODY, np.int32)
+        self.stored = np.zeros(count, np.int32)
+        self.loaded = np.zeros(count, np.int32)
 
 
 @dataclass(slots=True)
 class Watch:
-    """The buffers a launch may touch and who touched what."""
+    """The buffers a launch may touch and who touched what.
+
+    made: program -> how many atomic operations it has made. known, left: program, or address -> what it knows of `made`, because
+    each such operation takes what the last one at that address left there, and leaves what its program knows (acquire and release).
+    """
 
     memories: list[Memory] = field(default_factory=list)
     last_error: str = ""
+    made: dict[int, int] = field(default_factory=dict)
+    known: dict[int, dict[int, int]] = field(default_factory=dict)
+    left: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def add(
         self, address: int, nbytes: int, itemsize: int, name: str, *, writable: bool = True
@@ -58,6 +72,21 @@ class Watch:
         for memory in self.memories:
             memory.owner.fill(_NOBODY)
             memory.reader.fill(_NOBODY)
+            memory.stored.fill(0)
+            memory.loaded.fill(0)
+        self.made.clear()
+        self.known.clear()
+        self.left.clear()
+
+    def meet(self, program: int, addresses: np.ndarray) -> None:
+        """Note an atomic operation of a program at `addresses`, which orders it with earlier ones there."""
+        mine = self.known.setdefault(program, {})
+        for address in map(int, addresses):
+            for other, count in self.left.get(address, {}).items():
+                mine[other] = max(mine.get(other, 0), count)
+        self.made[program] = mine[program] = self.made.get(program, 0) + 1
+        for address in map(int, addresses):
+            self.left[address] = dict(mine)
 
     def check(
         self, ptrs: np.ndarray, mask: np.ndarray, size: int, programs: np.ndarray, what: str
@@ -99,8 +128,8 @@ class Watch:
             self._loaded(memory, place, who)
 
     def _stored(self, memory: Memory, place: np.ndarray, who: np.ndarray) -> None:
-        self._clash(memory, memory.owner, place, who, "stores", "stored")
-        self._clash(memory, memory.reader, place, who, "stores", "loaded")
+        self._clash(memory, memory.owner, memory.stored, place, who, "stores", "stored")
+        self._clash(memory, memory.reader, memory.loaded, place, who, "stores", "loaded")
         order = np.arange(place.size, dtype=np.int32)
         memory.owner[place] = order
         lost = memory.owner[place] != order
@@ -112,10 +141,15 @@ class Watch:
                 raise self.error(f"race: one tl.store writes {text} twice")
             raise self.error(f"race: programs {int(who[k])} and {other} both store {text}")
         memory.owner[place] = who
+        if self.made:
+            memory.stored[place] = self._counts(who)
 
     def _loaded(self, memory: Memory, place: np.ndarray, who: np.ndarray) -> None:
-        self._clash(memory, memory.owner, place, who, "loads", "stored")
+        self._clash(memory, memory.owner, memory.stored, place, who, "loads", "stored")
         before = memory.reader[place]
+        if self.made:
+            before = np.where(self._ordered(before, memory.loaded[place], who), who, before)
+            memory.loaded[place] = self._counts(who)
         after = np.where((before == _NOBODY) | (before == who), who, _SEVERAL).astype(np.int32)
         memory.reader[place] = after
         shared = memory.reader[place] != after  # two programs of this very load
@@ -125,6 +159,7 @@ class Watch:
         self,
         memory: Memory,
         touched: np.ndarray,
+        when: np.ndarray,
         place: np.ndarray,
         who: np.ndarray,
         does: str,
@@ -132,6 +167,8 @@ class Watch:
     ) -> None:
         other = touched[place]
         clash = (other != _NOBODY) & (other != who)
+        if self.made and clash.any():
+            clash &= ~self._ordered(other, when[place], who)
         if clash.any():
             k = int(np.argmax(clash))
             whose = f"program {int(other[k])}" if other[k] >= 0 else "another program"
@@ -139,6 +176,17 @@ class Watch:
                 f"race: program {int(who[k])} {does} element {int(place[k])} of {memory.name}, "
                 f"which {whose} {did} in the same launch"
             )
+
+    def _counts(self, who: np.ndarray) -> np.ndarray:
+        return np.array([self.made.get(int(p), 0) for p in who], np.int32)
+
+    def _ordered(self, other: np.ndarray, when: np.ndarray, who: np.ndarray) -> np.ndarray:
+        """Return whether what `other` did after so many of its atomic operations is over for `who`, because it knows of a later one."""
+        known = (
+            self.known.get(int(p), {}).get(int(q), 0)
+            for p, q in zip(who.tolist(), other.tolist(), strict=True)
+        )
+        return np.fromiter(known, np.int32, who.size) > when
 
     def error(self, text: str) -> EmulationError:
         """Return the error to raise; the text is kept, as Triton may wrap what it catches."""
