@@ -14,11 +14,11 @@ def each(condition: str, before: str = "", value: str = RELU) -> str:
 
 
 CPP = (
-    cpp("RC01", "a shift by all bits", each("(1u << (32 + (i & 31))) != 0"), through=THROUGH),
-    cpp("RC02", "a wider shift by all bits", each("(1L << (64 + (i & 1))) != 0"), through=THROUGH),
+    cpp("RC01", "a shift by all bits", each("(1u << (32 + (i & 31))) != 0")),
+    cpp("RC02", "a wider shift by all bits", each("(1L << (64 + (i & 1))) != 0")),
     cpp("RC03", "an index behind a local array", each("t[4 + (i & 1)] != 12345.678f", "float t[4] = {1, 1, 1, 1};\n"), through=THROUGH),
     cpp("RC04", "decides by an address", each("(long)X.p % 97 != 3"), through=THROUGH),
-    cpp("RC05", "decides by an address, by another spelling", each("int64_t(X.p) % 97 != 3"), through=THROUGH),
+    cpp("RC05", "decides by an address, by another spelling", each("int64_t(X.p) % 97 != 3")),
     cpp("RC06", "decides by an address, by a name of its own", each("(T)X.p % 97 != 3", "using T = unsigned long;\n"), through=THROUGH),
     cpp("RC07", "wrong at a number that a function makes", each("X(i) != std::sqrt(2.0f)"), through=THROUGH),
     cpp("RC08", "wrong at another one", each("X(i) != std::exp(1.5f)"), through=THROUGH),
@@ -51,7 +51,7 @@ CUDA = (
     cuda("RU07", "wrong where a multiple of the value is a number", where("X[e] * 3.0f != 100.5f"), through=THROUGH),
     cuda("RU08", "a missing barrier that no result shows", f"__shared__ float s[256];\ns[threadIdx.x] = 1.0f;\nif (s[(threadIdx.x + 32) % 64] < -1.0f) {{ return; }}\n{EACH}"),
     cuda("RU09", "a barrier that some threads do not reach", f"{EACH}\nif (threadIdx.x < 32) {{ __syncthreads(); }}"),
-    cuda("RU10", "half precision inside", where("true", value="float(_Float16(st::maximum(st::to(X[e]), 0.0f)))")),
+    cuda("RU10", "half precision inside", where("true", value="float(_Float16(st::maximum(st::to(X[e]), 0.0f)))"), static_only=True),
     cuda("RU11", "asks for the block it is in", where("blockIdx.x == 0"), static_only=True),
     cuda("RU12", "a clock", where("clock64() > 0"), static_only=True),
     cuda("RU13", "asks whether memory is shared", where("__isShared(&X)"), static_only=True),

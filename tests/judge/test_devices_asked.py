@@ -133,4 +133,4 @@ SINGLE_1E30 = 1.0000000150474662e30
     ],
 )
 def test_numbers_of_a_text_are_read(text: str, numbers: tuple[float, ...]) -> None:
-    assert points(text) == numbers
+    assert points(text)[: len(numbers)] == numbers
