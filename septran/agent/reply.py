@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from septran.agent.frame import C_TOKENS, HOLE, Frame, body_problem, strip_comments
 from septran.ir.brackets import closing
 from septran.kernel import LeafSpec
+from septran.leafgate.names import language
 
 _MOST = 400_000  # characters; no leaf is longer
 _INVISIBLE = dict.fromkeys(
@@ -50,8 +51,6 @@ _FUNCTION = re.compile(
     r"(?P<name>[A-Za-z]\w*)\s*(?P<params>\([^(){};]*\))\s*(?:noexcept\s*)?\{",
     re.MULTILINE,
 )
-_LAMBDAS = ("cpp", "cuda")
-"""subsets that have lambdas"""
 _NO_TYPES = frozenset("return else new namespace struct class union enum template".split())
 
 
@@ -171,7 +170,7 @@ def _inside(code: str, frame: Frame, spec: LeafSpec) -> str | None:
     body = _hole_part(textwrap.dedent(code[start + 1 : end].strip("\n")), frame)
     before = plain[: defined.start()]
     front = _declared(code, before)
-    if frame.subset in _LAMBDAS:
+    if not language(frame.subset).plain_c:
         used = body
         for at, (name, text) in sorted(_helpers(code, before).items(), reverse=True):
             if re.search(rf"\b{name}\b", used):
