@@ -40,12 +40,25 @@ def dim_roles(prim: Prim, site: LeafSite) -> Iterator[tuple[str, int, str]]:
                     yield name, d, "reduced"
                 else:
                     yield name, d, "kept_inner" if d == last else "kept"
+    elif prim.name == "transpose":
+        last = len(prim.perm) - 1
+        for d, source in enumerate(prim.perm):
+            role = _turned(written=d == last, read=source == last)
+            yield prim.out, d, role
+            yield prim.ins[0], source, role
     else:
         for name in (prim.out, *prim.ins, *(n for _, n in prim.named)):
             if name in site.args:
                 n = rank(name)
                 for d in range(n):
                     yield name, d, "inner" if d == n - 1 else "outer"
+
+
+def _turned(*, written: bool, read: bool) -> str:
+    """Return the role of a dim that a transposition writes, or reads, along memory."""
+    if written and read:
+        return "inner"
+    return "written_inner" if written else "read_inner" if read else "outer"
 
 
 def _matrix(
@@ -56,7 +69,7 @@ def _matrix(
         yield name, d, col if d == rank - 1 else row if d == rank - 2 else lead
 
 
-FALLBACK = {"kept_inner": "kept", "line": "lead"}
+FALLBACK = {"kept_inner": "kept", "line": "lead", "read_inner": "inner", "written_inner": "inner"}
 """Role -> the more general role that a rule without the specific one may give a size for."""
 
 

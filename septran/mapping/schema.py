@@ -97,7 +97,7 @@ class Rule:
     primitives: any of these in the leaf ("*" = any leaf). dtypes: of the leaf's first read operand
     (() = any). mems: operand role -> memory; roles a, b (gemm operands), in, out, halo. tiles: role
     -> size (int, expression text or Tune); roles m n k lead line block (gemm), kept reduced (reduce; kept_inner
-    for a kept last axis, else kept), inner outer (the rest). options: as Instance.options.
+    for a kept last axis, else kept), inner outer (the rest; of a transposition read_inner and written_inner, else inner). options: as Instance.options.
     """
 
     primitives: tuple[str, ...]
@@ -137,7 +137,10 @@ class Policy:
     """key path below `policies:` -> place of the value."""
 
 
-ROLES = ("m", "n", "k", "lead", "line", "kept", "kept_inner", "reduced", "inner", "outer")
+ROLES = (
+    "m", "n", "k", "lead", "line", "kept", "kept_inner", "reduced",
+    "inner", "outer", "read_inner", "written_inner",
+)  # fmt: skip
 """What a dimension is to a primitive."""
 TILE_ROLES = (*ROLES, "block")
 """What a rule gives sizes for; block: one tunable that cuts m, n and k."""

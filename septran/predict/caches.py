@@ -125,7 +125,12 @@ class _Tally:
         return max(arithmetic, waiting) + ends + first + self.speed.issue
 
     def near(self, stmt: Copy | LeafCall) -> Level:
-        return self.speed.level(sum(_bytes(r.tile, r.buffer.dtype) for r, _ in touches(stmt)))
+        """Return the level that holds what a statement touches again: of a leaf that goes row by row, one row of each operand."""
+        row = isinstance(stmt, LeafCall) and _by_rows(stmt)
+        regions = [r for r, _ in touches(stmt)]
+        return self.speed.level(
+            sum(_bytes(r.tile[-1:] if row else r.tile, r.buffer.dtype) for r in regions)
+        )
 
     def again(self, stmt: Copy | LeafCall, env: Env) -> float:
         """Return the ticks of operands that later primitives of a leaf use once more."""
@@ -165,6 +170,18 @@ def _around(launch: Launch) -> tuple[Stmt, ...]:
 
 def _unread(stmt: LeafCall, region: Region) -> bool:
     return any(a.unread and a.region == region for a in stmt.args)
+
+
+def _by_rows(call: LeafCall) -> bool:
+    """Return whether every primitive stays within a row, so that the leaf finishes one before it begins the next."""
+    for prim in call.prims:
+        if prim.name in ("reduce", "reduce_acc"):
+            rank = len(call.arg(prim.ins[0]).region.tile)
+            if rank < 2 or prim.axis(rank) != rank - 1:
+                return False
+        elif prim.name not in ("map", "fill", "copy"):
+            return False
+    return True
 
 
 def _walked_alone(stmt: Copy | LeafCall, region: Region, env: Env) -> bool:

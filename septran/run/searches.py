@@ -207,7 +207,7 @@ def page(searches: Searches, rows: Sequence[Row], facts: str) -> str:
         "",
         f"{facts} {len(rows)} of {len(searches.rows)} searched: {said or 'nothing'}.",
         "",
-        "| operator, sizes | default | best | better by | others within | built, pruned, refused, of | model: rank, spread | |",
+        "| operator, sizes | default | best | better by | others within | built, pruned, refused, of | model: rank, slowest / fastest, pairs apart in its order : not | |",
         "|---|---|---|---|---|---|---|---|",
         *(_line(row) for row in rows),
     ]
@@ -233,7 +233,12 @@ def _line(row: Row) -> str:
     within = "-" if found["within"] is None else f"{100 * (found['within'] - 1):.1f} %"
     space = math.prod(len(values) for values in found["choices"].values())
     rank = found["rank_correlation"]
-    model = "-" if rank is None else f"{rank:.2f}, {found['spread']:.2f}"
+    pairs = found["ordered"]
+    model = (
+        "-"
+        if rank is None
+        else f"{rank:.2f}, {found['spread']:.2f}, {pairs['by_model']} : {pairs['against_it']}"
+    )
     kept = _values(best["values"]) if found["better"] else "the default stays"
     counts = (
         f"{found['measured'] + found['wrong'] - 1}, {found['pruned']}, {found['refused']}, {space}"

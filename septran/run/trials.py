@@ -6,6 +6,7 @@ of the proposal and everything that is known by then.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -175,6 +176,17 @@ def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float | None:
     if any(len(set(side)) == 1 for side in sides):
         return None
     return statistics.correlation(*sides)
+
+
+def ordered(trials: Sequence[Trial]) -> tuple[int, int]:
+    """Return of how many pairs of choices, whose intervals are apart, the model expected the faster one to be so, and of how many the other."""
+    known = [t for t in trials if t.state == "measured" and t.predicted and t.low and t.high]
+    mine = theirs = 0
+    for one, two in itertools.permutations(known, 2):
+        if (one.low or 0.0) > (two.high or 0.0):  # of the default's time over theirs
+            mine += (one.predicted or 0.0) < (two.predicted or 0.0)
+            theirs += (one.predicted or 0.0) > (two.predicted or 0.0)
+    return mine, theirs
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

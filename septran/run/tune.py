@@ -4,7 +4,7 @@ A proposal is mapped first: what does not map or fit is refused there. The model
 slower than the best so far is not built. Where a simulator counts cycles, what is left is built, verified like every kernel, and
 that says how fast it is. Elsewhere it is built and timed in slots that alternate with the default's, and one of the timed calls is
 judged: enough to go on searching. At the end the best is verified like every kernel, the next best where it fails, and measured
-against the default again; the default stays unless the whole interval is on the other's side.
+against the default again, twice in new processes; the default stays unless both intervals are on the other's side.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from septran.plan.tuned import Tuned, added, policy_sha
 from septran.run import store
 from septran.run.ask_values import Asked, asked
 from septran.run.predict import of_known_sizes
-from septran.run.trials import Trial, Trials, rank_correlation
+from septran.run.trials import Trial, Trials, ordered, rank_correlation
 from septran.settings import Settings
 from septran.trial.judge import Judged, build_candidate, judge_once
 from septran.trial.place import Place, place_in
@@ -124,6 +124,7 @@ class Outcome:
             "within": self.within,
             "asked": None if self.asked is None else dict(self.asked),
             "rank_correlation": rank_correlation(pairs),
+            "ordered": dict(zip(("by_model", "against_it"), ordered(self.trials), strict=True)),
             "trials": [t.to_json() for t in self.trials],
             "file": self.file,
             "run": self.run,
@@ -255,6 +256,8 @@ class _Search:
                     state="measured",
                     predicted=predicted_ticks(self.plan, self.default),
                     found=found,
+                    low=1.0,
+                    high=1.0,
                 )
             )
             self.progress(f"default: {self.shown(found)}")
@@ -327,9 +330,18 @@ class _Search:
             work = self.run.subdir("trial")
             kernel = self.emitted(self.lowered(trial.values))
             judged = build_candidate(self.place, kernel, self.problem, work=work)
-            pairs = None if judged.verdict.code else self.raced(judged, _FINAL_S, sample=True)
-            if pairs is not None:
-                self.trials.amend(self.timed(trial, pairs.ratio()))
+            gain = None if judged.verdict.code else self.against_default(judged, sample=True)
+            if gain is not None:
+                self.trials.amend(self.timed(trial, gain))
+
+    def against_default(self, judged: Judged, *, sample: bool) -> Ratio | None:
+        """Return the default's time over a choice's, of two measurements in new children whose intervals both count.
+
+        Where pages fall makes one child faster than another of the same kernel, by more than an interval of many pairs says.
+        """
+        found = [self.raced(judged, _FINAL_S / 2, sample=sample) for _ in range(2)]
+        one, two = (None if pairs is None else pairs.ratio() for pairs in found)
+        return None if one is None or two is None else one.joined(two)
 
     def timed(self, trial: Trial, gain: Ratio) -> Trial:
         """Return `trial` with the default's time over its own."""
@@ -379,10 +391,10 @@ class _Search:
             judged = self.judged(self.lowered(best.values), "best")
             if not judged.verdict.passed:
                 why = str(judged.verdict.level)
-            elif (pairs := self.raced(judged, _FINAL_S, sample=False)) is None:
+            elif (gain := self.against_default(judged, sample=False)) is None:
                 why = _SILENT
             else:
-                return best, pairs.ratio()
+                return best, gain
             self.trials.amend(replace(best, state="wrong", found=None, why=why))
         return best, Ratio(middle=1.0, low=1.0, high=1.0)
 

@@ -53,6 +53,14 @@ class Ratio:
     low: float
     high: float
 
+    def joined(self, other: Ratio) -> Ratio:
+        """Return what two measurements of one thing say: their middle, and an interval that holds both of theirs."""
+        return Ratio(
+            middle=math.sqrt(self.middle * other.middle),
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+        )
+
     @property
     def reliable(self) -> bool:
         """Whether the interval is narrow enough for the figure to be quoted."""
