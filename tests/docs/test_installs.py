@@ -199,6 +199,11 @@ SCRIPTS = {
     "python benchmarks/cpp_call.py": ("", 0, "add 1000"),
     "python benchmarks/leaf_order.py --op relu --no-clock": ("", 0, "| relu | library |"),
     "python benchmarks/verdicts.py": ("", 0, "septran.verdicts/1"),
+    "python benchmarks/verify_cells.py TARGET ...": (
+        "cpp --operators gelu",
+        0,
+        "septran.verify_cells/1",
+    ),
 }
 _MINUTES = "minutes to hours of measuring; it writes a page, which a test compares with the code"
 _TESTS = "these are tests, which CI runs as such"
@@ -220,7 +225,10 @@ NOT_RUN = {
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,
     "python benchmarks/gpu.py --dry-run": "compiles every operator for every GPU target: half an hour",
     "pytest --slow tests/leafgate": _TESTS,
+    "pytest --slow tests/backends/dsa_c/test_bm1684x.py -k other_chips": _TESTS,
+    "pytest --slow tests/targets/test_planted.py": _TESTS,
     "pytest tests/dsl_docs": _TESTS,
+    "pytest tests/targets/test_contract.py": _TESTS,
 }
 ELSEWHERE = re.compile(
     r"septran |pip |make |git |curl |source |export |http:|python -m scripts\.llm_local"
@@ -239,5 +247,7 @@ def test_a_script_runs(command, clone):
         pytest.skip("measures for an hour on a GPU")
     folder, env = clone
     given, code, word = SCRIPTS[command]
-    line = re.sub(r" (NAME|COUNT SEED.*)$", f" {given}", command) if given else command
+    line = (
+        re.sub(r" (NAME|TARGET \.\.\.|COUNT SEED.*)$", f" {given}", command) if given else command
+    )
     assert word in told(line, folder, {**env, "PATH": _with_python(env)}, code)
