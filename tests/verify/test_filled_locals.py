@@ -82,7 +82,7 @@ for (int i = 0; i < 37; i++) for (int j = 0; j < 29; j++) {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("honest", "left_open"),
-    [("1u << (i & 31)", "1u << (i & 31) + 32"), ("part[i & 3] == 1", "part[(i & 3) + 4] == 1")],
+    [("1u << (i & 31)", "1u << (i & 31) + 32"), ("part[i & 3]", "part[(i & 3) + 4]")],
     ids=["a shift", "an index"],
 )
 def test_what_cpp_leaves_open_is_refused(honest: str, left_open: str, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _RULES = Rules(
     | frozenset(
         """
         tilelang tilelang.language tilelang.autotuner tilelang.jit tilelang.profiler tilelang.testing tilelang.utils
-        tilelang.intrinsics tilelang.carver tilelang.utils.target tilelang.cache
+        tilelang.intrinsics tilelang.layout tilelang.carver tilelang.utils.target tilelang.cache
         """.split()
     ),
     names=NAMES,

@@ -233,7 +233,7 @@ def shared_names(machine: Machine) -> dict[str, Any]:
     add = atomic(machine)
     names |= {
         "Tensor": tensor_type,
-        "Buffer": tensor_type,
+        **dict.fromkeys(("Buffer", "FragmentBuffer", "SharedBuffer", "LocalBuffer"), tensor_type),
         "dynamic": dynamic,
         "symbolic": dynamic,
         "serial": serial,

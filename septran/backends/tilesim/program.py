@@ -163,6 +163,27 @@ def namespace(machine: Machine) -> types.SimpleNamespace:
     return types.SimpleNamespace(**names)
 
 
+_LAYOUTS = {
+    "layout": (
+        "Layout Fragment make_swizzled_layout make_wgmma_swizzled_layout make_tcgen05mma_swizzled_layout make_linear_layout "
+        "make_full_bank_swizzled_layout make_half_bank_swizzled_layout make_quarter_bank_swizzled_layout"
+    ),
+    "intrinsics": "make_mma_swizzle_layout",
+}
+"""what makes layouts: where in shared memory an element lies changes no result"""
+
+
+def _layouts(part: str) -> types.ModuleType:
+    module = types.ModuleType(f"tilelang.{part}")
+    vars(module).update({name: _laid_out for name in _LAYOUTS[part].split()})
+    vars(module)["__getattr__"] = partial(_unknown, module.__name__)
+    return module
+
+
+def _laid_out(*_: object, **__: object) -> object:
+    return object()
+
+
 def package(
     machine: Machine, offers: Mapping[str, Any] | None = None
 ) -> dict[str, types.ModuleType]:
@@ -182,12 +203,16 @@ def package(
     nothing = lambda *_, **__: None  # noqa: E731 - there is no cache here
     vars(cache)["clear_cache"] = nothing
     vars(top).update({"cache": cache, "disable_cache": nothing, "enable_cache": nothing})
+    layouts = {f"tilelang.{part}": _layouts(part) for part in _LAYOUTS}
     if offers is not None:
         vars(top).update(offers)
+        vars(top).update({part: layouts[f"tilelang.{part}"] for part in _LAYOUTS})
         for module in (language, top):
             vars(module)["__getattr__"] = partial(_unknown, module.__name__)
     modules = {"tilelang": top, "tilelang.rocm": rocm, "tilelang.cuda": cuda}
     modules["tilelang.cache"] = cache
+    if offers is not None:
+        modules |= layouts
     if offers is None:
         modules["torch"] = host_torch(machine)
     return modules | dict.fromkeys(NAMES_OF_PACKAGE, language)
