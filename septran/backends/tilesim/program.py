@@ -175,7 +175,7 @@ _LAYOUTS = {
 
 def _layouts(part: str) -> types.ModuleType:
     module = types.ModuleType(f"tilelang.{part}")
-    vars(module).update({name: _laid_out for name in _LAYOUTS[part].split()})
+    vars(module).update(dict.fromkeys(_LAYOUTS[part].split(), _laid_out))
     vars(module)["__getattr__"] = partial(_unknown, module.__name__)
     return module
 
