@@ -7,6 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from septran.agent.forms import DIFFS, named, of_diff, of_json
 from septran.agent.frame import C_TOKENS, HOLE, Frame, body_problem, strip_comments
 from septran.ir.brackets import closing
 from septran.kernel import LeafSpec
@@ -109,10 +110,16 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
     """Return the body that a reply proposes for the hole of `frame`.
 
     The last non-empty block with a fitting (or no) language tag counts. A reply without any fence is taken
-    as code when it looks like code. When the block holds the whole function, its body is taken out.
+    as code when it looks like code. When the block holds the whole function, its body is taken out. A diff and a JSON
+    object with the code in it are read where there is no such block.
     """
     text = clean(text[:_MOST])
     blocks = [b for b in fences(text) if b[1].strip()]
+    if not any(b[0] in ("", *frame.tags) for b in blocks):
+        inner = of_json(extract_json(text) or {})
+        if inner:
+            return extract_body(inner if "```" in inner else f"```\n{inner}\n```", frame, spec)
+        blocks = [("", of_diff(code), closed) if lang in DIFFS else (lang, code, closed) for lang, code, closed in blocks]  # fmt: skip
     fitting = [b for b in blocks if b[0] in ("", *frame.tags)]
     if fitting:
         whole = [b for b in fitting if spec.symbol in b[1]] or fitting
@@ -128,6 +135,9 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
     code = code.translate(_QUOTES)
     # headers and modules are the frame's file's; what only they would name is refused by its name
     code = (_INCLUDE if frame.braces else _IMPORT).sub("", code)
+    code, other = named(code, frame, spec.symbol)
+    if other:
+        return Found("", other)
     body = _inside(code, frame, spec)
     if body is None:
         return Found("", f"the function {spec.symbol} in the reply has no complete body")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from septran.agent.frame import assemble, make_frame
@@ -37,6 +39,14 @@ WHOLE = (
         f"```cpp\n{WHOLE}```",
         f"```cpp\n#include <cmath>\n{WHOLE}```",
         f"```cpp\n#include <cmath>\n# include <bits/stdc++.h>\n{RIGHT}```",
+        f"```cpp\n{WHOLE.replace(RELU.symbol, 'relu')}```",
+        f"```cpp\nstruct Relu {{ {WHOLE.replace(RELU.symbol, 'operator()')} }};\n```",
+        json.dumps({"code": RIGHT}),
+        f"```json\n{json.dumps({'explanation': 'fast', 'body': RIGHT})}\n```",
+        json.dumps({"name": "submit", "arguments": json.dumps({"code": f"```cpp\n{RIGHT}```"})}),
+        "```diff\n--- a/leaf.cpp\n+++ b/leaf.cpp\n@@ -1 +1,9 @@\n-// YOUR CODE\n"
+        + "".join(f"+{line}\n" for line in RIGHT.splitlines())
+        + "```",
     ],
 )
 def test_the_body_is_found(text: str) -> None:
@@ -195,12 +205,35 @@ def test_json(text: str, value: object) -> None:
     assert extract_json(text) == value
 
 
+def test_a_function_with_other_parameters_is_asked_for_again() -> None:
+    other = WHOLE.replace(RELU.symbol, "relu").replace("> Y,", "> out,")
+    assert extract_body(f"```cpp\n{other}```", FRAME, RELU).problem == (
+        "the reply defines relu(out, X), the leaf has the parameters (Y, X): write its body alone, with these names"
+    )
+
+
+def test_a_python_function_of_another_name_is_the_leafs_where_its_parameters_are() -> None:
+    (task,) = leaf_tasks(Asked(op="relu", backend="triton_cuda", dims={"N": 64}))
+    frame, spec = make_frame(task.spec, task.plan.backend, "body"), task.spec
+    head = next(line for line in frame.text.splitlines() if line.startswith("def "))
+    code = head.replace(spec.symbol, "relu") + "\n    return tl.where(X < 0, 0.0, X)\n"
+    found = extract_body(f"```python\nimport triton\n@triton.jit\n{code}```", frame, spec)
+    assert (found.body, found.problem) == ("return tl.where(X < 0, 0.0, X)\n", "")
+    other = code.replace("(X", "(x", 1)
+    said = extract_body(f"```python\n{other}```", frame, spec).problem
+    assert said.startswith("the reply defines relu(x") and "write its body alone" in said
+
+
 def test_hostile_sizes_are_fast() -> None:
     for text in (
         "`" * 100_000,
         "```\n" * 30_000,
         "<think>" * 20_000,
         "{" * 20_000,
+        "```\nvoid f" + "(" * 90_000,
+        "```\n" + "void f() " * 9_000,
+        "```\nvoid f(" + "<" * 90_000 + ">" * 90_000 + ") {",
+        '{"code": ' * 9_000,
         "\u200b" * 200_000,
     ):
         extract_body(text, FRAME, RELU)
