@@ -18,6 +18,7 @@ class Domain:
         name or a number). None = unbounded.
     one_sign: bound of real inputs where all of them have the same sign (sums of products then grow in every
         layer of a network). None = `high`.
+    sentinel: of index inputs, an integer outside of the range that stands for "none" and may come as well.
     specials: NaN, infinities, denormals, signed zeros and huge values may be given. Switch it off only
         where the operator's meaning is undefined for them.
     """
@@ -26,4 +27,5 @@ class Domain:
     low: float | str | None = None
     high: float | str | None = None
     one_sign: float | None = None
+    sentinel: int | None = None
     specials: bool = True

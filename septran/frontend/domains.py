@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import base_name, run_graph
-from septran.aten.graph import Graph, Input
+from septran.aten.graph import Graph, Input, Ref
 from septran.domain import Domain
 from septran.frontend.canon import Canon
 from septran.ir.dtypes import FLOATS
@@ -33,6 +33,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     """Return parameter -> domain; names: parameter -> the graph's input."""
     inputs = {i.name: i for i in graph.inputs}
     positive = {n for n in names.values() if _variance(inputs[n])}
+    shares = _probabilities(graph)
     # a chain of products of values over twelve decades is nothing but rounding errors
     deep = sum(op.kind in ("matmul", "conv", "recurrent") for op in canon.ops) > 1
     deep = deep or any(op.kind == "extern" for op in canon.ops)
@@ -56,6 +57,8 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
             found[param] = Domain(kind="bool")
         elif one.meta.dtype not in FLOATS:
             found[param] = _whole_numbers(graph, one)
+        elif name in shares:
+            found[param] = Domain(kind="unit", specials=False)
         elif name in positive:
             least = _least(limit or 1e3)
             high = max(limit or 1e3, 2 * least)
@@ -80,6 +83,52 @@ def _casts(canon: Canon, *dtypes: str) -> bool:
     )
 
 
+_SHARES = {"binary_cross_entropy": ("self", "target")}
+"""Operator -> its arguments for which torch has a value between 0 and 1 only."""
+_LAYOUT = ("view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "expand", "slice", "select", "clone",
+           "_unsafe_view", "t", "detach", "alias", "contiguous")  # fmt: skip
+
+
+def _probabilities(graph: Graph) -> frozenset[str]:
+    """Return the inputs that an operator of _SHARES reads as they are, in whatever layout."""
+    seen_as: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        source = node.named.get("self")
+        if base_name(node.op) in _LAYOUT and isinstance(source, Ref):
+            seen_as[node.name] = seen_as.get(source.name, source.name)
+        for argument in _SHARES.get(base_name(node.op), ()):
+            value = node.named.get(argument)
+            if isinstance(value, Ref):
+                found[seen_as.get(value.name, value.name)] = argument
+    floats = {i.name for i in graph.inputs if i.meta.dtype in FLOATS}
+    shares = frozenset(found) & floats
+    for kinds in (("target",), ("self", "target")):  # a `self` is a sigmoid's result nearly always
+        if not found or _accepts(graph, shares):
+            break
+        shares |= _behind(graph, {n for n, a in found.items() if a in kinds}) & floats
+    return shares
+
+
+def _accepts(graph: Graph, shares: frozenset[str]) -> bool:
+    """Return whether torch computes the graph where these inputs are within 0..1 and the others any."""
+    values = {n: t.abs() if n in shares else t * 9 for n, t in _units(graph)[0].items()}
+    try:
+        run_graph(graph, values)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _behind(graph: Graph, names: set[str]) -> set[str]:
+    """Return the names of all that these values are computed from."""
+    found = set(names)
+    for node in reversed(graph.nodes):
+        if node.name in found:
+            found |= {v.name for v in node.named.values() if isinstance(v, Ref)}
+    return found
+
+
 def _variance(one: Input) -> bool:
     return one.kind == "buffer" and one.target.endswith("running_var")
 
@@ -92,7 +141,12 @@ def _whole_numbers(graph: Graph, one: Input) -> Domain:
     if not raw:
         return Domain()
     values = np.frombuffer(raw, dtype=one.meta.dtype)
-    return Domain(kind="index", low=int(values.min()), high=int(values.max()) + 1)
+    low, high = int(values.min()), int(values.max()) + 1
+    below = np.unique(values[values < 0])
+    if len(below) == 1 and low < -1 and high > 0:  # as the label -100, which losses leave out
+        rest = values[values >= 0]
+        return Domain(kind="index", low=int(rest.min()), high=high, sentinel=low)
+    return Domain(kind="index", low=low, high=high)
 
 
 def _range(
@@ -200,6 +254,8 @@ def _stays(graph: Graph, values: Mapping[str, torch.Tensor], largest: float) -> 
                 elif (finite := t[torch.isfinite(t)]).numel():
                     worst.append(float(finite.abs().max()))
 
+    shares = _probabilities(graph)
+    values = {n: t.abs().clamp(max=1) if n in shares else t for n, t in values.items()}
     try:
         run_graph(graph, values, look=look)
     except RuntimeError:  # as for the inverse of a singular matrix

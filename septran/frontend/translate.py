@@ -86,8 +86,14 @@ def _complex_results(graph: Graph, env: Mapping[str, Any]) -> dict[str, str]:
     return {name: why for name in results if isinstance(env[name], Pair)}
 
 
+def input_names(graph: Graph) -> list[str]:
+    """Return what the logic calls the inputs of a graph, in their order."""
+    return [g.name for g in _start(graph)[2]]
+
+
 def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
     builder = Builder()
+    builder.fresh("task")  # what the written logic imports
     env: dict[str, Any] = {}
     given: list[Given] = []
     for one in graph.inputs:

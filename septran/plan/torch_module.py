@@ -22,8 +22,7 @@ from septran.errors import ConfigError
 from septran.frontend.canon import Canon, Op
 from septran.frontend.decisions import Decision, allows, compared, decisions, settled
 from septran.frontend.domains import domains_of
-from septran.frontend.table import clean_name
-from septran.frontend.translate import Opaque, translate
+from septran.frontend.translate import Opaque, input_names, translate
 from septran.frontend.write import Written, write
 from septran.frontend.write.extern import leaf_name
 from septran.ir.dtypes import FLOATS, whole_sums
@@ -153,12 +152,7 @@ def operator_of(found: Imported, logic: Logic) -> Operator:
 
 def _names(found: Imported) -> dict[str, Any]:
     """Return parameter of the logic -> the graph's input."""
-    by_clean = {}
-    taken: dict[str, int] = {}
-    for one in found.graph.inputs:
-        name = clean_name(one.name)
-        number = taken[name] = taken.get(name, 0) + 1
-        by_clean[name if number == 1 else f"{name}_{number}"] = one
+    by_clean = dict(zip(input_names(found.graph), found.graph.inputs, strict=True))
     kept = {g.name for g in found.canon.given}
     return {n: i for n, i in by_clean.items() if n in kept}
 

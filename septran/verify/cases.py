@@ -202,7 +202,10 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     if domain.kind == "index" or not is_float(param.dtype):
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
-        return rng.integers(low, max(high, low + 1), param.shape).astype(dtype)
+        drawn = rng.integers(low, max(high, low + 1), param.shape)
+        if domain.sentinel is not None:
+            drawn = np.where(rng.random(param.shape) < _NONE, domain.sentinel, drawn)
+        return drawn.astype(dtype)
     family = case.family
     if family in SPECIAL and case.target not in ("*", param.name):
         family = "normal"
@@ -219,6 +222,10 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     values = _into_domain(values, domain, problem.dims)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(values.astype(dtype))
+
+
+_NONE = 0.125
+"""How many of an input's integers are its sentinel."""
 
 
 def _bound(value: float | str | None, dims: Mapping[str, int], default: float) -> float:

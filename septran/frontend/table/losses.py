@@ -57,7 +57,7 @@ def _binary_cross_entropy(b: Builder, node: Node, a: Args) -> Value:
     elif "logits" in node.op:
         expr = f"max(x, 0) - x * y + {log1p('exp(-abs(x))')}"
     else:  # torch bounds the logarithms from below
-        expr = "(y - 1) * max(log(1 - x), -100) - y * max(log(x), -100)"
+        expr = f"(y - 1) * max({log1p('(0 - x)')}, -100) - y * max(log(x), -100)"
     if a["weight"] is not None:
         expr, operands = f"({expr}) * w", operands | {"w": a["weight"]}
     return _reduced(b, node, b.map(expr, operands, x.shape, name="loss"), a["reduction"])

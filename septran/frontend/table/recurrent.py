@@ -40,6 +40,10 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
     return (result, *(join(b, found, 0) for found in last))
 
 
+_BESIDE = ("y", "t", "gates", "x0", "x1", "x2", "x3")
+"""What the program calls the pieces of a recurrent layer, behind its name."""
+
+
 def _walk(
     b: Builder, x: View, state: list[View], weights: tuple[View, ...], kind: str, *, back: bool
 ) -> tuple[View, list[View]]:
@@ -53,7 +57,13 @@ def _walk(
     if bias:
         ins["b"] = bias[1]
     shape = (x.shape[0], *state[0].shape)
-    steps = b.add("recurrent", shape, ins, name=kind, cell=kind, back=back)
+    name, number = kind, 1
+    while not b.taken.keys().isdisjoint(names := {name, *(f"{name}_{end}" for end in _BESIDE)}):
+        number += 1
+        name = f"{kind}_{number}"
+    steps = b.add("recurrent", shape, ins, name=name, cell=kind, back=back)
+    for taken in names - {name}:
+        b.fresh(taken)
     end = cut(steps, 0, 0 if back else shape[0] - 1, 1)
     return steps, [b.reshape(end, shape[1:]), *held[1:]]
 

@@ -25,8 +25,7 @@ def open_kernel(
     for operand in operands:
         kernel.body.append(f"{operand.name}p = {partition_text(operand, tiles)}")
     cut = [d for d, t in enumerate(tiles) if not t.whole]
-    names = [n for n in LETTERS if n not in frame.names.taken]
-    index = {d: names[at] for at, d in enumerate(cut)}
+    index = dict(zip(cut, frame.names.loops(LETTERS, len(cut)), strict=True))
     if cut:
         sizes = []
         for d in cut:

@@ -343,9 +343,8 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     }
     index = grid(kernel, frame, tiles, operands, parts)
     leaf, values = finish_leaf(frame, tiles, index)
-    frame.names.fresh("acc")
     y = frame.outputs[0].name
-    names = ["r", "s", "t"][:d]
+    names = frame.names.loops(("r", "s", "t"), d)
     scaled = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
     steps = [f"{n} + {e}" if e else n for n, e in zip(scaled, ahead, strict=True)]
     rank = len(form.image_tiles())

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from septran.frontend.write.body import temp_lines
-from septran.frontend.write.frame import Frame, Operand, Tile, partition_text, piece_text
+from septran.frontend.write.frame import (
+    LETTERS,
+    Frame,
+    Operand,
+    Tile,
+    partition_text,
+    piece_text,
+)
 from septran.frontend.write.kernel import Kernel
 from septran.frontend.write.leaf import Leaf, Values
 
@@ -54,10 +61,8 @@ def grid(
     for operand in operands:
         text = partitions.get(operand.name) or partition_text(operand, tiles)
         kernel.body.append(f"{operand.name}p = {text}")
-    taken = {*frame.names.taken, *(o.name for o in operands)}
-    names = [n for n in ("i", "j", "k", "l", "n", "o", "p", "q", "u", "v") if n not in taken]
     cut = [d for d, t in enumerate(tiles) if not t.whole and frame.space[d] > 1]
-    index = {d: names[at] for at, d in enumerate(cut)}
+    index = dict(zip(cut, frame.names.loops((*LETTERS, "u", "v"), len(cut)), strict=True))
     if cut:
         first = frame.outputs[0].name
         sizes = ", ".join(f"{first}p.shape[{d}]" for d in cut)

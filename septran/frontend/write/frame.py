@@ -60,20 +60,40 @@ class Operand:
         return self.view.shape
 
 
+_MADE = ("p", "k", "n", "_t", "_tp")
+"""What templates put behind a tensor's name for its pieces."""
+
+LOCALS = TUNABLES | {"task", "acc", "accn", "tap", *(f"first_{n}" for n in LETTERS)}
+"""Names that templates give to something else in a kernel's tasks."""
+
+
 @dataclass(slots=True)
 class Names:
-    """Hands out identifiers once each."""
+    """Hands out identifiers once each; those of a tensor's pieces are the tensor's, too."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, name: str) -> str:
         """Return `name`, with a number behind it when it is taken."""
         found, number = name, 1
-        while found in self.taken:
+        while self._clashes(found):
             number += 1
             found = f"{name}_{number}"
         self.taken.add(found)
         return found
+
+    def _clashes(self, name: str) -> bool:
+        roots = {name.removesuffix(end) for end in _MADE}
+        return not self.taken.isdisjoint(roots | {name + end for end in _MADE})
+
+    def loops(self, wanted: Sequence[str], count: int) -> list[str]:
+        """Return loop variables, `wanted` first, none of which hides a tensor or a tensor's pieces."""
+        found = [n for n in wanted if not self._clashes(n)]
+        number = 1
+        while len(found) < count:
+            number += 1
+            found += [m for m in (f"{n}_{number}" for n in wanted) if not self._clashes(m)]
+        return found[:count]
 
 
 @dataclass(slots=True)
@@ -117,7 +137,7 @@ def make_frame(
     of the space -> dim after `transform`. solid: dims (after `transform`) that may not be merged.
     also: further views of the transformed space that have to allow a merge.
     """
-    names = Names({"task", *TUNABLES})
+    names = Names(set(LOCALS))
     home = {o.name for o in group.ops}
     wanted = [o for o in group.ops if o.name in stored]
     wide_out = {o.name: transform(stored[o.name].expand(group.space)) for o in wanted}

@@ -49,8 +49,8 @@ def write_panels(group: Group, stored: Mapping[str, View]) -> Kernel:
     }
     index = grid(kernel, frame, tiles, [*frame.outputs, left, right, *frame.inputs], parts)
     leaf, values = finish_leaf(frame, tiles, index)
-    acc, mma = frame.names.fresh("acc"), f"{group.name}_mma"
-    assert acc == "acc"
+    mma = f"{group.name}_mma"
+    (n,) = frame.names.loops(("n",), 1)
     zero = ", ".join("0" for _ in range(rank - 1))
     each = tuple_text([*("None" for _ in range(rank - 1)), str(columns)])
     one = f"{right.name}n"
@@ -58,8 +58,8 @@ def write_panels(group: Group, stored: Mapping[str, View]) -> Kernel:
         f'acc = task.tensor("acc", {frame.outputs[0].name}.shape)',
         f'accn = task.partition(acc, by="blocks", shape={each})',
         f'{one} = task.partition({right.name}, by="blocks", shape=(1, None, None))',
-        f"for n in task.sequential_range(accn.shape[{rank - 1}]):",
-        f"    task.launch({mma}, accn[{zero}, n], {left.name}, {one}[n, 0, 0])",
+        f"for {n} in task.sequential_range(accn.shape[{rank - 1}]):",
+        f"    task.launch({mma}, accn[{zero}, {n}], {left.name}, {one}[{n}, 0, 0])",
     ]
     params, lines = close_tile(kernel, frame, body, leaf, values, [left.name, right.name])
     option = ", trans_a=True" if turns(a) else ""

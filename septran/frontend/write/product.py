@@ -54,13 +54,13 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
     parts = {o.name: _cut(o, t) for o, t in ((left, a_tiles), (right, b_tiles))}
     index = grid(kernel, frame, tiles, operands, parts)
     leaf, values = finish_leaf(frame, tiles, index)
-    acc, mma = frame.names.fresh("acc"), f"{group.name}_mma"
-    assert acc == "acc"
+    mma = f"{group.name}_mma"
+    (k,) = frame.names.loops(("k",), 1)
     ka = (rank - 2) if swap_a else (rank - 1)
     kb = (rank - 1) if swap_b else (rank - 2)
     zero = ["0"] * rank
     at_a, at_b = [*zero], [*zero]
-    at_a[ka], at_b[kb] = "k", "k"
+    at_a[ka], at_b[kb] = k, k
     whole = not is_float(anchor.dtype)  # integers have sums of integers
     kind = f', dtype="{anchor.dtype}"' if whole else ""
     body = [
@@ -69,7 +69,7 @@ def write_product(group: Group, stored: Mapping[str, View]) -> Kernel:
         f"{left.name}k = {_along(left, ka)}",
         f"{right.name}k = {_along(right, kb)}",
         f"task.launch({group.name}_zero, acc)",
-        f"for k in task.sequential_range({left.name}k.shape[{ka}]):",
+        f"for {k} in task.sequential_range({left.name}k.shape[{ka}]):",
         f"    task.launch({mma}, acc, {left.name}k[{', '.join(at_a)}], "
         f"{right.name}k[{', '.join(at_b)}])",
     ]

@@ -63,14 +63,15 @@ def write_recurrent(group: Group, stored: Mapping[str, View]) -> Steps:
     hidden = _hidden(op, gates, batch, count * width)
     states = [k for k in ("h", "c") if k in op.ins]
     kernel = Steps(hidden=hidden, lines=_step(op, states, count))
-    at = f"{steps - 1} - t" if op.attrs["back"] else "t"
+    step = f"{op.name}_t"
+    at = f"{steps - 1} - {step}" if op.attrs["back"] else step
     own = op.ins["x"]
     parts = [own.slice((0, 0, g * width), (steps, batch, width)) for g in range(count)]
     program = [
         f'{gates} = task.tensor("{gates}", ({batch}, {count * width}), dtype="{op.dtype}")',
         f"{op.name}_y = {_by_step(stored[op.name])}",
         *(f"{op.name}_x{g} = {_by_step(part)}" for g, part in enumerate(parts)),
-        f"for t in task.sequential_range({op.name}_y.shape[0]):",
+        f"for {step} in task.sequential_range({op.name}_y.shape[0]):",
     ]
     launch = ", ".join(view_text(view) for _, view in hidden.arguments())
     program.append(f"    task.launch({hidden.name}_kernel, {launch})")

@@ -117,8 +117,8 @@ def _pass(
             start.body.append(f'task.call_primitive("fill", {target}, value={value})')
         kernel.leaves.append(start)
         kernel.add(start.call(outer))
-    names = [n for n in ("b", "c", "d", "e") if n not in frame.names.taken]
-    index = {d: names[at] for at, d in enumerate(blocks)}
+    names = frame.names.loops(("b", "c", "d", "e"), len(blocks))
+    index = dict(zip(blocks, names, strict=True))
     owner = {d: next(o for o in operands if o.dims[d] > 1) for d in blocks}
     sizes = ", ".join(f"{outer[owner[d].name]}p.shape[{d}]" for d in blocks)
     kernel.add(f"for {', '.join(index[d] for d in blocks)} in task.sequential_range({sizes}):")

@@ -37,9 +37,8 @@ def write_window(group: Group, stored: Mapping[str, View]) -> Kernel:
     parts = {x.name: halo_text(x.name, sizes, first, d, window, stride, pad, dilation, fill)}
     index = grid(kernel, frame, tiles, operands, parts)
     leaf, values = finish_leaf(frame, tiles, index)
-    frame.names.fresh("acc")
     y = frame.outputs[0].name
-    names = ["r", "s", "t"][:d]
+    names = frame.names.loops(("r", "s", "t"), d)
     steps = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
     shape = [f"{y}.shape[{i}]" for i in range(rank)]
     tap = tap_text(x.name, rank, first, steps, shape, stride)
