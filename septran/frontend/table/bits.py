@@ -5,8 +5,8 @@ from __future__ import annotations
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.view import View
+from septran.ir.dtypes import nbytes
 
-_WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WIDEST = 32
 """Bits of two operands that are compared one by one; twice as many take minutes to compile."""
 
@@ -32,7 +32,7 @@ def bits(b: Builder, node: Node, a: Args, rest: str) -> Value:
     """Return `rest` of x, the other operand m and k = x & m."""
     x, mask = a["self"], a["other"]
     if isinstance(mask, View) and isinstance(x, View):
-        if _WIDTH[node.meta.dtype] > _WIDEST:
+        if 8 * nbytes(node.meta.dtype) > _WIDEST:
             raise NoForm(f"{node.op} of two tensors of {node.meta.dtype} (.int() in front of both)")
         same = b.map(_common(node.meta.dtype), {"x": x, "m": mask}, name="common")
         return b.map(rest, {"x": x, "m": mask, "k": same}) if rest != "k" else same
@@ -43,7 +43,7 @@ def bits(b: Builder, node: Node, a: Args, rest: str) -> Value:
 
 def _common(dtype: str) -> str:
     """Return text of `x & m`, bit by bit: of signed integers the highest one counts below zero."""
-    width = _WIDTH[dtype]
+    width = 8 * nbytes(dtype)
     terms = [f"(x // {1 << i} % 2) * (m // {1 << i} % 2) * {1 << i}" for i in range(width - 1)]
     top = width - 1
     # its weight is written as a sum that the dtype holds
@@ -57,7 +57,7 @@ def _common(dtype: str) -> str:
 def _right(b: Builder, node: Node, a: Args) -> Value:
     if isinstance(a["other"], View):
         text = "x"  # a divisor is a constant
-        for places in range(_WIDTH[node.meta.dtype] - 1, 0, -1):
+        for places in range(8 * nbytes(node.meta.dtype) - 1, 0, -1):
             text = f"select(s == {places}, x // {1 << places}, {text})"
         return b.map(text, {"x": a["self"], "s": a["other"]})
     return b.map(f"x // {1 << _places(node, a)}", {"x": a["self"]})
@@ -73,7 +73,7 @@ def _left(b: Builder, node: Node, a: Args) -> Value:
 def _doubled(dtype: str) -> str:
     """Return text of x shifted to the left by s places: doubled as often as the bits of s say."""
     text, at = "x", 0
-    while 1 << at < _WIDTH[dtype]:
+    while 1 << at < 8 * nbytes(dtype):
         factor = 1 << (1 << at)
         text = f"{text} * select(s // {1 << at} % 2 == 1, {factor}, 1)"
         at += 1
