@@ -33,7 +33,7 @@ def where(condition: str, before: str = LARGE) -> str:
         pytest.param(where("copysignf(1.0f, z - z) < 0.0f"), "V202", id="a NaN's sign, copied"),
         pytest.param(where("(int)z < 0"), "V202", id="a cast"),
         pytest.param(where("k < 0", f"{LARGE}int32_t k = z;\n"), "V209", id="no cast"),
-        pytest.param(where("int32_t(z) < 0"), "V209", id="a cast that looks like a call"),
+        pytest.param(where("int32_t(z) < 0"), "V202", id="a cast that looks like a call"),
         pytest.param(where("k == -16843010", "int32_t k;\n"), "V202", id="nobody set it"),
         pytest.param(where("X[e] != 12345.678f", ""), "V202", id="a number of its text"),
     ],
