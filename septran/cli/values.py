@@ -71,8 +71,11 @@ def parse_open(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sized), tuple(names)
 
 
+_TRUTH = {"true": True, "false": False}
+
+
 def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
-    """Return {"n": 4, "eps": 1e-5} for ("n=4", "eps=1e-5").
+    """Return {"n": 4, "eps": 1e-5, "causal": True} for ("n=4", "eps=1e-5", "causal=true").
 
     Raises:
         ConfigError: C007 a word that is not NAME=VALUE, or a name given twice.
@@ -81,7 +84,9 @@ def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
     for word in words:
         name, _, text = word.partition("=")
         try:
-            value: int | float = int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
+            value: int | float = _TRUTH.get(text.strip().lower(), -1)
+            if value == -1:
+                value = int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
         except ValueError:
             value = float("nan")
         if not name.isidentifier() or value != value or name in found:

@@ -14,19 +14,13 @@ from septran.plan.wanted import Wanted
 
 Numbers = Mapping[str, float | int]
 """Values of number parameters by name, as the user gave them."""
-_COUNTS = (
-    "n",
-    "size",
-    "numel",
-    "n_elements",
-    "num_elements",
-    "count",
-    "total",
-    "len",
-    "length",
-    "num",
+_COUNTS = frozenset(
+    """
+    n size numel nelements numelements numelem nelem elements count total totalelements totalsize len length num
+    arraysize vectorsize datasize
+    """.split()
 )
-"""Names of a parameter that says how many elements the tensors have, where all have as many."""
+"""Names, in small letters and without `_`, of a parameter that says how many elements the tensors have, where all have as many."""
 
 
 def host_call(host: Host, wanted: Wanted, numbers: Numbers, *, file: Path) -> HostCall:
@@ -86,7 +80,7 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
         known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]
         open_ = []
     sizes = {math.prod(kinds[name].shape) for name in (*reads, *writes)}
-    if len(open_) == 1 and len(sizes) == 1 and open_[0].name.lower() in _COUNTS:
+    if len(open_) == 1 and len(sizes) == 1 and open_[0].name.lower().replace("_", "") in _COUNTS:
         (known[open_[0].name],) = sizes
         open_ = []
     if open_:

@@ -9,7 +9,10 @@ import pytest
 
 from septran import settings
 from septran.backends.text.python_host import needed
+from septran.backends.tilelang.foreign import host as tilelang_host
+from septran.backends.triton.foreign import hosts as hosts_of
 from septran.cli.main import main
+from septran.cli.values import parse_numbers
 from septran.errors import ConfigError
 from septran.outcome import Level
 from septran.run.judge import Judgement, JudgeRequest, judge
@@ -312,3 +315,63 @@ def test_what_a_script_binds_of_the_module_is_kept():
     """A file that is another one when it runs as a script is not judged without that."""
     kept, left = needed("def g(x):\n    return x\nif __name__ == '__main__':\n    g = None\n", "g")
     assert "__main__" in kept and not left
+
+
+APPLIED = """
+class _Add(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y=None):
+        kernel[(1,)](x, y)
+class _Plain(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+add, plain = 1, 2
+add = _Add.apply
+plain = _Plain.apply
+"""
+
+
+def test_what_an_autograd_function_applies_is_a_host_function():
+    assert [h.name for h in hosts_of(APPLIED)] == ["add"]
+    assert [(p.name, p.default) for p in hosts_of(APPLIED)[0].params] == [("x", False), ("y", True)]
+    called = APPLIED + "def total(a):\n    return _Add.apply(a, a)\n"
+    assert [h.name for h in hosts_of(called)] == ["total"], "it is part of that function"
+
+
+SHOWN = """
+import tilelang
+def make(M, N, block, threads, dtype="float16", causal=False):
+    shape = [M, N]
+    @T.prim_func
+    def main(A: T.Tensor(shape, dtype)):
+        pass
+    return main
+def demo(M=1024):
+    N, block = 512, 64
+    config = {"threads": 128, "dtype": "float32"}
+    for threads in (1, 2):
+        other = threads
+    kernel = make(M, N, block, causal=True, **config)
+"""
+
+
+def test_a_factory_is_shown_values_through_names_and_written_dicts():
+    found = tilelang_host(SHOWN, "make")
+    assert found is not None and found.maker is not None
+    assert found.maker.dims == (("M", "N"),), "extents are the reference's"
+    shown = {"block": 64, "causal": True, "threads": 128, "dtype": "float32"}
+    assert dict(found.maker.shown) == shown
+    twice = SHOWN.replace("    for", "    block = 32\n    for")
+    again = tilelang_host(twice, "make")
+    assert again is not None and again.maker is not None
+    assert "block" not in dict(again.maker.shown), "two values are none"
+
+
+def test_a_number_may_be_true():
+    assert parse_numbers(["causal=True", "k=1", "eps=1e-5"]) == {
+        "causal": True,
+        "k": 1,
+        "eps": 1e-5,
+    }
+    assert parse_numbers(["causal=false"])["causal"] is False

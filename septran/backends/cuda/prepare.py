@@ -16,7 +16,7 @@ _DYNAMIC = re.compile(
 _ALIGN = r"((?:__align__|alignas)\s*\([^)]*\)\s*)?"
 _NAME = r"\w+(?:\s*\[[^;,\]]*\])*"
 _STATIC = re.compile(
-    rf"(?<!extern )(?<!\w)__shared__\s+{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
+    rf"(?<!extern )\b(?:static\s+)?__shared__\s+(?:static\s+)?{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
 )
 _CONSTANT = re.compile(r"\b(?:(?:static|const)[ \t]+)*__constant__(?:[ \t]+(?:static|const)\b)*")
 _INTEGER = (

@@ -54,27 +54,59 @@ def host_functions(
 ) -> tuple[Found, ...]:
     """Return the functions at module level that launch device code, also through others; not those others.
 
+    So is `name = X.apply` of an autograd function X whose `forward` launches.
+
     kernel: whether a function is device code. launches: whether an expression is a launch.
 
     Raises:
         SyntaxError: it is no Python.
     """
     tree = ast.parse(text)
-    plain = {
+    plain: dict[str, ast.FunctionDef] = {
         node.name: node
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and not kernel(node) and _is_plain(node)
     }
-    calls = {name: _names(node) & plain.keys() - {name} for name, node in plain.items()}
-    direct = {n for n, node in plain.items() if any(launches(e) for e in ast.walk(node))}
+    own = _autograd(tree)
+    inner_of = {**plain, **own}
+    calls = {name: _names(node) & inner_of.keys() - {name} for name, node in inner_of.items()}
+    direct = {n for n, node in inner_of.items() if any(launches(e) for e in ast.walk(node))}
     reached = _closure(calls, direct)
     hosts = [n for n in plain if n in reached and not _is_test(n)]
     inner = {c for n in hosts for c in calls[n]}
-    return tuple(
+    found = [
         Found(name=n, line=plain[n].lineno, params=_params(plain[n]))
         for n in hosts
         if n not in inner
-    )
+    ]
+    for name, line, of in _applied(tree):
+        if of in reached and of not in inner and not any(name in calls[n] for n in hosts):
+            found.append(Found(name=name, line=line, params=_params(own[of])[1:]))
+    return tuple(found)
+
+
+def _autograd(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """Return the `forward` of each class `X(torch.autograd.Function)`."""
+    return {
+        node.name: inner
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(b).rpartition(".")[2] == "Function" for b in node.bases)
+        for inner in node.body
+        if isinstance(inner, ast.FunctionDef) and inner.name == "forward"
+    }
+
+
+def _applied(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
+    """Yield (name, line, class) of each `name = X.apply` at module level, X an autograd function."""
+    own = _autograd(tree)
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Attribute(value=ast.Name(id=of), attr="apply"),
+            ) if of in own:
+                yield name, node.lineno, of
 
 
 def decorators(node: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
@@ -96,6 +128,10 @@ def any_function(text: str, name: str) -> Found | None:
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return Found(name=name, line=node.lineno, params=_params(node))
+    tree = ast.parse(text)
+    for applied, line, of in _applied(tree):
+        if applied == name:
+            return Found(name=name, line=line, params=_params(_autograd(tree)[of])[1:])
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -125,10 +126,11 @@ def _made(tree: ast.Module, node: ast.FunctionDef) -> Host:
     params = tuple(HostParam(name=a.arg, default=a.arg in defaults) for a in args)
     outs = _out_idx(node, 0 if prim is None else len(prim.args.args))
     tensors = () if prim is None else _tensors(prim, outs)
-    dims = () if prim is None else tuple(_dims(a) for a in prim.args.args)
+    shapes = () if prim is None else tuple(_shape(a, node) for a in prim.args.args)
+    dims = tuple(tuple(p.id if isinstance(p, ast.Name) else "" for p in s) for s in shapes)
     inputs = tuple(d for k, d in enumerate(dims) if k not in outs)
     results = tuple(d for k, d in enumerate(dims) if k in outs)
-    maker = Maker(params=params, dims=(*inputs, *results), shown=_shown(tree, node))
+    maker = Maker(params=params, dims=(*inputs, *results), shown=_shown(tree, node, shapes))
     return Host(name=node.name, line=node.lineno, params=tensors, maker=maker)
 
 
@@ -148,25 +150,67 @@ def _out_idx(node: ast.FunctionDef, count: int) -> tuple[int, ...]:
     return ()
 
 
-def _dims(arg: ast.arg) -> tuple[str, ...]:
-    """Return the extents of `A: T.Tensor((M, K), dtype)` where they are plain names, "" for others."""
+def _shape(arg: ast.arg, factory: ast.FunctionDef) -> tuple[ast.expr, ...]:
+    """Return the extents of `A: T.Tensor((M, K), dtype)`, also where they are a list that the factory names."""
     note = arg.annotation
     if not isinstance(note, ast.Call) or not note.args:
         return ()
     shape = note.args[0]
-    parts = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
-    return tuple(p.id if isinstance(p, ast.Name) else "" for p in parts)
+    if isinstance(shape, ast.Name):
+        shape = _told(factory).get(shape.id, shape)
+    return tuple(shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape])
 
 
-def _shown(tree: ast.Module, node: ast.FunctionDef) -> tuple[tuple[str, object], ...]:
-    """Return the plain values with which the file itself calls a factory, from its first such call."""
+def _shown(
+    tree: ast.Module, node: ast.FunctionDef, shapes: Sequence[Sequence[ast.expr]]
+) -> tuple[tuple[str, object], ...]:
+    """Return the plain values with which the file itself calls a factory, from its first such call.
+
+    A name stands for its value where all of the file gives it one and the same; `**config` for a dict that is written out.
+    Not so for what makes extents: those are the reference's, and a demonstration has others.
+    """
+    extents = {n.id for s in shapes for e in s for n in ast.walk(e) if isinstance(n, ast.Name)}
     names = [a.arg for a in node.args.args]
+    told = _told(tree)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == node.name:
             given = [*zip(names, call.args, strict=False)]
-            given += [(k.arg, k.value) for k in call.keywords if k.arg is not None]
-            return tuple((n, v.value) for n, v in given if isinstance(v, ast.Constant))
+            for k in call.keywords:
+                if k.arg is not None:
+                    given.append((k.arg, k.value))
+                    continue
+                spread = told.get(k.value.id) if isinstance(k.value, ast.Name) else k.value
+                if isinstance(spread, ast.Dict):
+                    given += [
+                        (str(key.value), value)
+                        for key, value in zip(spread.keys, spread.values, strict=True)
+                        if isinstance(key, ast.Constant)
+                    ]
+            plain = [
+                (n, told.get(v.id) if isinstance(v, ast.Name) and n not in extents else v)
+                for n, v in given
+            ]
+            return tuple((n, v.value) for n, v in plain if isinstance(v, ast.Constant))
     return ()
+
+
+def _told(tree: ast.AST) -> dict[str, ast.expr]:
+    """Return name -> what it is bound to, of names that the whole file binds to one and the same text."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                parts: list[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    parts = [*zip(target.elts, node.value.elts, strict=False)]
+                for name, value in parts:
+                    if isinstance(name, ast.Name):
+                        found.setdefault(name.id, []).append(value)
+        elif isinstance(node, ast.FunctionDef):
+            last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            for arg, default in zip(last, node.args.defaults, strict=True):
+                found.setdefault(arg.arg, []).append(default)
+    return {n: v[0] for n, v in found.items() if len({ast.unparse(one) for one in v}) == 1}
 
 
 def _only_numbers(tree: ast.Module, name: str) -> bool:

@@ -86,6 +86,37 @@ def test_the_parts_of_cuda(tmp_path: Path) -> None:
     np.testing.assert_array_equal((ran.outputs[8].astype(np.uint32) << 16).view(np.float32), double)
 
 
+CLASSICS = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__device__ float twice(float x) {
+  static __shared__ float s[32];
+  s[threadIdx.x] = x;
+  __syncwarp();
+  return s[threadIdx.x] * 2;
+}
+__global__ void affine(const float* x, float* y) {
+  cg::thread_block_tile<32> tile = cg::tiled_partition<32>(cg::this_thread_block());
+  int i = blockIdx.x * blockDim.x + tile.thread_rank();
+  y[i] = twice(x[i]);
+}
+void host(const float* x, float* y) {
+  dim3 blockDim(32);
+  dim3 gridDim(64 / blockDim.x);
+  affine<<<gridDim, blockDim>>>(x, y);
+}
+"""
+
+
+def test_a_files_own_spellings(tmp_path: Path) -> None:
+    """A static shared array, a tile of any group, launches called gridDim."""
+    source = CLASSICS + RUN + "host((const float*)args[0], (float*)args[1]); }"
+    x = np.arange(64, dtype=np.float32)
+    ran = run_cuda(source, [x, x * 0], tmp_path)
+    assert ran.code == 0, ran.stderr
+    assert ran.outputs[1].tolist() == (2 * x).tolist()
+
+
 REVERSE = (
     """
 __global__ void reverse(const float* x, float* y, int n) {

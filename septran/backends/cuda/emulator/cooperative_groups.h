@@ -18,6 +18,11 @@ inline thread_block this_thread_block() { return {}; }
 
 template <unsigned N, class Parent = void> struct thread_block_tile {
   static_assert(N <= 32 && (N & (N - 1)) == 0, "the emulation has tiles of up to 32 threads");
+  thread_block_tile() = default;
+  /// A tile of any group is one of which the group is not said, as device functions take it.
+  template <class P> thread_block_tile(const thread_block_tile<N, P>&) {
+    static_assert(std::is_void_v<Parent>, "a tile of one group is no tile of another");
+  }
   static unsigned mask() { return (N == 32 ? ~0u : (1u << N) - 1) << cuemu::lane() / N * N; }
   static void sync() { cuemu::warp_barrier("a tile's sync", mask()); }
   static unsigned thread_rank() { return unsigned(cuemu::thread_linear) % N; }

@@ -15,8 +15,9 @@ using std::isnan;
 #define CUEMU_HERE(n) n " at " __FILE__ ":" CUEMU_TEXT(__LINE__)
 #define threadIdx (cuemu::thread_id)
 #define blockIdx (cuemu::block_id)
-#define blockDim (cuemu::block_dim)
-#define gridDim (cuemu::grid_dim)
+// names of variables, not macros: host functions have locals of these names (`dim3 gridDim(..)`)
+extern dim3 blockDim CUEMU_CALL(block_dim);
+extern dim3 gridDim CUEMU_CALL(grid_dim);
 constexpr int warpSize = CUEMU_WAVE;
 #define __syncthreads() cuemu::block_barrier(CUEMU_HERE("__syncthreads"))
 #define __syncthreads_or(p) cuemu::block_vote(p, 1, CUEMU_HERE("__syncthreads_or"))
