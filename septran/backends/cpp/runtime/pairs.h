@@ -162,7 +162,7 @@ static bool gemm_pairs(const View<TC, RC>& C, const View<SA, RA>& A, const View<
     const bool mended = in_a.subnormal || in_b.subnormal;
     if (mended && (!sums || in_a.endless || in_b.endless)) return false;
     const long m = TA ? A.n[RA - 1] : flat_rows(A), k = TA ? flat_rows(A) : A.n[RA - 1], n = C.n[RC - 1];
-    const long kc = sums ? 512 : most(2, k + k % 2), nc = 512, mc = 16 * ROWS;
+    const long kc = sums ? 512 : most(2, k + k % 2), nc = 1024, mc = 16 * ROWS;
     // as much as widened panels take: what a kernel keeps must not depend on its inputs
     pair* const a = reinterpret_cast<pair*>(scratch<2>((mc + nc) * kc * sizeof(float) + 128));
     pair* const b = a + mc * (kc / 2);
