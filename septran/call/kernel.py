@@ -119,6 +119,12 @@ class CompiledKernel:
                     backward=backward,
                 )
 
+    @property
+    def launched(self) -> tuple[Callable[..., None], tuple[str, ...]] | None:
+        """The loaded kernel and its tensors' names in order, where calls of one kind were made and no other."""
+        found = tuple(self._calls.values())
+        return found[0] if len(found) == 1 and self._open is None else None
+
     def __repr__(self) -> str:
         target = f"{self.backend.name}.{self.arch}" if self.arch else self.backend.name
         return f"<septran kernel {self.__name__} for {target}, {len(self._ready) + len(self._calls)} specialised>"

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from septran.aten.once import PREFIX
 from septran.call.kept import place_key
 from septran.call.once import Once
 from septran.call.open_build import OpenBuild
+from septran.call.quick_call import Meaning, QuickCall, quick_call
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
 from septran.call.structure import structured
 from septran.call.weights import named_weights
@@ -88,6 +90,8 @@ class LoadedModule:
         self.judged_again = not here
         self._calls: dict[Any, _Call] = {}
         self._axes: dict[tuple[tuple[int, ...], ...], None] = {(): None}
+        self._kinds: dict[Any, QuickCall | None] = {}
+        self._quick: tuple[QuickCall, ...] = ()
         for one in saved.kernels:
             kernel, opened = (one.kernel, one.opened) if here else self._again(one, saved, folder)
             if opened is None:
@@ -112,8 +116,14 @@ class LoadedModule:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside."""
         import torch
+        from torch.compiler import is_dynamo_compiling
         from torch.utils import _pytree as pytree
 
+        if self._quick and not kwargs and not is_dynamo_compiling():
+            for quick in self._quick:
+                made = quick(args)
+                if made is not NotImplemented:
+                    return made
         leaves = pytree.tree_leaves((args, kwargs))
         keys = (call_key(leaves, axes) for axes in self._axes)
         found = next((self._calls[k] for k in keys if k in self._calls), None)
@@ -146,7 +156,36 @@ class LoadedModule:
                 values[param.name] = whole.reshape(param.shape).contiguous()
             run(*(values[p.name] for p in params))
             made = [values[p.name] for p in params if p.name not in one.parameters]
-            return self._returned(one, made, held, shape_of)
+            results = self._returned(one, made, held, shape_of)
+        if not kwargs:
+            self._keep_quick(found, args)
+        return results
+
+    def _keep_quick(self, found: _Call, args: tuple[Any, ...]) -> None:
+        """Let the next call of this kind go straight to the kernel, where it can."""
+        one, known = found.saved, self._kinds.get(found.saved.key)
+        if known is not None and not known.stale:
+            return
+        plain = all(r.kind == "user_output" and r.shape is not None for r in one.results)
+        if found.run is None or not plain or (known is None and one.key in self._kinds):
+            return
+        single = type(one.structure) is int
+        meaning = Meaning(
+            name=self.name,
+            order=one.order,
+            inputs=tuple(
+                one.parameters[p.name] for p in found.kernel.params if p.name in one.parameters
+            ),
+            writes=tuple(p.name not in one.parameters for p in found.kernel.params),
+            results=tuple(r.shape for r in one.results if r.shape is not None),
+            fixed={},
+            structure=None if single else partial(structured, one.structure),
+            uses=found.uses,
+            once=found.once,
+        )
+        quick = quick_call(meaning, found.run, args, self._module, self._weights)
+        self._kinds[one.key] = quick
+        self._quick = tuple(q for q in self._kinds.values() if q is not None)
 
     def _at(
         self, found: _Call, users: Mapping[str, torch.Tensor]

@@ -12,7 +12,7 @@ import json
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
 from septran.call.partitioned import Split, prepared_json, split, split_prepared
+from septran.call.quick_call import QuickCall
+from septran.call.quick_module import quick_module
 from septran.call.saved import Result, Saved, SavedKernel, write_saved
 from septran.call.structure import structure_of
 from septran.call.translated import Translated, translated, translated_open
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     import torch
 
 _FALLBACKS = ("error", "torch")
+_QUICK = 8
+"""Kinds of call that are tried before a call is met with the kernel's parameters in Python."""
 _LEFT = frozenset(("C150", "C151", "C152", "M170", "M171", "M172", "M173"))
 """What fallback="torch" is for: a part without a form, or one that the target has no code for."""
 
@@ -92,6 +96,11 @@ class CompiledModule:
         self._open_axes: tuple[tuple[int, ...], ...] = ()
         self._ready: dict[tuple[Any, ...], _Ready | SeptranError] = {}
         self._lock = threading.Lock()
+        self._kinds: dict[int, QuickCall | None] = {}
+        self._quick: tuple[QuickCall, ...] = ()
+        from torch.compiler import is_dynamo_compiling
+
+        self._traced: Callable[[], bool] = is_dynamo_compiling
         self._example = self._prepared(tuple(example_inputs), {})
 
     @property
@@ -147,6 +156,11 @@ class CompiledModule:
             EnvironmentProblem: V111, the target is not here.
             IndexProblem: C145, an input holds a position outside of what it picks from.
         """
+        if self._quick and not kwargs and not self._traced():
+            for quick in self._quick:
+                found = quick(args)
+                if found is not NotImplemented:
+                    return found
         import torch
         from torch.utils import _pytree as pytree
 
@@ -161,7 +175,19 @@ class CompiledModule:
         with torch.no_grad():
             dims = self._sizes(made, users)
             results = made.run(users, held, dims)
+        if not kwargs:
+            self._keep_quick(ready, args)
         return self._returned(ready, results, held, dims)
+
+    def _keep_quick(self, ready: _Ready, args: tuple[Any, ...]) -> None:
+        """Let the next call of this kind go straight to the kernel, where it can."""
+        known = self._kinds.get(id(ready))
+        if (id(ready) in self._kinds and known is None) or (known is not None and not known.stale):
+            return
+        found = quick_module(ready.made, ready.results, ready.uses, args, self.module)
+        with self._lock:
+            self._kinds[id(ready)] = found
+            self._quick = tuple(q for q in self._kinds.values() if q is not None)[-_QUICK:]
 
     def _sizes(self, made: Translated | Split, users: Mapping[str, torch.Tensor]) -> dict[str, int]:
         """Return the open sizes of a call; raises ArgumentError C140 where the module is not for them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Graph
@@ -39,6 +39,21 @@ class Once:
                 made = run_once(self.graph, values)
                 self._known = (state, read, {n: in_large_pages(t) for n, t in made.items()})
             return self._known[2]
+
+    def known(self) -> dict[str, torch.Tensor]:
+        """Return what was prepared last, by name; nothing where that does not hold at the next call."""
+        known = self._known
+        return known[2] if known is not None and None not in known[0] else {}
+
+    def holds(self, made: Mapping[str, torch.Tensor], read: Sequence[Any]) -> bool:
+        """Return whether `made` was prepared last, of these tensors as they are. read: in the order of the graph's inputs."""
+        known = self._known
+        if known is None or known[2] is not made:
+            return False
+        for tensor, state in zip(read, known[0], strict=True):
+            if tensor is None or state is None or _state(tensor) != state:
+                return False
+        return True
 
     def forget(self) -> None:
         """Compute it again at the next call."""

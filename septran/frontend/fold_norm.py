@@ -175,7 +175,7 @@ class _Chain:
     def add(self, op: str, meta: Meta, /, called: str = "", **named: Any) -> Ref:
         """Add a node; return its result. called: what it is, where its operator does not say it."""
         what = f"folded_{called}" if called else op.partition(".")[0]
-        whose = clean_name(self._norm.path or self._norm.name)
+        whose = clean_name((self._norm.path or self._norm.name).replace(".", "_"))
         # the second part of an nn.Sequential is called "1"
         stem = f"{'m_' if whose[0].isdigit() else ''}{whose}_{what}"
         name, number = stem, 1

@@ -8,7 +8,9 @@
 //                        torch watches (a dispatch mode, forward-mode derivatives)
 //   launch.into(t, ..)   the same with the outputs given behind the inputs; returns None; NotImplemented, too, when an
 //                        output shares memory with another tensor
+//   launch.values(t, ..) as fresh, for a caller that records no gradients: what a tensor asks of them is not looked at
 //   launch.shaped(shape) the same for tensors that all have `shape`, for a kernel of flat arrays
+//   launch.lying(shapes) the same for tensors of these shapes, one for each in order, each of as many elements as the kernel's
 // Source of the API: DLPack 1.3, "DLPackExchangeAPI". What torch's libraries export besides (direct.h) saves more than half of a small call.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -42,7 +44,7 @@ struct Exchange {
     int (*stream)(int32_t device, int32_t id, void** out);
 };
 
-const int MOST = 64, RANK = 8, CPU = 1;
+const int MOST = 512, RANK = 8, CPU = 1;
 const Exchange* exchange = nullptr;
 PyTypeObject *tensor_type = nullptr, *parameter_type = nullptr;
 PyObject *requires_grad = nullptr, *is_neg = nullptr, *grad_enabled = nullptr, *modes = nullptr, *forward_ad = nullptr, *level_name = nullptr;
@@ -54,7 +56,7 @@ struct Launch {
     void (*kernel)(void* const*);
     PyObject* explain;
     int count, outputs;
-    Spec params[MOST];
+    Spec* params;  // its own
 };
 
 bool lies(const int64_t* shape, const int64_t* strides, const Spec& s) {
@@ -97,17 +99,19 @@ PyObject* in_place(PyObject* self, PyObject* const* args, size_t flags, PyObject
 }
 
 // 1: torch's own tensor with nothing that a plain read of its memory would miss; 0: not; -1: an error.
-int plain(PyObject* x) {
+// recorded: whether gradients count.
+int plain(PyObject* x, bool recorded) {
     if (Py_TYPE(x) != tensor_type && Py_TYPE(x) != parameter_type) return 0;
-    if (direct.ready) return !(direct.requires_grad(direct.impl(x)) && direct.grad_enabled()) && !direct.is_neg(direct.handle(x));
-    PyObject* const grad = PyObject_GetAttr(x, requires_grad);
+    if (direct.ready)
+        return !(recorded && direct.requires_grad(direct.impl(x)) && direct.grad_enabled()) && !direct.is_neg(direct.handle(x));
+    PyObject* const grad = recorded ? PyObject_GetAttr(x, requires_grad) : Py_NewRef(Py_False);
     if (!grad) return -1;
     Py_DECREF(grad);
     if (grad != Py_False) {
-        PyObject* const recorded = PyObject_CallNoArgs(grad_enabled);
-        if (!recorded) return -1;
-        Py_DECREF(recorded);
-        if (recorded != Py_False) return 0;
+        PyObject* const enabled = PyObject_CallNoArgs(grad_enabled);
+        if (!enabled) return -1;
+        Py_DECREF(enabled);
+        if (enabled != Py_False) return 0;
     }
     PyObject* const negative = PyObject_CallMethodNoArgs(x, is_neg);
     if (!negative) return -1;
@@ -165,12 +169,12 @@ PyObject* made(const Spec& s, void** at) {
 }
 
 // Addresses of the tensors that are outputs, or of those that are not: 1 when all fit, 0 when one does not, -1: an error.
-int addresses(const Launch* l, PyObject* const* args, bool output, void** at) {
+int addresses(const Launch* l, PyObject* const* args, bool output, void** at, bool recorded = true) {
     const bool quick = direct.readable();
     for (int i = 0; i < l->count; ++i) {
         if (l->params[i].output != output) continue;
         PyObject* const x = *args++;
-        const int good = plain(x);
+        const int good = plain(x, recorded);
         if (good <= 0) return good;
         const Spec& s = l->params[i];
         if (quick && s.torch_dtype >= 0) {
@@ -198,14 +202,14 @@ PyObject* into(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
 }
 
-PyObject* fresh(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+PyObject* computed(PyObject* self, PyObject* const* args, Py_ssize_t n, bool recorded) {
     const Launch* const l = reinterpret_cast<Launch*>(self);
     void* at[MOST];
-    PyObject* results[MOST] = {};
+    PyObject* results[MOST];
     int done = 0;
     if (n != l->count - l->outputs) Py_RETURN_NOTIMPLEMENTED;
     int good = 1 - watched();
-    if (good == 1) good = addresses(l, args, false, at);
+    if (good == 1) good = addresses(l, args, false, at, recorded);
     if (PyErr_Occurred()) return nullptr;
     if (good != 1) Py_RETURN_NOTIMPLEMENTED;
     for (int i = 0; i < l->count; ++i) {
@@ -224,6 +228,10 @@ PyObject* fresh(PyObject* self, PyObject* const* args, Py_ssize_t n) {
         else Py_DECREF(results[i]);
     return all;
 }
+
+PyObject* fresh(PyObject* self, PyObject* const* args, Py_ssize_t n) { return computed(self, args, n, true); }
+
+PyObject* values(PyObject* self, PyObject* const* args, Py_ssize_t n) { return computed(self, args, n, false); }
 
 void set_shape(Spec* s, const int64_t* shape, int ndim) {
     s->ndim = ndim;
@@ -255,6 +263,29 @@ bool read_spec(PyObject* from, Spec* s) {
     return true;
 }
 
+Launch* blank(PyTypeObject* type, int count) {
+    Launch* const l = PyObject_New(Launch, type);
+    if (!l) return nullptr;
+    l->explain = nullptr;
+    l->count = count;
+    l->outputs = 0;
+    l->params = static_cast<Spec*>(PyMem_Calloc(count, sizeof(Spec)));
+    if (!l->params) return Py_DECREF(l), PyErr_NoMemory(), nullptr;
+    return l;
+}
+
+Launch* copied(PyObject* self) {
+    const Launch* const from = reinterpret_cast<Launch*>(self);
+    Launch* const l = blank(Py_TYPE(self), from->count);
+    if (!l) return nullptr;
+    l->call = from->call;
+    l->kernel = from->kernel;
+    l->explain = Py_NewRef(from->explain);
+    l->outputs = from->outputs;
+    std::memcpy(l->params, from->params, from->count * sizeof(Spec));
+    return l;
+}
+
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     const char *path, *symbol;
     PyObject *params, *explain;
@@ -264,14 +295,11 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void* const entry = library ? dlsym(library, symbol) : nullptr;
     if (!entry) return PyErr_SetString(PyExc_OSError, dlerror()), nullptr;
-    Launch* const l = PyObject_New(Launch, type);
+    Launch* const l = blank(type, int(count));
     if (!l) return nullptr;
     l->call = in_place;
     l->kernel = reinterpret_cast<void (*)(void* const*)>(entry);
-    Py_INCREF(explain);
-    l->explain = explain;
-    l->count = int(count);
-    l->outputs = 0;
+    l->explain = Py_NewRef(explain);
     for (int i = 0; i < l->count; ++i) {
         if (!read_spec(PyTuple_GET_ITEM(params, i), &l->params[i])) return Py_DECREF(l), nullptr;
         l->outputs += l->params[i].output;
@@ -284,20 +312,34 @@ PyObject* shaped(PyObject* self, PyObject* shape) {
     int64_t sizes[RANK];
     if (!PyTuple_Check(shape)) return PyErr_SetString(PyExc_TypeError, "a shape is a tuple"), nullptr;
     if (!read_shape(shape, sizes)) return nullptr;
-    PyTypeObject* const type = Py_TYPE(self);
-    Launch* const l = PyObject_New(Launch, type);
+    Launch* const l = copied(self);
     if (!l) return nullptr;
-    const Launch* const from = reinterpret_cast<Launch*>(self);
-    std::memcpy(reinterpret_cast<char*>(l) + sizeof(PyObject), reinterpret_cast<const char*>(from) + sizeof(PyObject),
-                sizeof(Launch) - sizeof(PyObject));
-    Py_INCREF(l->explain);
     for (int i = 0; i < l->count; ++i) set_shape(&l->params[i], sizes, int(PyTuple_GET_SIZE(shape)));
     return reinterpret_cast<PyObject*>(l);
+}
+
+// The same kernel for tensors of these shapes, in order: as many elements each, in rows.
+PyObject* lying(PyObject* self, PyObject* shapes) {
+    Launch* const l = PyTuple_Check(shapes) ? copied(self) : nullptr;
+    if (!l) return PyErr_Occurred() ? nullptr : (PyErr_SetString(PyExc_TypeError, "shapes are a tuple"), nullptr);
+    bool good = PyTuple_GET_SIZE(shapes) == l->count;
+    for (int i = 0; good && i < l->count; ++i) {
+        PyObject* const shape = PyTuple_GET_ITEM(shapes, i);
+        const int64_t bytes = l->params[i].bytes;
+        int64_t sizes[RANK];
+        good = PyTuple_Check(shape) && read_shape(shape, sizes);
+        if (good) set_shape(&l->params[i], sizes, int(PyTuple_GET_SIZE(shape)));
+        good = good && l->params[i].bytes == bytes;
+    }
+    if (good) return reinterpret_cast<PyObject*>(l);
+    Py_DECREF(l);
+    return PyErr_Occurred() ? nullptr : (PyErr_SetString(PyExc_ValueError, "shapes of other sizes"), nullptr);
 }
 
 void destroy(PyObject* self) {  // the library stays mapped: a kernel's threads may outlive the object
     PyTypeObject* const type = Py_TYPE(self);
     Py_XDECREF(reinterpret_cast<Launch*>(self)->explain);
+    PyMem_Free(reinterpret_cast<Launch*>(self)->params);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -305,7 +347,9 @@ void destroy(PyObject* self) {  // the library stays mapped: a kernel's threads 
 PyMethodDef methods[] = {
     {"fresh", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fresh)), METH_FASTCALL, nullptr},
     {"into", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(into)), METH_FASTCALL, nullptr},
+    {"values", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(values)), METH_FASTCALL, nullptr},
     {"shaped", shaped, METH_O, nullptr},
+    {"lying", lying, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, call), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
