@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 
 from septran import assets, spanyaml
+from septran.sandbox import patience
 from septran.verify.gate_types import Finding, GateReport
 
 _CONSTRUCTOR_SECTIONS = (".init_array", ".ctors", ".preinit_array")
@@ -134,8 +135,14 @@ def _state(path: Path, emulator: str) -> list[Finding]:
 
 
 def _tool(*command: str) -> str:
+    """Return what a tool says of an object file; it gets more wall time on a busy machine, as calls do."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, errors="replace"
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60 * patience(),
+        check=False,
+        errors="replace",
     )
     return done.stdout
 
