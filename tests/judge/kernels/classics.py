@@ -12,7 +12,7 @@ def _gelu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     mask = offs < n
     x = tl.load(x_ptr + offs, mask=mask)
     y = 0.5 * x * (1.0 + libdevice.erf(x * 0.70710678118654752))
-    tl.store(y_ptr + offs, libdevice.copysign(libdevice.fabs(y), y), mask=mask)
+    tl.store(y_ptr + offs, libdevice.copysign(libdevice.abs(y), y), mask=mask)
 
 
 def gelu(x):
