@@ -177,6 +177,7 @@ def files() -> dict[str, str]:
         "nightly.yaml": SOFTMAX,
         "configs/eval/leaves.yaml": LEAVES,
         "configs/searches/cpu.yaml": SEARCHES,
+        "configs/searches/dsa.yaml": SEARCHES,
         "configs/suites/cpu.yaml": SUITE,
         "release.json": json.dumps({"schema": "septran.suite/1", "rows": []}),
         "notes.txt": "notes",
