@@ -170,4 +170,5 @@ def test_tiles_of_panels_are_those_of_the_policy(tmp_path: Path):
     (acc,) = [
         s.buffer for s in walk(program.body) if isinstance(s, Alloc) and s.buffer.name == "acc"
     ]
-    assert acc.shape[1] % COLS == 0 and acc.shape[1] <= 512
+    # the policy's widest tile of a product
+    assert acc.shape[1] % COLS == 0 and acc.shape[1] <= 1024
