@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from septran.backends.base import Reading
 from septran.backends.judged.c_host import blank
+from septran.machine import load_machine
 
 NAMES = {
     750: "a T4",
@@ -18,8 +19,15 @@ NAMES = {
     1200: "an RTX 5090",
 }
 """by the value of `__CUDA_ARCH__`"""
-_SHARED = {750: 65536, 800: 166912, 860: 101376, 890: 101376, 1200: 101376}
-"""bytes of shared memory that a block may opt in to, where it is not what the H100 has"""
+_MACHINES = {
+    800: "cuda_c.sm_80",
+    860: "cuda_c.sm_120a",
+    890: "cuda_c.sm_120a",
+    1200: "cuda_c.sm_120a",
+}
+"""whose shared memory a block may opt in to as much of, where it is not what the H100 has"""
+_KIB = {750: 64}
+"""the same in KiB, of a card like no target"""
 _TRIED = (900, 800, 1200)
 _ASKED = re.compile(r"\bcuda(?:DeviceProp|GetDeviceProperties|DeviceGetAttribute|Occupancy)\w*")
 _OF_ARCHS = re.compile(r"\d+")
@@ -39,7 +47,15 @@ def on_cards(readings: tuple[Reading, ...], text: str) -> tuple[Reading, ...]:
 
 def _on_card(reading: Reading, card: int, devices: str) -> Reading:
     flags = [f"-DCUEMU_CARD={card}"]
-    if limit := _SHARED.get(card):
+    if limit := _shared(card):
         flags += ["-USEPTRAN_SHARED_LIMIT", f"-DSEPTRAN_SHARED_LIMIT={limit}"]
     said = f"{devices} and it runs on {NAMES[card]}" if devices else f"it runs on {NAMES[card]}"
     return replace(reading, devices=said, flags=(*reading.flags, *flags))
+
+
+def _shared(card: int) -> int | None:
+    """Return the bytes of shared memory that a block of the card may opt in to; None: as many as on the H100."""
+    if (kib := _KIB.get(card)) is not None:
+        return kib << 10
+    name = _MACHINES.get(card)
+    return load_machine(name).memories["SHARED"].capacity if name else None
