@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran.outcome import Level, Status
+from septran.run.finding import finding_of
 from septran.sandbox import patience
 from septran.verify import session
 from septran.verify.verdict import Verdict
@@ -24,6 +25,22 @@ def test_honest_kernels_pass_with_every_check_in_force(name: str, tmp_path: Path
     assert verdict.not_checked == ()
     assert 0 <= verdict.budget_ratio <= 1
     assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+@pytest.mark.parametrize(
+    ("stored", "finding"),
+    [
+        ("i == 30 && j == 7 && s != (int)s ? 3 * s : s", "wrong"),
+        ("(float)(_Float16)s", "precision"),
+    ],
+)
+def test_one_wrong_element_is_no_matter_of_precision(
+    stored: str, finding: str, tmp_path: Path
+) -> None:
+    text = kernels.GEMM.replace("C[i*29+j] = s", f"C[i*29+j] = {stored}")
+    verdict = check(entry(text), kernels.gemm(), tmp_path)
+    assert verdict.code == "V202"
+    assert finding_of(verdict) == finding, verdict.hint
 
 
 WRONG = {
