@@ -25,7 +25,8 @@ def graph_of(path: Path, mode: str = "eval") -> Graph:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export's own, raised from the standard library
         data = child._capture(path, path.parent, config)
-    raw = (path.parent / "values.bin").read_bytes()
+    stored = path.parent / "values.bin"
+    raw = stored.read_bytes() if data["values"] else b""
     values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
     return parse_graph(json.dumps(data), str(path), values)
 

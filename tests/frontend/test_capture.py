@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from torch._subclasses.fake_tensor import FakeTensor
 
 from septran.errors import ConfigError
 from septran.frontend.capture import capture
 from septran.plan.task_file import import_module, load_task_file
+from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
 
 
@@ -158,3 +161,38 @@ def test_the_operator_is_the_module_not_one_that_looks_alike(tmp_path: Path) -> 
 
     found = operator.reference.fn(x=torch.tensor([[-2.0] * 37] * 5, dtype=torch.float64))
     assert float(found[0, 0]) == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "runs"),
+    [
+        ("x @ x.T", "torch.randn(20000, 16)", False),  # a large result
+        ("torch.cdist(x, x).sum()", "torch.randn(9000, 16)", False),  # a large part
+        ("(x.unsqueeze(1) - x).sum()", "torch.randn(4000, 64)", False),
+        ("(x @ x.T).sum()", "torch.randn(1200, 3000)", False),  # long
+        ("x.expand(300000, 700).T", "torch.randn(700)", False),  # a view that is compared
+        ("x.expand(100000, 1000)[3] + 1", "torch.randn(1000)", True),
+    ],
+)
+def test_only_a_call_that_is_small_is_run(
+    tmp_path: Path, body: str, inputs: str, runs: bool
+) -> None:
+    text = f"_CALLS.append(torch.compiler.is_exporting())\nreturn {body}"
+    path = Module(name="model", body=text, inputs=inputs).write(tmp_path)
+    path.write_text(path.read_text() + "\n\n_CALLS = []\n")
+    graph_of(path)
+    assert (False in sys.modules["septran_task"]._CALLS) is runs
+
+
+def test_a_few_numbers_of_a_module_of_huge_weights_are_read(tmp_path: Path) -> None:
+    init = """self.rate = [r.item() for r in torch.linspace(0, 0.5, 3)]
+self.w = nn.Linear(1 << 18, 37)
+_MADE.append(self.w.weight)"""
+    module = Module(
+        name="model", init=init, body="self.w(x) * self.rate[2]", inputs="torch.rand(3, 1 << 18)"
+    )
+    path = module.write(tmp_path)
+    path.write_text(path.read_text() + "\n\n_MADE = []\n")
+    graph = graph_of(path)
+    assert all(isinstance(w, FakeTensor) for w in sys.modules["septran_task"]._MADE)
+    assert any(0.5 in node.named.values() for node in graph.nodes)

@@ -2,7 +2,7 @@
 
     python capture.py MODULE_FILE OUT_FOLDER CONFIG_JSON
 
-Where inputs and weights are small, the exported program has to give what the module gives (same.py).
+Where a call is small (cost.py), the exported program has to give what the module gives (same.py).
 Nothing of the user's Python leaves this process: what does is `graph.json` (nodes, shapes, source lines)
 and `values.bin` (inputs and weights, when they are small). The parent trusts neither.
 """
@@ -24,7 +24,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _NEEDED = ("Model", "get_init_inputs")
 _FUNCTION = "reference"
@@ -33,6 +34,8 @@ _DEEPEST = 4
 """Rules of torch that are followed one after another."""
 
 
+_FEW = 4096
+"""Elements of a tensor that is made where a module asks for values while it is made."""
 _OPEN = "get_dynamic_shapes"
 """A file may define it: what `torch.export` takes as `dynamic_shapes`."""
 
@@ -56,32 +59,62 @@ def main() -> None:
 
 
 def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    import same  # type: ignore[import-not-found,unused-ignore]
-
-    del sys.path[0]
+    cost, same = _beside("cost"), _beside("same")
     module = _read(path)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        try:
-            model, inputs = _build(module, path, config)
-        except Refused:
-            model = None
-    if model is None:  # it asks for values while it is made
-        model, inputs = _build(module, path, config)
+    model, inputs = _without_values(module, path, config) or _build(module, path, config)
     size = sum(_nbytes(t) for t in _tensors(model, inputs))
     small = size <= config["values_bytes"]
+    before = None
     if small:
         model, inputs = _build(module, path, config)
+        before = same.copied(model)
     shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
-    first = same.called(model, inputs) if small else None
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
         program = export(model, inputs, {}, path, shapes, known=frozenset(config["known"]))
-    if small and (why := same.why_not(program, model, inputs, first)):
+    if small and cost.is_small(program) and (why := same.why_not(program, before, model, inputs)):
         raise Refused("differs", why, _where(model, path))
     found = describe(program, inputs, path, out if small else None)
     if shapes is not None:
         found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
     return found
+
+
+def _without_values(module: ModuleType, path: Path, config: dict[str, Any]) -> Any:
+    """Return the module and its inputs as shapes; None for a module that asks for values of more than a few numbers.
+
+    Many a module reads a few numbers off a tensor while it is made (`linspace(0, rate, depth)[i].item()`): what is
+    small and made of nothing is made then, and all else stays a shape.
+    """
+    for few in (nullcontext, _Few):
+        with FakeTensorMode(allow_non_fake_inputs=True), few():
+            try:
+                return _build(module, path, config)
+            except Refused:
+                continue
+    return None
+
+
+class _Few(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+    """Below a FakeTensorMode: operators whose operands hold values, and are few, are computed."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        held = _values((args, kwargs))
+        if any(isinstance(t, FakeTensor) for t in held):
+            return func(*args, **kwargs)
+        if not held:
+            found = func(*args, **kwargs)
+            if sum(t.numel() for t in _values(found)) > _FEW:
+                return found
+        elif sum(t.numel() for t in held) > _FEW:
+            return func(*args, **kwargs)
+        with unset_fake_temporarily():
+            return func(*args, **kwargs)
+
+
+def _values(tree: Any) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(tree)
+    return [t for t in leaves if isinstance(t, torch.Tensor)]
 
 
 def _where(model: Any, path: Path) -> int:
@@ -232,14 +265,18 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
 
 
 def _own_rules() -> dict[Any, Any]:
-    """Return the rules of rules.py; it is loaded under no name, as a module of the user's may have its."""
-    path = Path(__file__).resolve().with_name("rules.py")
-    spec = importlib.util.spec_from_file_location("septran_capture_rules", path)
+    found: dict[Any, Any] = _beside("rules").RULES
+    return found
+
+
+def _beside(name: str) -> Any:
+    """Return a file of this folder; it is loaded under no name, as a module of the user's may have its."""
+    path = Path(__file__).resolve().with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"septran_capture_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: dict[Any, Any] = module.RULES
-    return found
+    return module
 
 
 def _unknown(program: Any, known: frozenset[str]) -> set[Any]:

@@ -22,23 +22,25 @@ _SHARE = 0.01
 Results = list[torch.Tensor] | None
 
 
-def called(model: Any, inputs: Any) -> Results:
-    """Return the tensors that a copy of the module gives for copies of the inputs; None where it cannot be run here."""
+def copied(model: Any) -> Any:
+    """Return a copy of a module, which an export cannot change; None where it cannot be copied."""
     try:
-        with torch.no_grad():
-            return _tensors(copy.deepcopy(model)(*_copied(inputs)))
-    except Exception:  # no kernel for a dtype on this processor, a module that cannot be copied
+        return copy.deepcopy(model)
+    except Exception:
         return None
 
 
-def why_not(program: Any, model: Any, inputs: Any, first: Results) -> str | None:
+def why_not(program: Any, before: Any, model: Any, inputs: Any) -> str | None:
     """Return how the exported program differs from the module, or None.
 
-    first: what the module gave before it was exported; it is asked once more, since it may count its calls.
+    before: the module as it was before it was exported; it is asked twice, since it may count its calls.
     """
-    if first is None or _is_random(program):
+    if before is None or _is_random(program):
         return None
-    again = called(model, inputs)
+    first = _called(before, inputs)
+    if first is None:
+        return None
+    again = _called(model, inputs)
     if again is not None and (how := _difference(again, first)):
         return f"the module gives something else when it is called again: {how}"
     try:
@@ -48,6 +50,15 @@ def why_not(program: Any, model: Any, inputs: Any, first: Results) -> str | None
     if how := _difference(found, first):
         return f"torch.export gives another function than the module is: {how}"
     return None
+
+
+def _called(model: Any, inputs: Any) -> Results:
+    """Return the tensors that a copy of the module gives for copies of the inputs; None where it cannot be run here."""
+    try:
+        with torch.no_grad():
+            return _tensors(copy.deepcopy(model)(*_copied(inputs)))
+    except Exception:  # no kernel for a dtype on this processor
+        return None
 
 
 def _run(program: Any, inputs: Any) -> list[torch.Tensor]:
