@@ -13,6 +13,8 @@ from septran.frontend.view import View
 
 _LONG = 600
 """Characters of a map expression that is not cloned any more."""
+REPEATED = 120
+"""Characters of an expression that is still written more than once into another: twice at each step of a chain is no end."""
 
 
 def simplify(canon: Canon) -> Canon:
@@ -42,11 +44,18 @@ def _inlined(op: Op, made: Mapping[str, Op], given: set[str]) -> Op:
         source = made.get(view.source)
         if source is None or not _cheap(source, op, given) or not aligned(view, source.shape):
             continue
+        if occurrences(key, expr) > 1 and len(str(source.attrs["expr"])) > REPEATED:
+            continue
         merged = inline(expr, key, source, op.shape, ins)
         if merged is None or len(merged[0]) > _LONG:
             continue
         expr, ins = merged
     return replace(op, ins=ins, attrs={**op.attrs, "expr": expr})
+
+
+def occurrences(key: str, expr: str) -> int:
+    """Return how often an operand stands in an expression."""
+    return len(re.findall(rf"\b{key}\b(?!\()", expr))
 
 
 def _cheap(source: Op, reader: Op, given: set[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from septran.frontend.canon import Op
+from septran.frontend.simplify import REPEATED, occurrences
 from septran.frontend.table.build import substitute
 from septran.frontend.write.frame import Frame, Tile
 
@@ -54,19 +55,48 @@ class Values:
     """local tensor -> whether it has the full space's dims"""
     partials: dict[str, frozenset[int]] = field(default_factory=dict)
     """local tensor -> the reduced dims that have size 1 in it already"""
+    _written: dict[str, bool] = field(default_factory=dict)
+    _lengths: dict[str, int] = field(default_factory=dict)
 
     def readers(self, name: str) -> int:
         """Return how many nodes of the group read a value."""
         return sum(v.source == name for o in self.frame.group.ops for v in o.ins.values())
 
     def inlines(self, op: Op) -> bool:
-        """Return whether a map is written into the expression of its only reader, a map."""
+        """Return whether a map is written into the expression of its only reader, a map; a condition into those of all."""
         if op.kind != "map" or op.name in self.held:
             return False
+        if op.name not in self._written:
+            self._written[op.name] = self._inlines(op)
+        return self._written[op.name]
+
+    def _inlines(self, op: Op) -> bool:
         readers = [o for o in self.frame.group.ops for v in o.ins.values() if v.source == op.name]
-        if op.dtype == "bool":
-            return all(r.kind == "map" for r in readers)
-        return len(readers) == 1 and readers[0].kind == "map" and self._same(op, readers[0])
+        if not all(r.kind == "map" for r in readers):
+            return False
+        if op.dtype != "bool" and not (len(readers) == 1 and self._same(op, readers[0])):
+            return False
+        times = sum(
+            occurrences(key, str(o.attrs["expr"]))
+            for o in self.frame.group.ops
+            if o.kind == "map"
+            for key, v in o.ins.items()
+            if v.source == op.name
+        )
+        return times <= 1 or self._length(op) <= REPEATED
+
+    def _length(self, op: Op) -> int:
+        """Return the characters of a map's expression with what is written into it."""
+        if op.name not in self._lengths:
+            by_name = {o.name: o for o in self.frame.group.ops}
+            text = str(op.attrs["expr"])
+            found = len(text)
+            for key, view in op.ins.items():
+                source = by_name.get(view.source)
+                if source is not None and self.inlines(source):
+                    found += occurrences(key, text) * self._length(source)
+            self._lengths[op.name] = found
+        return self._lengths[op.name]
 
     def _same(self, op: Op, reader: Op) -> bool:
         # a reduced-size value is computed once a row, not once an element
@@ -98,7 +128,8 @@ class Values:
                 used += names
                 continue
             name = self.held[view.source] if source is not None else self.frame.keys[(op.name, key)]
-            text = text.replace(f"\0{key}\0", name)
+            condition = source is not None and source.dtype == "bool" and name in self.temps
+            text = text.replace(f"\0{key}\0", f"({name} != 0)" if condition else name)
             used.append(name)
         return text, list(dict.fromkeys(used))
 
