@@ -283,6 +283,9 @@ class Backend:
     """Program -> the word of `math:` whose rounding its leaves have although it is worse than that of sums; "" for none"""
     maths: tuple[str, ...] = ()
     """the words that `declared` gives"""
+    room: Callable[[Kernel], int] | None = field(default=None)
+    """kernel -> all that its emulation knows of its arch besides the text: how much room it has. The same text with no less
+    room runs the same; None: archs differ in how they run"""
     flushes_denormals: Callable[[str], bool] = lambda arch: False
     """arch -> whether the machine reads and writes numbers below the normal ones as 0"""
     packages: tuple[str, ...] = ()

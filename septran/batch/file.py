@@ -14,6 +14,7 @@ budget: {minutes: 60, cell_minutes: 5, tokens: 20000}
 workers: 2
 time: true
 where: auto                    # auto, device or emulated
+order: file                    # file, or spread: every operator on every target before any a second time
 fallback: torch                # torch computes what of a task file cannot be a kernel
 require: []
 """
@@ -35,13 +36,14 @@ Words = tuple[str, ...]
 DimSet = str | Mapping[str, int | str]
 _KEYS = (
     "name ops tasks logics backends archs dims dtypes writers include exclude budget workers "
-    "time where require fallback"
+    "time where order require fallback"
 ).split()
 _CELL = ("op", "backend", "arch", "dims", "dtype", "writer")
 _BUDGET = ("minutes", "cell_minutes", "tokens")
 _WRITERS = ("library", "auto", "llm", "replay", "command")
 _OPEN = re.compile(r"dynamic(:[1-9]\d{0,11})?")
 """A size that the kernel reads when it runs, and the size that its tiles are for."""
+ORDERS = ("file", "spread")
 _REQUIRE = ("compile", "device", "proved")
 
 
@@ -74,6 +76,7 @@ class BatchFile:
     workers: int | None = None
     time: bool = True
     where: str = "auto"
+    order: str = "file"
     require: Words = ()
     fallback: str = ""
     spans: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
@@ -127,7 +130,8 @@ class _Reader:
             budget=self._budget(top),
             workers=self._number(("workers",), top.get("workers"), whole=True),
             time=self._flag("time", top),
-            where=self._where(top),
+            where=self._one_of("where", top, WANTED),
+            order=self._one_of("order", top, ORDERS),
             require=self._words("require", top, ()),
             fallback=self._fallback(top),
             spans=self._doc.spans,
@@ -249,12 +253,12 @@ class _Reader:
             return None
         return value
 
-    def _where(self, top: Mapping[str, Any]) -> str:
-        value = top.get("where", "auto")
-        if value not in WANTED:
-            known = ", ".join(WANTED)
-            self._wrong(("where",), f"{value!r} is not one of {known}", str(value), WANTED)
-            return "auto"
+    def _one_of(self, key: str, top: Mapping[str, Any], words: Words) -> str:
+        value = top.get(key, words[0])
+        if value not in words:
+            known = ", ".join(words)
+            self._wrong((key,), f"{value!r} is not one of {known}", str(value), words)
+            return words[0]
         return str(value)
 
     def _fallback(self, top: Mapping[str, Any]) -> str:

@@ -85,5 +85,6 @@ def job_of(plan: Plan, cell: Cell) -> Job:
         cell=cell,
         runs=plan.run.subdir("runs"),
         result=plan.run.subdir("cells") / f"{cell.key}.json",
+        texts=plan.run.subdir("texts"),
         time=plan.time,
     )

@@ -30,11 +30,12 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A cell and where its run and its result go."""
+    """A cell and where its run and its result go. texts: where cells that ran leave what others may take over."""
 
     cell: Cell
     runs: Path
     result: Path
+    texts: Path
     time: bool
 
     def line(self) -> bytes:
@@ -43,6 +44,7 @@ class Job:
             "cell": self.cell.to_json(),
             "runs": str(self.runs),
             "result": str(self.result),
+            "texts": str(self.texts),
             "time": self.time,
         }
         return (json.dumps(plain) + "\n").encode()

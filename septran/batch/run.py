@@ -3,6 +3,7 @@
     <run>/batch.json        the plan: file, cells with their keys; written once
     <run>/cells/KEY.json    a cell's septran.gen/1 object; a cell counts when this file is there
     <run>/runs/...          the cells' run directories
+    <run>/texts/KEY.json    of what ran, for cells with the same text (batch/same_text.py)
     <home>/cells/KEY.json   results with a verdict, for reuse by later batches
 
 Nothing is kept anywhere else, so that a batch can be killed at any moment and resumed.
@@ -23,6 +24,7 @@ from septran.atomic import write_atomic
 from septran.batch.cells import Cell, expand
 from septran.batch.choose import Choose, selector
 from septran.batch.file import load_batch
+from septran.batch.order import spread
 from septran.batch.plan import Plan, job_of, read_plan, write_plan
 from septran.batch.pool import Outcome, run_jobs, slots
 from septran.batch.score import Score, scores
@@ -252,6 +254,7 @@ def _plan(request: BatchRequest, settings: Settings) -> Plan:
         batch = load_batch(request.file)
         batch = replace(batch, require=request.require or batch.require)
         cells = expand(batch, settings)
+        cells = spread(cells) if batch.order == "spread" else cells
         if request.last_failed:
             cells = _failed_last_time(batch.path, cells, settings)
         cells = _chosen(cells, choose, request)

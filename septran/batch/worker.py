@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.atomic import write_atomic
+from septran.batch.same_text import keep, ran_as, taken_over, text_of
 from septran.errors import InputError, SeptranError, Unsupported
 from septran.run.gen import GenRequest, Result, gen
 from septran.settings import load
@@ -35,7 +36,8 @@ def main() -> int:
     with answers() as say:
         for line in sys.stdin:
             job = json.loads(line)
-            data = run_cell(job["cell"], into=Path(job["runs"]), timed=job["time"])
+            folders = {"into": Path(job["runs"]), "texts": Path(job["texts"])}
+            data = run_cell(job["cell"], **folders, timed=job["time"])
             write_atomic(Path(job["result"]), json.dumps(data, default=str) + "\n")
             say(job["cell"]["key"])
     return 0
@@ -62,8 +64,13 @@ def answers() -> Iterator[Callable[[str], None]]:
     yield say
 
 
-def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, Any]:
-    """Return the septran.gen/1 object of a cell; whatever goes wrong is in it."""
+def run_cell(
+    cell: Mapping[str, Any], *, into: Path, timed: bool, texts: Path | None = None
+) -> dict[str, Any]:
+    """Return the septran.gen/1 object of a cell; whatever goes wrong is in it.
+
+    texts: folder of what cells with the same text found out when they ran; None: every cell runs.
+    """
     words = dict(cell["request"])
     for name in _PATHS:
         if words.get(name):
@@ -74,7 +81,7 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
     request = GenRequest(**words)
     head = Result.of_cell(cell)
     try:
-        result = gen(request, settings=load(), progress=_silent, into=into, timed=timed)
+        result = _run(request, into, timed, texts)
         found = replace(result, exit_code=result.code, cell=cell["id"], key=cell["key"])
     except Exception as e:  # a bug here must not cost the other cells
         problem = as_problem(e)
@@ -87,6 +94,21 @@ def run_cell(cell: Mapping[str, Any], *, into: Path, timed: bool) -> dict[str, A
         found = replace(found, exit_code=3 if away else problem.exit_code)
         found = replace(found, reason=_first(problem), errors=problem.to_json())
     return found.to_json()
+
+
+def _run(request: GenRequest, into: Path, timed: bool, texts: Path | None) -> Result:
+    """Return `gen` of a cell, or, where its text ran for another arch, that verdict and this arch's own compiler's word."""
+    settings = load()
+    text = None if texts is None else text_of(request, settings)
+    ran = None if text is None or texts is None else ran_as(text, texts)
+    if ran is not None:
+        only_built = replace(request, stop_after="compile")
+        result = gen(only_built, settings=settings, progress=_silent, into=into, timed=False)
+        return taken_over(result, ran) if result.level == "compiled" else result
+    result = gen(request, settings=settings, progress=_silent, into=into, timed=timed)
+    if text is not None and texts is not None:
+        keep(text, result, texts)
+    return result
 
 
 def _first(e: SeptranError) -> str:

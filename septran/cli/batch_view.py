@@ -109,6 +109,8 @@ def line(data: Mapping[str, Any], sort: str) -> str:
     words = [f"{sort:11}", data["cell"]]
     if data.get("where"):
         words.append(str(data["where"]))
+    if data.get("same_text_as"):
+        words.append(f"same text as {data['same_text_as']}")
     if data.get("budget_ratio") is not None and sort == "accurate":
         words.append(f"{100 * float(data['budget_ratio']):.0f} % of the error allowed")
     if (data.get("speedup") or {}).get("torch_eager"):

@@ -51,6 +51,7 @@ class Row:
     cost: float = 0.0
     leaves: str = ""
     not_checked: str = ""
+    same_text_as: str = ""
     reason: str = ""
     hint: str = ""
     culprit: str = ""
@@ -179,6 +180,7 @@ def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
         cost=float(model.get("cost") or 0.0),
         leaves=", ".join([*map(_leaf, leaves), *map(_by_torch, data.get("host_leaves") or ())]),
         not_checked="; ".join(data.get("not_checked") or ()),
+        same_text_as=str(data.get("same_text_as") or ""),
         reason=str(data.get("reason") or ""),
         hint=str(data.get("hint") or ""),
         culprit=_culprit(data.get("culprit") or {}),

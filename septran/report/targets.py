@@ -11,7 +11,7 @@ from septran.report.data import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One architecture. wrong: rejected or failed. refused: unavailable here, or refused by the target. where: places that ran them.
+    """One architecture. same_text: of the accurate ones, those whose text ran for another arch. wrong: rejected or failed. refused: unavailable here, or refused by the target. where: places that ran them.
 
     median_s, worst_s: seconds that building and judging a kernel took, None where none was timed.
     """
@@ -20,6 +20,7 @@ class Target:
     arch: str
     where: str
     accurate: int
+    same_text: int
     wrong: int
     refused: int
     median_s: float | None
@@ -41,6 +42,19 @@ def targets(rows: Sequence[Row]) -> tuple[Target, ...]:
     return tuple(_target(backend, arch, mine) for (backend, arch), mine in found.items())
 
 
+def table(found: Sequence[Target]) -> list[str]:
+    """Return a Markdown table of architectures."""
+    head = "| target | where | accurate | of them as another arch's text | wrong | refused | seconds, median and worst |"
+    return [
+        head,
+        "|---" * (head.count("|") - 1) + "|",
+        *(
+            f"| {t.backend} {t.arch} | {t.where} | {t.accurate} | {t.same_text} | {t.wrong} | {t.refused} | {t.seconds} |"
+            for t in found
+        ),
+    ]
+
+
 def _target(backend: str, arch: str, rows: Sequence[Row]) -> Target:
     sorts = [row.sort for row in rows]
     seconds = [(row.compile_s or 0.0) + row.verify_s for row in rows if row.verify_s is not None]
@@ -49,6 +63,7 @@ def _target(backend: str, arch: str, rows: Sequence[Row]) -> Target:
         arch=arch,
         where=", ".join(dict.fromkeys(row.where for row in rows if row.where)),
         accurate=sorts.count("accurate"),
+        same_text=sum(bool(row.same_text_as) for row in rows if row.sort == "accurate"),
         wrong=sorts.count("rejected") + sorts.count("failed"),
         refused=sorts.count("unavailable"),
         median_s=statistics.median(seconds) if seconds else None,

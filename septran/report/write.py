@@ -13,11 +13,11 @@ from septran.report.data import Report, Row
 from septran.report.history import sources, trend
 from septran.report.picture import pictures
 from septran.report.plots import budget_plot, cycles_plot, speed_plot, trend_plot
-from septran.report.targets import targets
+from septran.report.targets import table, targets
 
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high reliable "
-    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked reason culprit seed command run"
+    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked same_text_as reason culprit seed command run"
 ).split()
 _SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
 _ORDER = ("failed", "rejected", "unavailable", "accurate")
@@ -105,17 +105,15 @@ def _md(report: Report) -> str:
         shown = (_cell(cells.get((op, backend), [])) for backend in backends)
         lines.append(f"| {op} | " + " | ".join(shown) + " |")
     if len(found := targets(report.rows)) > len(backends):
-        lines += ["", "| target | where | accurate | wrong | refused | seconds, median and worst |"]
-        lines += ["|---" * 6 + "|"]
-        lines += [
-            f"| {t.backend} {t.arch} | {t.where} | {t.accurate} | {t.wrong} | {t.refused} | {t.seconds} |"
-            for t in found
-        ]
+        lines += ["", *table(found)]
     lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
     for row in report.rows:
+        text = f", same text as {row.same_text_as}" if row.same_text_as else ""
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
         share = "" if row.limit_share is None else f"{100 * row.limit_share:.0f} %"
-        lines.append(f"| {row.cell} | {row.level} {row.where} | {used} | {speed(row)} | {share} |")
+        lines.append(
+            f"| {row.cell} | {row.level} {row.where}{text} | {used} | {speed(row)} | {share} |"
+        )
     if counted := report.counted():
         lines += ["", "## Cycles", "", _CYCLES, ""]
         lines += ["| cell | cycles | LOAD | STORE | MMA | VEC | overlap |", "|---" * 7 + "|"]

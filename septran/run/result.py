@@ -39,7 +39,7 @@ class Result:
 
     dims: name -> size. tuned: the result of `septran tune` that was taken. declared: the word of `math:` whose error budget it was judged by. proved, proof: rules that hold, and the rest with reasons. rows: under
     `deterministic: batch-invariant`, rules proven for every number of rows and those whose bits were compared.
-    dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
+    same_text_as: the arch whose kernel is the same text and ran in its place. dynamic: of a kernel with open dims, their domain, and the verdict at each size besides `dims`. leaves: task, writer, name, spec and
     sha of each. host_leaves: what torch computes inside the program (operators, nodes, line, why), and parts: the kernels beside it. model: calls, tokens and cost. workspace: bytes between kernels at the peak, separate (each tensor with its own) and
     tensors. culprit: kind, name, why. limit_share, limit: see `roofline.Share`.
     status ... worst: see `Verdict`. speedup: against torch, None where not measured. build: the compiler's figures.
@@ -60,6 +60,7 @@ class Result:
     proof: Mapping[str, Any] | Absent = ABSENT
     rows: Mapping[str, Any] | Absent = ABSENT
     dynamic: Mapping[str, Any] | Absent = ABSENT
+    same_text_as: str | Absent = ABSENT
     leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
     host_leaves: Sequence[Mapping[str, Any]] | Absent = ABSENT
     parts: Sequence[str] | Absent = ABSENT

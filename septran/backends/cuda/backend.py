@@ -28,6 +28,7 @@ from septran.backends.device import code_object
 from septran.backends.device.gpu import device_state, load_library, require, torch_stream
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
+from septran.machine import load_machine
 from septran.passes.place_barriers import place_barriers
 from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import cpp_compiler
@@ -50,6 +51,13 @@ def available() -> Mapping[Capability, Availability]:
         "emulate": _emulates("CUDA"),
         "device": device_state("nvidia", ARCHES, compiles),
     }
+
+
+def room(kernel: Kernel) -> int:
+    """Return 1 where the kernel's blocks get the shared memory that they ask for, which is all that differs, else 0."""
+    asked = dict(kernel.options).get("shared_bytes", 0)
+    limit = load_machine(f"{kernel.backend}.{kernel.arch}").capacity("SHARED")
+    return int(isinstance(asked, int) and limit is not None and asked <= limit)
 
 
 def _emulates(what: str) -> Availability:
@@ -109,6 +117,7 @@ CUDA_C = Backend(
     read_back=read,
     build=build,
     noted=compile_noted,
+    room=room,
     loader="cuda_emu.py.j2",
     where="emulated",
     available=available,

@@ -35,6 +35,7 @@ PALLAS_TPU = Backend(
     print_kernel=emit,
     read_back=read,
     runtime=calls_of(PRELUDE),
+    room=lambda kernel: 0,  # of vector memory libtpu knows; the simulation has no limit
     build=build,
     loader="pallas_sim.py.j2",
     where="emulated",

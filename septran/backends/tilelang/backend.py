@@ -13,6 +13,7 @@ from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
+from septran.backends.tilesim.gpu import SHARED_LIMIT
 from septran.ir.written_out import WRITTEN_OUT
 from septran.toolchain.compilers import cuda_home
 
@@ -40,6 +41,7 @@ def _manifest(
         signature=signature,
         print_kernel=emit,
         read_back=read,
+        room=lambda kernel: SHARED_LIMIT[kernel.arch],
         build=build,
         loader="tilesim.py.j2",
         where="emulated",
