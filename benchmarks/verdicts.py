@@ -86,6 +86,8 @@ def fill(folder: Path, wanted: list[dict], workers: int, until: float) -> dict[i
                 open_[found["id"]] = todo.pop()["seed"]
             for name in list(open_)[:workers]:
                 _, found, _ = ask(url, token, f"/v1/submissions/{name}?wait=5")
+                if found["state"] == "unavailable":
+                    raise SystemExit(f"{name} could not be judged: {found['result']}")
                 if found["state"] == "done":
                     done[open_.pop(name)] = json.dumps(found["result"], sort_keys=True)
     return done

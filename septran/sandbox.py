@@ -20,8 +20,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from septran.unserved import Unserved
+
 MIB = 1 << 20
 _POLL_S = 0.02
+_LOOK_EVERY = 10
+"""polls from one look at whether the machine serves the command to the next"""
+STARVED, _MOST = "starved", 10
+"""what ends a command that the machine does not run, and after how many times its time"""
 _FLOOD_BYTES = 64 * MIB
 _LAUNCHER = Path(__file__).with_name("sandbox_launcher.py")
 
@@ -51,8 +57,9 @@ class SandboxResult:
     """How a command ended.
 
     rc: exit status, minus the signal number when a signal ended it (subprocess' convention).
-    why: "" for an end of its own, else what ended it: timeout, cpu, memory, output, processes, or
-        machine memory: the system ran out and chose this one, which was far below its own limit.
+    why: "" for an end of its own, else what ended it: timeout, cpu, memory, output, processes;
+        machine memory: the system ran out and chose this one, which was far below its own limit; or
+        starved: the machine did not run it for most of ten times its time.
     enforced, not_enforced: the sandbox's parts; the latter with the reason.
     broken: why the command never started, "" when it did; nothing the command does can set it.
     """
@@ -75,7 +82,7 @@ class SandboxResult:
 class Limits:
     """What a command may use.
 
-    timeout_s: wall seconds. cpu_s: processor seconds over all threads of one process. memory_bytes: address
+    timeout_s: wall seconds, of which those in which the machine did not serve it are not counted. cpu_s: processor seconds over all threads of one process. memory_bytes: address
     space of one process (off with `address_space=False`, which address sanitizers and CUDA need) and
     resident set of all of them. output_cap: bytes of stdout and stderr kept (the last ones).
     file_bytes: size of one written file. forks: may start processes (compilers do; kernels do not).
@@ -278,10 +285,20 @@ class Confined:
 
     def _supervise(self) -> None:
         page = os.sysconf("SC_PAGE_SIZE")
+        unserved = Unserved(self._process.pid)
+        polls = 0
         while self._process.poll() is None:
-            if time.monotonic() - self._start > self._limits.timeout_s:
-                self.kill("timeout")
-                return
+            polls += 1
+            if polls % _LOOK_EVERY == 0:
+                unserved.look(_LOOK_EVERY * _POLL_S)
+            spent = time.monotonic() - self._start
+            if spent > self._limits.timeout_s:
+                if spent - unserved.seconds() > self._limits.timeout_s:
+                    self.kill("timeout")
+                    return
+                if spent > _MOST * self._limits.timeout_s:
+                    self.kill(STARVED)
+                    return
             pages, count = _usage(self._process.pid)
             self._watch.peak = max(self._watch.peak, pages * page)
             if pages * page > self._limits.memory_bytes:

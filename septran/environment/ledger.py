@@ -1,11 +1,15 @@
-"""What was submitted and what became of it, in files: nothing that ended is lost, whatever kills the server."""
+"""What was submitted and what became of it, in files: nothing that ended is lost, whatever kills the server.
+
+A result says something of the submission. What only says that the machine could not judge it (no processor time, no memory, a
+missing tool, a worker that died) ends nothing: it is kept apart, tried again, and forgotten when the server starts anew.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +18,42 @@ from septran.atomic import write_atomic
 from septran.document import read_object
 from septran.environment.step import Submission
 from septran.environment.told import Trajectory
+from septran.errors import Failure, InputError
 from septran.kernel import content_hash
+from septran.outcome import Level
+
+_UNAVAILABLE = str(Level.UNAVAILABLE)
+
+
+def ends(result: Mapping[str, Any]) -> bool:
+    """Return whether a septran.reward/1 or septran.error/1 object says something of the submission, not of the machine."""
+    if result.get("schema") == Failure.SCHEMA:
+        return result.get("exit_code") == InputError.exit_code
+    return result.get("rung") != _UNAVAILABLE
+
+
+def record(folder: Path, name: str, result: Mapping[str, Any]) -> None:
+    """Keep in a ledger's folder what a try came to: a result, or why there is none yet."""
+    part = "done" if ends(result) else "unavailable"
+    write_atomic(folder / part / f"{name}.json", json.dumps(result) + "\n")
 
 
 class Ledger:
-    """A folder: sent/ID.json as accepted, done/ID.json as judged, trajectories.jsonl with a line for each that ended."""
+    """A folder: sent/ID.json as accepted, done/ID.json as judged, trajectories.jsonl with a line for each that ended.
+
+    unavailable/ID.json: why the last try came to nothing.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Make the folder, and write the lines that a kill kept from being written."""
         self.folder = folder
-        for name in ("sent", "done"):
+        for name in ("sent", "done", "unavailable"):
             (folder / name).mkdir(parents=True, exist_ok=True)
+        for path in (folder / "done").glob("*.json"):
+            if not ends(read_object(path) or {}):  # of a version that kept those
+                path.unlink()
+        for path in (folder / "unavailable").glob("*.json"):
+            path.unlink()
         self._lock = threading.Lock()
         self._written = self._lines()
         for path in sorted((folder / "done").glob("*.json")):
@@ -42,8 +71,17 @@ class Ledger:
         return name
 
     def result_path(self, name: str) -> Path:
-        """Return where a worker writes the result of a submission, whole."""
+        """Return where the result of a submission is, whole."""
         return self.folder / "done" / f"{name}.json"
+
+    def trouble(self, name: str) -> dict[str, Any] | None:
+        """Return why the last try came to nothing, None when there was none or it was forgotten."""
+        return self._read("unavailable", name)
+
+    def forget(self, name: str) -> None:
+        """Forget why the last try came to nothing."""
+        if name.isalnum():
+            (self.folder / "unavailable" / f"{name}.json").unlink(missing_ok=True)
 
     def sent(self, name: str) -> dict[str, Any] | None:
         """Return an accepted submission, None when there is none."""

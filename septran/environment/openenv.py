@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.backends import HOST
+from septran.environment.ledger import ends
 from septran.environment.service import Full, Service
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, leaf_tasks
@@ -92,7 +93,10 @@ def classes(service: Service) -> tuple[Any, Any, Any]:
             return Seen(task=task.name, messages=messages)
 
         def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Any:
-            """Judge a reply; the reward is the share of the ladder of rungs that the leaf climbed, 0 where it is a hack."""
+            """Judge a reply; the reward is the share of the ladder of rungs that the leaf climbed, 0 where it is a hack.
+
+            It is None where this machine could not judge it: that says nothing of the reply, and is no attempt.
+            """
             self._state.step_count += 1
             sent = Submission(
                 asked=self._asked, leaf=self._leaf, reply=action.reply, seed=self._seed
@@ -104,6 +108,9 @@ def classes(service: Service) -> tuple[Any, Any, Any]:
                 found = Failure.of(e).to_json()
             except Full as e:
                 found = Failure.said(3, "C181", str(e)).to_json()
+            if not found or not ends(found):
+                self._state.step_count -= 1
+                return Seen(verdict=found, reward=None, done=False)
             climbed = 0 if found.get("hack") else int(found.get("rank", 0))
             done = found.get("rung") == str(Level.ACCURATE) or self._state.step_count >= ATTEMPTS
             reward = min(1.0, climbed / _TOP)

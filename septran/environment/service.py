@@ -1,7 +1,8 @@
 """The environment's five verbs for any front: list tasks, contract, submit, verdict, explain.
 
 A bounded queue over worker processes. What is accepted is on disk before the caller hears of it, and what ended is on
-disk before anybody is told, so a kill loses no verdict; a restart goes on with what was open.
+disk before anybody is told, so a kill loses no verdict; a restart goes on with what was open. What this machine could not
+judge for want of time, memory or a tool has not ended: it is tried again a few times, and again after a restart.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ from typing import Any
 
 from septran import assets
 from septran.batch.pool import Worker
-from septran.environment.ledger import Ledger
+from septran.environment.ledger import Ledger, record
 from septran.environment.step import Submission
 from septran.environment.tasks import Asked, find, kernels, leaf_tasks
 from septran.environment.told import Health, KernelList, State, TaskList
 from septran.errors import Failure, SeptranError
+from septran.outcome import Level
 from septran.settings import Settings
 
 _POLL_S = 0.05
+_TRIES, _PAUSE_S = 3, 5.0
+"""tries of a submission that the machine could not judge, and the pause before the second; each further one is twice as long"""
+_LACKS = frozenset({"V110", "V111", "V113"})
+"""what another try would not find either: a tool or a device that is not there"""
 
 
 class Full(Exception):
@@ -41,11 +47,16 @@ class Job:
 
     name: str
     submission: dict[str, Any]
-    result: Path
+    ledger: Path
+
+    @property
+    def result(self) -> Path:
+        """Where a result goes; what is none goes elsewhere."""
+        return self.ledger / "done" / f"{self.name}.json"
 
     def line(self) -> bytes:
         """Return the job as the worker reads it."""
-        plain = {"id": self.name, "submission": self.submission, "result": str(self.result)}
+        plain = {"id": self.name, "submission": self.submission, "ledger": str(self.ledger)}
         return (json.dumps(plain) + "\n").encode()
 
 
@@ -66,6 +77,8 @@ class Service:
         self._settings, self._workers, self._most, self._limit_s = settings, workers, most, limit_s
         self._queue: deque[str] = deque(self.ledger.open())
         self._running: set[str] = set()
+        self._tries: dict[str, int] = {}
+        self._later: dict[str, float] = {}
         self._lock = threading.Lock()
         self._plan = threading.Lock()
         self._stop = threading.Event()
@@ -85,7 +98,7 @@ class Service:
     def health(self) -> dict[str, Any]:
         """Return how much waits and runs."""
         with self._lock:
-            waiting, running = len(self._queue), len(self._running)
+            waiting, running = len(self._queue) + len(self._later), len(self._running)
         return Health(queued=waiting, running=running, most=self._most).to_json()
 
     def tasks(self) -> dict[str, Any]:
@@ -108,39 +121,47 @@ class Service:
             find(sent.asked, sent.leaf)
         name = Ledger.id_of(sent)
         with self._lock:
-            if name in self._running or name in self._queue or self.ledger.result(name) is not None:
+            if self._waits(name) or self.ledger.result(name) is not None:
                 return name, False
             if len(self._queue) >= self._most:
                 raise Full(max(1, round(self._seconds * len(self._queue) / self._workers)))
+            new = self.ledger.sent(name) is None
             self.ledger.accept(sent)
+            self.ledger.forget(name)
+            self._tries.pop(name, None)
             self._queue.append(name)
-        return name, True
+        return name, new
 
     def verdict(self, name: str, *, wait_s: float = 0.0) -> dict[str, Any] | None:
         """Return the state of a submission, with its result when it ended; None when it is unknown.
 
-        wait_s: for how long to wait for the end.
+        wait_s: for how long to wait for the end. `unavailable`: no try came to a result; why is the state's `result`.
         """
         until = time.monotonic() + wait_s
+        if self.ledger.sent(name) is None:
+            return None
         while True:
+            with self._lock:
+                running, waits = name in self._running, self._waits(name)
             result = self.ledger.result(name)
+            trouble = None if result is not None or waits else self.ledger.trouble(name)
             left = until - time.monotonic()
-            if result is not None or left <= 0 or self.ledger.sent(name) is None:
+            if result is not None or trouble is not None or left <= 0:
                 break
             time.sleep(min(_POLL_S, left))
-        if result is None and self.ledger.sent(name) is None:
-            return None
         if result is not None:
             self.ledger.note(name)  # nobody hears of an end that has no line yet
-        with self._lock:
-            state = (
-                "done" if result is not None else "running" if name in self._running else "queued"
-            )
-        return State(id=name, state=state, result=result).to_json()
+            return State(id=name, state="done", result=result).to_json()
+        if trouble is not None:
+            return State(id=name, state=str(Level.UNAVAILABLE), result=trouble).to_json()
+        return State(id=name, state="running" if running else "queued", result=None).to_json()
+
+    def _waits(self, name: str) -> bool:
+        return name in self._running or name in self._queue or name in self._later
 
     def explain(self, name: str) -> str | None:
         """Return a result in words, or the page of an error code; None when it is neither."""
-        result = self.ledger.result(name)
+        result = self.ledger.result(name) or self.ledger.trouble(name)
         if result is None:
             return page(name)
         return words(result)
@@ -148,19 +169,19 @@ class Service:
     def _dispatch(self) -> None:
         team: list[Worker] = []
         since: dict[str, float] = {}
-        again: set[str] = set()
         log = self.ledger.folder / "workers.log"
         try:
             while not self._stop.is_set():
                 for worker in [w for w in team if w.gone()]:
                     team.remove(worker)
+                self._again()
                 self._give(team, since, log)
                 for worker in [w for w in team if w.job is not None]:
                     job = worker.job
                     assert isinstance(job, Job)
                     how = worker.collect(self._limit_s)
                     if how:
-                        self._ended(job, how, again, time.monotonic() - since.pop(job.name))
+                        self._ended(job, how, time.monotonic() - since.pop(job.name))
                 self._stop.wait(_POLL_S)
         finally:
             for worker in team:
@@ -179,26 +200,41 @@ class Service:
                 team += free
             sent = self.ledger.sent(name)
             since[name] = time.monotonic()
-            free[0].give(Job(name, sent or {}, self.ledger.result_path(name)))
+            free[0].give(Job(name, sent or {}, self.ledger.folder))
 
-    def _ended(self, job: Job, how: str, again: set[str], seconds: float) -> None:
-        """A worker that died may have been somebody else's victim: its submission is judged once more."""
-        if how != "done" and how == "died" and job.name not in again:
-            again.add(job.name)
-            with self._lock:
-                self._running.discard(job.name)
-                self._queue.appendleft(job.name)
-            return
-        if how != "done":
-            from septran.atomic import write_atomic
-
-            why = f"the worker {how}; nothing is known about the leaf"
-            found = Failure.said(3, "V206", why)
-            write_atomic(job.result, json.dumps(found.to_json()) + "\n")
-        self.ledger.note(job.name)
+    def _again(self) -> None:
+        """Queue what has waited long enough for another try."""
         with self._lock:
-            self._running.discard(job.name)
+            now = time.monotonic()
+            for name in [n for n, when in self._later.items() if when <= now]:
+                del self._later[name]
+                self._queue.append(name)
+
+    def _ended(self, job: Job, how: str, seconds: float) -> None:
+        """Note a result; where there is none, try again: a worker that died may have been somebody else's victim."""
+        name = job.name
+        ended = self.ledger.result(name) is not None
+        if ended:
+            self.ledger.note(name)
+            self.ledger.forget(name)
+        elif how != "done":
+            told = "took too long" if how == "timeout" else how
+            why = f"the worker {told}; nothing is known about the leaf"
+            record(self.ledger.folder, name, Failure.said(3, "V214", why).to_json())
+        with self._lock:
+            self._running.discard(name)
             self._seconds = 0.8 * self._seconds + 0.2 * seconds
+            tries = self._tries.get(name, 0) + 1
+            if ended:
+                self._tries.pop(name, None)
+                return
+            self._tries[name] = tries
+            if tries < _TRIES and not _LACKS & _codes(self.ledger.trouble(name)):
+                self._later[name] = time.monotonic() + _PAUSE_S * 2 ** (tries - 1)
+
+
+def _codes(trouble: dict[str, Any] | None) -> set[str]:
+    return {str(e.get("code")) for e in (trouble or {}).get("errors", ())}
 
 
 def words(result: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from septran.plan.problem import problem_of
 from septran.settings import Settings
 from septran.trial.leaf_judge import LeafJudge
 from septran.trial.place import place_in
+from septran.verify.refusal import unavailable
 from septran.verify.verdict import Verdict
 
 SCHEMA = "septran.reward/1"
@@ -147,6 +148,8 @@ def _judged(task: LeafTask, sent: Submission, leaf: Leaf, settings: Settings, wo
         return _reward(
             task, sent, level=Level.EMITTED, status="COMPILE_ERROR", message=text, leaf=leaf
         )
+    if verdict.untried and verdict.passed:
+        verdict = unavailable(verdict, "; ".join(verdict.untried))
     gain = None
     cycles = int(verdict.cycles.get("total", 0)) if verdict.cycles else 0
     if verdict.passed and cycles:

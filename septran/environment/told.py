@@ -46,7 +46,10 @@ class Accepted(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State(Document):
-    """Where a submission is. state: queued, running or done; result: a reward or an error, None until it is done."""
+    """Where a submission is. state: queued, running, done, or unavailable: this machine could not judge it.
+
+    result: a reward or an error, None until it is done; why not, where it is unavailable.
+    """
 
     SCHEMA: ClassVar[str] = "septran.submission/1"
     id: str

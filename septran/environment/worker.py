@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from septran.atomic import write_atomic
 from septran.batch.worker import answers
+from septran.environment.ledger import record
 from septran.environment.step import Submission, step
 from septran.errors import Failure, SeptranError
 from septran.settings import load
@@ -25,7 +25,7 @@ def main() -> int:
     with answers() as say:
         for line in sys.stdin:
             job = json.loads(line)
-            write_atomic(Path(job["result"]), json.dumps(judged(job["submission"])) + "\n")
+            record(Path(job["ledger"]), job["id"], judged(job["submission"]))
             say(job["id"])
     return 0
 

@@ -67,6 +67,8 @@ def capture_open(
         )
         if result.broken:
             raise EnvironmentProblem.of("V214", f"{path}: importing did not start: {result.broken}")
+        if result.why == sandbox.STARVED:
+            raise EnvironmentProblem.of("V214", f"{path}: importing got no processor time")
         answer = folder / "graph.json"
         if not result.ok or not answer.is_file() or answer.stat().st_size > _MAX_JSON:
             raise _ended(path, result)

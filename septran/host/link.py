@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from septran.errors import EnvironmentProblem
 from septran.intact import intact, seal
 
 _HERE = Path(__file__).resolve().parent
@@ -139,6 +140,12 @@ def _compiled(command: Sequence[str], kept: Path, files: Mapping[str, str]) -> H
                 return HostObject(path=None, missing=f"it does not compile here: {why[-1][:200]}")
             made.replace(kept)
             seal(kept)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentProblem.of(
+            "V214",
+            f"SepTran's own part of the host was not compiled in {error.timeout:g} s",
+            help="try again",
+        ) from error
     except (OSError, subprocess.SubprocessError) as error:
         return HostObject(path=None, missing=str(error)[:200])
     return HostObject(path=kept)

@@ -15,15 +15,16 @@ from pathlib import Path
 from septran.host import control as words
 from septran.host.control import Row
 from septran.host.emulated import Emulated
+from septran.unserved import MOST, Unserved
 
 _FUTEX, _WAIT, _WAKE = 202, 0, 1  # x86-64
 _SLICE_S = 0.05
-_START_S = 20.0
+_START_S = 5.0
 _PATIENCE = 6
 
 
 class HostFailed(Exception):
-    """The host did not answer. why: crash, timeout."""
+    """The host did not answer. why: crash, timeout, or starved: the machine did not run it."""
 
     def __init__(self, why: str, detail: str = "") -> None:
         super().__init__(detail or why)
@@ -196,19 +197,31 @@ class HostProcess:
         """Return when the host has answered.
 
         timeout_s: processor seconds that each of its threads may use; a host that waits gets six times as much wall time,
-        so that a busy machine is not taken for a slow kernel.
+        so that a busy machine is not taken for a slow kernel, and time in which the machine does not serve it is not counted.
 
         Raises:
-            HostFailed: crash or timeout.
+            HostFailed: crash, timeout or starved.
         """
         begun = time.monotonic()
+        unserved: Unserved | None = None
+        slice_s = min(_SLICE_S, max(timeout_s, 1e-3))
         while self._done.value == self._seen:
             spent = time.monotonic() - begun
+            if unserved is not None:
+                unserved.look(slice_s)
             if spent > timeout_s:
                 worked = self.cpu_seconds() - self._cpu_at_order
-                if spent > _PATIENCE * timeout_s or worked > timeout_s * self._threads:
+                if worked > timeout_s * self._threads:
                     raise HostFailed("timeout")
-            self._wait(min(_SLICE_S, max(timeout_s, 1e-3)))
+                most = _PATIENCE * timeout_s
+                lost = unserved.seconds() if unserved is not None and spent > most else 0.0
+                if spent - lost > most:
+                    raise HostFailed("timeout")
+                if spent > MOST * most:
+                    raise HostFailed("starved")
+            if unserved is None and spent > _SLICE_S:
+                unserved = Unserved(self.pid)
+            self._wait(slice_s)
             if self._done.value == self._seen and self._process.poll() is not None:
                 raise HostFailed("crash")
         self._seen = self._done.value

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import EnvironmentProblem
-from septran.sandbox import MIB, Confined, Limits, patience
+from septran.sandbox import MIB, STARVED, Confined, Limits, patience
 
 _MEMORY_BYTES = 12 * 1024 * MIB
 _OUTPUT_BYTES = MIB
 _PROCESSES = 256
+_NOT_ITS_OWN = {
+    STARVED: "got no processor time from this machine",
+    "machine memory": "was ended because this machine ran out of memory",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,8 @@ def run_confined(
     timeout_s: of a machine with nothing else to do; on a busy one up to three times as much.
 
     Raises:
-        EnvironmentProblem: V214, it could not even be started; no source was read.
+        EnvironmentProblem: V214, it could not even be started, so that no source was read; or the machine did not run it
+            for as long as it needs, or ended it because memory ran out.
     """
     child = Confined(
         command,
@@ -101,6 +106,9 @@ def run_confined(
         raise EnvironmentProblem.of(
             "V214", f"{Path(command[0]).name} did not start: {result.broken}", help="septran doctor"
         )
+    if result.why in _NOT_ITS_OWN:
+        why = _NOT_ITS_OWN[result.why]
+        raise EnvironmentProblem.of("V214", f"{Path(command[0]).name} {why}", help="try again")
     output = result.stdout_tail
     if result.why:
         output += f"\n{Path(command[0]).name} was ended by its {result.why} limit"

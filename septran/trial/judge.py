@@ -170,7 +170,7 @@ def _with_filled_locals(
     if found.passed:
         return replace(verdict, enforced=(*verdict.enforced, "a pattern in locals that nobody set"))
     if found.level is Level.UNAVAILABLE:
-        return verdict.without(f"locals that nobody set: {found.message}")
+        return verdict.without_for_now(f"locals that nobody set: {found.message}")
     if found.code == "V205" and any(name in found.message for name in _TRAPS):
         return found.rejected(
             "V205",

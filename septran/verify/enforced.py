@@ -22,8 +22,8 @@ def with_facts(
     )
     enforced += holds
     missing += copied
-    if transcript.skipped:
-        missing.append(f"inputs {', '.join(transcript.skipped)}: out of time")
+    late = tuple(f"inputs {', '.join(s)}: out of time" for s in (transcript.skipped,) if s)
+    missing += late
     enforced += ["poisoned outputs", "replay with new contents", "near-duplicate inputs"]
     if transcript.burst:
         enforced.append(f"{transcript.burst} calls without a pause")
@@ -37,6 +37,7 @@ def with_facts(
         base,
         enforced=tuple(enforced),
         not_checked=tuple(dict.fromkeys(missing)),
+        untried=(*base.untried, *late),
         diagnostics=transcript.diagnostics,
         log=result.stdout_tail if result else "",
     )

@@ -6,6 +6,7 @@ Same schedule, arena and transcript as `session.run_calls`; what a Python child 
 
 from __future__ import annotations
 
+import errno
 import functools
 import signal
 import time
@@ -38,6 +39,8 @@ _ENFORCED = (
     "scratch and stack overwritten after each call",
 )
 _EMULATED = ("static host", "CPU emulator confined", _ENFORCED[-1])
+# what a machine has none of for a while
+_USED_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _MEMORY = "memory growth: not seen through the CPU's emulator"
 
 
@@ -197,8 +200,19 @@ def run_in_host(
                 threads=1 if simulated else threads_of(kernel, settings),
                 emulator=settings.emulator,
             )
-        except (HostFailed, OSError):
-            return None
+        except HostFailed as failed:
+            if failed.why == "crash":  # refused: the machine has no such filter
+                return None
+            transcript.failure, transcript.message = (
+                "harness",
+                f"the host did not start: {failed.why}",
+            )
+            return transcript
+        except OSError as error:
+            if error.errno not in _USED_UP:
+                return None
+            transcript.failure, transcript.message = "harness", f"the host did not start: {error}"
+            return transcript
         try:
             line = HostLine(host, reports, always=simulated)
             converse(line, arena, problem, calls, settings, noise, transcript)

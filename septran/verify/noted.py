@@ -16,6 +16,7 @@ from septran.kernel import Kernel
 from septran.toolchain.built import Built
 from septran.verify import hosted
 from septran.verify.problem import Problem
+from septran.verify.refusal import harness_text, ran_out
 from septran.verify.session import Call, Sessions, Transcript, run_calls
 from septran.verify.verdict import Verdict
 from septran.verify.verify import schedule
@@ -43,7 +44,8 @@ def with_noted_accesses(
     built = build(kernel, folder)
     if built.artifact is None:
         return _unchecked(verdict, (built.log.splitlines() or ["it could not be built"])[0][:200])
-    asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=_BUDGET_S, minimum_calls=1)
+    budget_s = max(_BUDGET_S, sessions.budget_s / 4)  # whoever asks for all inputs gets all calls
+    asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=budget_s, minimum_calls=1)
     transcript = _run(kernel, built, problem, _calls(problem, verdict.seed), asked, folder)
     races = [d for d in transcript.diagnostics if d.get("kind") == "race"]
     if races:
@@ -52,9 +54,14 @@ def with_noted_accesses(
             f"race: {races[0].get('message')}",
             "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
         )
+    if transcript.failure == "harness" or ran_out(transcript):
+        return verdict.without_for_now(f"{_CHECK}: {harness_text(transcript)}")
     if transcript.failure or not transcript.ran:
         return _unchecked(verdict, _why(transcript))
     left = [f"{_CHECK}: {part}" for part in built.not_checked if part not in verdict.not_checked]
+    if transcript.skipped:
+        left_out = f"{_CHECK}: of {len(transcript.ran)} calls alone, for want of time"
+        verdict = verdict.without_for_now(left_out)
     fact = f"{_CHECK}: {len(transcript.ran)} calls"
     return replace(verdict.without(*left), enforced=(*verdict.enforced, fact))
 

@@ -19,7 +19,7 @@ from septran.toolchain.built import Built
 from septran.toolchain.watched import has_threads
 from septran.verify.cases import draw, plan
 from septran.verify.problem import Problem
-from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
+from septran.verify.sandbox import MIB, STARVED, Confined, Limits, SandboxResult
 from septran.verify.verdict import Verdict
 
 Build = Callable[[Kernel, Path], Built]
@@ -56,6 +56,8 @@ def watch(
             log=result.stdout_tail[-4000:],
         )
     done = re.search(r"^watched (\d+) calls$", result.stdout_tail, re.M)
+    if result.why in (STARVED, "machine memory"):
+        return verdict.without_for_now(f"{_CHECK}: {_why(result)}")
     if result.rc or result.why or done is None:
         return _unchecked(verdict, _why(result))
     fact = f"races of threads: {done[1]} calls under ThreadSanitizer"
@@ -117,6 +119,8 @@ def _reason(log: str) -> str:
 
 
 def _why(result: SandboxResult) -> str:
+    if result.why in (STARVED, "machine memory"):
+        return "this machine had no time or no memory for the watched program"
     if result.why in ("timeout", "cpu"):
         return (
             f"its calls take more than {_CPU_S} s under ThreadSanitizer; smaller dims are watched"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from septran.backends.base import THREW
 from septran.outcome import Status
+from septran.sandbox import STARVED
 from septran.verify.session import Sessions, Transcript, loader_capabilities
 from septran.verify.verdict import Verdict
 
@@ -79,13 +80,18 @@ def unavailable(base: Verdict, why: str) -> Verdict:
 
 
 def ran_out(transcript: Transcript) -> bool:
-    """Return whether the machine's memory, not the kernel's share of it, was used up."""
-    return transcript.result is not None and transcript.result.why == "machine memory"
+    """Return whether the machine's memory, not the kernel's share of it, was used up, or the machine did not run the child."""
+    result = transcript.result
+    return transcript.failure == STARVED or (
+        result is not None and result.why in ("machine memory", STARVED)
+    )
 
 
 def harness_text(transcript: Transcript) -> str:
     """Return in one line what broke before the kernel began."""
     result = transcript.result
+    if transcript.failure == STARVED or (result is not None and result.why == STARVED):
+        return "the machine gave the child no processor time"
     if result is None:
         return transcript.message
     if ran_out(transcript):

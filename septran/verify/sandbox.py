@@ -1,5 +1,5 @@
 """The sandbox that the verifier runs kernels in: `septran.sandbox`, which the compile step uses too."""
 
-from septran.sandbox import MIB, Confined, Limits, SandboxResult, oom_kills, run
+from septran.sandbox import MIB, STARVED, Confined, Limits, SandboxResult, oom_kills, run
 
-__all__ = ["MIB", "Confined", "Limits", "SandboxResult", "oom_kills", "run"]
+__all__ = ["MIB", "STARVED", "Confined", "Limits", "SandboxResult", "oom_kills", "run"]

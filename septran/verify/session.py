@@ -22,6 +22,7 @@ from septran.errors import SeptranError
 from septran.gpu import Gpu
 from septran.kernel import Kernel
 from septran.sandbox import patience
+from septran.unserved import MOST, Unserved
 from septran.verify.arena import Arena, Held, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
 from septran.verify.figures import read_figures
@@ -35,6 +36,8 @@ _MAX_MESSAGE = 16 * 1024
 # a kernel's own threads get a moment after these calls, in which a late write would land
 SETTLE_S = 0.015
 _SETTLE_AFTER = (2, 6)
+# how long is waited for a message before it is looked at what the child does
+_LOOK_S = 0.5
 # what outputs hold before a call, call by call
 _HELD: tuple[Held, ...] = ("nan", "nan", "numbers", "nan", "nan", "zeros")
 
@@ -66,9 +69,10 @@ class Ran:
 
 @dataclass(slots=True, kw_only=True)
 class Transcript:
-    """All that was observed. failure: "" or harness | crash | timeout | error | load | protocol.
+    """All that was observed. failure: "" or harness | crash | timeout | error | load | protocol | starved.
 
     harness: the child, or what it needs, broke before any of the kernel's own code could run.
+    starved: the machine did not run the child for so long that nothing is known.
     hosted: the child was the static host, whose facts the parent has seen from outside.
     burst: calls that were repeated without a pause; unsteady: not all left the same bits.
     """
@@ -281,7 +285,7 @@ class Line(Protocol):
         """Return whether the child could still be told."""
 
     def receive(self, timeout_s: float) -> dict[str, Any] | str:
-        """Return the next message, or why there is none: timeout, crash, protocol."""
+        """Return the next message, or why there is none: timeout, crash, protocol, starved."""
 
     def kill(self, why: str) -> None:
         """End the child."""
@@ -302,21 +306,29 @@ class Pipe:
             return False
 
     def receive(self, timeout_s: float) -> dict[str, Any] | str:
-        """Return the next message, or why there is none: timeout, crash, protocol.
+        """Return the next message, or why there is none: timeout, crash, protocol, starved.
 
         timeout_s: processor seconds; a child that waits gets three times as much wall time, and up to seven
-        times on a busy machine, so that load is not taken for a slow kernel.
+        times on a busy machine. Wall time in which the machine did not serve the child does not count; when that is
+        nearly all of it, the child is `starved`, and nothing is known of the kernel.
         """
         begun, worked = time.monotonic(), self._child.cpu_seconds()
         most = (1 + 2 * patience()) * timeout_s
+        unserved: Unserved | None = None
         while b"\n" not in self._rest:
             spent = time.monotonic() - begun
-            if spent >= timeout_s:
-                used = self._child.cpu_seconds() - worked
-                if used >= timeout_s or spent >= most:
-                    return "timeout"
-            left = timeout_s - spent if spent < timeout_s else 0.05
+            left = min(_LOOK_S, max(timeout_s - spent, 0.05))
             if not select.select([self._done], [], [], left)[0]:
+                unserved = unserved or Unserved(self._child.pid)
+                unserved.look(left)
+                spent = time.monotonic() - begun
+                if spent < timeout_s:
+                    continue
+                used = self._child.cpu_seconds() - worked
+                if used >= timeout_s or (spent >= most and spent - unserved.seconds() >= most):
+                    return "timeout"
+                if spent >= MOST * most:
+                    return "starved"
                 continue
             chunk = os.read(self._done, 65536)
             if not chunk:

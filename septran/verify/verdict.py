@@ -58,6 +58,7 @@ class Verdict:
     message: one sentence; hint: what to try next. max_error: on inputs of ordinary
     size (|x| near 1). budget_ratio: largest share of the allowed error that was used, over all cases.
     ties: which decisions were made otherwise than by torch between values closer than rounding, and in how many calls.
+    untried: what of `not_checked` only the state of the machine kept from being checked; a later try may check it.
     cycles: a simulator's cycle report, where a backend has one; how far to trust it: docs/verification.md.
     """
 
@@ -77,6 +78,7 @@ class Verdict:
     worst: Worst | None = None
     cases: tuple[CaseResult, ...] = ()
     not_checked: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
     enforced: tuple[str, ...] = ()
     diagnostics: tuple[Mapping[str, object], ...] = ()
     ties: str = ""
@@ -135,6 +137,10 @@ class Verdict:
         """Return the verdict with more that was not checked."""
         return replace(self, not_checked=(*self.not_checked, *unchecked))
 
+    def without_for_now(self, *unchecked: str) -> Verdict:
+        """Return the verdict with more that this machine had no time or memory to check."""
+        return replace(self.without(*unchecked), untried=(*self.untried, *unchecked))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values (non-finite numbers as texts)."""
         found = asdict(self)
@@ -162,7 +168,7 @@ class Verdict:
             CaseResult(**{**c, "ratio": float(c["ratio"]), "max_error": float(c["max_error"])})
             for c in values.get("cases", ())
         )
-        for name in ("not_checked", "enforced", "diagnostics"):
+        for name in ("not_checked", "untried", "enforced", "diagnostics"):
             values[name] = tuple(values.get(name, ()))
         for name in ("max_error", "budget_ratio"):
             values[name] = float(values[name])

@@ -46,7 +46,7 @@ LAYERS = (
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
-    ("errors", "outcome", "atomic", "document"),
+    ("errors", "outcome", "atomic", "document", "unserved"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

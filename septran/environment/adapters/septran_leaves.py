@@ -93,6 +93,8 @@ def judged(url: str, submission: dict[str, Any]) -> dict[str, Any]:
         found = ask(url, f"/v1/submissions/{name}?wait=30")
         if found["state"] == "done":
             return dict(found["result"])
+        if found["state"] == "unavailable":
+            raise RuntimeError(f"the server could not judge a leaf: {found['result']}")
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
