@@ -110,7 +110,7 @@ def rows_of(arena: Arena) -> list[list[Row]]:
 
 
 class HostLine:
-    """A `session.Line` to a static host."""
+    """A `pipe.Line` to a static host."""
 
     def __init__(
         self, host: HostProcess, reports: Reports | None = None, *, always: bool = True

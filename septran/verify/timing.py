@@ -29,8 +29,9 @@ from septran.verify.arena import Arena, tensor_bytes
 from septran.verify.call_cost import CallCost, call_cost
 from septran.verify.cases import Case, draw
 from septran.verify.pairs import Pairs, measure_pairs
+from septran.verify.pipe import Pipe
 from septran.verify.problem import Problem
-from septran.verify.session import Pipe, Sessions, render, start_child, write_plan
+from septran.verify.session import Sessions, render, start_child, write_plan
 from septran.verify.slots import MOST, HostTimed, can_be_timed, torch_calls, wrong_outputs
 from septran.verify.verify import on_gpu_when_large
 

@@ -28,7 +28,7 @@ from septran.sandbox import STARVED, Confined, Limits, _cpu_seconds
 from septran.settings import load
 from septran.toolchain import confined
 from septran.unserved import Unserved, tree
-from septran.verify import session
+from septran.verify import pipe
 from septran.verify.session import Sessions
 from tests.verify import kernels
 
@@ -126,8 +126,8 @@ def test_a_compiler_that_is_not_run_is_the_machines_fault(
 def test_a_kernel_that_is_not_run_is_not_accused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(session, "patience", lambda: 1.0)
-    monkeypatch.setattr(session, "MOST", 1.1)
+    monkeypatch.setattr(pipe, "patience", lambda: 1.0)
+    monkeypatch.setattr(pipe, "MOST", 1.1)
     spin = "for (volatile long i = 0; i < 200'000'000; ++i) {}\n" + kernels.GEMM
     asked = Sessions(call_timeout_s=1.0)
     with stopping(os.getpid(), "verify_child.py", after_s=1.2):

@@ -15,8 +15,9 @@ from septran.backends.device.simulated import write_simulated
 from septran.backends.triton import toolchain as triton_toolchain
 from septran.kernel import Kernel, KernelParam
 from septran.reference import Reference
+from septran.verify.pipe import Pipe
 from septran.verify.problem import Problem
-from septran.verify.session import Pipe, Sessions
+from septran.verify.session import Sessions
 from septran.verify.verdict import Verdict
 from septran.verify.verify import Request, verify
 from tests.verify.kernels import kernel_of
