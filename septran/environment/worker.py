@@ -18,11 +18,15 @@ from septran.environment.ledger import record
 from septran.environment.step import Submission, step
 from septran.errors import Failure, SeptranError
 from septran.settings import load
+from septran.verify.known import remembering
+
+_REMEMBERED = 512 << 20
+"""bytes of references that stay: a trainer's replies for one task and seed are judged by the same"""
 
 
 def main() -> int:
     """Serve submissions until stdin ends."""
-    with answers() as say:
+    with answers() as say, remembering(_REMEMBERED):
         for line in sys.stdin:
             job = json.loads(line)
             record(Path(job["ledger"]), job["id"], judged(job["submission"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -148,7 +149,7 @@ class LeafJudge:
 
         What an opaque leaf is given may be special (a matrix that is positive definite), and only the module says how.
         """
-        cases = leaf_cases(spec, machine=self._program.machine)
+        cases = _cases_of(spec, self._program.machine)
         if not spec.opaque:
             return cases
         given = self._problem.reference.operands.get(spec.task)
@@ -270,6 +271,12 @@ class LeafJudge:
             counted = priced(kernel, leaf, built.artifact.parent)
             found |= {} if counted is None else {TILE_CYCLES: counted}
         return with_resident(found, load_machine(self._program.machine).limits)
+
+
+@functools.lru_cache(maxsize=64)
+def _cases_of(spec: LeafSpec, machine: str) -> tuple[LeafCase, ...]:
+    """Return `leaf_cases`, the same objects for the same leaf: what is computed of them may be kept."""
+    return leaf_cases(spec, machine=machine)
 
 
 def leaf_verdict(verdict: Verdict, place: str) -> LeafVerdict:

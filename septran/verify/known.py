@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.accuracy import Policy
+from septran.reference import Reference
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw
@@ -14,20 +16,108 @@ from septran.verify.session import Ran
 from septran.verify.settle import settle
 
 
+class _Rounds:
+    """A case's outputs with one budget after another, each computed once."""
+
+    def __init__(self, problem: Problem, case: Case, policy: Policy) -> None:
+        self.problem, self.policy = problem, policy  # kept alive: what names them is their address
+        self._growing = _growing(problem, case, policy)
+        self._found: list[tuple[Expected, ...]] = []
+
+    def at(self, number: int) -> tuple[Expected, ...] | None:
+        """Return the budgets of a round, None where there are no more."""
+        if number == len(self._found):
+            larger = next(self._growing, None)
+            if larger is None:
+                return None
+            self._found.append(larger)
+        return self._found[number]
+
+    @property
+    def nbytes(self) -> int:
+        """What the first round holds; later ones share its values."""
+        return sum(
+            2 * one.values.nbytes + (1 + len(self._found)) * one.budget.nbytes
+            for one in self._found[0]
+        )
+
+
 class Known:
     """What a case's outputs should be, with budgets that grow while a kernel is not within them."""
 
     def __init__(self, problem: Problem, case: Case, policy: Policy) -> None:
         """Compute the reference and its least budgets."""
-        self._growing = _growing(problem, case, policy)
-        self.now = next(self._growing)
+        self._rounds = _rounds(problem, case, policy)
+        self._number = 0
+        now = self._rounds.at(0)
+        assert now is not None, "a reference has results"
+        self.now = now
 
     def grow(self) -> bool:
         """Take the next larger budgets; False where these are all."""
-        larger = next(self._growing, None)
+        larger = self._rounds.at(self._number + 1)
         if larger is not None:
+            self._number += 1
             self.now = larger
         return larger is not None
+
+
+class _Memory:
+    """References of the last cases, up to a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[object, _Rounds] = {}
+
+    def rounds(self, problem: Problem, case: Case, policy: Policy) -> _Rounds:
+        key = _key(problem, case, policy)
+        found = self._held.pop(key, None) or _Rounds(problem, case, policy)
+        found.at(0)
+        self._held[key] = found  # the newest is the last
+        while len(self._held) > 1 and sum(r.nbytes for r in self._held.values()) > self._most:
+            del self._held[next(iter(self._held))]
+        return found
+
+
+_memory: _Memory | None = None
+
+
+@contextlib.contextmanager
+def remembering(most: int) -> Iterator[None]:
+    """Keep references in this process: the same problem on the same inputs is computed once. most: bytes.
+
+    Each kernel still begins with the least budgets, so that what was judged before changes no figure.
+    """
+    global _memory
+    before, _memory = _memory, _Memory(most)
+    try:
+        yield
+    finally:
+        _memory = before
+
+
+def _rounds(problem: Problem, case: Case, policy: Policy) -> _Rounds:
+    if _memory is None or problem.within is not None or problem.made is not None:
+        return _Rounds(problem, case, policy)
+    return _memory.rounds(problem, case, policy)
+
+
+def _key(problem: Problem, case: Case, policy: Policy) -> object:
+    """Return what decides inputs and reference: all of the problem but what is left unjudged.
+
+    A reference is a function and known by its address, which whoever is remembered keeps.
+    """
+    plain = replace(
+        problem,
+        unused=frozenset(),
+        points=problem.points if "points" in case.family else (),
+        reference=_ANY,
+        samples={},
+    )
+    return repr((plain, policy)), id(problem.reference), tuple(problem.samples.items()), case
+
+
+_ANY = Reference(fn=len)
 
 
 def compared(
