@@ -66,11 +66,12 @@ class Choice:
 
     output: the parameter that shows it. about: for people. values: called as `Reference.fn` is; returns the values that are
     decided between. allows: the arguments, those values, how far each may be off, the output -> whether it is one that
-    values so close decide.
+    values so close decide. stored: nothing but whether the output is read as it is stored, or before it was rounded.
     """
 
     output: str
     about: str
+    stored: bool = False
     values: Callable[..., Any]
     allows: Callable[[Mapping[str, Any], Any, Any, Any], bool]
 

@@ -5,6 +5,7 @@ may accept such a decision only where it is seen in a result, and only when the 
 
     order   the places that topk, sort, argsort, argmax, argmin, max or min over an axis give, in a result as they are
     count   the number of elements for which a comparison holds, in a result
+    stored  a result in 16 bits that the module reads again: a kernel may read it as it is stored, or before
 
 Decisions between inputs themselves are none: nothing has been rounded there.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Node, Ref
+from septran.ir.dtypes import HALVES
 from septran.rounding import Rounding
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _SAME = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
-    """kind: order or count. node: the operator that decides. output: position among the graph's tensor results."""
+    """kind: order, count or stored. node: the operator that decides. output: position among the graph's tensor results."""
 
     kind: str
     node: Node
@@ -72,10 +74,29 @@ def decisions(graph: Graph) -> tuple[Decision, ...]:
     return tuple(found)
 
 
+def stored(graph: Graph) -> tuple[Decision, ...]:
+    """Return the results in 16 bits that nodes of `graph` read, too; torch reads them as they are stored."""
+    nodes = {n.name: n for n in graph.nodes}
+    found: dict[str, Decision] = {}
+    tensors = [o.value.name for o in graph.outputs if isinstance(o.value, Ref)]
+    for position, name in enumerate(tensors):
+        node, index = _source(nodes, name)
+        if node is None or node.many or index or node.meta.dtype not in HALVES:
+            continue
+        readers = [n for n in graph.nodes if node.name in n.refs() and n.name not in tensors]
+        if readers:
+            found.setdefault(node.name, Decision(kind="stored", node=node, output=position))
+    return tuple(found.values())
+
+
 def compared(graph: Graph, decision: Decision, values: Tensors) -> torch.Tensor:
-    """Return the values that are put in order, or the differences that are compared with 0."""
+    """Return the values that are put in order or stored, or the differences that are compared with 0."""
     import torch
 
+    if decision.kind == "stored":
+        kept: dict[str, Any] = {}
+        run_graph(graph, values, look=lambda n, v: kept.update({n: v}))
+        return torch.as_tensor(kept[decision.node.name])
     named = decision.node.named
     wanted = [named["self"], named.get("other")] if decision.kind == "count" else [named["self"]]
     seen: dict[str, Any] = dict(values)
@@ -98,6 +119,10 @@ def allows(
         low, high = _counts(graph, decision, given, values, budget)
         count = got.reshape(low.shape)
         return bool(((low <= count) & (count <= high)).all())
+    if decision.kind == "stored":
+        got = got.reshape(values.shape)
+        low, high = ((values + way * budget).to(got.dtype) for way in (-1, 1))
+        return bool(((low <= got) & (got <= high) | got.isnan() & values.isnan()).all())
     axis, largest = _axis(decision.node), _largest(decision.node)
     places = _places(decision.node, values, got)
     lines, room = values.movedim(axis, -1), budget.movedim(axis, -1)
@@ -112,6 +137,9 @@ def settled(
 ) -> Callable[[Tensors], tuple[torch.Tensor, ...]]:
     """Return the graph with decisions made as results say. rounded: as `run_graph` has it."""
     forced = {d.node.name: _forcing(d.node, got) for d, got in fixed.items() if d.kind == "order"}
+    for d, got in fixed.items():
+        if d.kind == "stored":
+            forced[d.node.name] = partial(_as_stored, d.node, got)
     counts = {d.output: got for d, got in fixed.items() if d.kind == "count"}
 
     def run(values: Tensors) -> tuple[torch.Tensor, ...]:
@@ -259,3 +287,8 @@ def _counts(
 
 def _as_forced(forced: torch.Tensor, _: Mapping[str, Any]) -> torch.Tensor:
     return forced
+
+
+# ---- stored
+def _as_stored(node: Node, got: torch.Tensor, _: Mapping[str, Any]) -> torch.Tensor:
+    return got.reshape(tuple(int(n) for n in node.meta.shape)).double()

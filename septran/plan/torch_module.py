@@ -20,7 +20,7 @@ from septran.atomic import write_atomic
 from septran.domain import Domain
 from septran.errors import ConfigError
 from septran.frontend.canon import Canon, Op
-from septran.frontend.decisions import Decision, allows, compared, decisions, settled
+from septran.frontend.decisions import Decision, allows, compared, decisions, settled, stored
 from septran.frontend.domains import domains_of
 from septran.frontend.translate import Opaque, input_names, translate
 from septran.frontend.write import Written, write
@@ -176,7 +176,7 @@ def reference_of(
 ) -> Reference:
     """Return the graph's meaning in the logic's parameters. names: parameter -> the graph's input."""
     shapes = {n: s for n, s, _ in written.params}
-    shown = {written.outputs[d.output]: d for d in decisions(graph)}
+    shown = {written.outputs[d.output]: d for d in (*stored(graph), *decisions(graph))}
 
     def called(run: Callable[[Mapping[str, torch.Tensor]], Any]) -> Callable[..., Any]:
         def fn(**values: torch.Tensor) -> Any:
@@ -196,6 +196,7 @@ def reference_of(
         return Choice(
             output=output,
             about=decision.about,
+            stored=decision.kind == "stored",
             values=lambda **values: compared(graph, decision, _graphs(graph, names, values)),
             allows=lambda values, exact, budget, got: allows(
                 graph, decision, _graphs(graph, names, values), exact, budget, got

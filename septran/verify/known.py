@@ -13,7 +13,7 @@ from septran.verify.budget import Expected
 from septran.verify.cases import Case, draw
 from septran.verify.problem import Problem
 from septran.verify.session import Ran
-from septran.verify.settle import settle
+from septran.verify.settle import read_stored, settle
 
 
 class _Rounds:
@@ -136,14 +136,27 @@ def compared(
         ran.outputs, zero_mean=case.zero_mean, policy=policy, seed=case.seed,
     )  # fmt: skip
     while True:
-        found = [
-            (param.name, wanted, judge.compare(param, wanted, ran.outputs[param.name]))
-            for param, wanted in zip(problem.outputs, known, strict=True)
-            if param.name not in problem.unused
-        ]
+        found = _compared(problem, ran, known)
         if decided or not any(c.wrong for _, _, c in found) or not cache[case].grow():
-            return known, decided, found
+            break
         known = cache[case].now
+    if any(c.wrong for _, _, c in found) and any(c.stored for c in problem.reference.choices):
+        known = read_stored(
+            problem, draw(problem, case), known, ran.outputs,
+            zero_mean=case.zero_mean, policy=policy, seed=case.seed,
+        )  # fmt: skip
+        found = _compared(problem, ran, known)
+    return known, decided, found
+
+
+def _compared(
+    problem: Problem, ran: Ran, known: tuple[Expected, ...]
+) -> list[tuple[str, Expected, judge.Comparison]]:
+    return [
+        (param.name, wanted, judge.compare(param, wanted, ran.outputs[param.name]))
+        for param, wanted in zip(problem.outputs, known, strict=True)
+        if param.name not in problem.unused
+    ]
 
 
 def expected_of(problem: Problem, case: Case, policy: Policy) -> tuple[Expected, ...]:

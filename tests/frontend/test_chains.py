@@ -9,6 +9,7 @@ import pytest
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
 
+SLOW = pytest.mark.slow
 STEPS = {
     "prelu": "self.a[i](x)",
     "gated": "torch.sigmoid(x) * x + torch.tanh(x) * self.a[i](x)",
@@ -22,19 +23,23 @@ def _chain(step: str, times: int) -> Module:
     return Module(name="model", init=init, body=body)
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    "name", ["prelu", *(pytest.param(n, marks=SLOW) for n in ("gated", "conditions"))]
+)
 def test_the_text_of_a_chain_grows_by_its_steps(tmp_path: Path, name: str) -> None:
-    few, many = (len(imported(_chain(STEPS[name], n).write(tmp_path)).text) for n in (6, 24))
+    few, many = (len(imported(_chain(STEPS[name], n).write(tmp_path)).text) for n in (3, 12))
     assert many < 7 * few  # and the heads of further kernels
 
 
 def test_a_chain_of_conditions_in_conditions_is_written_and_right(tmp_path: Path) -> None:
-    body = "m = x > 0\nfor i in range(9):\n    m = m ^ (m & (m | (x < i)))\nreturn m, torch.where(m, x, -x)"
+    body = "m = x > 0\nfor i in range(4):\n    m = m ^ (m & (m | (x < i)))\nreturn m, torch.where(m, x, -x)"
     found = imported(Module(name="model", body=body).write(tmp_path))
-    assert len(found.text) < 20000
+    assert len(found.text) < 12000
     computes_the_module(found, tmp_path)
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    "name", ["gated", *(pytest.param(n, marks=SLOW) for n in ("prelu", "conditions"))]
+)
 def test_a_chain_is_computed_as_its_module(tmp_path: Path, name: str) -> None:
-    computes_the_module(imported(_chain(STEPS[name], 7).write(tmp_path)), tmp_path)
+    computes_the_module(imported(_chain(STEPS[name], 4).write(tmp_path)), tmp_path)
