@@ -1,0 +1,47 @@
+"""Export without what reaches no graph: the steps of recurrent layers, and checks that only raise errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch._decomp import decompositions
+
+from tests.frontend.importing import computes_the_module, imported
+from tests.frontend.modules import Module
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "self.r = nn.GRU(6, 5, 2, bidirectional=True)",
+        pytest.param(
+            "self.r = nn.LSTM(6, 5, bidirectional=True, batch_first=True)", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_no_step_of_a_recurrent_layer_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str
+) -> None:
+    monkeypatch.setattr(decompositions, "one_layer_rnn", lambda *a, **k: pytest.fail("walked"))
+    monkeypatch.setattr(decompositions, "one_layer_lstm", lambda *a, **k: pytest.fail("walked"))
+    rules = dict(torch._decomp.decomposition_table)
+    module = Module(name="m", init=init, body="self.r(x)", inputs="torch.randn(9, 4, 6)")
+    computes_the_module(imported(module.write(tmp_path)), tmp_path)
+    assert rules == torch._decomp.decomposition_table
+
+
+def test_checks_of_values_are_left_out(tmp_path: Path) -> None:
+    body = """a = F.gaussian_nll_loss(x, t, v.exp(), full=True)
+b = nn.GaussianNLLLoss(reduction="none")(x, t, v.exp().mean(1, keepdim=True))
+c = torch.distributions.Normal(t, v.exp()).log_prob(x)
+return a, b, c"""
+    module = Module(
+        name="m", args="x, t, v", body=body, inputs=", ".join(["torch.randn(5, 37)"] * 3)
+    )
+    computes_the_module(imported(module.write(tmp_path)), tmp_path)
+    checked = torch.distributions.Distribution._validate_args
+    assert checked is __debug__
+    with pytest.raises(ValueError, match="negative"):
+        torch.nn.functional.gaussian_nll_loss(*[-torch.ones(2, 2)] * 3)
