@@ -23,6 +23,7 @@ from septran.plan.wanted import load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
 from septran.run.host_call import host_call
+from septran.run.judge_includes import Whole, whole_of
 from septran.run.judge_maker import sized_with
 from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
@@ -137,7 +138,8 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
             do not fit the reference; C173 it uses what cannot be judged here.
         EnvironmentProblem: V110, V214.
     """
-    text = read_source(request.file, "C170")
+    whole = whole_of(request.file)
+    text = whole.text
     backend, foreign = _target(request, text)
     with _told_where(request.file):
         readings = foreign.readings(text)
@@ -147,7 +149,9 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         done: list[Reading] = []
         for number, read in enumerate(readings):
             own = folder / f"reading{number}" if number else folder
-            last = _judged(request, settings, backend, foreign, read, own)
+            last = _with_lines(
+                _judged(request, settings, backend, foreign, read, own, whole), whole
+            )
             if number and read.flags and last.verdict.code == "V201":
                 continue  # nobody has such a build; it is not among those that the card names
             found.append(last)
@@ -156,6 +160,22 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
                 return _for_devices(last, read.devices)
     names = foreign.elsewhere(text) if foreign.elsewhere is not None else ()
     return _on_all(found[0], done, names)
+
+
+def _with_lines(found: Judgement, whole: Whole) -> Judgement:
+    """Return a judgement whose lines are those of the files, not of the text that they make together."""
+    name, verdict = found.request.file.name, found.verdict
+    if not whole.files:
+        return found
+    verdict = replace(
+        verdict,
+        message=whole.said(verdict.message, name),
+        hint=whole.said(verdict.hint, name),
+        log=whole.said(verdict.log, name),
+        not_checked=tuple(whole.said(text, name) for text in verdict.not_checked),
+    )
+    proof = replace(found.proof, not_proven=whole.said_all(found.proof.not_proven, name))
+    return replace(found, verdict=verdict, proof=proof)
 
 
 def _on_all(found: Judgement, readings: list[Reading], names: tuple[str, ...]) -> Judgement:
@@ -186,6 +206,7 @@ def _judged(
     foreign: Foreign,
     read: Reading,
     folder: Path,
+    whole: Whole,
 ) -> Judgement:
     """Return what was found out about one reading of a file; the evidence goes into `folder`."""
     text = read.text
@@ -270,7 +291,7 @@ def _judged(
     missing = (*verdict.not_checked, *foreign.unchecked, *skipped)
     verdict = replace(verdict, not_checked=tuple(dict.fromkeys(missing)))
     write_evidence(verdict, folder, files={})
-    own = (read_source(request.file, "C170"), read_source(request.reference, "C134"))
+    own = (whole.text, read_source(request.reference, "C134"))
     return Judgement(
         request=request,
         backend=backend.name,

@@ -178,7 +178,7 @@ def _build(module: ModuleType, path: Path, config: dict[str, Any]) -> tuple[Any,
             inputs = names["get_inputs"]()
         else:
             inputs = names["get_inputs_dyn_list"]()[config.get("shape", 0)]
-        return model, tuple(inputs)
+        return model, (inputs,) if torch.is_tensor(inputs) else tuple(inputs)
 
     model, inputs = _guarded(path, run)
     if config["mode"] == "eval":
