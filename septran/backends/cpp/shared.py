@@ -48,7 +48,7 @@ def _within(
         name = fresh(f"{copy.dst.buffer.name}_all", taken)
         buffer = replace(copy.dst.buffer, name=name, shape=src.tile)
         before.append(Alloc(buffer=buffer, span=copy.span))
-        before.append(_by_rows(copy, buffer, src, fresh("p", taken), str(loops[0].proc)))
+        before.append(_by_rows(copy, buffer, src, fresh("window", taken), str(loops[0].proc)))
         body = _moved(body, copy, buffer, shift)
     inner = tuple(
         _within(s, (*loops, s), own, taken, before) if isinstance(s, For) else s for s in body

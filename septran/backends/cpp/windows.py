@@ -177,17 +177,17 @@ def _only_read(copy: Copy, body: Sequence[Stmt]) -> bool:
 
 
 def _without(body: tuple[Stmt, ...], copy: Copy, by: Region) -> tuple[Stmt, ...]:
-    """Return `body` without a copy and its buffer, which `by` stands for."""
+    """Return `body` without a copy and its buffer, which `by` stands for; what does not use it is the same statement."""
     name = copy.dst.buffer.name
 
     def change(region: Region) -> Region:
         return by if region.buffer.name == name else region
 
-    return tuple(
-        map_regions(s, change)
-        for s in body
-        if s is not copy and not (isinstance(s, Alloc) and s.buffer.name == name)
-    )
+    rest = [
+        s for s in body if s is not copy and not (isinstance(s, Alloc) and s.buffer.name == name)
+    ]
+    changed = [map_regions(s, change) for s in rest]
+    return tuple(one if one == other else other for one, other in zip(rest, changed, strict=True))
 
 
 def share_panels(program: Program) -> Program:
@@ -218,9 +218,11 @@ def _shared(loop: For, taken: set[str], proc: str, least: int) -> tuple[list[Stm
                 continue
             src, offset = packed
             name = fresh(f"{copy.dst.buffer.name}_all", taken)
-            buffer = replace(copy.dst.buffer, name=name, shape=src.tile)
+            buffer = replace(
+                copy.dst.buffer, name=name, shape=_in_panels(copy.dst.buffer, src.tile)
+            )
             before.append(Alloc(buffer=buffer, span=copy.span))
-            before.append(_by_panels(copy, buffer, src, fresh("p", taken), proc))
+            before.append(_by_panels(copy, buffer, src, taken, proc))
             body = _without(body, copy, replace(copy.dst, buffer=buffer, offset=offset))
         return tuple(
             replace(s, body=within(s.body, (*loops, s))) if isinstance(s, For) else s for s in body
@@ -233,7 +235,7 @@ def _shared(loop: For, taken: set[str], proc: str, least: int) -> tuple[list[Stm
 def _packed(copy: Copy, loops: Sequence[For], least: int) -> tuple[Region, tuple[Expr, ...]] | None:
     """Return (all of a tensor that is packed at least so often in `loops`, where an iteration's panels begin in it)."""
     src, layout = copy.src, Layout.of(copy.dst.buffer)
-    if layout is None or layout.over_rows or src.guard or src.rank < 2:
+    if layout is None or src.guard or src.rank < 2:
         return None
     if src.buffer.extent and src.buffer.extent != tuple(map(Const, src.buffer.shape)):
         return None
@@ -247,7 +249,7 @@ def _packed(copy: Copy, loops: Sequence[For], least: int) -> tuple[Region, tuple
         extent=tuple(substitute(e, once) for e in src.extent),
     )
     used = region_vars(src)
-    if not used <= set(extents):
+    if not used <= {f.var for f in loops}:
         return None
     # loops whose extent is not known do not count: what is proven for every size is decided as at these sizes
     again = math.prod(n for v, n in extents.items() if v not in used)
@@ -259,17 +261,15 @@ def _packed(copy: Copy, loops: Sequence[For], least: int) -> tuple[Region, tuple
     tile = tuple(n if w else t for n, t, w in zip(src.buffer.shape, src.tile, whole, strict=True))
     fixed = [w or e == Const(t) for e, t, w in zip(src.extent, src.tile, whole, strict=True)]
     offset = tuple(o if w else Const(0) for o, w in zip(src.offset, whole, strict=True))
-    last = moved[-1]
-    assert last is not None
-    even = not whole[-1] or (
-        isinstance(last.base, Const)
-        and all(n % layout.width == 0 for n in (last.base.value, *last.steps.values()))
-    )
-    if not all(fixed) or not even or layout.elements(tile) > _ELEMENTS:
+    found = [m for m in moved if m is not None]
+    elements = layout.elements(_in_panels(copy.dst.buffer, tile))
+    if not all(fixed) or not _even(found, whole, layout) or elements > _ELEMENTS:
         return None
     # rows of an iteration have to follow each other: behind the first dim that is cut in more than one all are whole
     cut = next((d for d, t in enumerate(src.tile[:-1]) if t > 1), src.rank - 1)
     if any(src.tile[d] != tile[d] or whole[d] for d in range(cut + 1, src.rank - 1)):
+        return None
+    if _in_panels(copy.dst.buffer, tile) != tile and math.prod(src.tile[:-2]) != 1:
         return None
     region = replace(
         src,
@@ -281,33 +281,65 @@ def _packed(copy: Copy, loops: Sequence[For], least: int) -> tuple[Region, tuple
     return region, offset
 
 
-def _by_panels(copy: Copy, buffer: Buffer, src: Region, var: str, proc: str) -> Stmt:
+def _even(moved: Sequence[Moves], whole: Sequence[bool], layout: Layout) -> bool:
+    """Return whether every iteration's rows or columns begin with a panel."""
+    if not layout.over_rows:
+        last = moved[-1]
+        return not whole[-1] or _multiple(last, layout.width)
+    # each dim of rows but the last moves by whole panels, because panels end with the last one
+    *_, rows = moved[:-1]
+    return not whole[-2] or _multiple(rows, layout.width)
+
+
+def _in_panels(buffer: Buffer, tile: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a buffer for the panels of `tile`: where rows are split, the last dim of them ends with a panel."""
+    layout = Layout.of(buffer)
+    assert layout is not None
+    if not layout.over_rows or math.prod(tile[:-2]) == 1:
+        return tile
+    return (*tile[:-2], -(-tile[-2] // layout.width) * layout.width, tile[-1])
+
+
+def _multiple(moved: Moves, width: int) -> bool:
+    base = moved.base
+    return isinstance(base, Const) and all(
+        n % width == 0 for n in (base.value, *moved.steps.values())
+    )
+
+
+def _by_panels(copy: Copy, buffer: Buffer, src: Region, taken: set[str], proc: str) -> Stmt:
     """Return the copy of a tensor into its panels, which processors may share."""
     layout = Layout.of(buffer)
     assert layout is not None
-    *_, columns = buffer.shape
-    width = min(layout.width, columns)
+    split = src.rank - (2 if layout.over_rows else 1)
+    size, width = src.tile[split], min(layout.width, src.tile[split])
+    var = fresh("panel", taken)
     at: Expr = Var(var) * layout.width
-    count = Const(width) if columns % width == 0 else minimum(width, columns - at)
+    count = Const(width) if size % width == 0 else minimum(width, size - at)
+    # (dim, variable, where a part begins, elements of it, tile)
+    parts = [(split, var, -(-size // layout.width), at, count, width)]
+    if layout.over_rows:
+        for d in reversed([d for d in range(split) if src.tile[d] != 1]):
+            outer = fresh("panel", taken)
+            parts.append((d, outer, src.tile[d], Var(outer), Const(1), 1))
 
     def part(region: Region) -> Region:
-        *rows, first = region.offset
-        return replace(
-            region,
-            offset=(*rows, first + at),
-            extent=(*region.extent[:-1], count),
-            tile=(*region.tile[:-1], width),
-        )
+        offset, extent, tile = list(region.offset), list(region.extent), list(region.tile)
+        for d, _, _, begin, elements, most in parts:
+            offset[d], extent[d], tile[d] = offset[d] + begin, elements, most
+        return replace(region, offset=tuple(offset), extent=tuple(extent), tile=tuple(tile))
 
-    body = replace(copy, dst=part(Region.whole(buffer)), src=part(src))
-    return For(
-        var=var,
-        extent=Const(-(-columns // layout.width)),
-        body=(body,),
-        proc=proc,
-        parallel=True,
-        span=copy.span,
-    )
+    body: Stmt = replace(copy, dst=part(Region.whole(buffer)), src=part(src))
+    for _, name, blocks, *_ in parts:
+        body = For(
+            var=name,
+            extent=Const(blocks),
+            body=(body,),
+            proc=proc,
+            parallel=True,
+            span=copy.span,
+        )
+    return body
 
 
 def names(program: Program) -> set[str]:
@@ -322,7 +354,7 @@ def names(program: Program) -> set[str]:
 
 
 def fresh(name: str, taken: set[str]) -> str:
-    """Return a name like `name` that is not taken, and take it."""
+    """Return a name like `name` that is not taken, and take it; `p` is not for loops: proofs count positions as p_0, p_1 .."""
     found, n = name, 1
     while found in taken:
         n += 1

@@ -43,7 +43,7 @@ def summed(source: str, *, shared: bool) -> torch.Tensor:
 
 def test_windows_that_many_tiles_bring_in_are_brought_in_once():
     after = body_text(share_windows(parse_program(windows())))
-    assert after.startswith("alloc W_s_all: SHARED float32[4, 4]\nfor p in 4 on CORE parallel")
+    assert after.startswith("alloc W_s_all: SHARED float32[4, 4]\nfor window in 4 on CORE parallel")
     assert after.count("copy ") == 1 and after.index("copy ") < after.index("for i in 16")
     assert "| r B = W_s_all[(r + v):+1, 0:+4]" in after
     assert torch.equal(summed(windows(), shared=True), summed(windows(), shared=False))

@@ -73,6 +73,12 @@ def library(request, tmp_path):
             f" {{ using namespace st; for (long i = 0; i < n; i += lanes<f32v>)"
             f" store_n(y + i, v{name}(load_n<f32v>(x + i, n - i)), n - i); }}\n"
         )
+    for name in ("Sum", "Prod", "Max", "Min"):
+        text += (
+            f'extern "C" __attribute__((visibility("default"))) float f_{name}(const float* x)'
+            f" {{ using namespace st; return fold<{name}>(load<f32v>(x)); }}\n"
+        )
+    text += 'extern "C" __attribute__((visibility("default"))) int f_lanes() { return st::lanes<st::f32v>; }'
     built = compile_shared(text, tmp_path, arch=request.param)
     assert built.ok, built.log
     return ctypes.CDLL(str(built.artifact))
@@ -96,3 +102,35 @@ def test_functions_are_within_their_error_and_keep_special_values(library):
         assert error.max() <= ULPS[name], (name, error.max(), x[good][error.argmax()])
         sign = ~np.isnan(want)
         assert np.array_equal(np.signbit(y[sign]), np.signbit(want[sign])), name
+
+
+def _greater(a, b):
+    return a if a > b or a != a else b
+
+
+FOLDS = {
+    "Sum": lambda a, b: a + b,
+    "Prod": lambda a, b: a * b,
+    "Max": _greater,
+    "Min": lambda a, b: a if a < b or a != a else b,
+}
+
+
+def test_lanes_are_combined_pairwise_in_one_order(library):
+    """What a row's sum is must not depend on how a compiler shuffles lanes."""
+    rng = np.random.default_rng(0)
+    lanes = library.f_lanes()
+    rows = rng.standard_normal((200, lanes)).astype(np.float32)
+    rows[::7, rng.integers(lanes)] = np.nan
+    rows[3::7] = np.where(rng.random(rows[3::7].shape) < 0.5, np.float32(0.0), np.float32(-0.0))
+    for name, of in FOLDS.items():
+        call = library[f"f_{name}"]
+        call.restype = ctypes.c_float
+        for row in rows:
+            part, width = list(row), lanes // 2
+            while width:
+                part[:width] = [of(part[i], part[i + width]) for i in range(width)]
+                width //= 2
+            got, want = np.float32(call(row.ctypes.data_as(ctypes.c_void_p))), part[0]
+            assert np.isnan(got) == np.isnan(want), name
+            assert np.isnan(got) or got.tobytes() == want.tobytes(), (name, row)

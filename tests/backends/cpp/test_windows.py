@@ -9,6 +9,8 @@ from septran.backends.cpp.windows import share_panels, stage_windows
 from septran.ir.spec import check_program
 from septran.ir.text import parse_program
 from septran.passes.interpret import interpret
+from septran.prove.dataflow import same_data
+from septran.prove.sets import model
 from tests.passes.writing import body_text, program, run, same, text
 
 TAPS = """
@@ -116,3 +118,63 @@ def test_what_the_tiles_write_is_not_packed_before_them():
     ) + "\n    leaf g <auto>\n    | w Z = Y3[0:+1, 0:+1, 0:+1]\n"
         '    | prim {"name": "fill", "out": "Z", "ins": [], "named": {}, "attrs": {"value": 1.0}}\n')  # fmt: skip
     assert share_panels(before) == before
+
+
+ROWS = """
+program p target=t arch=- machine=m
+options {}
+param rw Y: GLOBAL float32[10,%(rows)d,1]
+param r K: GLOBAL float32[2,%(rows)d,3]
+param r V: GLOBAL float32[2,%(rows)d,3]
+  for z in 2 on CORE parallel
+    for i in 5 on CORE parallel
+      for k in min(3, i + 1)
+        alloc K_s: SHARED float32[1,%(tile)d,3] layout=panel_n_t:32
+        copy K_s[0:+1, 0:+%(count)s, 0:+3] <- K[z:+1, (k * %(tile)d):+%(count)s, 0:+3]
+        alloc V_s: SHARED float32[1,%(tile)d,3] layout=panel_n:32
+        copy V_s[0:+1, 0:+%(count)s, 0:+3] <- V[z:+1, (k * %(tile)d):+%(count)s, 0:+3]
+        leaf f <auto>
+        | rw C = Y[(i * 2 + z):+1, (k * %(tile)d):+%(count)s, 0:+1]
+        | r A = K_s[0:+1, 0:+%(count)s, 0:+3]
+        | r B = V_s[0:+1, 0:+%(count)s, 0:+3]
+        | prim {"name": "reduce_acc", "out": "C", "ins": ["A"], "named": {}, "attrs": {"op": "sum", "axis": 2}}
+        | prim {"name": "reduce_acc", "out": "C", "ins": ["B"], "named": {}, "attrs": {"op": "sum", "axis": 2}}
+"""
+
+
+def rows_of(rows: int, tile: int) -> str:
+    count = f"min({tile}, {rows} - k * {tile})<={tile}"
+    return ROWS.strip() % {"rows": rows, "tile": tile, "count": count}
+
+
+def summed_rows(source: str, *, shared: bool) -> torch.Tensor:
+    before = parse_program(source)
+    after = share_panels(before) if shared else before
+    check_program(after)
+    y = torch.zeros(before.params[0].buffer.shape)
+    tensors = {n: torch.rand(2, y.shape[1], 3, generator=torch.manual_seed(0)) for n in ("K", "V")}
+    interpret(after, {"Y": y, **tensors})
+    return y
+
+
+@pytest.mark.parametrize("rows", [96, 77])
+def test_panels_of_rows_are_packed_once_under_a_loop_whose_extent_is_not_known(rows):
+    source = rows_of(rows, 32)
+    after = body_text(share_panels(parse_program(source)))
+    assert "alloc K_s_all: SHARED float32[2, 96, 3] layout=panel_n_t:32\n" in after
+    assert f"alloc V_s_all: SHARED float32[2, {rows}, 3] layout=panel_n:32\n" in after
+    assert after.count("copy ") == 2 and after.rindex("copy ") < after.index("for z in 2")
+    assert "| r A = K_s_all[z:+1, (k * 32):+" in after
+    assert torch.equal(summed_rows(source, shared=True), summed_rows(source, shared=False))
+
+
+def test_rows_that_begin_inside_panels_are_not_shared():
+    after = body_text(share_panels(parse_program(rows_of(96, 40))))
+    assert "K_s_all" not in after and "V_s_all" in after
+
+
+def test_proofs_follow_panels_that_are_packed_before():
+    # positions are p_0, p_1 .. in them; a loop of that name would be taken for one
+    before, after = (parse_program(rows_of(96, 32)) for _ in range(2))
+    found = same_data(model(share_panels(after)), model(before))
+    assert not list(found)

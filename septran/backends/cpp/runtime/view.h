@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #define ST_INLINE static inline __attribute__((always_inline))
 

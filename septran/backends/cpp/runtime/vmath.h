@@ -177,14 +177,6 @@ template <int N, class V> ST_INLINE V power(V x) {
     else return x * power<N - 1>(x);
 }
 
-// All lanes combined, pairwise.
-template <class V, class F> ST_INLINE lane<V> fold(V v, F f) {
-    lane<V> part[lanes<V>];
-    std::memcpy(part, &v, sizeof v);
-    for (int width = lanes<V> / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; ++i) part[i] = f(part[i], part[i + width]);
-    return part[0];
-}
 struct Sum { template <class V> ST_INLINE V of(V a, V b) { return a + b; } static constexpr double unit = 0; };
 struct Prod { template <class V> ST_INLINE V of(V a, V b) { return a * b; } static constexpr double unit = 1; };
 // vmax looks at its first operand for NaN: the new value, so that the result so far waits for one instruction.
@@ -196,14 +188,16 @@ template <class Op, class V> ST_INLINE V unit() { return splat<V>(lane<V>(Op::un
 template <class Op, class V> ST_INLINE void clear(V (&acc)[4]) {
     acc[0] = acc[1] = acc[2] = acc[3] = unit<Op, V>();
 }
-template <class Op, class V> ST_INLINE lane<V> fold(V v) {
-    return fold(v, [](lane<V> a, lane<V> b) {
-        if constexpr (std::is_same_v<Op, Sum>) return a + b;
-        else if constexpr (std::is_same_v<Op, Prod>) return a * b;
-        else if constexpr (std::is_same_v<Op, Max>) return (a > b || a != a) ? a : b;
-        else return (a < b || a != a) ? a : b;
-    });
+// v with lane i + W in lane i
+template <int W, class V, int... I> ST_INLINE V moved_down(V v, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(v, v, (I + W) % lanes<V>...);
 }
+// All lanes combined, pairwise: lane i with lane i + W.
+template <class Op, int W, class V> ST_INLINE V folded(V v) {
+    if constexpr (W == 0) return v;
+    else return folded<Op, W / 2>(Op::of(moved_down<W>(v, std::make_integer_sequence<int, lanes<V>>()), v));
+}
+template <class Op, class V> ST_INLINE lane<V> fold(V v) { return folded<Op, lanes<V> / 2>(v)[0]; }
 
 // Four partial results as one, in every lane.
 template <class Op, class V> ST_INLINE V total(const V (&acc)[4]) {
