@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from septran.errors import MappingError
 from septran.ir.nodes import Program
 from septran.kernel import kernel_params, size_name
 from septran.plan.planned import Plan
+from septran.tasklang.operator import Operator, evaluate_dim
 from septran.verify.problem import Problem
 
 
@@ -19,6 +22,8 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         MappingError: M094, the mapping asks for an arithmetic whose accuracy the operator does not declare.
     """
     reference, declared = plan.operator.reference.settled(), plan.backend.declared(program)
+    if reference.reduction is None and reference.kind in ("gemm", "reduction", "softmax"):
+        reference = replace(reference, reduction=partial(_terms, plan.operator))
     if declared and reference.squares is None:
         raise MappingError.of(
             "M094",
@@ -39,3 +44,12 @@ def problem_of(plan: Plan, program: Program, dims: Mapping[str, int]) -> Problem
         sizes={size_name(d.name): dims[d.name] for d in program.dims},
         flushes=plan.backend.flushes_denormals(plan.arch),
     )
+
+
+def _terms(operator: Operator, dims: Mapping[str, int]) -> int:
+    """Return how many terms an element is a sum of: the sizes that inputs alone have, or the largest (running sums)."""
+    types = operator.types()
+    kept = {d for name in operator.outputs for d in types[name].dims}
+    read = {d for name, type_ in types.items() if name not in operator.outputs for d in type_.dims}
+    summed = [evaluate_dim(d, dims) for d in read - kept]
+    return math.prod(summed) if summed else max((evaluate_dim(d, dims) for d in read), default=1)

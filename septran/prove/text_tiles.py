@@ -47,7 +47,7 @@ class Tiles:
         for access, view in zip(accesses, self.act.views, strict=True):
             buffer = access.region.buffer
             for told, meant in (
-                (view.base, buffer.name),
+                (self.printed.names.get(view.base, view.base), buffer.name),
                 (view.dtype, buffer.dtype),
                 (view.memory, buffer.mem),
             ):

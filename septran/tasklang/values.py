@@ -135,16 +135,20 @@ class Arith(SymInt):
     b: SymInt
 
 
-def lift(value: SymInt | int) -> SymInt:
+def lift(value: SymInt | int | tuple[SymInt, ...]) -> SymInt:
     """Return `value` as a symbolic integer."""
     if isinstance(value, SymInt):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise mistake(
-            "E115",
-            f"expected an integer, found {type(value).__name__} {value!r}",
-            help="sizes and indices are Python ints, tunables, shapes or arithmetic on them",
-        )
+        advice = "sizes and indices are Python ints, tunables, shapes or arithmetic on them"
+        found = f"{type(value).__name__} {value!r}"
+        if isinstance(value, tuple) and value and all(isinstance(v, LoopVar) for v in value):
+            found = f"the {len(value)} indices of a nest of loops"
+            advice = (
+                "a range of several sizes is as many loops, `for i, j in task.sequential_range(n, m)`; "
+                "one that begins at 1 is `for k in task.sequential_range(n - 1)` with `k + 1`"
+            )
+        raise mistake("E115", f"expected an integer, found {found}", help=advice)
     return Lit(value)
 
 

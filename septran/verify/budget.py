@@ -22,7 +22,9 @@ from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
 from septran.rounding import DIGITS, Rounding
 from septran.verify.declared import declared_error
+from septran.verify.directions import alone, moved, together
 from septran.verify.flushing import cost_of_flushing
+from septran.verify.integers import integers_beside
 from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ _BOTH = 2
 class Expected:
     """One output: float64 (or integer) values, the budget per element, and whether bits must match.
 
-    flushes: 0 stands for a number below the normal ones, too.
+    flushes: 0 stands for a number below the normal ones, too. others: what integers may be instead, element by element.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Expected:
     budget: torch.Tensor
     exact: bool
     flushes: bool = False
+    others: tuple[torch.Tensor, ...] = ()
 
 
 def expected(
@@ -113,10 +116,27 @@ def growing(
     if problem.flushes:
         with torch.no_grad():
             cost = cost_of_flushing(problem, inputs, wide, partial(_call, problem))
-            yield tuple(
+            found = tuple(
                 one if one.exact else replace(one, budget=one.budget + cost[i])
                 for i, one in enumerate(found)
             )
+        yield found
+    whole = [i for i, param in enumerate(problem.outputs) if not is_float(param.dtype)]
+    if whole and problem.reference.kind != "exact":
+        step = _factor(problem, policy) * policy.unit_roundoff[problem.accumulate]
+        directions = together(
+            inputs, 2 * policy.probes, torch.Generator().manual_seed(seed % 2**31)
+        )
+        again = partial(evaluate, problem)
+        for others in integers_beside(
+            again,
+            inputs,
+            {i: found[i].values for i in whole},
+            directions,
+            step,
+            low=problem.accumulate == "float32",
+        ):
+            yield tuple(replace(one, others=others.get(i, ())) for i, one in enumerate(found))
 
 
 def tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
@@ -348,7 +368,7 @@ def _conditioning(
     step = policy.probe_coefficient * u
     generator = torch.Generator().manual_seed(seed % 2**31)
     reference = problem.reference
-    together = reference.kind != "elementwise"
+    joined = reference.kind != "elementwise"
     most = {i: torch.zeros_like(v) for i, v in wide.items()}
     own = {i: torch.zeros_like(v) for i, v in wide.items()}
 
@@ -370,7 +390,7 @@ def _conditioning(
             fn = reference.fn
             if reference.rounded is not None:
                 fn = reference.rounded(Rounding(size=way, seed=seed))
-            yield away(fn, _moved(inputs, signs, way))
+            yield away(fn, moved(inputs, signs, way))
 
     def alike(digit: int) -> Iterator[dict[int, torch.Tensor]]:
         if reference.rounded is not None:
@@ -381,7 +401,7 @@ def _conditioning(
         if problem.accumulate == "float64":
             return
         try:
-            found = evaluate(problem, _moved(inputs, signs, u), dtype=torch.float32)
+            found = evaluate(problem, moved(inputs, signs, u), dtype=torch.float32)
         except RuntimeError:
             if reference.defined is None:
                 raise
@@ -396,8 +416,8 @@ def _conditioning(
         return {i: (most[i], own[i]) for i in wide}
 
     low({})
-    if not together:  # the effects of single inputs add up
-        for signs in _alone(inputs):
+    if not joined:  # the effects of single inputs add up
+        for signs in alone(inputs):
             up, down = change(signs, (step, -step))
             most = {i: most[i] + up[i].maximum(down[i]) for i in wide}
         for one in itertools.chain.from_iterable(map(alike, range(DIGITS))):
@@ -405,7 +425,7 @@ def _conditioning(
         yield known()
         return
     yield known()
-    for number, signs in enumerate(_together(inputs, policy.probes, generator)):
+    for number, signs in enumerate(together(inputs, policy.probes, generator)):
         # a random direction is as good as its opposite, except that each element is seen from both sides
         ways = change(signs, (step, -step) if number < _BOTH else (step,))
         for one in itertools.chain(ways, alike(number) if number < DIGITS else ()):
@@ -425,48 +445,6 @@ def _conditioning(
             one = away(fn, inputs, factor)
             most = {i: most[i].maximum(one[i]) for i in wide}
             yield known()
-
-
-def _moved(inputs: Tensors, signs: Tensors, way: float) -> dict[str, torch.Tensor]:
-    """Return the inputs, each element of those with signs changed by `way` of itself in its direction."""
-    return {n: (signs[n] * way).add_(1).mul_(t) if n in signs else t for n, t in inputs.items()}
-
-
-def _alone(inputs: Tensors) -> Iterator[Tensors]:
-    """Yield the inputs one by one: an elementwise result depends on one element of each, and these effects add up."""
-    import torch
-
-    for name, tensor in _floats(inputs).items():
-        yield {name: torch.ones_like(tensor, dtype=torch.float64)}
-
-
-def _together(inputs: Tensors, probes: int, generator: torch.Generator) -> Iterator[Tensors]:
-    """Yield random directions, as signs per element of all inputs.
-
-    Each element has a budget of its own, so its effects may not cancel by luck in all of them. Every direction comes again
-    with some inputs turned round, each pair of inputs against each other at some time: what cancels between
-    two inputs in the one adds up in the other.
-    """
-    import torch
-
-    floats = _floats(inputs)
-    bits = max(1, (len(floats) - 1).bit_length())
-    for number in range(probes):
-        if number % 2 == 0 or len(floats) == 1:
-            # in float64: in float32 the step that float64 asks for would be lost, 1 + u is 1
-            signs = {
-                name: torch.empty(t.shape, dtype=torch.int8)
-                .random_(0, 2, generator=generator).double().mul_(2).sub_(1)
-                for name, t in floats.items()
-            }  # fmt: skip
-            yield signs
-        else:
-            bit = number // 2 % bits
-            yield {n: -s if at >> bit & 1 else s for at, (n, s) in enumerate(signs.items())}
-
-
-def _floats(inputs: Tensors) -> dict[str, torch.Tensor]:
-    return {n: t for n, t in inputs.items() if t.is_floating_point()}
 
 
 def _of_row(size: torch.Tensor) -> torch.Tensor:

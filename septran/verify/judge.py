@@ -49,6 +49,8 @@ def compare(param: KernelParam, expected: Expected, raw: bytes) -> Comparison:
     if not is_float(param.dtype):
         wanted = expected.values.to(stored.dtype)
         bad = stored != wanted
+        for other in expected.others:
+            bad &= stored != other.to(stored.dtype)
         error = (stored.to(torch.float64) - wanted.to(torch.float64)).abs()
         ratio = torch.where(bad, math.inf, 0.0)
         return _summary(param.name, error, ratio, bad, stored, wanted, expected.budget)
@@ -131,6 +133,8 @@ def pattern(param: KernelParam, expected: Expected, raw: bytes) -> str:
     stored = torch.frombuffer(bytearray(raw), dtype=torch_dtype(param.dtype)).reshape(param.shape)
     got, wanted = stored.to(torch.float64), expected.values.to(torch.float64)
     close = ((got - wanted).abs() <= expected.budget) | (got == wanted)
+    for other in expected.others:
+        close |= got == other.to(torch.float64)
     bad = ~(close | (got.isnan() & wanted.isnan()))
     count, total = int(bad.sum()), bad.numel()
     if count == 0:

@@ -280,11 +280,14 @@ class HostTimed:
 def wrong_outputs(problem: Problem, inputs: Mapping[str, Any], raw: Mapping[str, bytes]) -> str:
     """Return which output's bytes are wrong for these inputs, "" when none is."""
     policy = load_policy()
-    known = budget.expected(problem, inputs, zero_mean=True, policy=policy, seed=1)
-    known, _ = settle(problem, inputs, known, raw, zero_mean=True, policy=policy, seed=1)
-    if _wrong(problem, known, raw):
-        known = read_stored(problem, inputs, known, raw, zero_mean=True, policy=policy, seed=1)
-    return _wrong(problem, known, raw)
+    wrong = ""
+    for known in budget.growing(problem, inputs, zero_mean=True, policy=policy, seed=1):
+        found, _ = settle(problem, inputs, known, raw, zero_mean=True, policy=policy, seed=1)
+        wrong = _wrong(problem, found, raw)
+        if not wrong:
+            return ""
+    found = read_stored(problem, inputs, found, raw, zero_mean=True, policy=policy, seed=1)
+    return _wrong(problem, found, raw)
 
 
 def _wrong(problem: Problem, known: Sequence[budget.Expected], raw: Mapping[str, bytes]) -> str:

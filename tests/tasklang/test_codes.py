@@ -190,6 +190,17 @@ CASES = {
         {"C": 1},
         ["expected an integer, found float 4.5"],
     ),
+    "a range from one to four": (
+        """
+        @task.define
+        def entry(C):
+            Cp = task.partition(C, by="blocks", shape=(4,))
+            for k in task.sequential_range(1, 4):
+                task.launch(copy, Cp[0], task.shift(Cp[1], (k,), Cp[0].shape))  # error: E115
+        """,
+        {"C": 1},
+        ["expected an integer, found the 2 indices of a nest of loops"],
+    ),
     "an index that is a tensor": (
         """
         @task.define

@@ -52,7 +52,7 @@ def read(kernel: Kernel, program: Program) -> Printed:
     return Printed(
         file=kernel.main,
         acts=tuple(reading.acts),
-        names={b.name: b.name for b in buffers(program)},
+        names=_names(program),
         order=_order(text),
         rooms=reading.rooms,
         places={b.name: place(b, rules) for b in buffers(program)},
@@ -60,6 +60,12 @@ def read(kernel: Kernel, program: Program) -> Printed:
         symbol=lambda call: call.task if call.task.startswith("dsa.") else call.symbol,
         scalars=scalars,
     )
+
+
+def _names(program: Program) -> dict[str, str]:
+    """Return the text's name of each buffer: TVM's script has modules called I, R and T, so its printer numbers such names."""
+    own = {b.name: b.name for b in buffers(program)}
+    return own | {f"{n}_1": n for n in ("I", "R", "T") if n in own and f"{n}_1" not in own}
 
 
 def place(buffer: Buffer, rules: Storage) -> Place:

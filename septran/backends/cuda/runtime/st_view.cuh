@@ -30,6 +30,21 @@ template <> struct From<__nv_bfloat16> {
   template <class C> static ST_DEVICE __nv_bfloat16 of(C x) { return __float2bfloat16_rn(static_cast<float>(x)); }
 };
 template <> struct From<bool> { template <class C> static ST_DEVICE bool of(C x) { return x != C(0); } };
+// an integer of a float: toward zero, NaN is 0, the host and the device alike; what its own type cannot hold wraps around
+template <class T> struct FromWhole {
+  template <class C> static ST_DEVICE T of(C x) { return static_cast<T>(x); }
+  static ST_DEVICE T of(float x) { return static_cast<T>(__float2int_rz(x)); }
+  static ST_DEVICE T of(double x) { return static_cast<T>(__double2int_rz(x)); }
+};
+template <> struct From<signed char> : FromWhole<signed char> {};
+template <> struct From<unsigned char> : FromWhole<unsigned char> {};
+template <> struct From<short> : FromWhole<short> {};
+template <> struct From<int> : FromWhole<int> {};
+template <> struct From<long long> {
+  template <class C> static ST_DEVICE long long of(C x) { return static_cast<long long>(x); }
+  static ST_DEVICE long long of(float x) { return __float2ll_rz(x); }
+  static ST_DEVICE long long of(double x) { return __double2ll_rz(x); }
+};
 template <class T, class C> ST_DEVICE T from(C x) { return From<T>::of(x); }
 /// Convert one element to another element type; same type: unchanged.
 template <class D, class S> ST_DEVICE D convert(S x) { return from<D>(to(x)); }
