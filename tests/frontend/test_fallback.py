@@ -27,6 +27,9 @@ from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
 from tests.frontend.opaque_modules import BY_NAME, MODULES
 
+WITHOUT = ("logcumsumexp",)
+"""Operators that have no form in these tests."""
+
 MIXED = Module(
     name="mixed",
     body="y = x @ x.mT + 4.0 * torch.eye(4)\nz = torch.linalg.inv(y)\n"

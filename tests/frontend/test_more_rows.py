@@ -106,6 +106,35 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         lambda i: torch.searchsorted(torch.tensor([-7, -2, 0, 0, 0, 5]), i),
         _whole(5, 8),
     ),
+    "log_gamma": (
+        lambda x: (torch.lgamma(x * 3), torch.digamma(x * 4)),
+        floats(9, 4),
+    ),
+    "log_gamma_at_borders": (
+        lambda x: (torch.lgamma(x), torch.digamma(x.abs() + 0.25)),
+        torch.tensor(
+            [-3.0, -2.5, -1e30, 0.0, 0.5, 1.0, 1.5, 2.0, 7.5, 8.0, 1e-30, 3e37, torch.inf]
+        ),
+    ),
+    "running_log_sum": (
+        lambda x: (torch.logcumsumexp(x * 30, 1), torch.logcumsumexp(x[:, 0], 0)),
+        floats(4, 37),
+    ),
+    "long_windows": (lambda x: x.unfold(-1, 100, 40).amax(-1), floats(3, 420)),
+    "large_patches": (
+        lambda x: F.unfold(x, 9, padding=4, stride=3, dilation=(1, 2)),
+        floats(1, 2, 12, 21),
+    ),
+    "covariances": (
+        lambda x: (torch.cov(x), torch.corrcoef(x), torch.cov(x[0], correction=0)),
+        floats(5, 37),
+    ),
+    "spectrogram": (
+        lambda x: torch.view_as_real(
+            torch.stft(x, 100, 40, window=torch.hann_window(100), return_complex=True)
+        ),
+        floats(2, 400),
+    ),
     "rrelu": (lambda x: F.rrelu(x, training=False), floats(9)),
     "signbit": (lambda x: torch.where(torch.signbit(x), x, 2 * x), floats(9)),
     "strided": (lambda x: torch.as_strided(x, (2, 2, 3), (5, 1, 2), 1), floats(3, 5)),
@@ -122,6 +151,8 @@ QUICK = (
     "bucketize",
     "searchsorted",
     "take_along_counts_round",
+    "log_gamma_at_borders",
+    "running_log_sum",
 )
 
 
@@ -168,7 +199,7 @@ def test_the_mean_beside_a_variance_is_the_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("torch.lgamma(x)", "lgamma (lgamma): no Task Lang form"),
+        ("torch.special.zeta(x, 2.0)", "special_zeta (special_zeta): no Task Lang form"),
         ("x[:0] + 1", "a tensor without elements"),
         ("x[:0]", "a tensor without elements"),
         ("torch.histc(x, 5)", "whose ends are the smallest and the largest element"),

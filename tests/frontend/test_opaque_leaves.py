@@ -13,6 +13,9 @@ from tests.agent.leaves import fenced
 from tests.frontend.opaque_modules import BY_NAME, MODULES, Opaque
 from tests.support.openai_double import Answer, ChatDouble
 
+WITHOUT = ("logcumsumexp",)
+"""Operators that have no form in these tests."""
+
 RIGHT = BY_NAME["running"].bodies["logcumsumexp_leaf"]
 WRONG = RIGHT.replace("std::exp(lo - hi)", "std::exp(hi - lo)")
 KEPT = "static float kept[15];\n" + RIGHT

@@ -19,6 +19,9 @@ from septran.frontend.view import View
 from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
 
+WITHOUT = ("logcumsumexp",)
+"""Operators that have no form in these tests."""
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

@@ -65,15 +65,49 @@ _FLAGS = ("has_biases", "num_layers", "dropout", "train", "bidirectional", "batc
 
 @contextlib.contextmanager
 def _unchecked() -> Iterator[None]:
-    distribution = torch.distributions.Distribution
-    checks, loss = distribution._validate_args, torch.nn.functional.gaussian_nll_loss
-    distribution._validate_args = False
-    torch.nn.functional.gaussian_nll_loss = gaussian_nll_loss
+    places = [
+        (torch.distributions.Distribution, "_validate_args", False),
+        (torch.nn.functional, "gaussian_nll_loss", gaussian_nll_loss),
+    ]
+    for owner in (torch, torch.Tensor):
+        places += [
+            (owner, "cov", _unweighted(cov, torch.cov)),
+            (owner, "corrcoef", corrcoef),
+        ]
+    before = [getattr(owner, name) for owner, name, _ in places]
+    for owner, name, value in places:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        distribution._validate_args = checks
-        torch.nn.functional.gaussian_nll_loss = loss
+        for (owner, name, _), value in zip(places, before, strict=True):
+            setattr(owner, name, value)
+
+
+def _unweighted(short: Any, own: Any) -> Any:
+    def run(x: Any, *how: Any, **named: Any) -> Any:
+        plain = len(how) <= 1 and not named.keys() - {"correction"}
+        return (short if plain else own)(x, *how, **named)
+
+    return run
+
+
+def cov(x: Any, correction: int = 1) -> Any:
+    """Return the covariances of the rows of x [variables, observations], or the variance of x [observations]."""
+    lines = x if x.ndim > 1 else x.reshape(1, -1)
+    lines = lines - lines.mean(1, keepdim=True)
+    found = lines @ lines.mH / max(lines.shape[1] - correction, 0)
+    return found if x.ndim > 1 else found.reshape(())
+
+
+def corrcoef(x: Any) -> Any:
+    """Return the correlations of the rows of x [variables, observations], from -1 to 1."""
+    if x.ndim < 2:
+        return cov(x) / cov(x)
+    found = cov(x)
+    spread = found.diagonal().sqrt()
+    found = found / spread.unsqueeze(1) / spread.unsqueeze(0)
+    return found if x.is_complex() else found.clamp(-1, 1)
 
 
 def gaussian_nll_loss(

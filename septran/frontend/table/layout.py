@@ -294,11 +294,25 @@ MAX_PARTS = 64
 def _unfold(b: Builder, node: Node, a: Args) -> Value:
     x, size, step = a.view("self"), a["size"], a["step"]
     axis = a["dimension"] % x.rank
-    if size > MAX_PARTS:
-        raise NoForm(f"unfold into windows of more than {MAX_PARTS}")
     count = (x.shape[axis] - size) // step + 1
+    if size > MAX_PARTS:
+        found = _windows(b, x, axis, count, step, size, 1)
+        found = b.reshape(found, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
+        order = [d for d in range(x.rank + 1) if d != axis + 1]
+        return found.permute([*order, axis + 1])
     parts = [cut(x, axis, t, count, step) for t in range(size)]
     return join(b, [b.reshape(p, (*p.shape, 1)) for p in parts], x.rank)
+
+
+def _windows(b: Builder, x: View, axis: int, count: int, step: int, size: int, apart: int) -> View:
+    """Return x with `count` windows of `size` elements, `apart` from each other, one behind the other along an axis."""
+    shape = tuple(count * size if d == axis else 1 for d in range(x.rank))
+    window = f"floor((at({axis}) + 0.5) * {1 / size!r})"
+    at = f"{window} * {step} + (at({axis}) - {window} * {size}) * {apart}"
+    i = b.map(at, {}, shape, name="place", dtype="int64")
+    wide = tuple(count * size if d == axis else n for d, n in enumerate(x.shape))
+    ins = {"x": x, "i": i.expand(wide)}
+    return b.add("gather", wide, ins, dtype=b.dtypes[x.source], axis=axis)
 
 
 @row("im2col")
@@ -311,7 +325,9 @@ def _im2col(b: Builder, node: Node, a: Args) -> Value:
     n, c, h, w = x.shape
     oh, ow = (h - (kh - 1) * dh - 1) // sh + 1, (w - (kw - 1) * dw - 1) // sw + 1
     if kh * kw > MAX_PARTS:
-        raise NoForm(f"unfold into windows of more than {MAX_PARTS}")
+        found = _windows(b, _windows(b, x, 2, oh, sh, kh, dh), 3, ow, sw, kw, dw)
+        found = b.reshape(found, (n, c, oh, kh, ow, kw)).permute((0, 1, 3, 5, 2, 4))
+        return b.reshape(found, node.meta.shape)
     parts = [
         b.reshape(cut(cut(x, 2, r * dh, oh, sh), 3, s * dw, ow, sw), (n, c, 1, oh, ow))
         for r in range(kh)

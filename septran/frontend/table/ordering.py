@@ -5,7 +5,7 @@ from __future__ import annotations
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import cut
-from septran.frontend.table.movement import put, take
+from septran.frontend.table.movement import put, scan, take
 from septran.frontend.table.rows import whole_numbers
 from septran.frontend.view import View
 from septran.ir.dtypes import DTYPES, FLOATS
@@ -98,6 +98,30 @@ def _mode(b: Builder, node: Node, a: Args) -> Value:
     here = b.map(own, {"x": x, "v": value}, x.shape, name="here", dtype="float32")
     last = b.reduce("max", here, (axis,), name="last", dtype="float32")
     return _both(b, node, value, b.map("x", {"x": last}, name="place", dtype="int64"))
+
+
+@row("logcumsumexp")
+def _logcumsumexp(b: Builder, node: Node, a: Args) -> Value:
+    """The largest so far, and the sum of all so far below it: a running sum would lose what comes before a larger one."""
+    x = a.view("self")
+    if x.rank == 0:
+        return x
+    axis = a["dim"] % x.rank
+    if x.shape[axis] > MAX_ROW:
+        raise NoForm(
+            f"running sums of exponentials along {x.shape[axis]} elements, more than {MAX_ROW}"
+        )
+    m = scan(b, "max", x, axis, name="largest")
+    _, others = _each_with_each(b, x, axis)
+    wide, ins = (*x.shape, x.shape[axis]), {"y": others, "m": b.reshape(m, (*x.shape, 1))}
+    so_far = f"at({axis}) >= at({x.rank})"
+    below = b.map(f"select({so_far} and y != m, exp(y - m), 0)", ins, wide, name="below")
+    equal = b.map(f"select({so_far} and y == m, 1, 0)", ins, wide, name="equal")
+    s, c = (
+        b.reshape(b.reduce("sum", t, (x.rank,), name=name), x.shape)
+        for t, name in ((below, "total"), (equal, "largest_ones"))
+    )
+    return b.map("m + log1p((c - 1) + s)", {"m": m, "s": s, "c": c})
 
 
 def _alone(b: Builder, node: Node, x: View) -> Value:
