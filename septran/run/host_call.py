@@ -80,6 +80,10 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
         known.update({p.name: _plain(g, file).value for p, g in zip(open_, plain, strict=True)})  # type: ignore[misc]
         open_ = []
     sizes = {math.prod(kinds[name].shape) for name in (*reads, *writes)}
+    if reads and all(len(kinds[name].shape) == 1 for name in reads):
+        sizes = {
+            kinds[name].shape[0] for name in reads
+        }  # of vectors a count says the length, whatever comes out
     if len(open_) == 1 and len(sizes) == 1 and open_[0].name.lower().replace("_", "") in _COUNTS:
         (known[open_[0].name],) = sizes
         open_ = []

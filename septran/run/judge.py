@@ -420,8 +420,8 @@ def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
                 f"files for {found.name} are not judged",
                 help=f"targets whose files are: {', '.join(known)}",
             )
-        fitting = (f for f in found.foreigns if request.file.suffix in f.suffixes)
-        return found, next(fitting, found.foreigns[0])
+        fitting = [f for f in found.foreigns if request.file.suffix in f.suffixes]
+        return found, next((f for f in fitting if f.claims(text)), (*fitting, found.foreigns[0])[0])
     for name, foreigns in known.items():
         for foreign in foreigns:
             marked = not foreign.marks or any(mark in text for mark in foreign.marks)

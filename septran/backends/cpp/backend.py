@@ -8,6 +8,7 @@ from pathlib import Path
 from septran.backends.base import Availability, Backend, Capability, Emulation
 from septran.backends.cpp import wasm
 from septran.backends.cpp.emit import emit, runtime_folder
+from septran.backends.cpp.extension_file import FOREIGN as EXTENSION
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.inline import FOREIGN as INLINE
 from septran.backends.cpp.leaves import COLS, layouts, library_leaf, signature
@@ -192,5 +193,5 @@ CPP = Backend(
     columns=COLS,
     load=load,
     launch=launchable,
-    foreigns=(FOREIGN, INLINE),
+    foreigns=(EXTENSION, FOREIGN, INLINE),
 )

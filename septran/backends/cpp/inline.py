@@ -39,7 +39,7 @@ _KNOWN = frozenset(
 )
 """what extension/torch/extension.h offers besides what every target has"""
 _LACKS = re.compile(
-    r"kernel\.py:(\d+):\d+: error: (?:"
+    r"(?:judged_kernel\.cpp|kernel\.py):(\d+):\d+: error: (?:"
     r"[‘'](?:class |struct )?at::Tensor[’'] has no member named [‘'](?P<member>\w+)[’']"
     r"|no matching function for call to [‘']at::Tensor::(?P<call>[^’']*)[’']"
     r"|no match for [‘'](?P<operator>operator.{1,3})[’'] \(operand types? (?:is|are) .*?at::Tensor"
@@ -64,19 +64,24 @@ def _readings(text: str) -> tuple[Reading, ...]:
     return builds((Reading("", text),), code, native=True, processors=processors())
 
 
+def beyond(text: str) -> tuple[str, ...]:
+    """Return the names of torch's library that a text has besides what stands for it here."""
+    return of_torch(text, _KNOWN)
+
+
 def _kernel(
     text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str
 ) -> tuple[Kernel, tuple[str, ...]]:
     read = _read(text)
-    if beyond := of_torch(read.text, _KNOWN):
-        name = beyond[0]
+    if names := beyond(read.text):
+        name = names[0]
         place = re.search(rf"\b(?:torch|at|c10)::{name}\b", text)
         line = 1 + text.count("\n", 0, place.start()) if place else call.host.line
-        raise Unjudged(line, f"{_spelled(text, name)} of torch's own library: {_OWN_WORK}")
+        raise Unjudged(line, f"{_spelled(text, name)} of torch's own library: {OWN_WORK}")
     return _HOSTS.kernel(text, call, params, arch)
 
 
-_OWN_WORK = "an extension is judged against sizes, addresses, accessors, allocation, views, checks and at::parallel_for; what computes a kernel does itself"
+OWN_WORK = "an extension is judged against sizes, addresses, accessors, allocation, views, checks and at::parallel_for; what computes a kernel does itself"
 
 
 def _spelled(text: str, name: str) -> str:
@@ -102,7 +107,7 @@ def _build(kernel: Kernel, folder: Path) -> Built:
             "operator": "{} of at::Tensor",
         }
         named = spelled.get(word, f"{lack['space']}::{{}}" if lack["space"] else "{}")
-        raise Unjudged(int(lack[1]), f"{named.format(lack[word])}: {_OWN_WORK}")
+        raise Unjudged(int(lack[1]), f"{named.format(lack[word])}: {OWN_WORK}")
     return built
 
 

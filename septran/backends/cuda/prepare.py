@@ -50,7 +50,11 @@ def asked_of_emulation(source: str) -> tuple[str, ...]:
     """Return what the emulation's headers are told of a source by flags, so that files without it have none of that."""
     marks = (
         (r"\bcudaStreamCreate", "-DCUEMU_STREAMS"),
-        (r"\bcuda(MemcpyToSymbol|GetSymbolAddress)", "-DCUEMU_SETS_CONSTANTS"),
+        # a constant without a value is one that the host sets, here or nowhere
+        (
+            r"\bcuda(MemcpyToSymbol|GetSymbolAddress)|__constant__\s[^;={(]*;",
+            "-DCUEMU_SETS_CONSTANTS",
+        ),
     )
     return tuple(flag for pattern, flag in marks if re.search(pattern, source))
 

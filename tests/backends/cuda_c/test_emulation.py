@@ -179,6 +179,33 @@ def test_planted_bugs(name: str, tmp_path: Path) -> None:
         assert "__syncthreads at kernel.cu:" in ran.message or "__shfl" in ran.message
 
 
+def test_what_comes_from_a_lane_outside_of_the_mask_is_undefined_and_no_end(tmp_path: Path) -> None:
+    """The second step of a block's sum: four lanes, of which the first needs none that is not there."""
+    source = (
+        """
+__global__ void sums(const float* x, float* y, int* z) {
+  const int t = threadIdx.x;
+  const unsigned mask = __ballot_sync(0xffffffffu, t < 4);
+  if (t >= 4) return;
+  float v = x[t];
+  for (int d = 2; d > 0; d >>= 1) v += __shfl_down_sync(mask, v, d);
+  float far = x[t] + __shfl_down_sync(mask, v, 8);
+  z[t] = __shfl_down_sync(mask, t, 8);
+  if (t == 0) y[0] = v, y[1] = far;
+}
+"""
+        + RUN
+        + " sums<<<1, 32>>>((const float*)args[0], (float*)args[1], (int*)args[2]); }\n"
+    )
+    x = np.arange(32, dtype=np.float32)
+    ran = run_cuda(source, [x, np.zeros(2, np.float32), np.zeros(4, np.int32)], tmp_path)
+    assert ran.code == 0, ran.message
+    assert ran.outputs[1][0] == 6.0 and np.isnan(ran.outputs[1][1])
+    assert ran.outputs[2].tolist() == [0x7F7F7F7F, -1] * 2, (
+        "no number that a sum or a maximum passes over"
+    )
+
+
 def test_shared_memory_starts_as_nan_in_every_block(tmp_path: Path) -> None:
     source = (
         """

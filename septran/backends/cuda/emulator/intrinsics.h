@@ -46,14 +46,21 @@ inline void warp_barrier(const char* where, Mask mask = ~Mask(0)) {
 
 template <class T> struct Shuffle { T value, result; int source; };
 
+/// What a lane gets from one that is not in the mask is undefined, and harmless where nobody uses it: the upper lanes of a tree of
+/// shuffles under a partial mask. It is a NaN, or as an integer a large number or a negative one.
+template <class T> void undefined_value(T& value, int lane) {
+  char* bytes = reinterpret_cast<char*>(&value);
+  for (size_t i = 0; i < sizeof value; i++) bytes[i] = static_cast<char>(std::is_integral_v<T> && lane % 2 == 0 ? 0x7F : 0xFF);
+}
+
 /// Every lane of `mask` gives a value and takes the one of lane `source` (-1: keeps its own).
 template <class T> T shuffle(Mask mask, T value, int source, const char* where) {
   Shuffle<T> mine{value, value, source};
-  warp_collective(mask, where, mine, [where](Shuffle<T>** all) {
+  warp_collective(mask, where, mine, [](Shuffle<T>** all) {
     for (int i = 0; i < kWave; i++)
       if (all[i] && all[i]->source >= 0) {
-        if (!all[all[i]->source]) fail("divergence", "%s: source lane is not in the mask", where);
-        all[i]->result = all[all[i]->source]->value;
+        if (!all[all[i]->source]) undefined_value(all[i]->result, i);
+        else all[i]->result = all[all[i]->source]->value;
       }
   });
   return mine.result;
