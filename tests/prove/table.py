@@ -43,7 +43,7 @@ PAGE = ROOT / "docs" / "proofs.md"
 HEAD = """# Proofs
 
 Made by `python -m tests.prove.table`. `septran prove` decides these rules exactly, for every iteration; [verification](verification.md#proofs) says what they
-mean, what is trusted and what is only tested. Sizes are each operator's sample sizes, types its first. Seconds are of one kernel with all its rules, on a shared two-core machine.
+mean, what is trusted and what is only tested. Sizes are each operator's sample sizes, types its first that the target prints. Seconds are of one kernel with all its rules, on a shared two-core machine.
 
 """
 
@@ -67,14 +67,11 @@ def measure(target: str, arch: str | None, faults: int) -> Row:
     """Prove every operator on one target, and plant faults in each kernel."""
     row = Row()
     for op in sorted(all_operators()):
-        try:
-            plan = resolve(GenRequest(op=op, backend=target, arch=arch))
-            lowered = lower_plan(plan)
-        except SeptranError as e:
-            row.not_asked.append(f"{op}: the target has no such kernel, {', '.join(e.codes)}")
+        printed = _printed(op, target, arch)
+        if isinstance(printed, SeptranError):
+            row.not_asked.append(f"{op}: the target has no such kernel, {', '.join(printed.codes)}")
             continue
-        leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
-        kernel = plan.backend.emit(lowered.program, leaves)
+        plan, lowered, kernel = printed
         start = time.perf_counter()
         certificate = prove_lowered(plan, lowered, kernel=kernel).certificate
         row.seconds.append(time.perf_counter() - start)
@@ -91,6 +88,21 @@ def measure(target: str, arch: str | None, faults: int) -> Row:
             if not plan.backend.copies_ordered_by:
                 _in_order(row, op, finish(plan, lowered))
     return row
+
+
+def _printed(op: str, target: str, arch: str | None) -> tuple[Plan, Lowered, Kernel] | SeptranError:
+    """Return an operator's kernel in its first type that the target prints, or why it prints none in its first type."""
+    found: SeptranError | None = None
+    for dtype in (None, "bfloat16"):
+        try:
+            plan = resolve(GenRequest(op=op, backend=target, arch=arch, dtype=dtype))
+            lowered = lower_plan(plan)
+            leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+            return plan, lowered, plan.backend.emit(lowered.program, leaves)
+        except SeptranError as e:
+            found = found or e
+    assert found is not None
+    return found
 
 
 _EXCUSED = {("order", True), ("text", True)}
