@@ -146,7 +146,7 @@ class Foreign:
         entry; SyntaxError where the text is none; `Unjudged`, as `kernel`. host: text, name -> that function, None when there is none. kernel: text, call, parameters, arch -> the Kernel that is judged, and what of the file was left out.
     objections: text, entry -> why the text is refused unseen (kind, what, line); nothing of it has run then.
     build: as `Backend.build`, and raises `Unjudged` for what only the compiler finds. loader: template that calls the host function. session: as `Backend.session`.
-    watched: as `Backend.watched`. noted: as `Backend.noted`. unordered: text -> whether it may add in any order.
+    watched: as `Backend.watched`. noted: as `Backend.noted`. sought: as `Backend.sought`. unordered: text -> whether it may add in any order.
     mixes: its host function may let torch compute beside the kernels (`HostCall.allow_torch`).
     unchecked: what this way of judging cannot see. unsupported: text -> what it uses that cannot be judged here.
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
@@ -178,6 +178,7 @@ class Foreign:
     ) = None
     watched: Callable[[Kernel, Path], Built] | None = None
     noted: Callable[[Kernel, Path], Built] | None = None
+    sought: Callable[[Kernel, Path], Built] | None = None
     unordered: Callable[[str], bool] = lambda text: False
     mixes: bool = False
     otherwise: Foreign | None = None
@@ -279,6 +280,8 @@ class Backend:
     """kernel + empty folder -> a program that calls it in bursts and sees races of its threads; None: it has none of its own."""
     noted: Callable[[Kernel, Path], Built] | None = field(default=None)
     """as `build`, but its emulation knows which threads store and load each byte of shared memory; None: it does not, or there is none"""
+    sought: Callable[[Kernel, Path], Built] | None = field(default=None)
+    """kernel + empty folder -> a program that seeks inputs on which its comparisons come out otherwise; None: it is no C"""
     declared: Callable[[Program], str] = lambda program: ""
     """Program -> the word of `math:` whose rounding its leaves have although it is worse than that of sums; "" for none"""
     maths: tuple[str, ...] = ()

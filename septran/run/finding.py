@@ -69,6 +69,8 @@ def finding_of(verdict: Verdict) -> str:
             return "compile"
         case "V209" if "uninitialised" in text:
             return "uninitialised"
+        case "V209" if re.match(r"(emulator: )?state:", text):
+            return "state"
         case "V209" if text.startswith("launch"):
             return "launch"
         case "V209":

@@ -38,6 +38,7 @@ from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
+from septran.verify.sought import with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 
@@ -238,10 +239,7 @@ def _judged(
         options=(*kernel.options, *options, *((("threads", count),) if count else ())),
     )
     problem = replace(wanted.problem, points=points(text))
-    place = replace(
-        place_in(settings, backend, arch, "emulated"),
-        build=foreign.build,
-    )
+    place = replace(place_in(settings, backend, arch, "emulated"), build=foreign.build)
     place.require()
     sessions = replace(
         place.sessions,
@@ -274,6 +272,9 @@ def _judged(
         # after the threads: a race changes results in any build, whatever its variables hold
         if verdict.passed and foreign.unset is not None:
             verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
+        if foreign.sought is not None:
+            at = folder / "sought"
+            verdict = with_sought_inputs(verdict, kernel, built, problem, foreign.sought, at, sessions)  # fmt: skip
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)

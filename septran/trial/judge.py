@@ -21,6 +21,7 @@ from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
+from septran.verify.sought import with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, static_checks, verify
 
@@ -142,6 +143,11 @@ def _suspected(
     if backend.noted is not None and verdict.where == "emulated":
         sessions, folder = request.sessions, work / "noted"
         verdict = with_noted_accesses(verdict, kernel, problem, backend.noted, folder, sessions)
+    if backend.sought is not None and verdict.where != "device":
+        sessions, folder = request.sessions, work / "sought"
+        verdict = with_sought_inputs(
+            verdict, kernel, built, problem, backend.sought, folder, sessions
+        )
     return verdict
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from septran.domain import Domain
 from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
-from septran.verify.families import DRAWS, FAMILIES, ONE_SIGN, SPECIAL, Range, around
+from septran.verify.families import DRAWS, FAMILIES, ONE_SIGN, SPECIAL, Range, around, in_lines
 from septran.verify.problem import Problem, Within
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Case:
 
 
 _POINTS, _LARGE_POINTS = "points", "large_points"
+_IN_LINES = ("below_zero", "sorted", "padded")
 _MOST_POINTS = 3
 _OWN = Case(name="own", family="own", seed=0)
 """The values that the module file itself feeds its module, and its weights."""
@@ -71,7 +72,7 @@ def has_value(problem: Problem, case: Case) -> bool:
     """Return whether the operator has a value for the inputs of a case."""
     if problem.reference.defined is None:
         return True
-    inputs = _tensors(draw(problem, case))
+    inputs = tensors(draw(problem, case))
     # a matrix may be regular in float64 and singular in float32, in which torch shows how far a result may be
     return gives_value(problem, inputs) and (
         problem.accumulate == "float64" or gives_value(problem, _narrow(inputs))
@@ -109,6 +110,7 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
             break
     second = replace(found[1], name="normal_2", seed=rng.getrandbits(63))
     if problem.points and names:
+        found += [Case(name=name, family=name, seed=rng.getrandbits(63)) for name in _IN_LINES]
         for number in range(_calls_at_points(problem, names)):
             name = f"{_POINTS}_{number + 1}" if number else _POINTS
             found.append(Case(name=name, family=_POINTS, seed=rng.getrandbits(63)))
@@ -152,7 +154,7 @@ def _made(problem: Problem, within: Within, case: Case) -> dict[str, Array]:
     """Return what the larger problem makes of its own inputs."""
     import numpy as np
 
-    made = within.given(**_tensors(draw(within.problem, case)), **within.problem.scalars)
+    made = within.given(**tensors(draw(within.problem, case)), **within.problem.scalars)
     kinds = {p.name: numpy_dtype(p.dtype) for p in problem.inputs}
     with np.errstate(over="ignore", invalid="ignore"):
         return {
@@ -161,7 +163,7 @@ def _made(problem: Problem, within: Within, case: Case) -> dict[str, Array]:
         }
 
 
-def _tensors(arrays: Mapping[str, Array]) -> dict[str, Any]:
+def tensors(arrays: Mapping[str, Array]) -> dict[str, Any]:
     """Return torch tensors of arrays, floats as float64."""
     import numpy as np
     import torch
@@ -215,9 +217,11 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     elif family == _LARGE_POINTS:  # apart: in a sum they would hide all others
         top = replace(span, big=10.0 ** span.decades[1])
         values = around(rng, param.shape, top, _beyond(span, problem.points))
+    elif family in _IN_LINES:
+        values = in_lines(rng, param.shape, family) * unit
     else:
         values = DRAWS[family](rng, param.shape, span) * unit
-    if domain.one_sign is not None and family in ONE_SIGN:
+    if domain.one_sign is not None and family in (*ONE_SIGN, "below_zero"):
         values = _below(values, domain.one_sign)
     values = _into_domain(values, domain, problem.dims)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -255,6 +259,33 @@ def _range(dtype: str, kind: str) -> Range:
             return Range(1e12, 2.0**-1022, (8 * decades[0], 8 * decades[1]))
         case _:
             return Range(1e6, 2.0**-126, decades)
+
+
+def held_by(problem: Problem, param: KernelParam) -> tuple[float, float]:
+    """Return the least and the largest number that an input may hold; infinities where there are none."""
+    domain = problem.domain(param.name)
+    if domain.kind == "bool" or param.dtype == "bool":
+        return 0.0, 1.0
+    if domain.kind == "index" or not is_float(param.dtype):
+        low = _bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0)
+        return low, max(_bound(domain.high, problem.dims, 8) - 1, low)
+    least = {"positive": 5e-324, "unit": 0.0}.get(domain.kind, -math.inf)
+    most = 1.0 if domain.kind == "unit" else math.inf
+    return max(_bound(domain.low, problem.dims, least), least), _bound(
+        domain.high, problem.dims, most
+    )
+
+
+def bounds_of(problem: Problem, param: KernelParam) -> tuple[float, float]:
+    """Return the least and the largest number of ordinary size that an input may hold."""
+    low, high = held_by(problem, param)
+    if not is_float(param.dtype):
+        return low, high
+    unit = _unit(problem.domain(param.name))
+    big = _span(problem, param).big * unit
+    if problem.domain(param.name).kind == "positive":
+        low = max(low, 1e-3 * unit)
+    return max(low, -big), min(high, big)
 
 
 def _span(problem: Problem, param: KernelParam) -> Range:

@@ -166,7 +166,7 @@ def _zeros(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Arr
 
 
 def _nan(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
-    return _sprinkle(rng, shape, (float("nan"),))
+    return _sprinkle(rng, shape, (float("nan"), -float("nan")))  # no result may depend on its sign
 
 
 def _inf(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
@@ -222,6 +222,22 @@ def around(
     ]  # as many of them as there is room for, as they are
     found.reshape(-1)[rng.permutation(found.size)[: each.size]] = each
     return found
+
+
+def in_lines(rng: np.random.Generator, shape: tuple[int, ...], which: str) -> Array:
+    """Ordinary values whose lines are all below zero, sorted, or end in zeros, as somebody's branch on a whole line may ask."""
+    import numpy as np
+
+    values = rng.standard_normal(shape)
+    if which == "below_zero":
+        return -np.abs(values)
+    if not shape:
+        return values
+    if which == "sorted":
+        values.sort(axis=-1)
+        return np.ascontiguousarray(values[..., ::-1]) if rng.random() < 0.5 else values
+    values[..., int(rng.integers(1, max(2, shape[-1]))) :] = 0.0
+    return values
 
 
 SPECIAL = tuple(f.name for f in FAMILIES if f.special)

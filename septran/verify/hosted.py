@@ -175,10 +175,11 @@ def run_in_host(
     *,
     settings: Sessions,
     noise: np.random.Generator,
+    burst: bool = True,
 ) -> Transcript | None:
     """Return what happened when the kernel was called on `calls` in its host.
 
-    None: the host does not run here (the machine refuses its filter); nothing of the kernel has run.
+    None: the host does not run here (the machine refuses its filter); nothing of the kernel has run. burst: also repeat the first call.
     """
     assert built.host is not None
     simulated = built.runtime_calls is not None
@@ -220,7 +221,7 @@ def run_in_host(
                 time.sleep(SETTLE_S)
                 if host.spoke_out_of_turn:
                     transcript.failure, transcript.message = "protocol", "done"
-            if not transcript.failure and not simulated:
+            if burst and not transcript.failure and not simulated:
                 _burst(host, arena, rows, problem, settings, noise, transcript)
             code = host.poll()
             if code is None:

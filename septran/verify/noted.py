@@ -46,7 +46,7 @@ def with_noted_accesses(
         return _unchecked(verdict, (built.log.splitlines() or ["it could not be built"])[0][:200])
     budget_s = max(_BUDGET_S, sessions.budget_s / 4)  # whoever asks for all inputs gets all calls
     asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=budget_s, minimum_calls=1)
-    transcript = _run(kernel, built, problem, _calls(problem, verdict.seed), asked, folder)
+    transcript = called(kernel, built, problem, _calls(problem, verdict.seed), asked, folder)
     races = [d for d in transcript.diagnostics if d.get("kind") == "race"]
     if races:
         return replace(verdict, diagnostics=transcript.diagnostics).rejected(
@@ -74,19 +74,24 @@ def _calls(problem: Problem, seed: int | None) -> tuple[Call, ...]:
     return tuple(dict.fromkeys((*calls[: _CALLS - 1], *named, *calls[:_CALLS])))[:_CALLS]
 
 
-def _run(
+def called(
     kernel: Kernel,
     built: Built,
     problem: Problem,
     calls: tuple[Call, ...],
     sessions: Sessions,
     folder: Path,
+    *,
+    burst: bool = True,
 ) -> Transcript:
+    """Return what happened when a kernel was called on `calls`; nothing is judged. burst: also thousands of times without a pause."""
     import numpy as np
 
     noise = np.random.default_rng(secrets.randbits(64))
     if hosted.fits(built, kernel, sessions) and not hosted.object_findings(built, kernel):
-        found = hosted.run_in_host(kernel, built, problem, calls, settings=sessions, noise=noise)
+        found = hosted.run_in_host(
+            kernel, built, problem, calls, settings=sessions, noise=noise, burst=burst
+        )
         if found is not None:
             return found
     assert built.artifact is not None

@@ -15,10 +15,11 @@ from tests.attacks import (
     corpus_native,
     corpus_python,
     corpus_replies,
+    corpus_sought,
 )
 from tests.attacks.attack import Attack
 
-CORPUS: tuple[Attack, ...] = (
+_ALL: tuple[Attack, ...] = (
     *corpus_c.ALL,
     *corpus_host.CORPUS,
     *corpus_leaf.ALL,
@@ -31,4 +32,8 @@ CORPUS: tuple[Attack, ...] = (
     *corpus_carried.ALL,
     *corpus_replies.ALL,
     *corpus_native.ALL,
+    *corpus_sought.ALL,
 )
+_FAMILIES = list(dict.fromkeys(a.family for a in _ALL))
+CORPUS = tuple(sorted(_ALL, key=lambda a: _FAMILIES.index(a.family)))
+"""Entries of one family stand together."""

@@ -22,13 +22,28 @@ def test_values_lie_at_and_between_the_numbers_of_a_text() -> None:
         assert np.abs(values).max() < 1e6, "what overflows its products is left out"
 
 
+ADDED = ("points", "below_zero", "sorted", "padded")
+
+
+def test_lines_are_below_zero_sorted_or_end_in_zeros() -> None:
+    problem = replace(kernels.gemm(8, 9, 10), points=(3.0,))
+    drawn = {c.family: draw(problem, c) for c in plan(problem, 3) if c.family in ADDED}
+    for values in drawn["below_zero"].values():
+        assert (values <= 0).all() and len(np.unique(values)) > 50
+    for values in drawn["sorted"].values():
+        steps = np.diff(values, axis=-1)
+        assert (steps >= 0).all() or (steps <= 0).all()
+    for values in drawn["padded"].values():
+        assert (values[:, -1] == 0).all() and (values[:, 0] != 0).all()
+
+
 def test_a_kernel_without_numbers_has_the_cases_it_had() -> None:
     problem = kernels.gemm()
     given = replace(problem, points=(3.0,))
     names = [c.name for c in plan(problem, 3)]
     assert "points" not in names
-    assert [c.name for c in plan(given, 3) if c.family != "points"] == names
-    assert [c.seed for c in plan(given, 3) if c.family != "points"] == [
+    assert [c.name for c in plan(given, 3) if c.family not in ADDED] == names
+    assert [c.seed for c in plan(given, 3) if c.family not in ADDED] == [
         c.seed for c in plan(problem, 3)
     ]
 

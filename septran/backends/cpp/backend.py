@@ -32,6 +32,7 @@ from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals, fl
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.launcher import launchable
 from septran.toolchain.processors import PROCESSORS, foreign
+from septran.toolchain.sought import compile_sought
 from septran.toolchain.watched import compile_watched
 
 ARCHES = ("native", "x86_64_v4", "x86_64_v3", "generic", *PROCESSORS, wasm.ARCH)
@@ -83,6 +84,16 @@ def watched(kernel: Kernel, folder: Path) -> Built:
     return compile_watched(
         kernel, folder, compiler=compiler, flags=flags_for(arch), support=support
     )
+
+
+def sought(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel into a program that seeks inputs on which its comparisons come out otherwise."""
+    compiler = cpp_compiler("native")
+    arch = kernel.arch or ARCHES[0]
+    if compiler is None or foreign(arch) or arch == wasm.ARCH:
+        return Built(ok=False, artifact=None, log=f"no inputs are sought for kernels for {arch}")
+    support = (runtime_folder() / "scratch.cpp",)
+    return compile_sought(kernel, folder, compiler=compiler, flags=flags_for(arch), support=support)
 
 
 def _install(arch: str) -> str:
@@ -174,6 +185,7 @@ CPP = Backend(
     filled=filled,
     tile_cycles=tile_cycles,
     watched=watched,
+    sought=sought,
     loader="c_abi.py.j2",
     where="native",
     emulator=emulator,

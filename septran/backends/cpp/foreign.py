@@ -15,6 +15,7 @@ from septran.backends.judged.c_hosts import hosts_of, named
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import cpp_compiler, fills_locals, host_features
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.sought import compile_sought
 from septran.toolchain.unset import unset_otherwise
 from septran.toolchain.watched import compile_watched
 
@@ -112,6 +113,16 @@ def watched(kernel: Kernel, folder: Path) -> Built:
     return compile_watched(kernel, folder, compiler=compiler, flags=(*FLAGS, *more(kernel)))
 
 
+def sought(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file into a program that seeks inputs on which its comparisons come out otherwise."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH")
+    flags = (*FLAGS, *fills_locals(compiler), *more(kernel))
+    support = (runtime_folder() / "scratch.cpp",)
+    return compile_sought(kernel, folder, compiler=compiler, flags=flags, support=support)
+
+
 FOREIGN = Foreign(
     suffixes=(".cpp", ".cc", ".cxx", ".c"),
     marks=(),
@@ -120,6 +131,7 @@ FOREIGN = Foreign(
     kernel=kernel,
     build=build,
     watched=watched,
+    sought=sought,
     unset=unset,
     readings=readings,
     threads=threads,

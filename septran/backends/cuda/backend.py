@@ -22,6 +22,7 @@ from septran.backends.cuda.toolchain import (
     build,
     compile_device,
     compile_noted,
+    compile_sought_emulated,
     nvcc,
 )
 from septran.backends.device import code_object
@@ -118,6 +119,7 @@ CUDA_C = Backend(
     build=build,
     noted=compile_noted,
     room=room,
+    sought=compile_sought_emulated,
     loader="cuda_emu.py.j2",
     where="emulated",
     available=available,

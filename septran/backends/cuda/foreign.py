@@ -20,6 +20,7 @@ from septran.backends.cuda.toolchain import (
     SHIFTED,
     emulation,
     headers,
+    machine,
 )
 from septran.backends.judged.c_builds import builds
 from septran.backends.judged.c_builds import more as flags_of
@@ -42,6 +43,7 @@ from septran.machine import load_machine
 from septran.prove.foreign.launch import Launch, NotRead
 from septran.toolchain.compilers import Compiler, cpp_compiler, fills_locals
 from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.sought import compile_sought
 from septran.toolchain.unset import unset_otherwise
 
 Compile = Callable[[Kernel, Path, Compiler, tuple[str, ...]], Built]
@@ -159,6 +161,17 @@ def noted(kernel: Kernel, folder: Path) -> Built:
     return believable(_compiled(emulated(kernel), folder, compiler, more, (NOTES,)), kernel)
 
 
+def sought(kernel: Kernel, folder: Path) -> Built:
+    """Compile the file for the emulation into a program that seeks inputs on which its comparisons come out otherwise."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    flags = (*emulation_flags(kernel), *fills_locals(compiler))
+    return compile_sought(
+        emulated(kernel), folder, compiler=compiler, flags=flags, support=machine(compiler)
+    )
+
+
 def _compiled(
     kernel: Kernel,
     folder: Path,
@@ -225,6 +238,7 @@ FOREIGN = Foreign(
     build=build,
     unset=unset,
     noted=noted,
+    sought=sought,
     loader="cuda_emu.py.j2",
     # cudaMalloc aligns to 256 bytes; a load of a float4 needs 16
     session=(("env", (("MALLOC_PERTURB_", "1"),)), ("budget_s", 40.0), ("alignment", 16)),

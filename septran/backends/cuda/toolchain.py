@@ -21,10 +21,11 @@ from septran.host.link import Runtime
 from septran.intact import intact, seal
 from septran.kernel import Kernel
 from septran.machine import load_machine
-from septran.toolchain.compilers import cache_folder, cpp_compiler, fills_locals
+from septran.toolchain.compilers import Compiler, cache_folder, cpp_compiler, fills_locals
 from septran.toolchain.compilers import nvcc as nvcc
 from septran.toolchain.confined import plain, run
-from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.hosted import compile_hosted, support_object
+from septran.toolchain.sought import compile_sought
 
 EMULATOR = Path(__file__).resolve().parent / "emulator"
 """The headers that stand for CUDA's when a kernel is built for the CPU, and the machine that they call."""
@@ -110,6 +111,23 @@ def compile_noted(kernel: Kernel, folder: Path) -> Built:
     return believable(_emulated(kernel, folder, NOTED, (NOTES,), hosted=True), kernel)
 
 
+def compile_sought_emulated(kernel: Kernel, folder: Path) -> Built:
+    """Compile for the emulation into a program that seeks inputs on which the kernel's comparisons come out otherwise."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    main, flags = _for_emulation(kernel, compiler, ())
+    return compile_sought(
+        main, folder, compiler=compiler, flags=flags, support=machine(compiler, *_machine(kernel))
+    )
+
+
+def machine(compiler: Compiler, *flags: str) -> tuple[Path, ...]:
+    """Return the emulation's machine as an object; none where it does not compile."""
+    found = support_object(compiler, emulation(*flags), cache_folder() / "host")
+    return (found.path,) if found.path else ()
+
+
 def _emulated(
     kernel: Kernel, folder: Path, more: tuple[str, ...], machine: tuple[str, ...], *, hosted: bool
 ) -> Built:
@@ -117,6 +135,29 @@ def _emulated(
     compiler = cpp_compiler("native")
     if compiler is None:
         return Built(ok=False, artifact=None, log="no g++ on PATH; apt-get install g++")
+    main, flags = _for_emulation(kernel, compiler, more)
+    built = compile_hosted(
+        main,
+        folder,
+        compiler=compiler,
+        flags=flags,
+        support=emulation(*machine, *_machine(kernel)),
+        extra=headers(),
+        hosted=hosted,
+        without=STARTS if NOTES in machine else (),
+    )
+    hidden = str(EMULATOR)
+    return replace(
+        built,
+        log=built.log.replace(hidden, "emulation"),
+        command=built.command.replace(hidden, "emulation"),
+    )
+
+
+def _for_emulation(
+    kernel: Kernel, compiler: Compiler, more: tuple[str, ...]
+) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the kernel as a host compiler takes it, and the flags that it is compiled with."""
     main = f"{Path(kernel.main).stem}.emulated.cpp"
     text = f'#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
     files = (*((n, t) for n, t in kernel.files if n != kernel.main), (main, text))
@@ -132,22 +173,7 @@ def _emulated(
         f"-I{EMULATOR}",
         *_machine(kernel),
     )
-    built = compile_hosted(
-        replace(kernel, main=main, files=files),
-        folder,
-        compiler=compiler,
-        flags=flags,
-        support=emulation(*machine, *_machine(kernel)),
-        extra=headers(),
-        hosted=hosted,
-        without=STARTS if NOTES in machine else (),
-    )
-    hidden = str(EMULATOR)
-    return replace(
-        built,
-        log=built.log.replace(hidden, "emulation"),
-        command=built.command.replace(hidden, "emulation"),
-    )
+    return replace(kernel, main=main, files=files), flags
 
 
 def _machine(kernel: Kernel) -> tuple[str, ...]:

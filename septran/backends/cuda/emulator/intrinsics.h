@@ -261,14 +261,15 @@ static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c);
 static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 static inline float normcdff(float x) { return .5f * erfcf(-x * 0.70710678f); }
 namespace cuemu {
-/// The bits of a float. A host's own NaN has a sign, which no GPU's has; NVIDIA's keep no payload of what an operation reads.
+/// The bits of a float. A host's own NaN has a sign, which no GPU's has; NVIDIA's keep no payload of what an operation reads. Whether
+/// a sign that is turned round (`-x`) shows on a NaN, no vendor says: in some calls it does, in others not.
 inline unsigned float_bits(float f) {
   const unsigned u = bits<unsigned>(f);
-  if (f == f || u == 0x7FC00000u) return u;
-  return u == 0xFFC00000u || default_nan == 0x7FFFFFFFu ? default_nan : u;
+  if (f == f || (u == 0x7FC00000u && default_nan != 0xFFC00000u)) return u;
+  return u << 1 == 0x7FC00000u << 1 || default_nan == 0x7FFFFFFFu ? default_nan : u;
 }
 template <class A, class B> auto copysigned(A a, B b) {
-  return b == b ? copysign(a, b) : copysign(a, static_cast<B>(bits<int>(static_cast<float>(b)) == int(0xFFC00000u) ? 1 : b));
+  return b == b ? copysign(a, b) : copysign(a, static_cast<B>(float_bits(static_cast<float>(b)) >> 31 ? -1 : 1));
 }
 }  // namespace cuemu
 static inline int __float_as_int(float f) { return static_cast<int>(cuemu::float_bits(f)); }

@@ -59,16 +59,6 @@ template <class F> void on_stream(void* s, F work) {
   }
 }
 
-/// The host function returns: what it left to a stream that blocks nobody may run after its results are read.
-inline void end_streams() {
-  before_default();
-  for (Stream* stream : streams())
-    if (stream->done < stream->work.size()) {
-      streams().clear();
-      fail("stream", "work was left to a stream that does not block the default one, and nobody waits for it: cudaStreamSynchronize");
-    }
-}
-
 struct Event {
   Stream* stream = nullptr;
   size_t end = 0;
@@ -76,6 +66,22 @@ struct Event {
     if (stream && stream_of(stream)) stream->run(end);
   }
 };
+inline std::vector<Event*>& events() {
+  static std::vector<Event*> all;
+  return all;
+}
+
+/// The host function returns: what it left to a stream that blocks nobody may run after its results are read. What has run is forgotten.
+inline void end_streams() {
+  before_default();
+  for (Stream* stream : streams())
+    if (stream->done < stream->work.size()) {
+      streams().clear();
+      fail("stream", "work was left to a stream that does not block the default one, and nobody waits for it: cudaStreamSynchronize");
+    }
+  for (Stream* stream : streams()) stream->work.clear(), stream->done = 0;
+  for (Event* event : events()) event->end = 0;
+}
 }  // namespace cuemu
 
 static inline int cudaStreamCreateWithFlags(void** s, unsigned flags) {
@@ -115,7 +121,9 @@ static inline int cudaDeviceSynchronize() {
   return 0;
 }
 static inline int cudaEventCreateWithFlags(void** e, unsigned) {
-  *e = new cuemu::Event;
+  cuemu::Event* event = new cuemu::Event;
+  cuemu::events().push_back(event);
+  *e = event;
   return 0;
 }
 static inline int cudaEventCreate(void** e, unsigned = 0) { return cudaEventCreateWithFlags(e, 0); }
@@ -139,6 +147,9 @@ static inline int cudaStreamWaitEvent(void* s, void* e, unsigned = 0) {
   return 0;
 }
 static inline int cudaEventDestroy(void* e) {
+  std::vector<cuemu::Event*>& all = cuemu::events();
+  for (size_t i = 0; i < all.size(); i++)
+    if (all[i] == e) all.erase(all.begin() + static_cast<long>(i--));
   delete static_cast<cuemu::Event*>(e);
   return 0;
 }

@@ -1,0 +1,87 @@
+"""Build a kernel into a program that seeks inputs on which its comparisons come out otherwise (septran/host/sought.c)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from septran import host
+from septran.host.link import NAME
+from septran.kernel import Kernel
+from septran.toolchain.built import Built
+from septran.toolchain.compilers import Compiler
+from septran.toolchain.confined import plain, run_confined, toolchain_folders
+
+_RUNNER = Path(host.__file__).resolve().parent / "sought.c"
+_PROGRAM = "sought"
+# last, so that they count: an optimiser makes one comparison of two; the words would tell a kernel that it is looked at
+_TOLD = ("-O0", "-g1", "-fsanitize-coverage=trace-cmp", "-fno-lto")
+_OWN_MAIN = "-Dmain=septran_main_of_the_file"
+
+
+def compile_sought(
+    kernel: Kernel,
+    folder: Path,
+    *,
+    compiler: Compiler,
+    flags: Sequence[str],
+    support: Sequence[Path] = (),
+    timeout_s: float = 120.0,
+) -> Built:
+    """Compile `kernel` in `folder` into a program that seeks inputs for it; confined, as every compile step.
+
+    flags: of its library. support: sources or objects of ours that the kernel calls.
+    """
+    if not NAME.fullmatch(kernel.entry):
+        return Built(ok=False, artifact=None, log=f"{kernel.entry!r} is no name of C")
+    kernel.write(folder)
+    (folder / _RUNNER.name).write_text(_RUNNER.read_text(encoding="utf-8"), encoding="utf-8")
+    tool = shlex.quote(compiler.path)
+    compiles = [f for f in flags if f != "-shared"]
+    # one thread calls it: what each thread has for itself lies where other variables do
+    own = [f"-D{word}=" for word in ("thread_local", "__thread") if word in kernel.source]
+    steps = [
+        f"{tool} -x c -std=gnu11 -O2 -fno-pie -DENTRY={kernel.entry} -c {_RUNNER.name} -o runner.o",
+        f"{tool} {shlex.join([*compiles, *own, *_TOLD, _OWN_MAIN])} -c ./{shlex.quote(kernel.main)} -o told.o",
+    ]
+    for end in ("begin", "end"):  # a linker lays out what stands between two files between them
+        text = f"char st_data_{end}[8] = {{1}}, st_bss_{end}[8];"
+        (folder / f"{end}.c").write_text(f"{text}\n", encoding="utf-8")
+        steps.append(f"{tool} -x c -fno-pie -fno-common -c {end}.c -o {end}.o")
+    units = []
+    for number, path in enumerate(support):
+        if path.suffix == ".o":
+            units.append(shlex.quote(str(path)))
+            continue
+        units.append(f"unit{number}.o")
+        steps.append(f"{tool} {shlex.join(compiles)} -c {shlex.quote(str(path))} -o {units[-1]}")
+    openmp = "-fopenmp " if "-fopenmp" in flags else ""
+    steps.append(
+        f"{tool} {openmp}-no-pie runner.o begin.o told.o end.o {' '.join(units)} -o {_PROGRAM} -lm -pthread"
+    )
+    reads = (*toolchain_folders(compiler.path, {}), *{path.parent for path in support})
+    done = run_confined(["/bin/sh", "-c", " && ".join(steps)], folder, timeout_s, reads=reads)
+    program = folder / _PROGRAM
+    ok = done.code == 0 and plain(program)
+    return Built(
+        ok=ok, artifact=program if ok else None, log=done.output, seconds=done.seconds,
+        not_checked=done.not_enforced,
+    )  # fmt: skip
+
+
+def lines_of(program: Path, places: Sequence[int], main: str, folder: Path) -> dict[int, int]:
+    """Return the line of the file `main` that each code address of `program` belongs to, as far as one does."""
+    if not places:
+        return {}
+    words = " ".join(f"{place:#x}" for place in places)
+    done = run_confined(
+        ["/bin/sh", "-c", f"addr2line -e ./{program.name} {words}"], folder, 20.0, reads=()
+    )
+    found = {}
+    for place, line in zip(places, done.output.splitlines(), strict=False):
+        at = re.search(r"([^/]+):(\d+)", line)
+        if at and at[1] == Path(main).name:
+            found[place] = int(at[2])
+    return found
