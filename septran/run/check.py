@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from septran.errors import ConfigError, Diagnostic, MappingError, SeptranError, Span, closest
+
+if TYPE_CHECKING:
+    from septran.tasklang.tree import Task
 
 
 def check_files(paths: Sequence[Path]) -> tuple[Diagnostic, ...]:
     """Return every problem of the files, file by file, in source order; () when all is well.
 
     A .py file is loaded as logic, and each operator and fully annotated task in it is traced and
-    checked. A .yaml file is read as a mapping; its target and a policy's words are looked up.
+    checked; of a task whose tensors' dims nobody says, what is wrong with any number of them. A .yaml file is read as a mapping; its target and a policy's words are looked up.
     """
     return tuple(problem for path in paths for problem in _check(path))
 
@@ -76,9 +80,40 @@ def _check_logic(path: Path) -> tuple[Diagnostic, ...]:
         if task.name not in known and not task.leaf and set(task.ranks) == set(task.params)
     ]
     found: dict[tuple[str, str, str], Diagnostic] = {}
+    reached: set[str] = set()
     for entry, ranks in entries:
         try:
-            check_logic(entry, ranks)
+            reached |= {name for name, _ in check_logic(entry, ranks).found}
         except SeptranError as e:
+            reached |= logic.tasks.keys()
             found |= {(d.code, d.message, str(d.span)): d for d in e.diagnostics}
+    known |= {entry.name for entry, _ in entries} | reached
+    for task in logic.tasks.values():
+        if task.name not in known and not task.leaf:
+            found |= _of_any_rank(task)
     return tuple(found.values())
+
+
+_WHATEVER_THE_RANKS = {
+    *("E102", "E104", "E105", "E106", "E107", "E108", "E110", "E114"),
+    *("E120", "E121", "E122", "E123", "E126", "E143"),
+}
+"""codes of mistakes that no shape of the parameters mends"""
+
+
+def _of_any_rank(task: Task) -> dict[tuple[str, str, str], Diagnostic]:
+    """Return the mistakes that a task makes with parameters of 1, 2, 3 and 4 dims; it has no operator that gives them."""
+    from septran.tasklang.check import check_logic
+
+    common: dict[tuple[str, str, str], Diagnostic] | None = None
+    for rank in (2, 1, 3, 4):
+        ranks = {p: task.ranks.get(p, rank) for p in task.params if p not in task.scalars}
+        found = {}
+        try:
+            check_logic(task, ranks)
+        except SeptranError as e:
+            for d in e.diagnostics:
+                if d.code in _WHATEVER_THE_RANKS:
+                    found[d.code, d.message, str(d.span)] = d
+        common = found if common is None else {k: d for k, d in common.items() if k in found}
+    return common or {}

@@ -64,7 +64,8 @@ def parse(text: str, names: Iterable[str], span: Span | None = None) -> ast.expr
         if not isinstance(node, _ALLOWED):
             raise TaskLangError.of(
                 "E120",
-                f"map expression {text!r}: {type(node).__name__} is not allowed",
+                f"map expression {text!r}: {type(node).__name__} is not allowed"
+                + ("; a power is **" if isinstance(node, ast.BitXor) else ""),
                 span,
                 help="allowed: + - * / // % ** comparisons, and, or, not, numbers, operands and "
                 + ", ".join(FUNCTIONS),

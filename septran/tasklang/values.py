@@ -50,6 +50,14 @@ def _no_condition(*_: object) -> NoReturn:
     )
 
 
+def _no_number(*_: object) -> NoReturn:
+    raise mistake(
+        "E108",
+        "a size that the mapping or the call decides was used as a Python number",
+        help="loops over pieces are task.parallel_range(n) and task.sequential_range(n), not Python's range",
+    )
+
+
 Operator = Callable[["SymInt", "SymInt | int"], "SymInt"]
 
 
@@ -69,7 +77,7 @@ class SymInt:
     __mod__, __rmod__ = _operators("%")
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _no_condition
-    __index__ = __int__ = __float__ = _no_condition
+    __index__ = __int__ = __float__ = _no_number
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -142,7 +142,7 @@ CASES = {
                 task.launch(zero, C)
         """,
         {"C": 1},
-        ["a symbolic value was used as a condition"],
+        ["was used as a Python number", "task.sequential_range(n)"],
     ),
     "two tasks with one name": (
         """
