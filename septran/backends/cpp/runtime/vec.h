@@ -45,8 +45,13 @@ template <class V, class W> ST_INLINE V convert(W x) { return __builtin_convertv
 // Asks for the cache line of an address soon to be read; never faults.
 ST_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
-// The same for the row after this one: hardware stops at the end of a page, which is the end of many a row.
-ST_INLINE void next_row(const void* p) { __builtin_prefetch(p); }
+// The same for the row after this one: hardware stops at the end of a page, which is the end of many a row. On Zen 4 it costs 6 to
+// 50 %, on Zen 5 it gains as much. To g++ 12 both are znver3; the later one has AVX-VNNI.
+ST_INLINE void next_row(const void* p) {
+#if !defined(__AVX512F__) || !(defined(__znver3__) || defined(__znver4__)) || defined(__AVXVNNI__)
+    __builtin_prefetch(p);
+#endif
+}
 
 // The same for a row that will be written. On Zen it costs 5 to 10 %: stores find their lines by themselves.
 ST_INLINE void next_output(const void* p) {
