@@ -36,6 +36,16 @@ CASES = (
         inputs="torch.randint(-128, 128, (4, 9), dtype=torch.int32), torch.randint(0, 23, (9,), dtype=torch.int32)",
     ),
 )  # fmt: skip
+LONG = Module(
+    name="bits_shifted_long",
+    args="q, s",
+    body="return q >> s, q.int() >> s",
+    inputs="torch.randint(-(2**31), 2**31 - 1, (4, 65)), torch.arange(65).clamp(max=63)",
+)
+
+
+def test_words_of_64_bits_are_shifted_by_up_to_63_places(tmp_path: Path) -> None:
+    computes_the_module(imported(LONG.write(tmp_path)), tmp_path)
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.name)

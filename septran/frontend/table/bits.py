@@ -56,8 +56,10 @@ def _common(dtype: str) -> str:
 @row("__rshift__", "bitwise_right_shift")
 def _right(b: Builder, node: Node, a: Args) -> Value:
     if isinstance(a["other"], View):
-        text = "x"  # a divisor is a constant
-        for places in range(8 * nbytes(node.meta.dtype) - 1, 0, -1):
+        top, text = 8 * nbytes(node.meta.dtype) - 1, "x"  # a divisor is a constant
+        if node.meta.dtype != "uint8":  # no number of the dtype is as large: the sign is left
+            text, top = f"select(s == {top}, select(x < 0, -1, 0), x)", top - 1
+        for places in range(top, 0, -1):
             text = f"select(s == {places}, x // {1 << places}, {text})"
         return b.map(text, {"x": a["self"], "s": a["other"]})
     return b.map(f"x // {1 << _places(node, a)}", {"x": a["self"]})
