@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.ir import nodes as ir
-from septran.ir.access import map_buffers, regions
+from septran.ir.access import map_buffers, map_statements, regions
 from septran.ir.expr import Bin, Const, Expr, Var
 from septran.kernel import LeafSpec, kernel_params, leaf_specs
 from septran.reference import Reference
@@ -329,3 +329,18 @@ def as_in_the_kernel(program: ir.Program, spec: LeafSpec) -> ir.Program:
         return program
 
     return replace(program, body=map_buffers(program.body, lambda b: new.get(b.name, b)))
+
+
+def without_steps(program: ir.Program, unused: frozenset[str]) -> ir.Program:
+    """Return a leaf's lowered program that copies no operand of `unused` out: a leaf need not write what only holds a step between.
+
+    A simulator that knows what was written would take the copy for the leaf's own mistake.
+    """
+
+    def kept(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
+        if not isinstance(stmt, ir.Copy):
+            return (stmt,)
+        to = stmt.dst.buffer
+        return () if to.mem == "GLOBAL" and to.name in unused else (stmt,)
+
+    return replace(program, body=map_statements(program.body, kept))

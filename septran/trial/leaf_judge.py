@@ -24,7 +24,13 @@ from septran.plan.predicted import threads_of
 from septran.predict.predict import predict
 from septran.predict.prediction import summary
 from septran.trial.judge import Judged, build_only, judge_kernel
-from septran.trial.leaf_case import LeafCase, as_in_the_kernel, leaf_cases, unused_operands
+from septran.trial.leaf_case import (
+    LeafCase,
+    as_in_the_kernel,
+    leaf_cases,
+    unused_operands,
+    without_steps,
+)
 from septran.trial.place import Place
 from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
@@ -165,7 +171,9 @@ class LeafJudge:
         return any(s.key not in have and s.opaque for _, s in leaf_specs(self._program))
 
     def _alone(self, leaf: Leaf, case: LeafCase, folder: Path) -> Verdict:
-        program = as_in_the_kernel(lower(case.program, self._backend.passes), leaf.spec)
+        unused = unused_operands(self._program, leaf.spec)
+        lowered = lower(case.program, self._backend.passes)
+        program = without_steps(as_in_the_kernel(lowered, leaf.spec), unused)
         specs = [spec for _, spec in leaf_specs(program)]
         assert len(specs) == 1, "a leaf program has one leaf"
         spec = specs[0]
@@ -179,7 +187,7 @@ class LeafJudge:
         return judge_kernel(
             self._place,
             kernel,
-            replace(case.problem, unused=unused_operands(self._program, leaf.spec)),
+            replace(case.problem, unused=unused),
             work=folder,
             seed=self._seed,
         ).verdict

@@ -20,7 +20,16 @@ from septran.toolchain.wheels import Wheel
 
 TARGET = "dsa_c"
 LOADER = "dsa_model.py.j2"
-_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-I.")
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Werror",
+    "-fPIC",
+    "-I.",
+)
 _SECONDS = 120.0
 _WRAPPED = re.compile(r"^(?:[A-Z_]+\(|void __wrap_)(tpu_\w+)", re.MULTILINE)
 """Calls that a source puts itself before: `FORM(tpu_name, ..` or a function of its own."""
