@@ -222,6 +222,7 @@ NOT_RUN = {
     "python -m tests.verify.honest SEEDS": _MINUTES,
     "python benchmarks/dsa_cycles.py --write": _MINUTES,
     "python benchmarks/leaf_order.py": _MINUTES,
+    "python benchmarks/serve_verdicts.py": _MINUTES,
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,
     "python benchmarks/gpu.py --dry-run": "compiles every operator for every GPU target: half an hour",
     "pytest --slow tests/leafgate": _TESTS,
