@@ -53,15 +53,14 @@ def _line(name: str, rows: Sequence[Row]) -> str:
 
 
 def others(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what is not accurate, cells with the same target, operator and reason together."""
+    """Yield what is not accurate, cells of one arch with the same reason together."""
     found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.sort != "accurate":
-            found[row.backend, row.op, re.sub(r"\d+(, \d+)*", "N", row.reason)].append(row)
-    for (backend, op, _), mine in sorted(found.items()):
-        archs = ", ".join(dict.fromkeys(row.arch for row in mine))
-        reason = mine[0].reason.partition("\n")[0]
-        yield f"* {backend} {archs}, {op} ({len(mine)}): {reason}"
+            found[row.backend, row.arch, row.reason.partition("\n")[0]].append(row)
+    for (backend, arch, reason), mine in sorted(found.items()):
+        ops = ", ".join(sorted({row.op for row in mine}))
+        yield f"* {backend} {arch}: {ops} ({len(mine)}): {reason}"
 
 
 def main() -> None:

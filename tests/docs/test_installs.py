@@ -224,6 +224,7 @@ NOT_RUN = {
     "python benchmarks/leaf_order.py": _MINUTES,
     "python benchmarks/serve_verdicts.py": _MINUTES,
     "python benchmarks/predicted.py BACKEND --write": _MINUTES,
+    "python benchmarks/matrix.py RUN ...": "it reads batch runs of hours",
     "python benchmarks/gpu.py --dry-run": "compiles every operator for every GPU target: half an hour",
     "pytest --slow tests/leafgate": _TESTS,
     "pytest --slow tests/backends/dsa_c/test_bm1684x.py -k other_chips": _TESTS,

@@ -36,6 +36,7 @@ SMALL = {
     "softmax": {"M": 5, "N": 600},
     "layernorm": {"M": 67, "N": 70},
     "tanh": {"N": 1003},
+    "transpose": {"M": 37, "N": 65},
 }
 
 

@@ -467,8 +467,13 @@ SG_FN void sg_index(sg_tile d, int base, int by_row, int by_col) {
 /* -- transposition, by DMA between lanes ---------------------------------------------------------------------------- */
 
 SG_FN void sg_turn(local_addr_t to, local_addr_t from, int rows, int cols, data_type_t dtype) {
+#ifdef SG_CHIP_TURNS_IMAGES /* its DMA turns no columns; columns are images here, one element apart */
+  const dim4 shape = {cols, rows, 1, 1}, images = {1, SG_BLOCK, SG_BLOCK, 1};
+  tpu_gdma_cpy_nc_trans_L2L(to, from, &shape, &images, &images, dtype);
+#else
   const dim4 shape = sg_shape(rows, cols), lines = {SG_BLOCK, SG_BLOCK, SG_BLOCK, 1};
   tpu_gdma_cpy_cw_trans_L2L(to, from, &shape, &lines, &lines, dtype);
+#endif
 }
 SG_FN void sg_transpose(sg_tile d, sg_tile a) {
   for (int r0 = 0; r0 < d.rows; r0 += SG_LANES)
