@@ -240,7 +240,7 @@ def fill(
             if result is not None:
                 one.keep(k, result)
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
+    threads = [threading.Thread(target=client, daemon=True) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
