@@ -248,7 +248,7 @@ static int compare_up(const void *a, const void *b) {
 static void pattern(size_t from, size_t n, unsigned which) {
   double *line = calloc(n, sizeof *line);
   for (size_t i = 0; i < n; ++i) line[i] = get(now, from + i);
-  const double one = n_pool ? beside(pool[below(n_pool)]) : line[0];
+  const double one = ldexp(1 + 0.5 * (double)below(2), (int)below(4) - 1) * (drawn() & 1 ? 1 : -1); /* of two bits: sums of it are exact */
   const size_t part = below(n), other = below(n);
   if (which < 2) qsort(line, n, sizeof *line, compare_up);
   for (size_t i = 0; i < n; ++i) {
