@@ -283,7 +283,7 @@ def test_a_module_that_does_not_take_the_weights_is_told_why(tmp_path):
 def test_a_count_is_not_guessed_where_tensors_differ(tmp_path):
     file = tmp_path / "kernel.cpp"
     file.write_text("void total(const float* x, float* out, int n) { out[0] = x[n - 1]; }\n")
-    request = JudgeRequest(file=file, reference=REFERENCES / "total.py")
+    request = JudgeRequest(file=file, reference=REFERENCES / "row_sums.py")
     with pytest.raises(ConfigError) as error:
         judge(request, settings=settings.load())
     assert error.value.codes == ("C172",)

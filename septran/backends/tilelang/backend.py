@@ -13,9 +13,15 @@ from septran.backends.tilelang.leaves import library, signature
 from septran.backends.tilelang.passes.pipeline import FINISH, PASSES
 from septran.backends.tilelang.reading import read
 from septran.backends.tilelang.toolchain import DEVICE_SESSION, available, build, load, write_device
-from septran.backends.tilesim.gpu import SHARED_LIMIT
 from septran.ir.written_out import WRITTEN_OUT
+from septran.kernel import Kernel
 from septran.toolchain.compilers import cuda_home
+
+
+def _room(kernel: Kernel) -> int:
+    from septran.backends.tilesim.gpu import SHARED_LIMIT
+
+    return SHARED_LIMIT[kernel.arch]
 
 
 def _manifest(
@@ -41,7 +47,7 @@ def _manifest(
         signature=signature,
         print_kernel=emit,
         read_back=read,
-        room=lambda kernel: SHARED_LIMIT[kernel.arch],
+        room=_room,
         build=build,
         loader="tilesim.py.j2",
         where="emulated",
