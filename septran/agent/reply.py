@@ -256,7 +256,7 @@ def _inside_python(code: str, spec: LeafSpec) -> str | None:
 
     try:
         tree = ast.parse(textwrap.dedent(code))
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     lines = textwrap.dedent(code).splitlines()
     for node in ast.walk(tree):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from septran.errors import ConfigError, Span
 from septran.plan.wanted import read_source
+from septran.run.nesting import check_nesting
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"\n]+)\"[^\n]*$", re.MULTILINE)
 _HIDDEN = re.compile(
@@ -57,7 +58,10 @@ class Whole:
 def whole_of(file: Path) -> Whole:
     """Return a user's file with what it includes; a Python file includes nothing. Raises ConfigError C170, C173."""
     text = read_source(file, "C170")
-    return Whole(text, ()) if file.suffix == ".py" else with_includes(file, text)
+    if file.suffix == ".py":
+        check_nesting(file, text, "C170")
+        return Whole(text, ())
+    return with_includes(file, text)
 
 
 def with_includes(file: Path, text: str) -> Whole:

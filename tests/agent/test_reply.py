@@ -224,6 +224,15 @@ def test_a_python_function_of_another_name_is_the_leafs_where_its_parameters_are
     assert said.startswith("the reply defines relu(x") and "write its body alone" in said
 
 
+def test_a_function_that_nests_without_end_is_left_to_the_gate() -> None:
+    (task,) = leaf_tasks(Asked(op="relu", backend="triton_cuda", dims={"N": 64}))
+    frame, spec = make_frame(task.spec, task.plan.backend, "body"), task.spec
+    for name in (spec.symbol, "other"):
+        code = f"def {name}(y, x):\n    y[:] = {'-' * 20_000}x\n"
+        found = extract_body(f"```python\n{code}```", frame, spec)
+        assert found.problem or "-" * 20_000 in found.body
+
+
 def test_hostile_sizes_are_fast() -> None:
     for text in (
         "`" * 100_000,
