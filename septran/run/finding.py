@@ -62,7 +62,7 @@ def finding_of(verdict: Verdict) -> str:
         case "V202" if "NaN" in text:
             return "wrong"
         case "V202":
-            return "precision" if verdict.hint.startswith("right on small integers") else "wrong"
+            return "precision" if verdict.hint.startswith("right on small integers:") else "wrong"
         case "V209" if re.match(r"(emulator: )?(race|hazard|divergence|deadlock|async)", text):
             return "race"
         case "V209" if re.match(rf"(emulator: )?({'|'.join(_NOT_TAKEN)}):", text):

@@ -19,6 +19,8 @@ _GROWTH_KIB = {True: 8 * 1024, False: 256 * 1024}
 # seen from outside and counted exactly; scratch, heap and stack are touched in the first calls
 _GROWTH_IN_HOST_KIB = 512
 
+GROWN = "memory grew"
+
 
 def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdict | None:
     """Return the verdict on a child that did not do its work, or None when there is work to judge."""
@@ -154,5 +156,5 @@ def _claims(transcript: Transcript, sessions: Sessions) -> str:
     in_place = "in_place" in loader_capabilities(sessions.loader)
     allowed_kib = _GROWTH_IN_HOST_KIB if transcript.hosted else _GROWTH_KIB[in_place]
     if len(settled) > 4 and settled[-1] - settled[0] > allowed_kib:
-        return f"memory grew by {settled[-1] - settled[0]} KiB over {len(settled)} calls"
+        return f"{GROWN} by {settled[-1] - settled[0]} KiB over {len(settled)} calls"
     return ""

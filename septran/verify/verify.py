@@ -30,7 +30,7 @@ from septran.verify.gate import gate
 from septran.verify.kept_memory import kept_memory
 from septran.verify.known import Known, compared
 from septran.verify.problem import Problem
-from septran.verify.refusal import harness_text, ran_out, refusal, unavailable
+from septran.verify.refusal import GROWN, harness_text, ran_out, refusal, unavailable
 from septran.verify.session import Call, Ran, Sessions, Transcript, run_calls
 from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
@@ -220,11 +220,13 @@ def _run_and_judge(
     if cycles or doubt:
         base = replace(base, cycles=cycles, not_checked=(*base.not_checked, *filter(None, [doubt])))
     refused = refusal(base, transcript, request.sessions)
-    if refused is not None:
+    # an emulation that warns of every NaN grows: what is wrong with the values says more
+    if refused is not None and GROWN not in refused.message:
         return refused
     policy = request.policy or load_policy()
     with budget.threads(1), kept_memory():
-        return judged(base, problem, transcript, policy, unordered=request.unordered)
+        found = judged(base, problem, transcript, policy, unordered=request.unordered)
+    return found if refused is None or found.code == "V202" else refused
 
 
 def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[Call, ...]:
@@ -419,6 +421,10 @@ def _numeric_hint(failed: Sequence[CaseResult], total: int, worst: Worst) -> str
         return "the result does not depend on every element: a remembered answer"
     if "integers" not in names and _here_and_there(failed, worst):
         return "right nearly everywhere: an edge, or threads that race"
+    if "integers" not in names and _beyond_rounding(worst):
+        return (
+            "right on small integers, and other numbers elsewhere: an index, or threads that race"
+        )
     if "integers" not in names:
         return "right on small integers: rounding, a narrower dtype, or cancellation"
     return "right on some inputs: look at the listed families"
@@ -429,6 +435,12 @@ def _here_and_there(failed: Sequence[CaseResult], worst: Worst) -> bool:
     share = sum(r.wrong for r in failed) / max(1, sum(r.elements for r in failed))
     got, expected = float(worst.got), float(worst.expected)
     return share < 1e-3 and not abs(got - expected) <= 0.5 * max(abs(got), abs(expected))
+
+
+def _beyond_rounding(worst: Worst) -> bool:
+    """Whether the worst error is more than arithmetic of a few bits makes (eight of them: 2^16 of float32's last places), short of overflow."""
+    error, budget = abs(float(worst.got) - float(worst.expected)), float(worst.budget)
+    return 0 < 2.0**22 * budget < error < math.inf
 
 
 def _first_line(log: str) -> str:
