@@ -89,13 +89,24 @@ def stored(graph: Graph) -> tuple[Decision, ...]:
     return tuple(found.values())
 
 
-def compared(graph: Graph, decision: Decision, values: Tensors) -> torch.Tensor:
-    """Return the values that are put in order or stored, or the differences that are compared with 0."""
+def compared(
+    graph: Graph,
+    decision: Decision,
+    values: Tensors,
+    *,
+    fixed: Mapping[Decision, torch.Tensor],
+) -> torch.Tensor:
+    """Return the values that are put in order or stored, or the differences that are compared with 0.
+
+    fixed: decisions before it, made as these results say.
+    """
     import torch
+
+    forced = _forced(fixed)
 
     if decision.kind == "stored":
         kept: dict[str, Any] = {}
-        run_graph(graph, values, look=lambda n, v: kept.update({n: v}))
+        run_graph(graph, values, forced=forced, look=lambda n, v: kept.update({n: v}))
         return torch.as_tensor(kept[decision.node.name])
     named = decision.node.named
     wanted = [named["self"], named.get("other")] if decision.kind == "count" else [named["self"]]
@@ -105,7 +116,7 @@ def compared(graph: Graph, decision: Decision, values: Tensors) -> torch.Tensor:
         if any(isinstance(w, Ref) and w.name == name for w in wanted):
             seen[name] = value
 
-    run_graph(graph, values, look=look)
+    run_graph(graph, values, forced=forced, look=look)
     a, *b = (seen[w.name] if isinstance(w, Ref) else w for w in wanted)
     return a - b[0] if b else torch.as_tensor(a)
 
@@ -129,6 +140,15 @@ def allows(
     return _in_order(lines, room, places.movedim(axis, -1), largest=largest)
 
 
+def _forced(fixed: Mapping[Decision, torch.Tensor]) -> dict[str, Callable[..., Any]]:
+    """Return the nodes that have a value of their own where these decisions are made."""
+    forced = {d.node.name: _forcing(d.node, got) for d, got in fixed.items() if d.kind == "order"}
+    for d, got in fixed.items():
+        if d.kind == "stored":
+            forced[d.node.name] = partial(_as_stored, d.node, got)
+    return forced
+
+
 def settled(
     graph: Graph,
     fixed: Mapping[Decision, torch.Tensor],
@@ -136,10 +156,7 @@ def settled(
     rounded: Rounding | None = None,
 ) -> Callable[[Tensors], tuple[torch.Tensor, ...]]:
     """Return the graph with decisions made as results say. rounded: as `run_graph` has it."""
-    forced = {d.node.name: _forcing(d.node, got) for d, got in fixed.items() if d.kind == "order"}
-    for d, got in fixed.items():
-        if d.kind == "stored":
-            forced[d.node.name] = partial(_as_stored, d.node, got)
+    forced = _forced(fixed)
     counts = {d.output: got for d, got in fixed.items() if d.kind == "count"}
 
     def run(values: Tensors) -> tuple[torch.Tensor, ...]:

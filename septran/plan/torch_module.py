@@ -192,12 +192,15 @@ def reference_of(
 
         return fn
 
-    def choice(output: str, decision: Decision) -> Choice:
+    def choice(output: str, fixed: Mapping[Decision, torch.Tensor]) -> Choice:
+        decision = shown[output]
         return Choice(
             output=output,
             about=decision.about,
             stored=decision.kind == "stored",
-            values=lambda **values: compared(graph, decision, _graphs(graph, names, values)),
+            values=lambda **values: compared(
+                graph, decision, _graphs(graph, names, values), fixed=fixed
+            ),
             allows=lambda values, exact, budget, got: allows(
                 graph, decision, _graphs(graph, names, values), exact, budget, got
             ),
@@ -211,6 +214,8 @@ def reference_of(
             summed=lambda rounding: called(settled(graph, fixed, rounded=rounding)),
             kind=kind,
             reduction=lambda dims: terms,
+            choices=tuple(choice(n, fixed) for n in shown if n not in made),
+            chosen=lambda more: decided({**made, **more}),
         )
 
     return Reference(
@@ -219,7 +224,7 @@ def reference_of(
         summed=lambda rounding: called(partial(run_graph, graph, rounded=rounding)),
         kind=kind,
         reduction=lambda dims: terms,
-        choices=tuple(choice(n, d) for n, d in shown.items()),
+        choices=tuple(choice(n, {}) for n in shown),
         chosen=decided,
         operands=operands or {},
         defined=_has_value(called(partial(run_graph, graph))) if operands else None,

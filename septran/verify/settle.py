@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
 from septran.kernel import KernelParam
-from septran.reference import Reference
+from septran.reference import Choice, Reference
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
 from septran.verify.problem import Problem
@@ -44,23 +44,18 @@ def settle(
     reference = problem.reference
     if not reference.choices or reference.chosen is None:
         return known, ()
-    at = {p.name: k for k, p in enumerate(problem.outputs)}
-    inputs = budget.tensors(arrays)
+    expected = {one.name: one.values for one in known}
     made: dict[str, torch.Tensor] = {}
     told = []
     for choice in reference.choices:
         if choice.stored:
             continue
-        param = problem.outputs[at[choice.output]]
-        got = _stored(param, outputs[choice.output])
-        if bool((got == known[at[choice.output]].values.to(got.dtype)).all()):
+        param = next(p for p in problem.outputs if p.name == choice.output)
+        shown = _stored(param, outputs[choice.output])
+        if bool((shown == expected[choice.output].to(shown.dtype)).all()):
             continue
-        (values,) = budget.expected(
-            _values(problem, choice.values, inputs),
-            arrays, zero_mean=zero_mean, policy=policy, seed=seed,
-        )  # fmt: skip
-        given = {**inputs, **problem.scalars}
-        if not choice.allows(given, values.values, values.budget, got):
+        got = _allowed(problem, choice, arrays, outputs, zero_mean, policy, seed)
+        if got is None:
             return known, ()
         made[choice.output] = got
         told.append(choice.about)
@@ -91,26 +86,44 @@ def read_stored(
     reference = problem.reference
     if not any(c.stored for c in reference.choices) or reference.chosen is None:
         return known
-    at = {p.name: k for k, p in enumerate(problem.outputs)}
-    inputs = budget.tensors(arrays)
-    made: dict[str, torch.Tensor] = {}
-    for choice in reference.choices:
-        got = _stored(problem.outputs[at[choice.output]], outputs[choice.output])
-        if choice.stored:
-            (values,) = budget.expected(
-                _values(problem, choice.values, inputs),
-                arrays, zero_mean=zero_mean, policy=policy, seed=seed,
-            )  # fmt: skip
-            given = {**inputs, **problem.scalars}
-            if not choice.allows(given, values.values, values.budget, got):
-                continue
-        made[choice.output] = got
+    made = {
+        choice.output: got
+        for choice in reference.choices
+        if choice.stored
+        for got in [_allowed(problem, choice, arrays, outputs, zero_mean, policy, seed)]
+        if got is not None
+    }
     again = replace(problem, reference=reference.chosen(made))
     stored = budget.expected(again, arrays, zero_mean=zero_mean, policy=policy, seed=seed)
+    # what is decided behind them has to be allowed by the values as they were read
+    stored, _ = settle(
+        again, arrays, stored, outputs, zero_mean=zero_mean, policy=policy, seed=seed
+    )
     return tuple(
         _between(a, b, _stored(param, outputs[param.name]))
         for param, a, b in zip(problem.outputs, known, stored, strict=True)
     )
+
+
+def _allowed(
+    problem: Problem,
+    choice: Choice,
+    arrays: Mapping[str, Array],
+    outputs: Mapping[str, bytes],
+    zero_mean: bool,
+    policy: Policy,
+    seed: int,
+) -> torch.Tensor | None:
+    """Return the output that shows a decision, None where the values within their budgets do not allow it."""
+    param = next(p for p in problem.outputs if p.name == choice.output)
+    inputs = budget.tensors(arrays)
+    (values,) = budget.expected(
+        _values(problem, choice.values, inputs),
+        arrays, zero_mean=zero_mean, policy=policy, seed=seed,
+    )  # fmt: skip
+    got = _stored(param, outputs[choice.output])
+    given = {**inputs, **problem.scalars}
+    return got if choice.allows(given, values.values, values.budget, got) else None
 
 
 def _between(a: Expected, b: Expected, got: torch.Tensor) -> Expected:
