@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.verdicts import ask, serving
 
 SEEDS = 4
 """of secret inputs for each task, as a trainer repeats a task"""
@@ -149,46 +147,6 @@ def mutant(body: str, rng: random.Random) -> str:
     return body[:start] + new + body[end:]
 
 
-@contextmanager
-def serving(folder: Path, workers: int) -> Iterator[tuple[str, str]]:
-    """Start a server with a ledger and a home in `folder`; yield its address and token."""
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "septran",
-        "serve",
-        "--port",
-        "0",
-        "--dir",
-        str(folder / "ledger"),
-    ]
-    command += ["--workers", str(workers), "--queue", "64", "--json"]
-    env = {**os.environ, "SEPTRAN_HOME": str(folder / "home")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-    try:
-        assert process.stdout is not None
-        yield (
-            json.loads(process.stdout.readline())["url"],
-            (folder / "ledger" / "token").read_text().strip(),
-        )
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def ask(url: str, token: str, path: str, body: object = None) -> tuple[int, dict, int]:
-    """Return status, answer and seconds to wait."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url + path, data=data)
-    request.add_header("Authorization", f"Bearer {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=300) as answer:
-            return answer.status, json.load(answer), 0
-    except urllib.error.HTTPError as e:
-        return e.code, json.load(e), int(e.headers.get("Retry-After") or 0)
-
-
 class Pass:
     """One server's results, in a file with a line each."""
 
@@ -285,8 +243,8 @@ def main() -> int:
     begun = time.time()
     until = begun + 60 * args.minutes
     with (
-        serving(args.dir / names[0], args.workers) as one,
-        serving(args.dir / names[1], args.workers) as two,
+        serving(args.dir / "first/ledger", args.workers, home=args.dir / "first/home") as one,
+        serving(args.dir / "second/ledger", args.workers, home=args.dir / "second/home") as two,
     ):
         for start in range(0, args.count, args.block):
             block = {k: wanted[k] for k in range(start, min(args.count, start + args.block))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -32,11 +33,12 @@ HOSTILE = '```cpp\nsystem("id");\n```'
 
 
 @contextmanager
-def serving(folder: Path, workers: int) -> Iterator[tuple[str, str]]:
-    """Start a server on `folder`; yield its address and token."""
+def serving(folder: Path, workers: int, *, home: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Start a server with its ledger in `folder`, and a SEPTRAN_HOME of its own where asked; yield its address and token."""
+    env = {**os.environ, **({"SEPTRAN_HOME": str(home)} if home else {})}
     command = [sys.executable, "-m", "septran", "serve", "--port", "0", "--dir", str(folder)]
     command += ["--workers", str(workers), "--queue", "64", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     try:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["url"], (folder / "token").read_text().strip()

@@ -7,18 +7,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from septran import host
-from septran.host.link import NAME
 from septran.kernel import Kernel
 from septran.toolchain.built import Built
 from septran.toolchain.compilers import Compiler
-from septran.toolchain.confined import plain, run_confined, toolchain_folders
+from septran.toolchain.confined import run_confined, toolchain_folders
+from septran.toolchain.program import OWN_MAIN, compiled, put_beside
 
-_RUNNER = Path(host.__file__).resolve().parent / "sought.c"
+_RUNNER = "sought.c"
 _PROGRAM = "sought"
 # last, so that they count: an optimiser makes one comparison of two; the words would tell a kernel that it is looked at
 _TOLD = ("-O0", "-g1", "-fsanitize-coverage=trace-cmp", "-fno-lto")
-_OWN_MAIN = "-Dmain=septran_main_of_the_file"
 
 
 def compile_sought(
@@ -34,17 +32,16 @@ def compile_sought(
 
     flags: of its library. support: sources or objects of ours that the kernel calls.
     """
-    if not NAME.fullmatch(kernel.entry):
-        return Built(ok=False, artifact=None, log=f"{kernel.entry!r} is no name of C")
-    kernel.write(folder)
-    (folder / _RUNNER.name).write_text(_RUNNER.read_text(encoding="utf-8"), encoding="utf-8")
+    why_not = put_beside(kernel, _RUNNER, folder)
+    if why_not is not None:
+        return why_not
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
     # one thread calls it: what each thread has for itself lies where other variables do
     own = [f"-D{word}=" for word in ("thread_local", "__thread") if word in kernel.source]
     steps = [
-        f"{tool} -x c -std=gnu11 -O2 -fno-pie -DENTRY={kernel.entry} -c {_RUNNER.name} -o runner.o",
-        f"{tool} {shlex.join([*compiles, *own, *_TOLD, _OWN_MAIN])} -c ./{shlex.quote(kernel.main)} -o told.o",
+        f"{tool} -x c -std=gnu11 -O2 -fno-pie -DENTRY={kernel.entry} -c {_RUNNER} -o runner.o",
+        f"{tool} {shlex.join([*compiles, *own, *_TOLD, OWN_MAIN])} -c ./{shlex.quote(kernel.main)} -o told.o",
     ]
     for end in ("begin", "end"):  # a linker lays out what stands between two files between them
         text = f"char st_data_{end}[8] = {{1}}, st_bss_{end}[8];"
@@ -62,13 +59,7 @@ def compile_sought(
         f"{tool} {openmp}-no-pie runner.o begin.o told.o end.o {' '.join(units)} -o {_PROGRAM} -lm -pthread"
     )
     reads = (*toolchain_folders(compiler.path, {}), *{path.parent for path in support})
-    done = run_confined(["/bin/sh", "-c", " && ".join(steps)], folder, timeout_s, reads=reads)
-    program = folder / _PROGRAM
-    ok = done.code == 0 and plain(program)
-    return Built(
-        ok=ok, artifact=program if ok else None, log=done.output, seconds=done.seconds,
-        not_checked=done.not_enforced,
-    )  # fmt: skip
+    return compiled(steps, folder, _PROGRAM, timeout_s, reads)
 
 
 def lines_of(program: Path, places: Sequence[int], main: str, folder: Path) -> dict[int, int]:

@@ -6,19 +6,17 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from septran import host
 from septran.host import object_gate
-from septran.host.link import NAME
 from septran.kernel import Kernel
 from septran.toolchain.built import Built
 from septran.toolchain.compilers import Compiler
-from septran.toolchain.confined import plain, run_confined, toolchain_folders
+from septran.toolchain.confined import toolchain_folders
+from septran.toolchain.program import OWN_MAIN, compiled, put_beside
 
-_RUNNER = Path(host.__file__).resolve().parent / "watched.c"
+_RUNNER = "watched.c"
 _PROGRAM = "watched"
 # last, so that they count: what is watched is compiled in a third of the time, and cannot ask whether it is watched
 _WATCHED = ("-O1", "-g1", "-fsanitize=thread", "-U__SANITIZE_THREAD__")
-_OWN_MAIN = "-Dmain=septran_main_of_the_file"
 _THREADS = ("pthread_create", "thrd_create", "_ZNSt6thread")
 
 
@@ -56,16 +54,17 @@ def compile_watched(
 
     flags: of its library. support: our source with what the kernel calls besides.
     """
-    if not NAME.fullmatch(kernel.entry):
-        return Built(ok=False, artifact=None, log=f"{kernel.entry!r} is no name of C")
-    kernel.write(folder)
-    (folder / _RUNNER.name).write_text(_RUNNER.read_text(encoding="utf-8"), encoding="utf-8")
+    why_not = put_beside(kernel, _RUNNER, folder)
+    if why_not is not None:
+        return why_not
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
     units = [f"./{shlex.quote(kernel.main)}", *([shlex.quote(str(support))] if support else [])]
-    runner = f"{tool} -x c -std=gnu11 -fPIC {shlex.join(_WATCHED)} -DENTRY={kernel.entry} -c {_RUNNER.name}"
+    runner = (
+        f"{tool} -x c -std=gnu11 -fPIC {shlex.join(_WATCHED)} -DENTRY={kernel.entry} -c {_RUNNER}"
+    )
     # libgomp is linked by -fopenmp alone: what the runner has not is then missing
-    linked = f"{tool} {shlex.join([*compiles, *_WATCHED, _OWN_MAIN])} -c"
+    linked = f"{tool} {shlex.join([*compiles, *_WATCHED, OWN_MAIN])} -c"
     steps = [f"{runner} -o runner.o"]
     steps += [f"{linked} {unit} -o unit{n}.o" for n, unit in enumerate(units)]
     objects = " ".join(f"unit{n}.o" for n in range(len(units)))
@@ -73,10 +72,4 @@ def compile_watched(
     reads = toolchain_folders(compiler.path, {})
     if support:
         reads = (*reads, support.parent)
-    done = run_confined(["/bin/sh", "-c", " && ".join(steps)], folder, timeout_s, reads=reads)
-    program = folder / _PROGRAM
-    ok = done.code == 0 and plain(program)
-    return Built(
-        ok=ok, artifact=program if ok else None, log=done.output, seconds=done.seconds,
-        not_checked=done.not_enforced,
-    )  # fmt: skip
+    return compiled(steps, folder, _PROGRAM, timeout_s, reads)

@@ -32,17 +32,7 @@ from septran.toolchain.compilers import Compiler, fills_locals, find
 from septran.toolchain.hosted import compile_hosted
 from septran.toolchain.wheels import Wheel
 
-FLAGS = (
-    "-std=gnu11",
-    "-O2",
-    "-Wall",
-    "-Wextra",
-    "-Wno-unused-parameter",
-    "-Werror",
-    "-shared",
-    "-fPIC",
-    "-I.",
-)
+FLAGS = (*vendor_library.FLAGS, "-shared")
 _MACHINE_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _HEADERS = ("sim.h", "vendor_lib.h")
 _DECLARED = re.compile(r"^(?!static|#)[\w *]*?\b((?:vl|vendor_lib)_\w+)\([^;]*;", re.MULTILINE)

@@ -20,7 +20,7 @@ from septran.toolchain.wheels import Wheel
 
 TARGET = "dsa_c"
 LOADER = "dsa_model.py.j2"
-_FLAGS = (
+FLAGS = (
     "-std=gnu11",
     "-O2",
     "-Wall",
@@ -130,7 +130,7 @@ def build(
     extra = "\0".join([gcc.version, *(h.read_text(encoding="utf-8") for h in beside)])
     for source in sources:
         made = trusted_object(
-            gcc.path, source, (*_FLAGS, *library.flags), cache_folder() / "host", extra=extra
+            gcc.path, source, (*FLAGS, *library.flags), cache_folder() / "host", extra=extra
         )
         if made.path is None:
             return built_since(None, {}, f"the runtime: {made.missing}", "", started, ())
@@ -138,13 +138,13 @@ def build(
     there = (library.folder / library.link).parent
     name = Path(library.link).name
     command = [
-        gcc.path, *_FLAGS, *library.flags, "-shared", kernel.main, *map(str, objects), "-o", "kernel.so",
+        gcc.path, *FLAGS, *library.flags, "-shared", kernel.main, *map(str, objects), "-o", "kernel.so",
         *(f"-Wl,--wrap={call}" for call in wrapped(sources)), f"-L{there}", f"-l:{name}", f"-Wl,-rpath,{there}", "-lm",
     ]  # fmt: skip
     reads = (library.folder, *(path.parent for path in objects))
     done = run_confined(command, folder, _SECONDS, reads=reads)
     artifact = folder / "kernel.so"
     ok = done.code == 0 and plain(artifact)
-    shown = " ".join(["gcc", *_FLAGS, kernel.main, "-shared", f"-l:{name}", "-o", "kernel.so"])
+    shown = " ".join(["gcc", *FLAGS, kernel.main, "-shared", f"-l:{name}", "-o", "kernel.so"])
     log = done.output.replace(f"{folder}/", "")
     return built_since(artifact if ok else None, {}, log, shown, started, done.not_enforced)
