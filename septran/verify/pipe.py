@@ -56,18 +56,20 @@ class Pipe:
         unserved: Unserved | None = None
         while b"\n" not in self._rest:
             spent = time.monotonic() - begun
-            left = min(_LOOK_S, max(timeout_s - spent, 0.05))
-            if not select.select([self._done], [], [], left)[0]:
-                unserved = unserved or Unserved(self._child.pid)
-                unserved.look(left)
-                spent = time.monotonic() - begun
-                if spent < timeout_s:
-                    continue
+            if spent >= timeout_s:  # looked at whether or not it speaks: bytes may come one by one
                 used = self._child.cpu_seconds() - worked
-                if used >= timeout_s or (spent >= most and spent - unserved.seconds() >= most):
+                lost = unserved.seconds() if unserved is not None and spent >= most else 0.0
+                if used >= timeout_s or spent - lost >= most:
                     return "timeout"
                 if spent >= MOST * most:
                     return "starved"
+            left = min(_LOOK_S, max(timeout_s - spent, 0.05))
+            ready = select.select([self._done], [], [], left)[0]
+            if unserved is not None:
+                unserved.look(left)
+            elif not ready:
+                unserved = Unserved(self._child.pid)
+            if not ready:
                 continue
             chunk = os.read(self._done, 65536)
             if not chunk:
