@@ -19,7 +19,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from septran import preloaded
+from septran.preloaded import Forked, Preload
 from septran.unserved import Unserved
 
 MIB = 1 << 20
@@ -112,11 +115,13 @@ def run(
     env: Mapping[str, str] | None = None,
     forks: bool = True,
     address_space: bool = True,
+    preload: Preload | None = None,
 ) -> SandboxResult:
     """Return how `command` ended; it may write only below `rw_dir`, its working directory and TMPDIR.
 
     ro_paths: readable besides the system's and Python's own folders. rw_paths: further writable paths
     (device nodes). env: added to a clean environment; a key of the caller's is never inherited.
+    preload: what a command that is this Python imports, so that it may start as a fork (`septran.preloaded`).
     """
     limits = Limits(
         timeout_s=timeout_s,
@@ -127,7 +132,13 @@ def run(
         address_space=address_space,
     )
     child = Confined(
-        command, rw_dir=rw_dir, ro_paths=ro_paths, rw_paths=rw_paths, limits=limits, env=env
+        command,
+        rw_dir=rw_dir,
+        ro_paths=ro_paths,
+        rw_paths=rw_paths,
+        limits=limits,
+        env=env,
+        preload=preload,
     )
     return child.wait()
 
@@ -161,6 +172,7 @@ class Confined:
         rw_paths: Sequence[Path] = (),
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        preload: Preload | None = None,
     ) -> None:
         rw_dir = rw_dir.resolve()
         self._limits = limits
@@ -180,21 +192,13 @@ class Confined:
             "report_fd": report_write,
         }
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(config)],
-                cwd=rw_dir,
-                env={},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(report_write, *pass_fds),
-                start_new_session=True,
-            )
+            self._process = _start(config, rw_dir, preload, report_write, pass_fds)
         except OSError:
             os.close(report_read)
             raise
         finally:
             os.close(report_write)
+        self._shared = 2 * getattr(self._process, "shared_pages", 0)
         self._threads = (
             threading.Thread(target=self._read_report, args=(report_read,), daemon=True),
             threading.Thread(target=self._read_output, daemon=True),
@@ -300,6 +304,7 @@ class Confined:
                     self.kill(STARVED)
                     return
             pages, count = _usage(self._process.pid)
+            pages = max(0, pages - self._shared)
             self._watch.peak = max(self._watch.peak, pages * page)
             if pages * page > self._limits.memory_bytes:
                 self.kill("memory")
@@ -309,6 +314,32 @@ class Confined:
                 self.kill("processes")
                 return
             time.sleep(_POLL_S)
+
+
+def _start(
+    config: dict[str, Any],
+    rw_dir: Path,
+    preload: Preload | None,
+    report: int,
+    pass_fds: Sequence[int],
+) -> subprocess.Popen[bytes] | Forked:
+    """Start the launcher with `config`, or fork it from a Python that has imported what the command needs."""
+    if preload is not None:
+        forked = preloaded.start(
+            preload, {**config, "cwd": str(rw_dir)}, report=report, pass_fds=pass_fds
+        )
+        if forked is not None:
+            return forked
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(config)],
+        cwd=rw_dir,
+        env={},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(report, *pass_fds),
+        start_new_session=True,
+    )
 
 
 def _absolute(program: str) -> str:

@@ -22,6 +22,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable
+from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -86,6 +87,24 @@ _CLONE, _CLONE3 = (56, 220), (435, 435)
 def main() -> None:
     """Confine, report, exec; never returns to a caller."""
     config = json.loads(sys.argv[1])
+    status_fd = confine(config)
+    # closed by a successful exec, so that nothing the command says can look like the launcher's words
+    os.set_inheritable(config["report_fd"], False)
+    if status_fd >= 0:
+        os.set_inheritable(status_fd, False)
+    command = config["command"]
+    try:
+        os.execve(command[0], command, config["env"])
+    except OSError as error:
+        why = f"cannot start {command[0]}: {error.strerror}"
+        with contextlib.suppress(OSError):
+            os.write(config["report_fd"], f"\n{json.dumps(why)}".encode())
+        sys.stderr.write(f"{why}\n")
+        os._exit(127)
+
+
+def confine(config: dict[str, Any]) -> int:
+    """Confine this process and report on `report_fd`; return the descriptor that must not outlive what is ours, or -1."""
     enforced: list[str] = []
     refused: list[str] = []
 
@@ -97,7 +116,7 @@ def main() -> None:
         (refused if why else enforced).append(f"{name}: {why}" if why else name)
         return not why
 
-    _die_with_parent()
+    die_with_parent()
     linux = sys.platform == "linux"
     spaces = linux and step("namespaces", _new_namespaces)
     if not linux:
@@ -118,19 +137,7 @@ def main() -> None:
         os.write(
             config["report_fd"], json.dumps({"enforced": enforced, "refused": refused}).encode()
         )
-    # closed by a successful exec, so that nothing the command says can look like the launcher's words
-    os.set_inheritable(config["report_fd"], False)
-    if status_fd >= 0:
-        os.set_inheritable(status_fd, False)
-    command = config["command"]
-    try:
-        os.execve(command[0], command, config["env"])
-    except OSError as error:
-        why = f"cannot start {command[0]}: {error.strerror}"
-        with contextlib.suppress(OSError):
-            os.write(config["report_fd"], f"\n{json.dumps(why)}".encode())
-        sys.stderr.write(f"{why}\n")
-        os._exit(127)
+    return status_fd
 
 
 def _prctl(option: int, value: int) -> str | None:
@@ -139,7 +146,8 @@ def _prctl(option: int, value: int) -> str | None:
     return None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Have the system end this process when its parent ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -176,7 +184,7 @@ def _enter_pid_namespace() -> int:
         os.waitpid(init, 0)
         raw = os.read(read_end, 16)
         _end_as(int(raw) if raw else signal.SIGKILL)
-    _die_with_parent()
+    die_with_parent()
     worker = os.fork()
     if worker:
         _close_all_but(write_end)
@@ -185,7 +193,7 @@ def _enter_pid_namespace() -> int:
             if pid == worker:
                 os.write(write_end, str(status).encode())
                 os._exit(0)
-    _die_with_parent()
+    die_with_parent()
     os.close(read_end)
     return write_end
 

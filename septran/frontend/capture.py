@@ -13,6 +13,7 @@ from septran.aten.graph import Graph, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
 from septran.frontend.table import KNOWN
+from septran.preloaded import Preload
 
 Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0
@@ -23,6 +24,8 @@ VALUES_BYTES = 64 << 20
 """Inputs and weights of at most this size come back with the graph, as one more family of inputs."""
 _MAX_JSON = 64 << 20
 _CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
+_ENV = {"OMP_NUM_THREADS": "1"}
+_PRELOAD = Preload(("torch.export", "septran.frontend.child.warm:export_once"), tuple(_ENV.items()))
 
 
 def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) -> Graph:
@@ -63,7 +66,8 @@ def capture_open(
             memory_bytes=MEMORY_BYTES,
             address_space=False,
             forks=False,
-            env={"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+            env={**_ENV, "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+            preload=_PRELOAD,
         )
         if result.broken:
             raise EnvironmentProblem.of("V214", f"{path}: importing did not start: {result.broken}")

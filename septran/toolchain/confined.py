@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import EnvironmentProblem
+from septran.preloaded import Preload
 from septran.sandbox import MIB, STARVED, Confined, Limits, patience
 
 _MEMORY_BYTES = 12 * 1024 * MIB
@@ -78,9 +79,11 @@ def run_confined(
     *,
     env: Mapping[str, str] | None = None,
     reads: Sequence[Path] = (),
+    preload: Preload | None = None,
 ) -> Finished:
     """Run `command` as `run` does, with `env` added and the folders `reads` readable.
 
+    preload: what a script that this Python runs imports (`septran.preloaded`).
     timeout_s: of a machine with nothing else to do; on a busy one up to three times as much.
 
     Raises:
@@ -100,6 +103,7 @@ def run_confined(
             processes=_PROCESSES,
         ),
         env={"LC_ALL": "C", **(env or {})},
+        preload=preload,
     )
     result = child.wait()
     if result.broken:

@@ -11,10 +11,11 @@ from septran.kernel import Kernel
 from septran.toolchain.built import Built
 from septran.toolchain.compilers import Compiler
 from septran.toolchain.confined import run_confined, toolchain_folders
-from septran.toolchain.program import OWN_MAIN, compiled, put_beside
+from septran.toolchain.program import OWN_MAIN, compiled, named, put_beside
 
 _RUNNER = "sought.c"
 _PROGRAM = "sought"
+_FLAGS = ("-O2", "-fno-pie")
 # last, so that they count: an optimiser makes one comparison of two; the words would tell a kernel that it is looked at
 _TOLD = ("-O0", "-g1", "-fsanitize-coverage=trace-cmp", "-fno-lto")
 
@@ -32,7 +33,7 @@ def compile_sought(
 
     flags: of its library. support: sources or objects of ours that the kernel calls.
     """
-    why_not = put_beside(kernel, _RUNNER, folder)
+    why_not = put_beside(kernel, _RUNNER, _FLAGS, folder, compiler)
     if why_not is not None:
         return why_not
     tool = shlex.quote(compiler.path)
@@ -40,7 +41,7 @@ def compile_sought(
     # one thread calls it: what each thread has for itself lies where other variables do
     own = [f"-D{word}=" for word in ("thread_local", "__thread") if word in kernel.source]
     steps = [
-        f"{tool} -x c -std=gnu11 -O2 -fno-pie -DENTRY={kernel.entry} -c {_RUNNER} -o runner.o",
+        named(kernel),
         f"{tool} {shlex.join([*compiles, *own, *_TOLD, OWN_MAIN])} -c ./{shlex.quote(kernel.main)} -o told.o",
     ]
     for end in ("begin", "end"):  # a linker lays out what stands between two files between them

@@ -11,7 +11,7 @@ from septran.kernel import Kernel
 from septran.toolchain.built import Built
 from septran.toolchain.compilers import Compiler
 from septran.toolchain.confined import toolchain_folders
-from septran.toolchain.program import OWN_MAIN, compiled, put_beside
+from septran.toolchain.program import OWN_MAIN, compiled, named, put_beside
 
 _RUNNER = "watched.c"
 _PROGRAM = "watched"
@@ -54,18 +54,15 @@ def compile_watched(
 
     flags: of its library. support: our source with what the kernel calls besides.
     """
-    why_not = put_beside(kernel, _RUNNER, folder)
+    why_not = put_beside(kernel, _RUNNER, ("-fPIC", *_WATCHED), folder, compiler)
     if why_not is not None:
         return why_not
     tool = shlex.quote(compiler.path)
     compiles = [f for f in flags if f != "-shared"]
     units = [f"./{shlex.quote(kernel.main)}", *([shlex.quote(str(support))] if support else [])]
-    runner = (
-        f"{tool} -x c -std=gnu11 -fPIC {shlex.join(_WATCHED)} -DENTRY={kernel.entry} -c {_RUNNER}"
-    )
     # libgomp is linked by -fopenmp alone: what the runner has not is then missing
     linked = f"{tool} {shlex.join([*compiles, *_WATCHED, OWN_MAIN])} -c"
-    steps = [f"{runner} -o runner.o"]
+    steps = [named(kernel)]
     steps += [f"{linked} {unit} -o unit{n}.o" for n, unit in enumerate(units)]
     objects = " ".join(f"unit{n}.o" for n in range(len(units)))
     steps.append(f"{tool} -fsanitize=thread runner.o {objects} -o {_PROGRAM} -lm -pthread")

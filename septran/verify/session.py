@@ -20,6 +20,7 @@ from septran import assets
 from septran.errors import SeptranError
 from septran.gpu import Gpu
 from septran.kernel import Kernel
+from septran.preloaded import Preload
 from septran.sandbox import patience
 from septran.verify.arena import Arena, Held, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
@@ -126,6 +127,15 @@ def loader_capabilities(loader: str) -> frozenset[str]:
     first = assets.read(f"verify_templates/loaders/{loader}").partition("\n")[0]
     found = re.search(r"capabilities:([\w ,]*)", first)
     return frozenset(re.findall(r"\w+", found.group(1))) if found else frozenset()
+
+
+def loader_preload(loader: str, env: Mapping[str, str]) -> Preload | None:
+    """Return what the words after `preloads:` in the loader's first line name, for children with the environment `env`."""
+    first = assets.read(f"verify_templates/loaders/{loader}").partition("\n")[0]
+    words = [w.strip(" #}") for w in first.partition("preloads:")[2].split(",") if w.strip()]
+    own = dict(w.split("=", 1) for w in words if "=" in w)
+    modules = tuple(w for w in words if "=" not in w)
+    return Preload(modules, tuple(sorted({**env, **own}.items()))) if modules else None
 
 
 def run_calls(
@@ -272,6 +282,7 @@ def start_child(
         ),
         env=env,
         pass_fds=fds,
+        preload=loader_preload(settings.loader, env),
     )
 
 

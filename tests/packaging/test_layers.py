@@ -40,13 +40,14 @@ LAYERS = (
         "settings",
         "sandbox",
         "sandbox_launcher",
+        "sandbox_warm",
         "intact",
         "surroundings",
     ),
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
-    ("errors", "outcome", "atomic", "document", "unserved"),
+    ("errors", "outcome", "atomic", "document", "preloaded", "unserved"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

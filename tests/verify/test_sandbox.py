@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from septran.preloaded import Preload
 from septran.verify import sandbox
 from septran.verify.sandbox import MIB, run
 
@@ -20,8 +21,26 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     return frozenset(run(["/bin/true"], rw_dir=tmp_path_factory.mktemp("probe")).enforced)
 
 
+STARTED: dict[str, Preload | None] = {"afresh": None, "forked": Preload(("json", "wave"))}
+"""how a Python child starts: what it cannot do must not depend on it"""
+
+
+@pytest.fixture(params=list(STARTED), autouse=True)
+def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(STARTED, "now", STARTED[request.param])
+    return str(request.param)
+
+
 def python(code: str, folder: Path, **options: object) -> sandbox.SandboxResult:
-    return run([sys.executable, "-c", code], rw_dir=folder, **options)  # type: ignore[arg-type]
+    (folder / "script.py").write_text(code)
+    command = [sys.executable, "-I", str(folder / "script.py")]
+    return run(command, rw_dir=folder, preload=STARTED["now"], **options)  # type: ignore[arg-type]
+
+
+def test_a_forked_child_has_the_modules(started: str, tmp_path: Path) -> None:
+    result = python("import sys; print('wave' in sys.modules, sys.argv, __name__)", tmp_path)
+    script = str(tmp_path / "script.py")
+    assert result.stdout_tail == f"{started == 'forked'} [{script!r}] __main__\n"
 
 
 def needs(parts: frozenset[str], name: str) -> None:

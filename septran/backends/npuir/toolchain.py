@@ -21,6 +21,7 @@ from septran.backends.npuir.ascend import NoAscendForm, ascend_source
 from septran.backends.npuir.hivm import hivm_text
 from septran.backends.npuir.hivm_ops import NoHivmForm
 from septran.kernel import Kernel
+from septran.preloaded import Preload
 from septran.toolchain.confined import Finished, plain, run_confined
 
 RUNTIME = Path(__file__).resolve().parent / "child"
@@ -128,7 +129,9 @@ def run_ascend(kernel: Kernel, folder: Path, run: Run = run_confined) -> Outcome
     (work / "kernel.py").write_text(source, encoding="utf-8")
     child = (sys.executable, str(RUNTIME / "ascend_child.py"), "kernel.py", kernel.entry)
     env = {"TILELANG_CACHE_DIR": str(work / "cache")}
-    done = run((*child, "lowered.cpp"), work, ASCEND_SECONDS, env=env)
+    done = run(
+        (*child, "lowered.cpp"), work, ASCEND_SECONDS, env=env, preload=Preload(("tilelang",))
+    )
     out = work / "lowered.cpp"
     if done.code == 0 and plain(out):
         size = len(out.read_text(encoding="utf-8").splitlines())

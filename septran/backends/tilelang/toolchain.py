@@ -17,6 +17,7 @@ from septran.backends.device.ptxas import resource_usage
 from septran.backends.device.simulated import write_simulated
 from septran.gpu import Vendor
 from septran.kernel import Kernel
+from septran.preloaded import Preload
 from septran.toolchain.built import built_since
 from septran.toolchain.compilers import nvcc
 from septran.toolchain.confined import Finished, plain, run_confined
@@ -116,11 +117,12 @@ def _lower(kernel: Kernel, folder: Path, out: Path) -> Finished:
         kernel.arch,
         str(out),
     ]
-    env = {
-        "TILELANG_CACHE_DIR": str(out.parent / "cache"),
-    }
-    env |= {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
-    return run_confined(command, out.parent, LOWER_SECONDS, env=env, reads=(folder,))
+    env = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "LANG")}
+    preload = Preload(("tilelang",), tuple(sorted(env.items())))
+    env["TILELANG_CACHE_DIR"] = str(out.parent / "cache")
+    return run_confined(
+        command, out.parent, LOWER_SECONDS, env=env, reads=(folder,), preload=preload
+    )
 
 
 def nvcc_command(compiler: str, arch: str) -> list[str]:

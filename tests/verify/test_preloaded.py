@@ -1,0 +1,179 @@
+"""Children forked from a Python that has imported what they need: as those started afresh, and none can find another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from septran import preloaded, sandbox
+from septran.preloaded import Preload
+from septran.sandbox import Confined, Limits, SandboxResult
+
+PRELOAD = Preload(("json", "wave", "random", "tempfile"))
+
+
+def python(code: str, folder: Path, preload: Preload = PRELOAD, **options: object) -> SandboxResult:
+    script = folder / "script.py"
+    script.write_text(code)
+    return sandbox.run([sys.executable, "-I", str(script), "one"], rw_dir=folder, preload=preload, **options)  # type: ignore[arg-type]  # fmt: skip
+
+
+def server() -> int:
+    """The number of the Python that forks."""
+    return preloaded._SERVERS[PRELOAD]._process.pid
+
+
+def test_a_child_has_its_own_environment_folder_and_random_numbers(tmp_path: Path) -> None:
+    code = (
+        "import os, random, sys, tempfile\n"
+        "print(os.environ['SAID'], os.getcwd(), tempfile.gettempdir(), len(os.environ), sys.argv[1:])\n"
+        "print(random.random())\n"
+    )
+    first = python(code, tmp_path, env={"SAID": "this"}).stdout_tail.splitlines()
+    second = python(code, tmp_path, env={"SAID": "that"}).stdout_tail.splitlines()
+    assert first[0] == f"this {tmp_path} {tmp_path} 6 ['one']"
+    assert second[0].startswith("that ")
+    assert first[1] != second[1]
+
+
+def test_an_error_shows_the_lines_of_the_script_alone(tmp_path: Path) -> None:
+    result = python("def f():\n    return 1 / 0\n\n\nf()\n", tmp_path)
+    assert result.rc == 1
+    assert "sandbox_warm" not in result.stdout_tail
+    assert 'script.py", line 5' in result.stdout_tail
+    assert result.stdout_tail.rstrip().endswith("ZeroDivisionError: division by zero")
+    assert python("import sys; sys.exit('words')", tmp_path).stdout_tail == "words\n"
+
+
+def test_what_a_child_leaves_is_not_seen_by_the_next(tmp_path: Path) -> None:
+    leave = "import json, os, builtins\njson.left = builtins.left = 1\nos.environ['LEFT'] = '1'\n"
+    assert python(leave, tmp_path).ok
+    look = "import json, os, builtins\nprint(hasattr(json, 'left'), hasattr(builtins, 'left'), 'LEFT' in os.environ)"
+    assert python(look, tmp_path).stdout_tail == "False False False\n"
+
+
+def test_a_request_is_not_in_the_memory_of_a_later_child(tmp_path: Path) -> None:
+    """What is asked of one child, paths of its run among it, is read by that child and not by the Python that forks."""
+    assert python("pass", tmp_path, env={"SECRET": "zebra" + "crossing"}).ok
+    search = (
+        "word = b'zebra' + b'crossing'\n"
+        "for line in open('/proc/self/maps'):\n"
+        "    place, rights = line.split()[:2]\n"
+        "    low, high = (int(n, 16) for n in place.split('-'))\n"
+        "    if rights[:2] == 'rw' and high - low < 1 << 28:\n"
+        "        with open('/proc/self/mem', 'rb') as memory:\n"
+        "            memory.seek(low)\n"
+        "            data = memory.read(high - low)\n"
+        "        at = data.find(word)\n"
+        "        while at >= 0:\n"
+        "            if data[at - 9 : at].find(b'SECRET') >= 0: print('found')\n"
+        "            at = data.find(word, at + 1)\n"
+    )
+    assert python(search, tmp_path).stdout_tail == ""
+    # the search finds what is there
+    assert "found" in python(search, tmp_path, env={"SECRET": "zebra" + "crossing"}).stdout_tail
+
+
+def test_only_what_it_was_given_is_open(tmp_path: Path) -> None:
+    read, written = os.pipe()
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import os\nos.write({written}, b'word')\nprint(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n)))\n"
+    )
+    child = Confined(
+        [sys.executable, "-I", str(script)],
+        rw_dir=tmp_path,
+        limits=Limits(forks=False),
+        pass_fds=(written,),
+        preload=PRELOAD,
+    )
+    os.close(written)
+    result = child.wait()
+    assert os.read(read, 10) == b"word"
+    os.close(read)
+    assert result.stdout_tail == f"[0, 1, 2, {written}]\n"
+
+
+def test_many_at_once(tmp_path: Path) -> None:
+    found: dict[int, SandboxResult] = {}
+
+    def one(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found[number] = python(f"print({number}); raise SystemExit({number})", folder)
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(found[n].rc, found[n].stdout_tail) for n in range(12)] == [(n, f"{n}\n") for n in range(12)]  # fmt: skip
+
+
+def test_a_server_that_died_takes_its_children_with_it_and_is_replaced(tmp_path: Path) -> None:
+    assert python("pass", tmp_path).ok
+    first = server()
+    script = tmp_path / "sleep.py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    child = Confined(
+        [sys.executable, "-I", str(script)], rw_dir=tmp_path, limits=Limits(), preload=PRELOAD
+    )
+    time.sleep(0.2)
+    os.kill(first, signal.SIGKILL)
+    begun = time.monotonic()
+    assert child.wait().rc == -9
+    assert time.monotonic() - begun < 5
+    assert python("import sys; print('wave' in sys.modules)", tmp_path).stdout_tail == "True\n"
+    assert server() != first
+
+
+def test_what_cannot_be_imported_starts_afresh(tmp_path: Path) -> None:
+    preload = Preload(("no_such_module_anywhere",))
+    for _ in range(2):
+        assert python("print('ran')", tmp_path, preload).stdout_tail == "ran\n"
+    assert preload in preloaded._HOPELESS
+
+
+@pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+def test_no_server_outlives_its_user(end: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import time\ntime.sleep(60)\n")
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from septran import preloaded, sandbox\nfrom septran.preloaded import Preload\n"
+        "from septran.sandbox import Confined, Limits\n"
+        f"command = [sys.executable, '-I', {str(tmp_path / 'script.py')!r}]\n"
+        f"child = Confined(command, rw_dir=Path({str(tmp_path)!r}), limits=Limits(), preload=Preload(('wave',)))\n"
+        "print(preloaded._SERVERS[Preload(('wave',))]._process.pid, child.pid, flush=True)\n"
+    )
+    made = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True)
+    pids = [int(word) for word in made.stdout.split()]
+    assert len(pids) == 2, made.stderr
+    deadline = time.monotonic() + 5
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in pids if _alive(pid)] == []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def test_processor_seconds_of_forked_children_are_counted(tmp_path: Path) -> None:
+    assert python("pass", tmp_path).ok
+    before = preloaded.seconds()
+    assert python("import time\nwhile time.process_time() < 0.3: pass", tmp_path).ok
+    deadline = time.monotonic() + 2
+    while preloaded.seconds() - before < 0.2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 0.2 < preloaded.seconds() - before < 1.0
