@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from septran.frontend.canon import Canon, Op
 from septran.frontend.simplify import aligned
@@ -51,6 +51,27 @@ class Group:
     def kept(self) -> tuple[int, ...]:
         """The space with reduced axes of size 1."""
         return tuple(1 if d in self.axes else n for d, n in enumerate(self.space))
+
+    @property
+    def resident(self) -> bool:
+        """Whether a row is kept in local tensors."""
+        return math.prod(self.space[d] for d in self.axes) <= RESIDENT
+
+    def holds(self, shape: Sequence[int]) -> bool:
+        """Return whether a value of `shape` has a place in the kernel: a resident row has parts of any reduced axes."""
+        if tuple(shape) in (self.space, self.kept):
+            return True
+        pairs = zip(shape, self.space, strict=False)
+        return (
+            self.resident
+            and len(shape) == len(self.space)
+            and all(n == m or (n == 1 and d in self.axes) for d, (n, m) in enumerate(pairs))
+        )
+
+    def take(self, op: Op) -> None:
+        """Add a node."""
+        self.ops.append(op)
+        self.axes = tuple(sorted({*self.axes, *op.axes}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +116,10 @@ def group(canon: Canon) -> Grouping:
             at = len(groups)
             space = next(iter(op.ins.values())).shape if op.kind == "reduce" else op.shape
             groups.append(Group(name=op.name, space=space))
-        groups[at].ops.append(op)
-        if op.kind == "reduce":
-            groups[at].axes = op.axes
+        groups[at].take(op)
         home[op.name] = at
         home.update(dict.fromkeys(op.makes, at))  # who reads a state comes after the steps
-    joined = _absorbed(groups, canon)
+    joined = _beside(_absorbed(groups, canon), parts)
     merged = {o.name for g in joined for o in g.ops}
     homes = {o.name: g for g in joined for o in g.ops}
     for one in joined:
@@ -141,6 +160,43 @@ def _absorbed(groups: list[Group], canon: Canon) -> list[Group]:
             reader.ops[at:at] = one.ops
             found.remove(one)
     return found
+
+
+def _beside(groups: list[Group], parts: Mapping[str, str]) -> list[Group]:
+    """Return the groups with those computed together that read the same tensor over the same loops, or are one number each.
+
+    A group joins the first before it that comes after all it reads; its readers come later still.
+    """
+    found: list[Group] = []
+    home: dict[str, int] = {}
+    for one in groups:
+        last = max((home.get(v.source, -1) for o in one.ops for v in o.ins.values()), default=-1)
+        at = next(
+            (i for i in range(max(last, 0), len(found)) if _together(found[i], one, parts)), None
+        )
+        if at is None:
+            at = len(found)
+            found.append(one)
+        else:
+            for op in one.ops:
+                found[at].take(op)
+        home.update((name, at) for o in one.ops for name in o.makes)
+        home.update((parts[o.name], at) for o in one.ops if o.name in parts)
+    return found
+
+
+def _together(first: Group, one: Group, parts: Mapping[str, str]) -> bool:
+    if first.anchor is not None or one.anchor is not None or first.space != one.space:
+        return False
+    read = [{v.source for o in g.ops for v in o.ins.values()} for g in (first, one)]
+    if math.prod(one.space) > 1 and read[0].isdisjoint(read[1]):
+        return False
+    trial = replace(first, ops=list(first.ops))
+    for op in one.ops:
+        if _refusal(trial, op) or _shares(trial, op, parts):
+            return False
+        trial.take(op)
+    return True
 
 
 def _absorbs(reader: Group, one: Group) -> bool:
@@ -196,9 +252,7 @@ def _refusal(group: Group, op: Op) -> str:
             return f"it reads {view.source} through another layout"
     if op.kind == "reduce":
         return _reduce_refusal(group, op)
-    if op.shape == group.space:
-        return ""
-    if group.axes and op.shape == group.kept:
+    if group.holds(op.shape):
         return ""
     return f"its shape {list(op.shape)} is not the kernel's {list(group.space)}"
 
@@ -207,10 +261,12 @@ def _reduce_refusal(group: Group, op: Op) -> str:
     (view,) = op.ins.values()
     if group.anchor is not None:
         return f"a reduction over the result of a {group.anchor.kind} starts a kernel of its own"
-    if view.shape != group.space:
+    if not group.holds(view.shape):
         return f"it reduces {list(view.shape)}, the kernel works on {list(group.space)}"
-    if group.axes and group.axes != op.axes:
-        return f"it reduces axes {list(op.axes)}, the kernel {list(group.axes)}"
+    if group.axes and (group.axes != op.axes or view.shape != group.space):
+        wider = {*group.axes, *op.axes}
+        if math.prod(group.space[d] for d in wider) > RESIDENT:
+            return f"it reduces axes {list(op.axes)}, the kernel {list(group.axes)}"
     kept = math.prod(n for d, n in enumerate(view.shape) if d not in op.axes)
     if not group.axes and kept < 4 and view.elements > 1 << 16:
         return "it would leave the pointwise part without parallel rows"

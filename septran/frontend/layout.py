@@ -63,12 +63,15 @@ def written_at(op: Op, view: View, target: View) -> View | None:
     return None if back is None else back(target)
 
 
-def settle(canon: Canon) -> Canon:
-    """Return the canonical form with pointwise nodes in the layout of the last computed value that they read."""
+def settle(canon: Canon, *, reductions: bool = False) -> Canon:
+    """Return the canonical form with pointwise nodes in the layout of the last computed value that they read.
+
+    reductions: and reductions, too (the channels of a group norm are two dims in its kernel).
+    """
     ops = list(canon.ops)
     results = canon.results
     for at in range(len(ops)):
-        moved = _moved(ops, at)
+        moved = _reduced(ops, at) if reductions and ops[at].kind == "reduce" else _moved(ops, at)
         if moved is None:
             continue
         op, base = moved
@@ -101,6 +104,35 @@ def _moved(ops: list[Op], at: int) -> tuple[Op, View] | None:
     if ins is None:
         return None
     return replace(op, shape=source.shape, ins=ins), replace(view, source=op.name)
+
+
+def _reduced(ops: list[Op], at: int) -> tuple[Op, View] | None:
+    """Return a reduction over the dims of the value that it reads, and the view of its result that has the former shape."""
+    op = ops[at]
+    ((key, view),) = op.ins.items()
+    source = next((o for o in ops[:at] if o.name == view.source), None)
+    if source is None or source.kind in _FIXED or aligned(view, source.shape):
+        return None
+    back = undo(view, source.shape)
+    kept = View.of(op.name, op.shape)
+    strides = tuple(0 if d in op.axes else s for d, s in enumerate(view.strides))
+    marked = None if back is None else back(replace(view, strides=strides))
+    if marked is None:  # an axis that is reduced in part
+        return None
+    axes = tuple(
+        d
+        for d, (n, s) in enumerate(zip(source.shape, marked.strides, strict=True))
+        if n > 1 and not s
+    )
+    shape = tuple(1 if d in axes else n for d, n in enumerate(source.shape))
+    order = sorted(range(kept.rank), key=lambda d: -view.strides[d] if view.shape[d] > 1 else 1)
+    flat = View.of(op.name, shape).reshape([op.shape[d] for d in order])
+    if flat is None:
+        return None
+    base = flat.permute([order.index(d) for d in range(kept.rank)])
+    whole = View.of(source.name, source.shape)
+    moved = replace(op, shape=shape, ins={key: whole}, attrs={**op.attrs, "axes": axes})
+    return moved, base
 
 
 def _reads(op: Op, base: View) -> Op | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.frontend.canon import Canon, Op
 from septran.frontend.panels import read_panels
+from septran.frontend.pools import pooled
 from septran.frontend.table.build import substitute
 from septran.frontend.view import View
 
@@ -23,7 +25,13 @@ def simplify(canon: Canon) -> Canon:
     given = {g.name for g in canon.given}
     made: dict[str, Op] = {}
     ops: list[Op] = []
+    readers = Counter(v.source for o in canon.ops for v in o.ins.values())
+    readers.update(v.source for v in canon.results)
     for op in canon.ops:
+        if op.kind == "window":
+            *before, op = pooled(op, made, readers)
+            made.update((o.name, o) for o in before)
+            ops += before
         if op.kind == "map":
             op = _inlined(op, made, given)
         made[op.name] = op

@@ -63,7 +63,7 @@ FUSED = (
     ),
     _chain(1, "conv_mish2", CONV, "", "x = F.mish(F.mish(self.c(x) - 0.5))"),
     _chain(
-        4,
+        3,
         "conv3_softmax_pools",
         CUBE,
         "self.p = nn.MaxPool3d(2)",
@@ -71,7 +71,7 @@ FUSED = (
         "torch.randn(2, 4, 14, 18, 18)",
     ),
     _chain(
-        4,
+        3,
         "conv3_div_pool_gap_sum",
         CUBE,
         "self.p = nn.MaxPool3d(2)\nself.g = nn.AdaptiveAvgPool3d(1)\nself.b = nn.Parameter(torch.randn(8, 1, 1, 1))",
@@ -94,7 +94,7 @@ FUSED = (
     ),
     _chain(1, "lin_mul_leaky", LINEAR, "", "x = F.leaky_relu(self.l(x) * 2.0, 0.1)"),
     _chain(
-        3,
+        2,
         "convt3_mean_add_softmax",
         UP_CUBE,
         "self.b = nn.Parameter(torch.randn(1, 1, 1, 1, 1))",
@@ -118,7 +118,7 @@ FUSED = (
     _chain(1, "convt_mish_add_htanh", UP, "", "x = F.hardtanh(F.mish(self.c(x)) + 0.5) * 2.0"),
     _chain(2, "conv_in_div", CONV, "self.n = nn.InstanceNorm2d(16)", "x = self.n(self.c(x)) / 2.0"),
     _chain(
-        3,
+        2,
         "lin_chain_reductions",
         LINEAR,
         "",
@@ -154,7 +154,7 @@ FUSED = (
         "x = self.l(x) * 2.0\nx = torch.clamp(x + x, -1.0, 1.0)\nx = torch.logsumexp(x, 1, keepdim=True)\nx = x * F.mish(x)",
     ),
     _chain(
-        3,
+        2,
         "conv3_gn_mean",
         CUBE,
         "self.g = nn.GroupNorm(4, 8)",
@@ -180,7 +180,7 @@ FUSED = (
         "x, y",
     ),
     _chain(
-        3,
+        2,
         "conv3_hswish_relu_softmax_mean",
         CUBE,
         "",
@@ -233,7 +233,7 @@ FUSED = (
         "x = F.mish(self.p(F.hardswish(self.c(x) - 0.5)))",
     ),
     _chain(
-        4,
+        2,
         "convt_min_sum_gelu_add",
         UP,
         "self.b = nn.Parameter(torch.randn(16, 1, 1))",
@@ -264,7 +264,7 @@ FUSED = (
         "x = torch.relu(F.gelu(self.bn(self.l(x))))",
     ),
     _chain(
-        4,
+        2,
         "convt_gap_bias_lse_sum",
         UP,
         "self.b = nn.Parameter(torch.randn(16, 1, 1))",
@@ -308,7 +308,7 @@ FUSED = (
     ),
     _chain(1, "lin_relu_div", LINEAR, "", "x = torch.relu(self.l(x)) / 2.0"),
     _chain(
-        3,
+        2,
         "lin_max_sub_gelu",
         LINEAR,
         "",
@@ -336,7 +336,7 @@ FUSED = (
         "x = torch.sigmoid((torch.softmax(self.c(x), dim=1) + self.b) * 2.0)",
     ),
     _chain(
-        3,
+        2,
         "lin_dropout_mean_softmax",
         LINEAR,
         "self.d = nn.Dropout(0.2)",
@@ -435,7 +435,7 @@ FUSED = (
         "x = self.c(x)\nx = self.bn(torch.multiply(torch.tanh(F.softplus(x)), x))",
     ),
     _chain(
-        3,
+        2,
         "conv3_mul_in_clamp_mul_max",
         CUBE,
         "self.m = nn.Parameter(torch.randn(8, 1, 1, 1))\nself.n = nn.InstanceNorm3d(8)",
@@ -452,7 +452,7 @@ FUSED = (
         1, "conv_bn_scale", CONV, "self.bn = nn.BatchNorm2d(16)", "x = self.bn(self.c(x)) * 2.0"
     ),
     _chain(
-        4,
+        2,
         "lin_sub_gap_lse_gelu_res",
         LINEAR,
         "self.b = nn.Parameter(torch.randn(64))\nself.l3 = nn.Linear(64, 64)",

@@ -150,8 +150,10 @@ class Builder:
     def reduce(
         self, op: str, x: View, axes: Sequence[int], *, name: str = "", dtype: str = ""
     ) -> View:
-        """Add a reduction; the axes stay with size 1."""
+        """Add a reduction; the axes stay with size 1. One element is its own sum, product, maximum and minimum."""
         axes = tuple(sorted(a % x.rank for a in axes))
+        if dtype in ("", self.dtypes[x.source]):
+            axes = tuple(a for a in axes if x.shape[a] != 1)
         if not axes:
             return x
         shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape))

@@ -50,24 +50,19 @@ def temp_lines(
 ) -> list[str]:
     """Return the lines that make the local tensors."""
     lines = []
-    for name, full in values.temps.items():
+    for name, ones in values.temps.items():
         shape = [
-            "1"
-            if frame.space[d] == 1
-            or (d in frame.reduced and not full)
-            or d in values.partials.get(name, ())
-            else extent(frame, operands, d, pieces)
+            "1" if frame.space[d] == 1 or d in ones else extent(frame, operands, d, pieces)
             for d in range(len(frame.space))
         ]
         lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)})')
     return lines
 
 
-def partial(values: Values, op: Op, done: list[int]) -> str:
-    """Return a temp with only some of the reduced dims reduced."""
+def partial(values: Values, op: Op, ones: frozenset[int]) -> str:
+    """Return a temp with only some of the reduced dims reduced. ones: those, and what had size 1 before."""
     name = values.frame.names.fresh(f"{op.name}_part")
-    values.temps[name] = True
-    values.partials[name] = frozenset(done)
+    values.temps[name] = ones
     return name
 
 
@@ -77,13 +72,14 @@ def reduce_lines(op: Op, values: Values, leaf: Leaf, frame: Frame, *, held: bool
     (key,) = op.ins
     inside = view.source in {o.name for o in frame.group.ops}
     source = values.held[view.source] if inside else frame.keys[(op.name, key)]
-    axes = sorted((d for d in frame.reduced if frame.space[d] > 1), reverse=True)
+    before = frame.ones.get(view.source, frozenset())
+    axes = sorted(frame.walked(op), reverse=True)
     target = values.held.get(op.name, "") if held else values.place(op)
     if not axes and not held:
         leaf.body.append(f'task.call_primitive("copy", {leaf.use(target)}, {leaf.use(source)})')
     for at, axis in enumerate(axes):
         last = at == len(axes) - 1
-        out = target if last else partial(values, op, axes[: at + 1])
+        out = target if last else partial(values, op, before.union(axes[: at + 1]))
         leaf.body.append(
             f'task.call_primitive("{"reduce_acc" if held and last else "reduce"}", {leaf.use(out)}, '
             f'{leaf.use(source)}, op="{op.attrs["op"]}", axis={axis})'

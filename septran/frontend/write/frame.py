@@ -112,10 +112,17 @@ class Frame:
     outputs: list[Operand]
     names: Names
     full: frozenset[str]
+    ones: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """value of the group -> the dims in which it has size 1 and the space has not"""
     runs: list[list[int]] = field(default_factory=list)
     """which dims of the transformed space each dim here is made of"""
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     """(node, operand key) -> parameter or value it reads"""
+
+    def walked(self, op: Op) -> frozenset[int]:
+        """Return the dims of more than one element that a reduction of the group reduces."""
+        found = {self.where[a] for a in op.axes if self.group.space[a] > 1}
+        return frozenset(d for d in found if self.space[d] > 1)
 
 
 Transform = Callable[[View], View]
@@ -150,12 +157,18 @@ def make_frame(
                 wide_in[(op.name, key)] = transform(view.expand(group.space))
     used = {where[int(d)] for o in group.ops for d in _at_dims(o)}
     reduced = frozenset(where[a] for a in group.axes)
+    ones = {
+        o.name: frozenset(where[d] for d, n in enumerate(o.shape) if n != group.space[d])
+        for o in group.ops
+        if group.anchor is None
+    }
     sample = transform(View.of("", group.space))
     runs = _runs(
         sample.shape,
         [*wide_out.values(), *wide_in.values(), sample, *also],
         reduced,
         set(solid) | used,
+        set(ones.values()),
         merge=merge,
     )
     place = {d: at for at, run in enumerate(runs) for d in run}
@@ -176,6 +189,7 @@ def make_frame(
         names=names,
         runs=runs,
         full=frozenset(o.name for o in group.ops if o.shape == group.space),
+        ones={o.name: frozenset(place[d] for d in ones.get(o.name, ())) for o in group.ops},
     )
     for name, view in wide_out.items():
         frame.outputs.append(Operand(name=names.fresh(name), view=final(view), value=name))
@@ -207,10 +221,11 @@ def _runs(
     views: Sequence[View],
     reduced: frozenset[int],
     solid: set[int],
+    ones: Iterable[frozenset[int]],
     *,
     merge: bool,
 ) -> list[list[int]]:
-    """Return runs of dims that every view can merge; dims of size 1 join a neighbour."""
+    """Return runs of dims that every view can merge, and every value that is reduced; dims of size 1 join a neighbour."""
     runs: list[list[int]] = []
     for d in range(len(shape)):
         if (
@@ -225,6 +240,12 @@ def _runs(
             and not (shape[d] == 1 and d in reduced and not _any_reduced(runs[-1], reduced))
             and not (_any_reduced(runs[-1], reduced) != (d in reduced) and shape[d] != 1)
             and all(_mergeable(v, runs[-1], d) for v in views)
+            and all(
+                (d in s) == (e in s)
+                for s in ones
+                for e in runs[-1]
+                if 1 not in (shape[d], shape[e])
+            )
         ):
             runs[-1].append(d)
         else:

@@ -51,10 +51,8 @@ class Values:
     tiles: Sequence[Tile]
     index: Mapping[int, str]
     held: dict[str, str]
-    temps: dict[str, bool] = field(default_factory=dict)
-    """local tensor -> whether it has the full space's dims"""
-    partials: dict[str, frozenset[int]] = field(default_factory=dict)
-    """local tensor -> the reduced dims that have size 1 in it already"""
+    temps: dict[str, frozenset[int]] = field(default_factory=dict)
+    """local tensor -> the dims that have size 1 in it and more in the space"""
     _written: dict[str, bool] = field(default_factory=dict)
     _lengths: dict[str, int] = field(default_factory=dict)
 
@@ -100,13 +98,13 @@ class Values:
 
     def _same(self, op: Op, reader: Op) -> bool:
         # a reduced-size value is computed once a row, not once an element
-        return (op.name in self.frame.full) == (reader.name in self.frame.full)
+        return self.frame.ones[op.name] == self.frame.ones[reader.name]
 
     def place(self, op: Op) -> str:
         """Return the tensor that holds a value, a new temp when there is none."""
         if op.name not in self.held:
             self.held[op.name] = self.frame.names.fresh(op.name)
-            self.temps[self.held[op.name]] = op.name in self.frame.full
+            self.temps[self.held[op.name]] = self.frame.ones[op.name]
         return self.held[op.name]
 
     def expression(self, op: Op, leaf: Leaf) -> tuple[str, dict[str, str]]:

@@ -85,7 +85,7 @@ def write(canon: Canon) -> Written:
 
 def _grouped(canon: Canon) -> tuple[Canon, Grouping]:
     """Return the nodes and their kernels: pointwise ones settled in other layouts where that takes fewer kernels."""
-    found = [_with_results(c) for c in (canon, settle(canon))]
+    found = [_with_results(c) for c in (canon, settle(canon), settle(canon, reductions=True))]
     return min(((c, group(c)) for c in found), key=lambda pair: len(pair[1].groups))
 
 
