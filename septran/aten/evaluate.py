@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
+from septran.aten.inside import INSIDE, cancelled
 from septran.aten.sums import root_of_squares
 from septran.ir.dtypes import FLOATS
 from septran.rounding import Rounding
@@ -151,6 +152,11 @@ def run_graph(
                 env[node.name] = step.run(env, wide)
             if change and not step.exact and node.name not in settled:
                 env[node.name] = _moved(env[node.name], change)
+                if rounded and base_name(node.op) in INSIDE:
+                    given = {k: _reader(v)(env, wide) for k, v in node.named.items()}
+                    part = cancelled(base_name(node.op), given, rounded.size)
+                    if part is not None:
+                        env[node.name] = env[node.name] + (change(part) - part)
             elif shift and not step.exact and node.name not in settled:
                 scale = root_of_squares(node, base_name(node.op), step.run, env, wide)
                 if scale is not None:

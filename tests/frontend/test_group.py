@@ -9,8 +9,17 @@ import pytest
 
 from septran.frontend.group import RESIDENT
 from septran.frontend.write.program import Written
+from septran.kernel import Kernel
+from septran.plan.fit import Lowered
+from septran.plan.floor import library_leaves
+from septran.plan.problem import problem_of
+from septran.plan.resolve import Plan
+from septran.plan.torch_module import load_imported
+from septran.trial.judge import judge_kernel
+from septran.trial.place import place_of
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
+from tests.frontend.planning import planned
 
 MAPS = "torch.randn(2, 6, 5, 7)"
 LONG = f"torch.randn(1, 4, {RESIDENT // 2})"
@@ -107,3 +116,36 @@ def test_pools_of_pools(tmp_path: Path, name: str) -> None:
 def test_a_pool_that_is_a_result_too_stays(tmp_path: Path) -> None:
     body = "y = F.max_pool2d(x, 2)\nreturn y, F.max_pool2d(y, 2)"
     assert _written(tmp_path, body, MAPS).kernels == 2
+
+
+CROSSED = "x = torch.softmax(x, 1)\nreturn x.mean((2, 3))"
+"""Reductions along columns, then along rows."""
+
+
+def _emitted(folder: Path, target: str) -> tuple[Plan, Lowered, Kernel]:
+    module = Module(name="crossed", body=CROSSED, inputs="torch.randn(3, 6, 5, 7)")
+    plan, lowered = planned(load_imported(imported(module.write(folder))), target)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    return plan, lowered, plan.backend.emit(lowered.program, leaves)
+
+
+def test_tilelang_reads_reduced_values_of_another_layout_from_shared_memory(tmp_path: Path) -> None:
+    """Its compiler finds no registers for a value that is spread over columns in a kernel that reduces rows, too."""
+    *_, kernel = _emitted(tmp_path, "tilelang_cuda")
+    text = dict(kernel.files)[kernel.main]
+    assert "T.copy(rowmax, " in text and "rowmax[i // 6" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "target", ["cpp", "cuda_c", "triton_cuda", "tilelang_cuda", "dsa_c", "tilelang_npuir"]
+)
+def test_crossed_reductions_are_accurate(tmp_path: Path, target: str) -> None:
+    plan, lowered, kernel = _emitted(tmp_path, target)
+    judged = judge_kernel(
+        place_of(plan.backend, plan.arch, "auto", 1),
+        kernel,
+        problem_of(plan, lowered.program, {}),
+        work=tmp_path / "work",
+    )
+    assert judged.verdict.passed, judged.verdict.message

@@ -20,7 +20,7 @@ from septran.backends.tilelang.along import (
     emit_scan,
     emit_scatter,
 )
-from septran.backends.tilelang.contract import emit_gemm, emit_reduce
+from septran.backends.tilelang.contract import emit_gemm, emit_reduce, in_shared
 from septran.backends.tilelang.leaf_text import (
     INDICES,
     LeafText,
@@ -72,6 +72,7 @@ def emit_map(leaf: LeafText, prim: Prim) -> None:
     names = INDICES[: len(groups(out.shape))]
     dtype = leaf.spec.computes(prim)
     logical = logical_index(out.shape, names)
+    apart = _axes_apart(leaf)
 
     def operand(node: Name | Index, want: str) -> str:
         if isinstance(node, Index):
@@ -82,19 +83,31 @@ def emit_map(leaf: LeafText, prim: Prim) -> None:
         else:
             p = leaf.param(node.name)
             index = operand_index(out.shape, names, p.shape)
-            text, have = f"{leaf_name(p.name)}[{', '.join(index)}]", p.dtype
+            spread = apart and p.mem == "REGISTER" and any(len(at) > 1 for at in index)
+            source = in_shared(leaf, p) if spread else leaf_name(p.name)
+            text, have = f"{source}[{', '.join(index)}]", p.dtype
         own = have if have == "int64" else "int32"  # shorter ones would overflow
         wanted = {"float": dtype, "int": own}.get(want, want)
         return text if have == wanted else cast(text, wanted)
 
     tree = written_out(leaf.spec.expression(prim), SPELLING.formats, leaf.spec.computes(prim))
+    if isinstance(tree, Const):
+        text = argument(tree, SPELLING, operand, dtype)
+    else:
+        text = spell(tree, SPELLING, operand, dtype)
     with leaf.lines.block(leaf.loop(out)):
-        if isinstance(tree, Const):
-            text = argument(tree, SPELLING, operand, dtype)
-        else:
-            text = spell(tree, SPELLING, operand, dtype)
         kind = "wide" if tree.kind == "float" and dtype == "float64" else tree.kind
         leaf.store(out, rounded(text, kind, out.dtype))
+
+
+def _axes_apart(leaf: LeafText) -> bool:
+    """Return whether the leaf reduces along several axes: TileLang finds no layout of registers for rows and columns at once."""
+    axes = {
+        prim.axis(len(leaf.param(prim.ins[0]).shape))
+        for prim in leaf.spec.prims
+        if prim.name in ("reduce", "reduce_acc")
+    }
+    return len(axes) > 1
 
 
 def emit_fill(leaf: LeafText, prim: Prim) -> None:
