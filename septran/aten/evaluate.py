@@ -154,9 +154,8 @@ def run_graph(
                 env[node.name] = _moved(env[node.name], change)
                 if rounded and base_name(node.op) in INSIDE:
                     given = {k: _reader(v)(env, wide) for k, v in node.named.items()}
-                    part = cancelled(base_name(node.op), given, rounded.size)
-                    if part is not None:
-                        env[node.name] = env[node.name] + (change(part) - part)
+                    inner = cancelled(base_name(node.op), given, rounded.size)
+                    env[node.name] = env[node.name] + (change(inner) - inner)
             elif shift and not step.exact and node.name not in settled:
                 scale = root_of_squares(node, base_name(node.op), step.run, env, wide)
                 if scale is not None:

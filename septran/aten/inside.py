@@ -31,16 +31,13 @@ INSIDE: Mapping[str, Part] = {"gelu": _gelu}
 inside is from the number that it stays at, which no dtype misses."""
 
 
-def cancelled(name: str, given: Mapping[str, Any], size: float) -> torch.Tensor | None:
-    """Return the part of an operator's result that cancels, element by element; None where it has none.
+def cancelled(name: str, given: Mapping[str, Any], size: float) -> torch.Tensor:
+    """Return the part of an operator's result that cancels, element by element.
 
-    name: without namespace. given: its arguments by name. size: by how much of itself the part is moved; a value nearer to its last one than a
+    name: in INSIDE. given: its arguments by name. size: by how much of itself the part is moved; a value nearer to its last one than a
     sixteenth of that (half a last place, as the judge moves by eight) is that one.
     """
     import torch
 
-    part, x = INSIDE.get(name), given.get("self", given.get("input"))
-    if part is None or not isinstance(x, torch.Tensor) or not x.is_floating_point():
-        return None
-    found, left = part(x, given)
+    found, left = INSIDE[name](given["self"], given)
     return torch.where(left > abs(size) / 16, found, 0.0).nan_to_num(0.0, 0.0, 0.0)

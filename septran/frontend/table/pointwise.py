@@ -48,7 +48,6 @@ UNARY: dict[str, str] = {
     "trunc": "trunc(x)",
     "frac": "x - trunc(x)",
     "log1p": "log1p(x)",
-    "erfc": "1 - erf(x)",
     "log": "log(x)",
     "log2": "log(x) * 1.4426950408889634",
     "log10": "log(x) * 0.4342944819032518",

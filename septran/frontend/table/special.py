@@ -64,6 +64,19 @@ def _bessel(b: Builder, node: Node, a: Args) -> Value:
     return b.map(expr, {"x": x, "y": size, "l": low, "h": high} if order else {"y": size, "l": low, "h": high})  # fmt: skip
 
 
+@row("erfc", "special_erfc", "special_erfcx")
+def _erfc(b: Builder, node: Node, a: Args) -> Value:
+    """1 - erf(x) without what cancels right of 0; times exp(x^2)."""
+    scaled = node.op.split(".")[1].endswith("x")
+    if b.dtypes[a.view("self").source] == "float64" and not scaled:
+        return b.map("1 - erf(x)", {"x": a.view("self")})
+    x = _float32(b, node, a)
+    t = b.map("1 / (1 + 0.4 * abs(x))", {"x": x}, name="t")
+    right = b.map(f"t * {polynomial(_ERFC, 't')}", {"t": t}, name="right")
+    ends = ("2 * exp(x * x) - r", "r") if scaled else ("2 - r * exp(-x * x)", "r * exp(-x * x)")
+    return b.map(f"select(x < 0, {ends[0]}, {ends[1]})", {"x": x, "r": right})
+
+
 @row("erfinv", "special_erfinv")
 def _erfinv(b: Builder, node: Node, a: Args) -> Value:
     """The inverse of the error function: infinite at 1, NaN beyond."""
@@ -76,6 +89,12 @@ def _erfinv(b: Builder, node: Node, a: Args) -> Value:
         {"x": x, "w": w},
     )
 
+
+# erfc(x) exp(x^2) / t in t = 1 / (1 + 0.4 x) for x >= 0, fitted by Chebyshev's nodes; the error is below 1e-8 of the value
+_ERFC = (
+    -0.0298686286813, 0.143841070232, -0.243041733819, 0.146803247962, -0.0537931679157, 0.0871206423194,
+    0.118095122841, 0.171890571941, 0.207600720395, 0.225676316927, 0.225675831456,
+)  # fmt: skip
 
 # log gamma(1 + z) / z and log gamma(2 + z) / z for |z| <= 0.5, digamma(root + z) / z from 1 to 2, fitted by Chebyshev's nodes; errors below 1e-10
 _LOG_GAMMA_1 = (
