@@ -64,6 +64,26 @@ def test_special_functions_are_near_their_values_everywhere() -> None:
         torch.testing.assert_close(one, right.float(), rtol=4e-7, atol=0, equal_nan=True)
 
 
+def test_the_complement_of_erf_has_its_tail() -> None:
+    """As near as moving x by a last place takes it: exp(-x^2) changes by 2 x^2 of that."""
+    x = torch.cat(
+        (
+            torch.linspace(-6, 9, 3001),
+            torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, -0.0, 30.0]),
+        )
+    )
+    module = Call(lambda x: (torch.erfc(x), torch.special.erfcx(x)))
+    found = septran.compile(module, (x,), verify=False)(x)
+    for one, right in zip(found, module(x.double()), strict=True):
+        assert torch.equal(one.isnan(), right.isnan())
+        normal = right.abs() > 1e-37
+        off = ((one.double() - right).abs() / right)[normal & right.isfinite()]
+        last = (1 + x.double().square())[normal & right.isfinite()] * 2.0**-23
+        assert float((off / last).max()) < 4
+        assert torch.equal(one[~right.isfinite()].isinf(), right[~right.isfinite()].isinf())
+        assert float(one[right.abs() < 1e-50].abs().sum()) == 0
+
+
 def test_float64_is_refused_where_the_form_is_as_near_as_float32_only() -> None:
     with pytest.raises(ConfigError, match=r"C150.*special_i0e.*as near as float32"):
         septran.compile(Call(lambda x: torch.special.i0e(x)), (X.double(),))(X.double())
