@@ -34,12 +34,13 @@ MAX_TENSORS = 14
 
 @dataclass(slots=True)
 class Group:
-    """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it."""
+    """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it; nests: whether a resident row may be reduced in parts."""
 
     name: str
     ops: list[Op] = field(default_factory=list)
     space: tuple[int, ...] = ()
     axes: tuple[int, ...] = ()
+    nests: bool = True
 
     @property
     def anchor(self) -> Op | None:
@@ -54,8 +55,8 @@ class Group:
 
     @property
     def resident(self) -> bool:
-        """Whether a row is kept in local tensors."""
-        return math.prod(self.space[d] for d in self.axes) <= RESIDENT
+        """Whether a row is kept in local tensors, and may be reduced in parts."""
+        return self.nests and math.prod(self.space[d] for d in self.axes) <= RESIDENT
 
     def holds(self, shape: Sequence[int]) -> bool:
         """Return whether a value of `shape` has a place in the kernel: a resident row has parts of any reduced axes."""
@@ -91,8 +92,8 @@ class Grouping:
     refusals: tuple[Refusal, ...]
 
 
-def group(canon: Canon) -> Grouping:
-    """Return the kernels of a module."""
+def group(canon: Canon, *, nests: bool = True) -> Grouping:
+    """Return the kernels of a module. nests: reductions of reductions in one kernel, where a row is short enough."""
     groups: list[Group] = []
     home: dict[str, int] = {}
     refusals: list[Refusal] = []
@@ -115,7 +116,7 @@ def group(canon: Canon) -> Grouping:
                 refusals.append(Refusal(node=op.name, group=groups[at].name, why=why))
             at = len(groups)
             space = next(iter(op.ins.values())).shape if op.kind == "reduce" else op.shape
-            groups.append(Group(name=op.name, space=space))
+            groups.append(Group(name=op.name, space=space, nests=nests))
         groups[at].take(op)
         home[op.name] = at
         home.update(dict.fromkeys(op.makes, at))  # who reads a state comes after the steps
@@ -265,7 +266,7 @@ def _reduce_refusal(group: Group, op: Op) -> str:
         return f"it reduces {list(view.shape)}, the kernel works on {list(group.space)}"
     if group.axes and (group.axes != op.axes or view.shape != group.space):
         wider = {*group.axes, *op.axes}
-        if math.prod(group.space[d] for d in wider) > RESIDENT:
+        if not group.nests or math.prod(group.space[d] for d in wider) > RESIDENT:
             return f"it reduces axes {list(op.axes)}, the kernel {list(group.axes)}"
     kept = math.prod(n for d, n in enumerate(view.shape) if d not in op.axes)
     if not group.axes and kept < 4 and view.elements > 1 << 16:

@@ -48,7 +48,7 @@ def load_open(graph: OpenGraph) -> tuple[Imported, Operator, Logic]:
 def _imported(graph: OpenGraph, sizes: Mapping[str, int]) -> Imported:
     plain = graph.at(sizes)
     canon = translate(plain)
-    return Imported(graph=plain, canon=canon, written=write(canon))
+    return Imported(graph=plain, canon=canon, written=write(canon, sizes_open=True))
 
 
 def _size(numbers: Sequence[int], at: Sequence[Mapping[str, int]], told: str) -> str:

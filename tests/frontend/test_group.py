@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from septran.frontend.group import RESIDENT
-from septran.frontend.write.program import Written
+from septran.frontend.write.program import Written, write
 from septran.kernel import Kernel
 from septran.plan.fit import Lowered
 from septran.plan.floor import library_leaves
@@ -149,3 +149,8 @@ def test_crossed_reductions_are_accurate(tmp_path: Path, target: str) -> None:
         work=tmp_path / "work",
     )
     assert judged.verdict.passed, judged.verdict.message
+
+
+def test_with_open_sizes_no_kernel_depends_on_how_long_a_row_is(tmp_path: Path) -> None:
+    canon = imported(Module(name="m", body=CROSSED, inputs=MAPS).write(tmp_path)).canon
+    assert write(canon, sizes_open=True).kernels == 2

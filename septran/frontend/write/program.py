@@ -44,9 +44,9 @@ class Written:
     homes: Mapping[int, int] = field(default_factory=dict)
 
 
-def write(canon: Canon) -> Written:
-    """Return the logic of a module."""
-    canon, grouping = _grouped(simplify(canon))
+def write(canon: Canon, *, sizes_open: bool = False) -> Written:
+    """Return the logic of a module. sizes_open: the kernels may not depend on how long rows are."""
+    canon, grouping = _grouped(simplify(canon), not sizes_open)
     kept = _stores(canon, grouping)
     source = source_lines(canon.file)
     lines = _head(canon)
@@ -83,10 +83,11 @@ def write(canon: Canon) -> Written:
     )
 
 
-def _grouped(canon: Canon) -> tuple[Canon, Grouping]:
-    """Return the nodes and their kernels: pointwise ones settled in other layouts where that takes fewer kernels."""
-    found = [_with_results(c) for c in (canon, settle(canon), settle(canon, reductions=True))]
-    return min(((c, group(c)) for c in found), key=lambda pair: len(pair[1].groups))
+def _grouped(canon: Canon, nests: bool) -> tuple[Canon, Grouping]:
+    """Return the nodes and their kernels: what is settled in other layouts is where that takes fewer kernels."""
+    forms = [canon, settle(canon), *([settle(canon, reductions=True)] if nests else [])]
+    found = [(c, group(c, nests=nests)) for c in map(_with_results, forms)]
+    return min(found, key=lambda pair: len(pair[1].groups))
 
 
 def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
