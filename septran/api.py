@@ -95,6 +95,7 @@ def compile(
         )
     if op is not None and mapping_file is None and target is None:
         target = backends.HOST
+    _check_file(logic_file)
     if mapping_file is None and target is None:
         raise InputError.of(
             "C141",
@@ -165,6 +166,18 @@ def _module(
             help='dynamic={"x": {0: "B"}}: axis 0 of argument x stays open',
         )
     return module, args, torch_shapes(module.forward, args, {}, dynamic)
+
+
+def _check_file(logic_file: Any) -> None:
+    """Say what to write to somebody who gave an operator's name for a file."""
+    if not isinstance(logic_file, str) or Path(logic_file).exists():
+        return
+    if logic_file in {op["name"] for op in catalog.ops()}:
+        raise ArgumentError.of(
+            "C140",
+            f"{logic_file!r} is an operator's name and no file",
+            help=f'septran.compile(op="{logic_file}")',
+        )
 
 
 def _check_types(**words: Any) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,7 +168,7 @@ def _report(e: BaseException, term: Terminal) -> int:
 def _usage(e: click.ClickException, term: Terminal) -> int:
     lines = [f"error: {e.format_message()}"]
     if isinstance(e, click.UsageError) and e.ctx is not None:
-        lines.append(f"   = help: {e.ctx.command_path} --help")
+        lines.append(f"   = help: {_instead(e.format_message(), e.ctx)}")
     problem: dict[str, object] = {
         "code": "C003",
         "message": e.format_message(),
@@ -176,6 +177,17 @@ def _usage(e: click.ClickException, term: Terminal) -> int:
     }
     _fail(term, 2, [problem], "\n".join(lines))
     return 2
+
+
+def _instead(message: str, ctx: click.Context) -> str:
+    """Return what to write in place of a usage error: an operator's name goes behind --op."""
+    word = re.search(r"unexpected extra argument \((\w+)\)", message)
+    if word and any("--op" in p.opts for p in ctx.command.params):
+        from septran.plan import catalog
+
+        if word[1] in {op["name"] for op in catalog.ops()}:
+            return f"{ctx.command_path} --op {word[1]}"
+    return f"{ctx.command_path} --help"
 
 
 def _bug(e: BaseException, term: Terminal) -> int:

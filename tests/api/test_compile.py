@@ -103,6 +103,14 @@ def test_mistakes_have_codes(gemm: Path, given: dict[str, str], code: str) -> No
     assert e.value.codes == (code,)
 
 
+@pytest.mark.parametrize("given", [{}, {"target": "cpp"}])
+def test_an_operator_s_name_is_no_file(given: dict[str, str]) -> None:
+    with pytest.raises(InputError) as e:
+        septran.compile("softmax", **given)  # type: ignore[arg-type]
+    assert e.value.codes == ("C140",)
+    assert e.value.diagnostics[0].help == 'septran.compile(op="softmax")'
+
+
 def test_a_call_that_does_not_fit(gemm: Path) -> None:
     kernel = septran.compile(logic_file=gemm / "gemm_logic.py", target="cpp")
     with pytest.raises(InputError) as e:

@@ -101,6 +101,13 @@ def test_unknown_command_names_the_nearest(septran):
     assert "did you mean 'doctor'?" in found.err
 
 
+def test_an_operator_s_name_alone_is_told_where_it_goes(septran):
+    done = septran("gen", "softmax")
+    assert done.code == 2
+    assert "help: septran gen --op softmax" in done.err
+    assert "help: septran gen --help" in septran("gen", "no_such_operator").err
+
+
 def test_usage_errors_are_json_too(septran):
     found = septran("gen", "--attempts", "x", "--json")
     assert found.code == 2
