@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, torch.Tensor]
     Magnitude = Callable[[int, bool], torch.Tensor]
-    Effects = tuple[torch.Tensor, torch.Tensor]
+    Effects = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 _LARGE = 1 << 18
 # directions in which torch's own error in float32 is measured, besides the inputs as they are
 _OWN = 2
 # directions that are taken forwards and back
 _BOTH = 2
+# what a number may be, of the largest that rounding made, where exact arithmetic has 0 / 0
+_UNDECIDED = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Expected:
     """One output: float64 (or integer) values, the budget per element, and whether bits must match.
 
     flushes: 0 stands for a number below the normal ones, too. others: what integers may be instead, element by element.
+    undecided: how large a number may be where the value is NaN for exact arithmetic alone, 0 elsewhere.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Expected:
     exact: bool
     flushes: bool = False
     others: tuple[torch.Tensor, ...] = ()
+    undecided: torch.Tensor | None = None
 
 
 def expected(
@@ -270,7 +274,11 @@ def _one(
     spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
     budget = budget + 0.5 * spacing
     budget = budget + 4.0 * 2.0 ** DTYPES[problem.accumulate].least
-    return Expected(name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False)
+    undecided = _UNDECIDED * effects[2] if effects is not None and bool(effects[2].any()) else None
+    return Expected(
+        name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False,
+        undecided=undecided,
+    )  # fmt: skip
 
 
 def _arithmetic(
@@ -301,7 +309,7 @@ def _arithmetic(
             return (factor + rule["per_sqrt"] * root) * u * size + few
         case _:
             assert effects is not None
-            probe, own = effects
+            probe, own, _ = effects
             long = reference.kind != "elementwise"
             if long:
                 few = few + 0.25 * (reference.ulps + 2 * root) * u * size
@@ -361,6 +369,9 @@ def _conditioning(
     takes out again leaves its rounding behind, which no change of an input shows (running error analysis). Equal values
     are rounded alike, so results are moved as a whole, too. Last, sums are moved by what rounding their terms adds up to, in one step as long as
     all of the budget: where huge terms cancel, a sigmoid behind them is 0 or 1, and directions of inputs may all cancel with them.
+
+    A NaN that any of these turns into a number is one because values cancelled to the last bit (a row of equal numbers over its deviation); which number rounding
+    makes of it nobody knows, so its size is kept besides.
     """
     import torch
 
@@ -371,11 +382,19 @@ def _conditioning(
     joined = reference.kind != "elementwise"
     most = {i: torch.zeros_like(v) for i, v in wide.items()}
     own = {i: torch.zeros_like(v) for i, v in wide.items()}
+    numbers = {i: torch.zeros_like(v) for i, v in wide.items()}
+
+    def seen(found: Sequence[torch.Tensor]) -> None:
+        for i, v in wide.items():
+            if bool(v.isnan().any()):
+                size = found[i].to(torch.float64).abs().nan_to_num(0.0, 0.0, 0.0)
+                numbers[i] = numbers[i].maximum(torch.where(v.isnan(), size, 0.0))
 
     def away(
         fn: Any, moved: Tensors, steps: float = policy.probe_coefficient
     ) -> dict[int, torch.Tensor]:
         found = _call(problem, fn, moved)
+        seen(found)
         return {
             i: (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0) / steps
             for i, v in wide.items()
@@ -408,12 +427,13 @@ def _conditioning(
             return  # singular so close to regular: this direction tells nothing
         except IndexError:
             return  # a position computed in float32 lies outside: nor does this one
+        seen(found)
         for i, v in wide.items():
             error = (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0)
             own[i] = own[i].maximum(error)
 
     def known() -> dict[int, Effects]:
-        return {i: (most[i], own[i]) for i in wide}
+        return {i: (most[i], own[i], numbers[i]) for i in wide}
 
     low({})
     if not joined:  # the effects of single inputs add up

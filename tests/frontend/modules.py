@@ -367,6 +367,21 @@ RECURRENT = (
         kernels=15,
     ),
     Module(
+        name="recurrent_projected",
+        init="self.m = nn.LSTM(6, 5, proj_size=3, bidirectional=True)",
+        body="y, (h, c) = self.m(x, (y, z))\nreturn y, h, c",
+        args="x, y, z",
+        inputs="torch.randn(3, 2, 6), torch.randn(2, 2, 3), torch.randn(2, 2, 5)",
+        kernels=24,
+    ),
+    Module(
+        name="recurrent_projected_step",
+        init="self.m = nn.LSTM(6, 5, proj_size=3, batch_first=True, bias=False)",
+        body="y, (h, c) = self.m(x)\nreturn y, h, c",
+        inputs="torch.randn(3, 1, 6)",
+        kernels=6,
+    ),
+    Module(
         name="recurrent_gru",
         init="self.m = nn.GRU(6, 5, bidirectional=True)",
         body="self.m(x)[0]",

@@ -79,7 +79,23 @@ def _read(x: Any, places: list[Any]) -> Any:
     return torch.where(inside.unsqueeze(1), found, 0)
 
 
+def fake_quantized(x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
+    """Return x rounded to a multiple of `scale`; NaN becomes the lowest, as where torch converts it to an integer."""
+    places = (x * (1 / scale)).round() + zero
+    places = torch.where(places == places, places, low).clamp(low, high)
+    return ((places - zero) * scale).to(x.dtype)
+
+
+def fake_quantized_channels(x: Any, scale: Any, zero: Any, axis: int, low: int, high: int) -> Any:
+    """Return x with a scale and a zero for each position of `axis`."""
+    shape = tuple(-1 if d == axis % x.dim() else 1 for d in range(x.dim()))
+    return fake_quantized(x, scale.reshape(shape), zero.reshape(shape), low, high)
+
+
 RULES = {
+    torch.ops.aten.fake_quantize_per_tensor_affine.default: fake_quantized,
+    torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams: fake_quantized,
+    torch.ops.aten.fake_quantize_per_channel_affine.default: fake_quantized_channels,
     torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
     torch.ops.aten.grid_sampler_3d.default: grid_sampler_3d,
 }

@@ -21,9 +21,8 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
     ways, layers = 2 if a["bidirectional"] else 1, a["num_layers"]
     states = tuple(hx) if lstm else (hx,)
     x = x.permute((1, 0, 2)) if a["batch_first"] else x
-    each = 4 if a["has_biases"] else 2
-    if len(weights) != each * layers * ways:
-        raise NoForm("a recurrent layer with projections")
+    each = len(weights) // (layers * ways)
+    walk = _walk if each in (2, 4) else _walk_projected
     last: list[list[View]] = [[] for _ in states]
     for layer in range(layers):
         outputs = []
@@ -31,7 +30,7 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
             at = layer * ways + way
             mine = weights[at * each : (at + 1) * each]
             start = [b.reshape(cut(s, 0, at, 1), s.shape[1:]) for s in states]
-            steps, final = _walk(b, x, start, mine, kind, back=way == 1)
+            steps, final = walk(b, x, start, mine, kind, back=way == 1)
             outputs.append(steps)
             for found, value in zip(last, final, strict=True):
                 found.append(b.reshape(value, (1, *value.shape)))
@@ -49,13 +48,47 @@ def _walk(
 ) -> tuple[View, list[View]]:
     """Return (results in the order of x [T, B, H], the last states [B, H])."""
     w_in, w_hidden, *bias = weights
-    inside = product(b, x, w_in.permute((1, 0)), name="from_input")
-    if bias:
-        inside = b.map("c + b", {"c": inside, "b": bias[0]}, name="from_input")
+    inside = _linear(b, x, w_in, bias[:1], "from_input")
+    return _steps(b, inside, state, w_hidden, bias[1:], kind, back=back)
+
+
+def _walk_projected(
+    b: Builder, x: View, state: list[View], weights: tuple[View, ...], kind: str, *, back: bool
+) -> tuple[View, list[View]]:
+    """Return what `_walk` does of an LSTM whose state is projected, h = W u.
+
+    From its second step on the layer is one without projections on u, of weights w W; the first reads h as it is given.
+    """
+    w_in, w_hidden, *bias, w = weights
+    inside = _linear(b, x, w_in, bias[:1], "from_input")
+    count, first = x.shape[0], x.shape[0] - 1 if back else 0
+    own = b.reshape(cut(inside, 0, first, 1), inside.shape[1:])
+    hidden = _linear(b, state[0], w_hidden, bias[1:], "from_state")
+    state = _lstm_step(b, own, hidden, state)
+    found = b.reshape(state[0], (1, *state[0].shape))
+    if count > 1:
+        both = product(b, w_hidden, w, name="both_weights")
+        rest = cut(inside, 0, 0 if back else 1, count - 1)
+        later, state = _steps(b, rest, state, both, bias[1:], kind, back=back)
+        found = join(b, [later, found] if back else [found, later], 0)
+    steps = product(b, found, w.permute((1, 0)), name="projected")
+    end = cut(steps, 0, 0 if back else count - 1, 1)
+    return steps, [b.reshape(end, steps.shape[1:]), *state[1:]]
+
+
+def _linear(b: Builder, x: View, w: View, bias: list[View], name: str) -> View:
+    found = product(b, x, w.permute((1, 0)), name=name)
+    return b.map("c + b", {"c": found, "b": bias[0]}, name=name) if bias else found
+
+
+def _steps(
+    b: Builder, x: View, state: list[View], w: View, bias: list[View], kind: str, *, back: bool
+) -> tuple[View, list[View]]:
+    """Return what `_walk` does; x: the input's part of the gates [T, B, G H]. w: the state's weights."""
     held = [b.add("state", s.shape, {"x": s}, name=f"{kind}_state", expr="x") for s in state]
-    ins = {"x": inside, "w": w_hidden, **dict(zip("hc", held, strict=False))}
+    ins = {"x": x, "w": w, **dict(zip("hc", held, strict=False))}
     if bias:
-        ins["b"] = bias[1]
+        ins["b"] = bias[0]
     shape = (x.shape[0], *state[0].shape)
     name, number = kind, 1
     while not b.taken.keys().isdisjoint(names := {name, *(f"{name}_{end}" for end in _BESIDE)}):

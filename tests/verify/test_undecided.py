@@ -1,0 +1,79 @@
+"""A NaN that only exact arithmetic has (0 / 0 of values that cancelled) may be a number, of the size that rounding makes; no other NaN may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from septran.accuracy import load_policy
+from septran.plan.problem import problem_of
+from septran.plan.torch_module import load_imported
+from septran.verify import budget, judge
+from septran.verify.problem import Problem
+from tests.frontend.importing import imported
+from tests.frontend.modules import Module
+from tests.frontend.planning import planned
+
+STANDARD = "return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)"
+
+
+def _problem(folder: Path, body: str) -> Problem:
+    module = Module(name="model", body=body, inputs="torch.randn(3, 16)")
+    plan, lowered = planned(load_imported(imported(module.write(folder))), "cpp")
+    return problem_of(plan, lowered.program, {})
+
+
+@pytest.fixture(scope="module")
+def standard(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    """Rows less their mean, over their deviation."""
+    return _problem(tmp_path_factory.mktemp("standard"), STANDARD)
+
+
+def _ratio(problem: Problem, x: np.ndarray, change: tuple[int, float] | None = None) -> float:
+    """Return error / budget of the float64 result in which an element was changed."""
+    (known,) = budget.expected(problem, {"x": x}, zero_mean=False, policy=load_policy(), seed=2)
+    values = known.values.clone().float()
+    if change is not None:
+        values.view(-1)[change[0]] = change[1]
+    return judge.compare(problem.outputs[0], known, values.numpy().tobytes()).ratio
+
+
+def _rows() -> np.ndarray:
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    x[1] = 0.75  # its mean is exact, and its deviation 0
+    return x
+
+
+@pytest.mark.parametrize("number", [-0.96, 0.0, 0.3, 3.9, float("nan")])
+def test_what_rounding_may_make_of_equal_rows_is_right(standard: Problem, number: float) -> None:
+    assert _ratio(standard, _rows(), (20, number)) < 1
+
+
+@pytest.mark.parametrize("number", [100.0, -1e30, float("inf")])
+def test_what_it_cannot_make_is_wrong(standard: Problem, number: float) -> None:
+    assert _ratio(standard, _rows(), (20, number)) > 1
+
+
+def test_the_other_rows_are_compared_as_ever(standard: Problem) -> None:
+    assert _ratio(standard, _rows()) < 1
+    assert _ratio(standard, _rows(), (3, 0.5)) > 1
+
+
+OWN = {  # what the module computes, and the input at which it is NaN however it is rounded
+    "of_a_nan": (STANDARD, float("nan")),
+    "of_an_infinity": (STANDARD, float("inf")),
+    "root": ("return torch.sqrt(x) * 2.0 + x.sum(-1, keepdim=True)", -1.0),
+    "zero_over_zero": ("return x * 2.0 / x + x.sum(-1, keepdim=True) * 0.0", 0.0),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_other_nan_is_one(tmp_path: Path, name: str) -> None:
+    body, at = OWN[name]
+    x = np.abs(_rows())
+    x[2, 4] = at
+    problem = _problem(tmp_path, body)
+    assert _ratio(problem, x) < 1
+    assert _ratio(problem, x, (2 * 16 + 4, 0.25)) > 1
