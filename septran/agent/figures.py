@@ -12,32 +12,41 @@ RESIDENT = "resident_warps"
 TILE_CYCLES = "tile_cycles"
 """Figure: cycles of one call on a full tile, counted in the compiler's listing (no caches)."""
 _CLEARLY = 0.9
-"""Share of the library's cycles below which a leaf counts as faster: pairs that are nearer are no better than guessed (docs/agents.md)."""
+"""Share of the library's cycles, sectors or wavefronts below which a leaf counts as faster: pairs that are nearer are no better than guessed (docs/agents.md)."""
+_MOVED = ("global_sectors", "shared_wavefronts")
+"""Figures: what the accesses of the kernel's warps take of memory (`verify/warp_accesses.py`)."""
 
 
 def preferred(mine: Mapping[str, float], library: Mapping[str, float]) -> int | None:
     """Return 1 when static figures prefer a leaf to the library's, -1 the other way, 0 neither; None: not comparable.
 
-    Of a device compiler's figures fewer bytes spilled first, then more warps at a time; of a CPU's the cycles of a tile.
-    They know nothing of memory access, so this is a prediction and is called so wherever it counts.
+    Fewer bytes spilled by a device's compiler first; then clearly less taken of memory, as an emulation counts it; then more
+    warps at a time. Of a CPU's figures the cycles of a tile. This is a prediction and is called so wherever it counts.
     """
-    if "registers" not in mine or "registers" not in library:
+    compiled = "registers" in mine and "registers" in library
+    counted = all(name in figures for name in _MOVED for figures in (mine, library))
+    if not compiled and not counted:
         return _fewer_cycles(mine.get(TILE_CYCLES), library.get(TILE_CYCLES))
-    for one, two in (
-        (-_spilled(mine), -_spilled(library)),
-        (mine.get(RESIDENT, 0.0), library.get(RESIDENT, 0.0)),
-    ):
-        if one != two:
-            return 1 if one > two else -1
-    return 0
+    if _spilled(mine) != _spilled(library):
+        return 1 if _spilled(mine) < _spilled(library) else -1
+    if counted:
+        says = {_clearly_less(mine[name], library[name]) for name in _MOVED}
+        if {1, -1} <= says:  # less of one memory and more of the other decides nothing
+            return 0
+        if says != {0}:
+            return 1 if 1 in says else -1
+    one, two = mine.get(RESIDENT, 0.0), library.get(RESIDENT, 0.0)
+    return (one > two) - (one < two)
+
+
+def _clearly_less(mine: float, library: float) -> int:
+    if mine == library:
+        return 0
+    return 1 if mine <= _CLEARLY * library else -1 if library <= _CLEARLY * mine else 0
 
 
 def _fewer_cycles(mine: float | None, library: float | None) -> int | None:
-    if not mine or not library:
-        return None
-    if mine <= _CLEARLY * library:
-        return 1
-    return -1 if library <= _CLEARLY * mine else 0
+    return _clearly_less(mine, library) if mine and library else None
 
 
 def _spilled(figures: Mapping[str, float]) -> float:

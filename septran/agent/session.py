@@ -368,6 +368,8 @@ def quality(verdict: LeafVerdict) -> str:
         parts.append(f"{verdict.speedup:.2f} x the library's speed")
     if verdict.figures:
         parts.append(told_figures(verdict.figures, verdict.baseline_figures))
+    if verdict.accesses:
+        parts.append(verdict.accesses)
     if verdict.roofline is not None:
         parts.append(f"{100 * verdict.roofline:.0f} % of the machine's limit")
     return ", ".join(parts)

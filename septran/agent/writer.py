@@ -29,6 +29,7 @@ class LeafVerdict:
     roofline: share of the machine's limit that the leaf reaches (0..1); None when not measured.
     figures, baseline_figures: of the kernel with this leaf and with the library's, without a clock: registers and spills
         of a device compiler, vector width of machine code; {} when there are none.
+    accesses: of the kernel with this leaf: what its warps take of memory, in words; "" where nobody counted it.
     predicted: what `septran predict` says of the kernel, where nothing was measured; "" else.
     """
 
@@ -41,6 +42,7 @@ class LeafVerdict:
     roofline: float | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     baseline_figures: Mapping[str, float] = field(default_factory=dict)
+    accesses: str = ""
     predicted: str = ""
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from septran.cli.console import Terminal
+from septran.verify.warp_accesses import told
 
 _COLORS = {"accurate": "green", "attested": "green", "rejected": "red", "unavailable": "yellow"}
 
@@ -76,6 +77,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         each = f"{room['tensors']} tensors of {room['separate']} bytes"
         found.append(("workspace", f"{room['bytes']} bytes for {each} between kernels"))
     found.extend(cycle_rows(result.get("cycles") or {}))
+    found.extend(told(result.get("accesses") or {}))
     found.extend(("torch", _host_leaf(part)) for part in result.get("host_leaves") or ())
     found.extend(("leaf", _leaf(leaf)) for leaf in result.get("leaves") or ())
     model = result.get("model") or {}

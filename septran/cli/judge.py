@@ -12,6 +12,7 @@ from septran.cli.console import Terminal
 from septran.cli.files import INPUT, OUTPUT_FOLDER
 from septran.cli.options import backend_names, common, complete, terminal
 from septran.cli.values import parse_numbers
+from septran.verify.warp_accesses import told
 
 
 @click.command("judge")
@@ -110,6 +111,7 @@ def show(result: Mapping[str, Any], term: Terminal) -> None:
     lines += [("not proven", f"{rule}: {why}") for rule, why in result["not_proven"].items()]
     if result["by_torch"]:
         lines.append(("by torch", ", ".join(result["by_torch"])))
+    lines += told(result["verdict"].get("accesses") or {})
     lines += [("left out", text) for text in result["left_out"]]
     lines += [("not checked", text) for text in result["not_checked"]]
     lines.append(("seed", str(result["seed"])))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from septran.document import Document
 from septran.errors import ConfigError, SeptranError
 from septran.run import store
+from septran.verify.warp_accesses import told
 
 FAMILIES: Mapping[str, str] = {
     "points": "values at the numbers that the kernel's text holds, beside and between them",
@@ -71,6 +72,7 @@ class Explanation(Document):
     cases: Sequence[Mapping[str, Any]]
     diagnostics: Sequence[Mapping[str, Any]]
     cycles: Mapping[str, Any]
+    accesses: Mapping[str, Any]
     enforced: Sequence[str]
     not_checked: Sequence[str]
     seed: int | None
@@ -115,6 +117,7 @@ def explain_verdict(run: store.Run) -> Explanation:
         ],
         diagnostics=verdict["diagnostics"],
         cycles=verdict.get("cycles") or {},
+        accesses=verdict.get("accesses") or {},
         enforced=verdict["enforced"],
         not_checked=verdict["not_checked"],
         seed=verdict["seed"],
@@ -160,6 +163,7 @@ def lines(found: Explanation) -> list[tuple[str, str]]:
         ("wrong on", text) for text in dict.fromkeys(_case(c) for c in found.cases if c["wrong"])
     ]
     rows += [(str(d.get("kind", "found")), str(d.get("message"))) for d in found.diagnostics[:5]]
+    rows += told(found.accesses)
     rows += [("not checked", item) for item in found.not_checked]
     return [*rows, ("again", found.reproduce), ("evidence", found.evidence)]
 

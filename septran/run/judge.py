@@ -41,6 +41,7 @@ from septran.verify.races import watch
 from septran.verify.sought import with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
+from septran.verify.warp_accesses import with_files
 
 SCHEMA = "septran.judge/1"
 _AFTER = "calls after those that were made: {} live from call to call"
@@ -336,9 +337,8 @@ def _in_the_users_file(verdict: Verdict, kernel: Kernel, file: Path) -> Verdict:
     def said(text: str) -> str:
         return copies.sub(lambda _: file.name, text)
 
-    return replace(
-        verdict, message=said(verdict.message), hint=said(verdict.hint), log=said(verdict.log)
-    )
+    texts: Any = {name: said(getattr(verdict, name)) for name in ("message", "hint", "log")}
+    return replace(verdict, **texts, accesses=with_files(verdict.accesses, said))
 
 
 def _verdict(

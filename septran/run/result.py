@@ -79,6 +79,7 @@ class Result:
     seed: int | Absent | None = ABSENT
     ties: str | Absent = ABSENT
     cycles: Mapping[str, Any] | Absent = ABSENT
+    accesses: Mapping[str, Any] | Absent = ABSENT
     reason: str | Absent = ABSENT
     hint: str | Absent = ABSENT
     worst: Mapping[str, Any] | Absent | None = ABSENT
@@ -209,6 +210,7 @@ class Result:
             seed=verdict.seed,
             ties=verdict.ties or ABSENT,
             cycles=dict(verdict.cycles) if verdict.cycles else ABSENT,
+            accesses=dict(verdict.accesses) if verdict.accesses else ABSENT,
             reason=ABSENT if verdict.passed else f"[{verdict.code}] {verdict.message}",
             hint=ABSENT if verdict.passed else verdict.hint,
             worst=ABSENT if verdict.passed else plain["worst"],

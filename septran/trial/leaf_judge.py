@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from septran.agent.figures import TILE_CYCLES, told_figures, with_resident
 from septran.agent.writer import LeafVerdict
@@ -34,9 +35,12 @@ from septran.trial.leaf_case import (
 from septran.trial.place import Place
 from septran.trial.static_figures import static_figures
 from septran.verify.gate import scan_leaf
+from septran.verify.noted import counted_accesses
 from septran.verify.problem import Problem, Within
 from septran.verify.timing import compare_kernels, time_kernel
 from septran.verify.verdict import Verdict
+from septran.verify.warp_accesses import figures as warp_figures
+from septran.verify.warp_accesses import told as told_accesses
 
 _CYCLE_S = 1e-9  # a simulator's cycles are compared as if a cycle took a nanosecond
 
@@ -65,6 +69,7 @@ class LeafJudge:
         self._count = itertools.count(1)
         self._baseline: Judged | None = None
         self._floor: dict[str, dict[str, float]] = {}
+        self._counted: Mapping[str, Any] | None = None
 
     def check(self, leaf: Leaf) -> LeafVerdict:
         """Return the verdict on `leaf`; never raises for a bad leaf."""
@@ -113,6 +118,7 @@ class LeafJudge:
             told += [
                 self._library_time(),
                 told_figures(self._library_figures(self._place.where, spec), {}),
+                _told_accesses(self._counted or {}),
             ]
         with contextlib.suppress(SeptranError):
             told.append(self._prediction(self._kernel(None)))
@@ -248,20 +254,34 @@ class LeafJudge:
         """Return the verdict with what can be said without a clock, beside the library's."""
         where = mine.verdict.where
         figures = self._figures(mine.built, where, mine.kernel, leaf.spec)
-        if not figures:
+        figures |= warp_figures(mine.verdict.accesses)
+        found = replace(found, figures=figures, accesses=_told_accesses(mine.verdict.accesses))
+        if not figures or leaf.spec.opaque:
             return found
-        if leaf.spec.opaque:
-            return replace(found, figures=figures)
-        return replace(
-            found, figures=figures, baseline_figures=self._library_figures(where, leaf.spec)
-        )
+        return replace(found, baseline_figures=self._library_figures(where, leaf.spec))
 
     def _library_figures(self, where: str | None, spec: LeafSpec) -> dict[str, float]:
         if spec.key not in self._floor:
             kernel = self._kernel(None)
             built = build_only(self._place, kernel, folder=self._work / "floor")
             self._floor[spec.key] = self._figures(built, where, kernel, spec) if built.ok else {}
+            if built.ok and where == "emulated":
+                self._floor[spec.key] |= warp_figures(self._library_accesses(kernel))
         return self._floor[spec.key]
+
+    def _library_accesses(self, kernel: Kernel) -> Mapping[str, Any]:
+        if self._backend.noted is None:
+            return {}
+        if self._counted is None:
+            self._counted = counted_accesses(
+                kernel,
+                self._problem,
+                self._backend.noted,
+                self._work / "floor" / "noted",
+                self._place.sessions,
+                self._seed,
+            )
+        return self._counted
 
     def _with_library(self) -> Judged:
         if self._baseline is None:
@@ -279,6 +299,10 @@ class LeafJudge:
             counted = priced(kernel, leaf, built.artifact.parent)
             found |= {} if counted is None else {TILE_CYCLES: counted}
         return with_resident(found, load_machine(self._program.machine).limits)
+
+
+def _told_accesses(accesses: Mapping[str, Any]) -> str:
+    return "; ".join(f"{memory}: {text}" for memory, text in told_accesses(accesses))
 
 
 @functools.lru_cache(maxsize=64)

@@ -232,6 +232,7 @@ def run_in_host(
             note_late_writes(arena, transcript)
             if reports is not None:
                 transcript.diagnostics, transcript.figures = reports.diagnostics, reports.figures
+                transcript.accesses = reports.accesses
         finally:
             host.close()
     finally:

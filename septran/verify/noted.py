@@ -3,14 +3,16 @@
 An emulation that runs a block's threads one after another shows what three orders of threads make of a missing barrier, and
 nothing where a thread reads back what another one is about to overwrite. A noted build tells who stored and who loaded each
 byte, whatever the order was. It is called a few times, and what it computes is not judged: it can only reject a kernel.
+In its first call it counts what the accesses of warps take of memory.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from septran.kernel import Kernel
 from septran.toolchain.built import Built
@@ -20,6 +22,7 @@ from septran.verify.refusal import harness_text, ran_out
 from septran.verify.session import Call, Sessions, Transcript, run_calls
 from septran.verify.verdict import Verdict
 from septran.verify.verify import schedule
+from septran.verify.warp_accesses import warp_accesses
 
 Build = Callable[[Kernel, Path], Built]
 _CALLS, _CALL_S, _BUDGET_S = 4, 15.0, 15.0
@@ -63,15 +66,40 @@ def with_noted_accesses(
         left_out = f"{_CHECK}: of {len(transcript.ran)} calls alone, for want of time"
         verdict = verdict.without_for_now(left_out)
     fact = f"{_CHECK}: {len(transcript.ran)} calls"
-    return replace(verdict.without(*left), enforced=(*verdict.enforced, fact))
+    counted = warp_accesses(transcript.accesses, kernel, built.host)
+    return replace(verdict.without(*left), enforced=(*verdict.enforced, fact), accesses=counted)
+
+
+def counted_accesses(
+    kernel: Kernel,
+    problem: Problem,
+    build: Build,
+    folder: Path,
+    sessions: Sessions,
+    seed: int | None,
+) -> Mapping[str, Any]:
+    """Return what the accesses of a kernel's warps take in one call of a noted build; {} where that cannot be told."""
+    built = build(kernel, folder)
+    if built.artifact is None:
+        return {}
+    asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=_BUDGET_S, minimum_calls=1)
+    call = _calls(problem, seed)[:1]
+    transcript = called(kernel, built, problem, call, asked, folder, burst=False)
+    if transcript.failure or not transcript.ran:
+        return {}
+    return warp_accesses(transcript.accesses, kernel, built.host)
 
 
 def _calls(problem: Problem, seed: int | None) -> tuple[Call, ...]:
-    """Return calls on different inputs, those at the numbers that the kernel holds among them."""
-    first = {call.case: call for call in reversed(schedule(problem, seed or 0))}
-    calls = tuple(reversed(first.values()))
+    """Return calls on different inputs, those at the numbers that the kernel holds among them.
+
+    Tensors of the first, whose accesses are counted, lie as a device's allocations do: at the start of a page.
+    """
+    of_case = {call.case: call for call in reversed(schedule(problem, seed or 0))}
+    calls = tuple(reversed(of_case.values()))
     named = [call for call in calls if call.case.name.startswith("points")]
-    return tuple(dict.fromkeys((*calls[: _CALLS - 1], *named, *calls[:_CALLS])))[:_CALLS]
+    first, *others = dict.fromkeys((*calls[: _CALLS - 1], *named, *calls[:_CALLS]))
+    return (replace(first, placement="start"), *others)[:_CALLS]
 
 
 def called(

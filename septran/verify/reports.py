@@ -20,6 +20,7 @@ class Reports:
 
     def __init__(self) -> None:
         self._slowest: dict[str, Any] = {}
+        self._accesses: dict[str, Any] = {}
         self._varies = False
         self._mistakes: dict[str, Mapping[str, object]] = {}
 
@@ -33,6 +34,8 @@ class Reports:
         for mistake in errors:
             if len(self._mistakes) < _MOST:
                 self._mistakes.setdefault(str(mistake["message"]), mistake)
+        if isinstance(accesses := found.get("accesses"), dict) and not self._accesses:
+            self._accesses = accesses
         return self._time(found) if "cycles" in found else ""
 
     def _time(self, found: Mapping[str, Any]) -> str:
@@ -54,6 +57,11 @@ class Reports:
     def figures(self) -> Mapping[str, Any]:
         """Plain finite numbers, and whether the calls took different times."""
         return plain_figures({**self._slowest, "varies": self._varies}) if self._slowest else {}
+
+    @property
+    def accesses(self) -> Mapping[str, Any]:
+        """What an emulation counted of the accesses of warps in the first call that it did so in."""
+        return plain_figures(self._accesses)
 
 
 def _mistake(found: object) -> Mapping[str, object]:

@@ -84,6 +84,7 @@ class Transcript:
     result: SandboxResult | None = None
     diagnostics: tuple[Mapping[str, object], ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+    accesses: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
     hosted: bool = False

@@ -60,6 +60,7 @@ class Verdict:
     ties: which decisions were made otherwise than by torch between values closer than rounding, and in how many calls.
     untried: what of `not_checked` only the state of the machine kept from being checked; a later try may check it.
     cycles: a simulator's cycle report, where a backend has one; how far to trust it: docs/verification.md.
+    accesses: sectors and wavefronts of memory that an emulation counted (verify/warp_accesses.py), {} where it did not.
     """
 
     level: Level
@@ -83,6 +84,7 @@ class Verdict:
     diagnostics: tuple[Mapping[str, object], ...] = ()
     ties: str = ""
     cycles: Mapping[str, Any] = field(default_factory=dict)
+    accesses: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     seconds: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)

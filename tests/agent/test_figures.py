@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ from tests.agent.leaves import BACKEND, RELU, RIGHT, FakeJudge, fenced
 from tests.agent.test_scenarios import config
 from tests.support.openai_double import Answer, ChatDouble
 
+
+def moved(sectors: float, wavefronts: float, **more: float) -> dict[str, float]:
+    return {"global_sectors": sectors, "shared_wavefronts": wavefronts, **more}
+
+
 HOPPER = load_machine("triton_cuda.sm_90").limits
 
 
@@ -32,6 +38,17 @@ HOPPER = load_machine("triton_cuda.sm_90").limits
         ({"registers": 121}, {"registers": 128}, 0),
         ({"instructions": 10.0}, {"instructions": 20.0}, None),
         ({"registers": 64}, {}, None),
+        (moved(100, 50), moved(200, 50), 1),
+        (moved(100, 50), moved(100, 500), 1),
+        (moved(100, 500), moved(100, 50), -1),
+        (moved(100, 50), moved(104, 50), 0),
+        (moved(100, 500), moved(200, 50), 0),
+        (moved(100, 0), moved(100, 50), 1),
+        (moved(100, 50, registers=128), moved(200, 50, registers=64), 1),
+        (moved(100, 50, registers=64), moved(104, 50, registers=128), 1),
+        (moved(100, 500, registers=64), moved(200, 50, registers=128), 0),
+        (moved(100, 50, registers=64, spill_bytes=8), moved(200, 50, registers=64), -1),
+        (moved(100, 50), {"registers": 64}, None),
     ],
 )
 def test_what_is_preferred(
@@ -110,6 +127,8 @@ def test_the_model_and_the_card_are_told() -> None:
         quality(unmeasured(64.0))
         == "right, registers 64 (the library's 128), resident warps 32 (the library's 16)"
     )
+    counted = replace(unmeasured(128.0), accesses="shared memory: 8 wavefronts")
+    assert quality(counted).endswith(", shared memory: 8 wavefronts")
     assert told_figures({"a_b": 1.0}, {"a_b": 1.0}) == "a b 1"
     leaf = {"task": "t", "name": "n", "writer": "llm", "accepted": "predicted"}
     text = dict(rows({"level": "accurate", "leaves": [leaf]}))["leaf"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from septran import backends
-from septran.plan.floor import library_leaves
+from septran.plan.floor import admitted, library_leaves
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.leaf_judge import LeafJudge
@@ -29,9 +30,13 @@ def test_a_leaf_for_a_gpu_that_is_not_here(tmp_path: Path):
         leaves,
         work=tmp_path,
     )
-    assert "bound by launch" in judge.library(leaf.spec)
-    found = judge.check(leaf)
+    told = judge.library(leaf.spec)
+    assert "bound by launch" in told
+    assert "global memory: 1250 sectors of 32 bytes, 1.00 x what the bytes need" in told
+    found = judge.check(admitted(replace(leaf, writer="llm"), backend))
     assert found.verified, found.message
+    assert found.figures["global_sectors"] == found.baseline_figures["global_sectors"] == 1250
+    assert "1250 sectors" in found.accesses
     assert found.speedup is None
     assert found.predicted.startswith("predicted, not measured: ")
     assert "bound by launch" in found.predicted

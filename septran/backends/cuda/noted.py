@@ -19,6 +19,11 @@ NOTES = "-DCUEMU_NOTES_ACCESSES"
 NOTED = (
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
+    # an access of a thread stays one access, and its place in the text is known
+    "-fno-tree-vectorize",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-store-merging",
+    "-g1",
     # a kernel neither asks whether its accesses are noted nor has them left out
     "-U__SANITIZE_THREAD__",
     "-Dno_sanitize(...)=unused",

@@ -45,9 +45,6 @@ size_t first_note(uintptr_t p) {
   const uintptr_t dynamic = p - reinterpret_cast<uintptr_t>(shared_room);
   return dynamic < kDynamic ? dynamic : kDynamic + (p - reinterpret_cast<uintptr_t>(static_room));
 }
-bool in_shared(uintptr_t p) {
-  return p - reinterpret_cast<uintptr_t>(shared_room) < kDynamic || p - reinterpret_cast<uintptr_t>(static_room) < kStaticShared;
-}
 size_t within(uintptr_t p, size_t n) {
   const uintptr_t dynamic = p - reinterpret_cast<uintptr_t>(shared_room);
   const size_t left = dynamic < kDynamic ? kDynamic - dynamic : kStaticShared - (p - reinterpret_cast<uintptr_t>(static_room));
@@ -146,7 +143,10 @@ void note_load(const void* p, size_t n, int thread) {
 #define CUEMU_ACCESS(what, name, parameters, n)                                                                      \
   extern "C" void __tsan_##name parameters {                                                                         \
     if (__builtin_expect(cuemu::pending.count != 0, 0)) cuemu::settle_pending();                                     \
-    if (cuemu::in_shared(p) && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear)); \
+    const bool shared = cuemu::in_shared(p);                                                                         \
+    if (cuemu::counting && (shared || cuemu::in_global(p)))                                                          \
+      cuemu::count_access(__builtin_return_address(0), p, n, #what[0] == 's');                                       \
+    if (shared && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear));             \
   }
 #define CUEMU_ACCESSES(n)                                  \
   CUEMU_ACCESS(loaded, read##n, (uintptr_t p), n)          \

@@ -11,6 +11,11 @@ void async_copy(void* dst, const void* src, int bytes, int valid) {
   // The read happens now so that an out-of-bounds source faults at the line that issued it.
   volatile const char* probe = static_cast<const char*>(src);
   if (valid) (void)probe[0], (void)probe[valid - 1];
+  if (counting) {
+    const void* code = __builtin_return_address(0);
+    if (in_global(reinterpret_cast<uintptr_t>(src))) count_access(code, reinterpret_cast<uintptr_t>(src), static_cast<size_t>(valid), false);
+    count_access(code, reinterpret_cast<uintptr_t>(dst), static_cast<size_t>(bytes), true);
+  }
   memset(dst, 0xFF, static_cast<size_t>(bytes));
   current->copies.push({dst, src, bytes, valid});
 }

@@ -79,10 +79,12 @@ void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shar
   main_fiber.tsan = __tsan_get_current_fiber();
 #endif
   begin_noting();
+  begin_blocks();
   const Grid run{body, argument, grid.x * grid.y * grid.z};
   BlocksApart apart;
   apart.try_all(run.total, [&](unsigned i) { run.turn(i); });
   for (unsigned i = 0; i < run.total; i++) run.turn(i);
+  end_blocks();
   apart.compare();
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(shared_room + shared, kGuard);
@@ -103,6 +105,7 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
   if (call % 4 == 3) default_nan = 0xFFC00000;  // as a sign that was turned round, or left as it was, may show
   else if (kWave == 32 && call % 2 == 0) default_nan = 0x7FFFFFFF;  // as PTX has it; in other calls another, because PTX promises none
   else default_nan = 0x7FC00000;
+  begin_counting(call == 0);
 #ifdef CUEMU_NOTES_ACCESSES
   const bool first = false;  // what is noted in one order holds for all
 #else
@@ -147,7 +150,12 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
     }
     free(all.data);
   }
-  if (st_say) st_say("{\"errors\": []}");
+  if (!st_say) return;
+  char text[8192] = "";
+  if (call == 0) counted_words(text, sizeof text);
+  char report[sizeof text + 64];
+  snprintf(report, sizeof report, *text ? "{\"errors\": [], \"accesses\": %s}" : "{\"errors\": []}", text);
+  st_say(report);
 }
 
 void* device_memory(size_t bytes) {

@@ -9,6 +9,10 @@
 // linked with such a file; hidden, so that a library without it imports nothing
 extern "C" char st_foreign[] __attribute__((weak, visibility("hidden")));
 
+// the emulation's own image, which holds the stacks of its threads
+extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" char _end[] __attribute__((visibility("hidden")));
+
 namespace cuemu {
 
 /// Plain values one after the other; their room stays when they are cleared.
@@ -106,7 +110,35 @@ void next_moment();   // all threads of the block see what was stored before
 void next_meeting();  // of the warp that runs: its lanes do
 void note_store(const void* p, size_t n);
 void note_load(const void* p, size_t n, int thread);
+inline bool in_shared(uintptr_t p) {
+  return p - reinterpret_cast<uintptr_t>(shared_room) < kMostShared || p - reinterpret_cast<uintptr_t>(static_room) < kStaticShared;
+}
+// What accesses of warps take (warp_accesses.cpp), while it is counted. code: where the access returns to.
+extern bool counting;
+extern uintptr_t stack_low;
+constexpr uintptr_t kStackAbove = 8 << 20;
+void begin_counting(bool in_this_call);
+void begin_blocks();  // of a launch; what lies above the caller is no device's memory
+void end_blocks();
+/// Whether it is device memory that somebody allocated: no shared memory, stack, parameter or variable of the emulation.
+inline bool in_global(uintptr_t p) {
+  const uintptr_t image = reinterpret_cast<uintptr_t>(__ehdr_start);
+  return p - image >= reinterpret_cast<uintptr_t>(_end) - image && p - stack_low >= kStackAbove;
+}
+void count_access(const void* code, uintptr_t p, size_t n, bool store);  // of shared or global memory
+void count_rows(const void* code, const void* const* rows);  // 8 rows of 16 bytes that one ldmatrix reads at a time
+void end_accesses();  // the lanes of a warp met, or all of them wait
+void counted_words(char* text, size_t room);  // JSON
 #else
+inline constexpr bool counting = false;
+inline bool in_global(uintptr_t) { return false; }
+inline void begin_counting(bool) {}
+inline void begin_blocks() {}
+inline void end_blocks() {}
+inline void count_access(const void*, uintptr_t, size_t, bool) {}
+inline void count_rows(const void*, const void* const*) {}
+inline void end_accesses() {}
+inline void counted_words(char* text, size_t) { *text = 0; }
 inline void begin_noting() {}
 inline void settle() {}
 inline void next_moment() {}

@@ -146,6 +146,7 @@ CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*
     for (int i = 0; i < kWave; i++)
       if (need >> i & 1) all[i] = w.payload[i];
     next_meeting();
+    if (counting && need == w.alive) end_accesses();
     if (act) act(all, context);
     next_meeting();
     w.arrived &= ~need;
@@ -198,6 +199,7 @@ void run_block(void (*body)(void*), void* argument) {
             progress = again = true;
           }
       }
+      if (counting) end_accesses();
     }
     size_t done = 0, waiting = 0;
     bool woken = false;

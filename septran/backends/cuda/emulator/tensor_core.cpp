@@ -9,6 +9,7 @@ struct LoadMatrix {
   uint32_t* out;
   int count;
   bool transposed;
+  const void* code;
 };
 
 void load_all(void** all, void*) {
@@ -16,12 +17,14 @@ void load_all(void** all, void*) {
   const bool transposed = static_cast<LoadMatrix*>(all[0])->transposed;
   for (int q = 0; q < count; q++) {
     uint16_t m[8][8];
+    const void* rows[8];
     for (int r = 0; r < 8; r++) {
-      const void* p = static_cast<LoadMatrix*>(all[8 * q + r])->row;
+      const void* p = rows[r] = static_cast<LoadMatrix*>(all[8 * q + r])->row;
       if (reinterpret_cast<uintptr_t>(p) % 16) fail("alignment", "ldmatrix row address is not 16-byte aligned");
       note_load(p, 16, thread_linear / kWave * kWave + 8 * q + r);
       memcpy(m[r], p, 16);
     }
+    if (counting) count_rows(static_cast<LoadMatrix*>(all[0])->code, rows);
     for (int l = 0; l < 32; l++) {
       const int a = l / 4, b = l % 4 * 2;
       const uint16_t lo = transposed ? m[b][a] : m[a][b], hi = transposed ? m[b + 1][a] : m[a][b + 1];
@@ -103,7 +106,7 @@ void multiply_wave(void** all, void*) {
 }  // namespace
 
 void load_matrix(uint32_t* out, const void* row, int count, bool transposed, const char* where) {
-  LoadMatrix mine{row, out, count, transposed};
+  LoadMatrix mine{row, out, count, transposed, __builtin_return_address(0)};
   warp_meeting(~0u, where, &mine, load_all, nullptr);
 }
 
