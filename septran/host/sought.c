@@ -4,7 +4,10 @@
  * that came out one way only is a goal; from the inputs that came closest, others are made: an element that is one side of it
  * becomes the other side, or goes where a straight line through two calls says (as Chen and Chen, "Angora", 2018, descend), elements
  * take numbers that comparisons hold, and lines of elements become alike, sorted or of one sign. A comparison that is made many times
- * has to come out the same way in all of them, too. It is also asked what the file keeps from call to call. What is found is judged by the parent; nothing that is said here is believed. */
+ * has to come out the same way in all of them, too. It is also asked what the file keeps from call to call. What is found is judged by the parent; nothing that is said here is believed.
+ *
+ * With CALLS_BACK it is a library for a process that interprets the kernel: st_seek(PLAN, FOUND, CALL), and CALL says by st_compared
+ * what is compared, for all lanes of a tile at once. */
 #include <float.h>
 #include <malloc.h>
 #include <math.h>
@@ -15,13 +18,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef CALLS_BACK
+#define ENTRY st_entry
+#define SEEK st_seek(const char *asked, const char *brought, void (*call_back)(void *const *))
+static void (*st_entry)(void *const *args);
+static const int in_process = 1;
+static void (*const st_after_call)(void) = 0;
+#else
+#define SEEK main(int argc, char **argv)
 void ENTRY(void *const *args);
 char st_foreign[1]; /* a simulator keeps its room from call to call */
 extern void st_after_call(void) __attribute__((weak));
+static const int in_process = 0;
+#endif
 
 enum { FIXED, F32, F64, F16, BF16, I8, U8, I32, I64, BOOL };
 enum { PARAMS, CASES, MILLISECONDS, MOST, HEAD };
 enum { LESS, SAME, MORE, WAYS, GOALS = 2 * WAYS }; /* once, and in all executions */
+enum { REAL, WHOLE, JOINT }; /* numbers; whole numbers; how far several comparisons are from holding together, where no side is equal */
+enum { FEW = 150 }; /* calls of an interpreted kernel, for which it may take twice the time */
+enum { PARTS = 6 }; /* comparisons that hold together */
 enum { SITES = 2048, POOL = 512, KEPT = 64 };
 
 struct param {
@@ -40,16 +56,19 @@ static void **args;
 struct goal {
   double away, side; /* of the closest call: its distance; a - b there */
   double a, b;
-  char *set; /* the inputs of that call */
+  uint64_t nth; /* which execution in that call it was */
+  double parts[PARTS];
+  char *set;    /* the inputs of that call */
   int met;
 };
 struct site {
   uintptr_t pc;
   uint64_t sign, first_sign, executed, most;
-  uint64_t count[WAYS];
-  double away[WAYS], side[WAYS], a[WAYS], b[WAYS];
+  uint64_t count[WAYS], nth[WAYS], asked;
+  double away[WAYS], side[WAYS], a[WAYS], b[WAYS], there; /* there: a - b in the execution that is asked for */
+  double parts[PARTS], parts_there[PARTS]; /* JOINT: how far each is from holding, in the closest execution and in the one that is asked for */
   struct goal goal[GOALS];
-  int known, moves, whole;
+  int known, moves, kind, n_parts;
 };
 static struct site sites[SITES];
 static struct site *used[SITES];
@@ -75,22 +94,44 @@ static struct site *site_at(uintptr_t pc) {
   }
   return 0;
 }
-static void compared(uintptr_t pc, double a, double b, int whole) {
+static void compared(uintptr_t pc, double a, double b, int kind) {
   if (!watching) return;
   struct site *s = site_at(pc);
   if (!s) return;
   uint64_t bits[2];
   memcpy(bits, &a, 8), memcpy(bits + 1, &b, 8);
   s->sign = (s->sign ^ bits[0]) * 0x9E3779B97F4A7C15ull ^ (bits[1] * 0xBF58476D1CE4E5B9ull >> 7);
-  s->whole = whole;
+  s->kind = kind;
   ++s->executed;
   if (a != a || b != b) return;
   const double d = a == b ? 0 : a - b, size = fabs(d); /* equal infinities have no difference */
+  if (s->executed == s->asked) s->there = d;
   ++s->count[d < 0 ? LESS : d > 0 ? MORE : SAME];
   const double away[WAYS] = {d < 0 ? 0 : size + DBL_MIN, size, d > 0 ? 0 : size + DBL_MIN};
   for (int w = 0; w < WAYS; ++w)
-    if (away[w] < s->away[w]) s->away[w] = away[w], s->side[w] = d, s->a[w] = a, s->b[w] = b;
+    if (away[w] < s->away[w]) s->away[w] = away[w], s->side[w] = d, s->a[w] = a, s->b[w] = b, s->nth[w] = s->executed;
 }
+#ifdef CALLS_BACK
+/* place: of the comparison in the text, and one more. kind: REAL and so on. */
+void st_compared(uint64_t place, uint64_t lanes, const double *a, const double *b, int kind) {
+  for (uint64_t i = 0; i < lanes; ++i) compared(place, a[i], b[i], kind);
+}
+/* Comparisons that hold together where each of their n distances is more than 0. parts: one row of all lanes for each. */
+void st_joint(uint64_t place, uint64_t lanes, const double *parts, int n) {
+  struct site *s = watching && n <= PARTS ? site_at(place) : 0;
+  if (!s) return;
+  s->n_parts = n;
+  for (uint64_t i = 0; i < lanes; ++i) {
+    double least = INFINITY;
+    for (int k = 0; k < n; ++k)
+      if (parts[k * lanes + i] < least) least = parts[k * lanes + i];
+    const double before = s->away[MORE];
+    compared(place, least, 0, JOINT);
+    for (int k = 0; k < n && s->away[MORE] < before; ++k) s->parts[k] = parts[k * lanes + i];
+    for (int k = 0; k < n && s->executed == s->asked; ++k) s->parts_there[k] = parts[k * lanes + i];
+  }
+}
+#else
 #define HERE ((uintptr_t)__builtin_return_address(0))
 void __sanitizer_cov_trace_cmp1(int8_t a, int8_t b) { compared(HERE, a, b, 1); }
 void __sanitizer_cov_trace_cmp2(int16_t a, int16_t b) { compared(HERE, a, b, 1); }
@@ -106,6 +147,7 @@ void __sanitizer_cov_trace_switch(uint64_t value, uint64_t *cases) {
   for (uint64_t i = 0; i < cases[0] && i < 32; ++i) compared(HERE + (i << 48), (double)(int64_t)value, (double)(int64_t)cases[2 + i], 1);
 }
 void __sanitizer_cov_trace_pc(void) {}
+#endif
 
 /* ---- elements of inputs */
 
@@ -190,6 +232,7 @@ static void keep(uint64_t score) {
   for (size_t j = 0; j < n_used; ++j) found[i].came[j] = came_out(used[j]);
 }
 static double far(const struct site *s, int g) {
+  if (s->kind == JOINT && (g == SAME || g >= WAYS)) return INFINITY;
   return g < WAYS ? s->away[g] : s->executed < 2 ? INFINITY : (double)(s->most - s->count[g - WAYS]);
 }
 /* Call the kernel on `now`; seeking: what comparisons come out newly is a find, else it is known. Of inputs of ordinary size others are
@@ -198,7 +241,7 @@ enum how { KNOWN, KNOWN_LARGE, SEEKING };
 static void call(enum how how) {
   for (size_t i = 0; i < n_used; ++i) {
     struct site *s = used[i];
-    s->sign = s->executed = 0;
+    s->sign = s->executed = 0, s->there = NAN;
     for (int w = 0; w < WAYS; ++w) s->away[w] = INFINITY, s->count[w] = 0;
   }
   for (uint64_t i = 0; i < n_params; ++i)
@@ -222,7 +265,8 @@ static void call(enum how how) {
       if (!o->set) o->set = malloc(set_bytes);
       memcpy(o->set, now, set_bytes);
       o->away = d;
-      if (g < WAYS) o->side = s->side[g], o->a = s->a[g], o->b = s->b[g];
+      if (g < WAYS) o->side = s->side[g], o->a = s->a[g], o->b = s->b[g], o->nth = s->nth[g];
+      if (g == MORE) memcpy(o->parts, s->parts, sizeof o->parts);
       if (d == 0) {
         o->met = 1;
         if (s->moves || i >= before) newly += g < WAYS ? 16 : 1;
@@ -301,10 +345,138 @@ static int change_side(const struct goal *o, int way) {
   }
   return 0;
 }
+static double *step_of; /* of each element, in a move of many */
+static char *start;
+/* Many elements move together, then all of them as far as a straight line through the two calls says: so do sums of them. */
+static void move_many(struct site *s, struct goal *o, int way) {
+  const struct param *p = param_of(below(elements));
+  const int all = below(2), alike = below(2);
+  const double size = ldexp(1, (int)below(6) - 6), was = o->side;
+  for (size_t e = 0; e < elements; ++e) {
+    const int in = all || (e >= p->first && e < p->first + p->count);
+    const double h = param_of(e)->kind >= I8 ? 1 : size * (0.25 + unit());
+    step_of[e] = in ? (alike || drawn() & 1 ? h : -h) : 0;
+    if (in) put(now, e, get(now, e) + step_of[e]);
+  }
+  memcpy(start, o->set, set_bytes);
+  const double aim = (way == LESS ? -step(o->b) : way == MORE ? step(o->b) : 0) * (s->kind == WHOLE ? 1 : ldexp(1, -(int)below(12)));
+  s->asked = o->nth;
+  call(SEEKING);
+  s->asked = 0;
+  const double far_off = (aim - was) / (s->there - was);
+  if (o->met || !isfinite(far_off) || fabs(far_off) > 1e6) return;
+  memcpy(now, start, set_bytes);
+  for (size_t e = 0; e < elements; ++e)
+    if (step_of[e] != 0) put(now, e, get(now, e) + far_off * step_of[e]);
+  call(SEEKING);
+}
+static double *moves_of; /* PARTS + 1 directions, of each element */
+/* Solve A x = b of n equations by elimination; return 0 where there is no one solution. */
+static int solved(int n, double a[PARTS][PARTS], double *b, double *x) {
+  for (int c = 0; c < n; ++c) {
+    int best = c;
+    for (int r = c; r < n; ++r)
+      if (fabs(a[r][c]) > fabs(a[best][c])) best = r;
+    if (!(fabs(a[best][c]) > 1e-30)) return 0;
+    for (int k = 0; k < n; ++k) { const double t = a[c][k]; a[c][k] = a[best][k], a[best][k] = t; }
+    const double t = b[c];
+    b[c] = b[best], b[best] = t;
+    for (int r = c + 1; r < n; ++r) {
+      const double f = a[r][c] / a[c][c];
+      for (int k = c; k < n; ++k) a[r][k] -= f * a[c][k];
+      b[r] -= f * b[c];
+    }
+  }
+  for (int r = n - 1; r >= 0; --r) {
+    x[r] = b[r];
+    for (int k = r + 1; k < n; ++k) x[r] -= a[r][k] * x[k];
+    x[r] /= a[r][r];
+  }
+  return 1;
+}
+/* Comparisons come to hold together: by how much each changes along some directions is measured, and of their combinations the least is
+ * taken that brings those above 0 that are not and leaves the others there (Gauss and Newton's step, on the constraints that are active). */
+static void hold_together(struct site *s, struct goal *o) {
+  const int n = s->n_parts, ways = n + 1;
+  double base[PARTS], by[PARTS][PARTS + 1], c[PARTS + 1] = {0};
+  int active[PARTS];
+  memcpy(base, o->parts, sizeof base);
+  memcpy(start, o->set, set_bytes);
+  const uint64_t nth = o->nth;
+  const double size = ldexp(1, (int)below(12) - 10), margin = ldexp(1e-2, -(int)below(10));
+  for (int w = 0; w < ways; ++w) {
+    const struct param *p = param_of(below(elements));
+    const int all = below(3) > 0;
+    const unsigned kind = w < 3 ? (unsigned)w : (unsigned)below(4); /* up, together, larger, or each its own way */
+    double *d = moves_of + (size_t)w * elements, mean = 0;
+    memcpy(now, start, set_bytes);
+    for (size_t e = p->first; e < p->first + p->count; ++e) mean += get(now, e) / (double)p->count;
+    for (size_t e = 0; e < elements; ++e) {
+      const int in = all || (e >= p->first && e < p->first + p->count);
+      const double x = get(now, e), r = 0.5 + unit(), to = kind == 1 ? mean - x : kind == 2 ? x : kind == 0 || drawn() & 1 ? 1 : -1;
+      if (in) put(now, e, x + (param_of(e)->kind >= I8 ? (to < 0 ? -1 : 1) : size * r * to));
+      d[e] = in ? get(now, e) - x : 0;
+    }
+    s->asked = nth;
+    for (int i = 0; i < n; ++i) s->parts_there[i] = NAN;
+    call(SEEKING);
+    s->asked = 0;
+    if (o->met) return;
+    for (int i = 0; i < n; ++i) by[i][w] = isfinite(base[i]) ? s->parts_there[i] - base[i] : 0;
+  }
+  for (int i = 0; i < n; ++i) active[i] = isfinite(base[i]) && base[i] <= 0;
+  for (int round = 0; round < n; ++round) {
+    int which[PARTS], m = 0, more = 0;
+    double a[PARTS][PARTS], b[PARTS], y[PARTS];
+    for (int i = 0; i < n; ++i)
+      if (active[i]) which[m++] = i;
+    for (int i = 0; i < m; ++i) {
+      b[i] = margin - base[which[i]];
+      for (int j = 0; j < m; ++j) {
+        a[i][j] = 0;
+        for (int w = 0; w < ways; ++w) a[i][j] += by[which[i]][w] * by[which[j]][w];
+        if (i == j) a[i][j] *= 1 + 1e-9;
+      }
+    }
+    if (!m || !solved(m, a, b, y)) return;
+    for (int w = 0; w < ways; ++w) {
+      c[w] = 0;
+      for (int i = 0; i < m; ++i) c[w] += by[which[i]][w] * y[i];
+      if (!(fabs(c[w]) < 1e6)) return;
+    }
+    for (int i = 0; i < n; ++i) {
+      double then = base[i];
+      for (int w = 0; w < ways; ++w) then += by[i][w] * c[w];
+      if (!active[i] && then < margin / 2) active[i] = more = 1;
+    }
+    if (!more) break;
+  }
+  memcpy(now, start, set_bytes);
+  for (size_t e = 0; e < elements; ++e) {
+    double x = get(now, e);
+    for (int w = 0; w < ways; ++w) x += c[w] * moves_of[(size_t)w * elements + e];
+    put(now, e, x);
+  }
+  call(SEEKING);
+}
+/* Some elements become what they are in inputs on which something else came out otherwise. */
+static int take_over(void) {
+  if (!n_found) return 0;
+  const char *other = found[below(n_found)].set;
+  const struct param *p = param_of(below(elements));
+  const int which = below(3);
+  const size_t from = which == 1 ? p->first + below(p->count) : p->first, n = which == 1 ? 1 + below(p->first + p->count - from) : p->count;
+  for (size_t e = from; e < from + n; ++e)
+    if (which != 2 || drawn() & 1) put(now, e, get(other, e));
+  return 1;
+}
 static void seek(struct site *s, int g) {
   struct goal *o = &s->goal[g];
   const int way = g % WAYS;
   memcpy(now, o->set, set_bytes);
+  if (s->n_parts > 1 && g == MORE && below(4)) return hold_together(s, o);
+  if (below(in_process ? 4 : 12) == 0 && take_over()) return call(SEEKING);
+  if (g < WAYS && (in_process ? below(4) > 0 : below(8) == 0)) return move_many(s, o, way);
   if (g < WAYS && below(3) == 0 && change_side(o, way)) return call(SEEKING);
   if (g < WAYS && below(2)) { /* where a straight line through two calls says */
     const size_t e = below(elements);
@@ -325,17 +497,6 @@ static void seek(struct site *s, int g) {
   call(SEEKING);
 }
 
-/* ---- what a file keeps from call to call */
-
-extern char st_data_begin[], st_data_end[], st_bss_begin[], st_bss_end[]; /* its variables lie between them */
-static uint64_t held(uint64_t h, const char *from, const char *to) {
-  for (; from + 8 <= to; from += 8) {
-    uint64_t w;
-    memcpy(&w, from, 8);
-    h = (h ^ w) * 0x9E3779B97F4A7C15ull, h ^= h >> 29;
-  }
-  return h;
-}
 static int comes_out_as(size_t k) {
   call(KNOWN);
   for (size_t j = 0; j < n_used; ++j)
@@ -366,6 +527,18 @@ static double worked(void) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
+#ifndef CALLS_BACK
+/* ---- what a file keeps from call to call */
+
+extern char st_data_begin[], st_data_end[], st_bss_begin[], st_bss_end[]; /* its variables lie between them */
+static uint64_t held(uint64_t h, const char *from, const char *to) {
+  for (; from + 8 <= to; from += 8) {
+    uint64_t w;
+    memcpy(&w, from, 8);
+    h = (h ^ w) * 0x9E3779B97F4A7C15ull, h ^= h >> 29;
+  }
+  return h;
+}
 /* Whether its variables, and what it allocated, are never again as after an earlier call on the same inputs: it counts its calls. */
 enum { WARM = 16, TRIED = 48 };
 static int counts(const char *set, double end) {
@@ -384,6 +557,8 @@ static int counts(const char *set, double end) {
   }
   return 1;
 }
+#endif
+
 static void take(FILE *file, void *to, size_t bytes) {
   if (fread(to, 1, bytes, file) != bytes) _Exit(4);
 }
@@ -401,11 +576,18 @@ static void leave(const char *path, uint64_t most) {
   fclose(file);
 }
 
-int main(int argc, char **argv) {
+int SEEK {
+#ifdef CALLS_BACK
+  st_entry = call_back;
+  set_bytes = elements = n_used = n_pool = n_found = made = 0;
+  memset(sites, 0, sizeof sites), memset(found, 0, sizeof found);
+#else
+  const char *asked = argc == 3 ? argv[1] : "", *brought = argc == 3 ? argv[2] : "";
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
   setvbuf(stdout, 0, _IONBF, 0);
-  FILE *file = argc == 3 ? fopen(argv[1], "rb") : 0;
+  FILE *file = fopen(asked, "rb");
   uint64_t head[HEAD];
   if (!file) _Exit(4);
   take(file, head, sizeof head);
@@ -425,25 +607,30 @@ int main(int argc, char **argv) {
   for (uint64_t c = 0; c < head[CASES]; ++c) take(file, seeds[c] = malloc(set_bytes + 1), set_bytes);
   fclose(file);
   if (!head[CASES]) return 0;
-  now = malloc(set_bytes);
+  now = malloc(set_bytes), start = malloc(set_bytes), step_of = malloc((elements + 1) * sizeof *step_of);
+  moves_of = malloc((PARTS + 1) * (elements + 1) * sizeof *moves_of);
+#ifndef CALLS_BACK
   for (uint64_t c = 0; c < head[CASES] && c < 2; ++c)
     if (counts(seeds[c], worked() + (double)head[MILLISECONDS])) {
       printf("\ncounts its calls\n");
       break;
     }
+#endif
   for (int large = 0; large < 2; ++large)
     for (uint64_t c = 0; c < head[CASES]; ++c) {
       memcpy(now, seeds[c], set_bytes);
       if (is_large() == large) call(large ? KNOWN_LARGE : KNOWN);
     }
-  const double begun = worked(), end = begun + (double)head[MILLISECONDS];
-  for (unsigned which = 0; which < PATTERNS && worked() < end; ++which)
+  const double begun = worked();
+  double end = begun + (double)head[MILLISECONDS];
+  for (unsigned which = 0; which < PATTERNS && worked() < begun + (end - begun) / 3; ++which)
     for (uint64_t i = 0; i < n_params; ++i) {
       if (!params[i].read || params[i].kind == FIXED) continue;
       memcpy(now, seeds[head[CASES] > 1 ? 1 : 0], set_bytes);
       pattern(params[i].first, params[i].count, which);
       call(SEEKING);
     }
+  size_t still_open = 0;
   while (elements && worked() < end) {
     struct {
       struct site *s;
@@ -453,19 +640,22 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < n_used && n < 256; ++i)
       for (int g = 0; g < GOALS && n < 256; ++g)
         if (used[i]->moves && used[i]->goal[g].set && !used[i]->goal[g].met) open[n].s = used[i], open[n++].g = g;
+    still_open = n;
     if (!n) break;
+    if (in_process && made < FEW && end < begun + 2 * (double)head[MILLISECONDS]) end += (double)head[MILLISECONDS] / 4;
     for (size_t k = 0; k < 2 * n && worked() < end; ++k) {
-      const size_t i = below(n);
+      size_t i = below(n);
+      for (int tried = 0; in_process && tried < 2 && (open[i].s->n_parts < 2 || open[i].s->pc >> 48); ++tried) i = below(n); /* masks above all */
       if (!open[i].s->goal[open[i].g].met) seek(open[i].s, open[i].g);
     }
   }
   for (size_t k = 0; k < n_found && worked() < end + (double)head[MILLISECONDS]; ++k) make_small(k);
   for (size_t i = 0; i < n_used; ++i) { /* never the one way or the other */
     const struct goal *g = used[i]->goal;
-    if (used[i]->moves && used[i]->pc >> 48 == 0 && (!g[SAME].met || !g[LESS].met || !g[MORE].met))
-      printf("\nopen %lx %d%d%d %d\n", (unsigned long)used[i]->pc - 1, g[LESS].met, g[SAME].met, g[MORE].met, used[i]->whole);
+    if (used[i]->moves && used[i]->pc >> 48 == 0 && ((!g[SAME].met && used[i]->kind != JOINT) || !g[LESS].met || !g[MORE].met))
+      printf("\nopen %lx %d%d%d %d\n", (unsigned long)used[i]->pc - 1, g[LESS].met, g[SAME].met, g[MORE].met, used[i]->kind == WHOLE);
   }
-  leave(argv[2], head[MOST]);
-  printf("\nsought %lu calls, %zu found\n", (unsigned long)made, n_found);
+  leave(brought, head[MOST]);
+  printf("\nsought %lu calls, %zu found, %zu open\n", (unsigned long)made, n_found, still_open);
   return 0;
 }

@@ -38,7 +38,7 @@ from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
 from septran.verify.races import watch
-from septran.verify.sought import with_sought_inputs
+from septran.verify.sought import search_for, with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, verify
 from septran.verify.warp_accesses import with_files
@@ -248,6 +248,7 @@ def _judged(
         **dict(foreign.session),  # type: ignore[arg-type]
     )
     proof, beside = Proof(), Computed()
+    search = None if foreign.sought is not None else search_for(kernel, sessions)
     objections = foreign.objections(text, host.name) if foreign.objections else ()
     if objections:
         verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
@@ -262,6 +263,7 @@ def _judged(
             sessions=sessions,
             gate=False,
             unordered=foreign.unordered(text),
+            search=search,
         )
         verdict = _verdict(kernel, built, problem, folder, asked)
         if foreign.noted is not None:
@@ -273,9 +275,8 @@ def _judged(
         # after the threads: a race changes results in any build, whatever its variables hold
         if verdict.passed and foreign.unset is not None:
             verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
-        if foreign.sought is not None:
-            at = folder / "sought"
-            verdict = with_sought_inputs(verdict, kernel, built, problem, foreign.sought, at, sessions)  # fmt: skip
+        how = foreign.sought or search
+        verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions)  # fmt: skip
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)

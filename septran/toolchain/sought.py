@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from septran import host
+from septran.host.link import HostObject, trusted_object
 from septran.kernel import Kernel
 from septran.toolchain.built import Built
-from septran.toolchain.compilers import Compiler
+from septran.toolchain.compilers import Compiler, cache_folder, cpp_compiler
 from septran.toolchain.confined import run_confined, toolchain_folders
 from septran.toolchain.program import OWN_MAIN, compiled, named, put_beside
 
@@ -61,6 +63,17 @@ def compile_sought(
     )
     reads = (*toolchain_folders(compiler.path, {}), *{path.parent for path in support})
     return compiled(steps, folder, _PROGRAM, timeout_s, reads)
+
+
+def seeking_library() -> HostObject:
+    """Return the search as a library for a child that interprets a kernel (septran/verify/told.py)."""
+    compiler = cpp_compiler("native")
+    if compiler is None:
+        return HostObject(path=None, missing="no g++ on PATH, which the search is compiled with")
+    flags = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", "-DCALLS_BACK", "-Wl,--no-as-needed", "-lm")
+    source = Path(host.__file__).resolve().parent / _RUNNER
+    cache = cache_folder() / "host"
+    return trusted_object(compiler.path, source, flags, cache, extra=compiler.version, shared=True)
 
 
 def lines_of(program: Path, places: Sequence[int], main: str, folder: Path) -> dict[int, int]:

@@ -21,7 +21,7 @@ from septran.verify.problem import Problem
 from septran.verify.races import watch
 from septran.verify.refusal import unavailable
 from septran.verify.session import Sessions
-from septran.verify.sought import with_sought_inputs
+from septran.verify.sought import Search, search_for, with_sought_inputs
 from septran.verify.verdict import Verdict, write_evidence
 from septran.verify.verify import Request, static_checks, verify
 
@@ -69,7 +69,8 @@ def judge_kernel(
     folder = work / "build"
     folder.mkdir(parents=True, exist_ok=True)
     built = place.build(kernel, folder)
-    request = _request(place, seed, admission=admission)
+    search = search_for(kernel, place.sessions) if suspect and place.where != "device" else None
+    request = replace(_request(place, seed, admission=admission), search=search)
     verdict = verify(kernel, built, problem, run_dir=work, request=request)
     if verdict.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR):
         trouble = control_trouble(backend, kernel.arch, request)
@@ -79,7 +80,7 @@ def judge_kernel(
             )
             write_evidence(verdict, work, files={})
     if suspect and verdict.passed:
-        verdict = _suspected(backend, verdict, kernel, built, problem, request, work)
+        verdict = _suspected(backend, verdict, kernel, built, problem, request, work, search)
         write_evidence(verdict, work, files={"child.log": verdict.log})
     return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
 
@@ -133,6 +134,7 @@ def _suspected(
     problem: Problem,
     request: Request,
     work: Path,
+    search: Search | None,
 ) -> Verdict:
     """Return an accurate verdict on somebody's kernel after the checks that need builds of their own."""
     if backend.filled is not None:
@@ -143,10 +145,10 @@ def _suspected(
     if backend.noted is not None and verdict.where == "emulated":
         sessions, folder = request.sessions, work / "noted"
         verdict = with_noted_accesses(verdict, kernel, problem, backend.noted, folder, sessions)
-    if backend.sought is not None and verdict.where != "device":
+    if verdict.where != "device":
         sessions, folder = request.sessions, work / "sought"
         verdict = with_sought_inputs(
-            verdict, kernel, built, problem, backend.sought, folder, sessions
+            verdict, kernel, built, problem, backend.sought or search, folder, sessions
         )
     return verdict
 

@@ -11,8 +11,8 @@ import os
 import re
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,20 @@ class Sessions:
     emulator: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seek:
+    """A search that a Python child makes for inputs (septran/verify/sought.py).
+
+    library: of the search. seconds: processor time that it may take. found: called when it is over, returns the problem with the inputs
+    it made, and the calls. transcript: of these calls, or why there are none.
+    """
+
+    library: Path
+    seconds: float
+    found: Callable[[], tuple[Problem, Sequence[Call]]]
+    transcript: Transcript = field(default_factory=Transcript)
+
+
 def loader_capabilities(loader: str) -> frozenset[str]:
     """Return the words after `capabilities:` in the loader's first line."""
     first = assets.read(f"verify_templates/loaders/{loader}").partition("\n")[0]
@@ -147,15 +161,17 @@ def run_calls(
     settings: Sessions,
     work: Path,
     noise: np.random.Generator,
+    seek: Seek | None = None,
 ) -> Transcript:
     """Return what happened when the kernel was called on `calls` in one child.
 
     `work` is the child's working folder; the rendered child and its diagnostics stay there.
+    seek: what the child seeks further inputs with after these calls.
     """
     from jinja2 import TemplateError
 
     try:
-        return _run_calls(kernel, artifact, problem, calls, settings, work, noise)
+        return _run_calls(kernel, artifact, problem, calls, settings, work, noise, seek)
     except (OSError, MemoryError, TemplateError, SeptranError) as error:
         # ours, whatever it is: the parent runs nothing of the kernel's
         text = str(error).partition("\n")[0]
@@ -170,6 +186,7 @@ def _run_calls(
     settings: Sessions,
     work: Path,
     noise: np.random.Generator,
+    seek: Seek | None,
 ) -> Transcript:
     work.mkdir(parents=True, exist_ok=True)
     # what a kernel's copies need of a tensor's address, it needs of the secret placements too
@@ -180,10 +197,11 @@ def _run_calls(
     script = work / "verify_child.py"
     transcript = Transcript(not_enforced=arena.not_enforced)
     try:
-        plan = write_plan(kernel, artifact, arena, settings, go_read, done_write)
+        seeks = None if seek is None else seek.library
+        plan = write_plan(kernel, artifact, arena, settings, go_read, done_write, seeks)
         script.write_text(render(plan, settings.loader), encoding="utf-8")
         child = start_child(
-            script, artifact, work, settings, (*arena.descriptors, go_read, done_write)
+            script, artifact, work, settings, (*arena.descriptors, go_read, done_write), seeks
         )
         os.close(go_read)
         os.close(done_write)
@@ -193,9 +211,17 @@ def _run_calls(
         if not transcript.failure:
             time.sleep(SETTLE_S)
             _fetch(pipe, transcript, settings)
+        if seek is not None and not transcript.failure:
+            note_late_writes(arena, transcript)
+            _seek(pipe, arena, seek, settings, noise)
+            transcript.last = {} if seek.transcript.failure else seek.transcript.last
         os.close(go_write)
         go_write = -1
         transcript.result = _finish(child)
+        if seek is not None:
+            seek.transcript.result = transcript.result
+            if seek.transcript.failure:  # of no call that counts
+                transcript.result = replace(transcript.result, why="", rc=0)
         note_late_writes(arena, transcript)
     finally:
         for fd in (go_read, go_write, done_read, done_write):
@@ -207,10 +233,36 @@ def _run_calls(
     return transcript
 
 
+def _seek(
+    pipe: Pipe,
+    arena: Arena,
+    seek: Seek,
+    settings: Sessions,
+    noise: np.random.Generator,
+) -> None:
+    """Have the child seek inputs, and call the kernel on those."""
+    transcript = seek.transcript
+    if not pipe.send(b"?"):
+        _fail(pipe, transcript, "crash", "seek", None)
+        return
+    message = pipe.receive(seek.seconds)
+    if not isinstance(message, dict) or "error" in message:
+        _fail(pipe, transcript, message, "seek", None)
+        return
+    problem, calls = seek.found()
+    make_calls(pipe, arena, problem, calls, settings, noise, transcript)
+
+
 def write_plan(
-    kernel: Kernel, artifact: Path, arena: Arena, settings: Sessions, go: int, done: int
+    kernel: Kernel,
+    artifact: Path,
+    arena: Arena,
+    settings: Sessions,
+    go: int,
+    done: int,
+    seeks: Path | None = None,
 ) -> str:
-    """Return the plan the child reads, as JSON text."""
+    """Return the plan the child reads, as JSON text. seeks: the library that seeks inputs, where it is to."""
     import numpy as np
 
     inputs, outputs = arena.descriptors
@@ -234,6 +286,7 @@ def write_plan(
             "threads": settings.threads,
             "gpu": _gpu(settings.gpu),
         },
+        **({} if seeks is None else {"seeks": str(seeks)}),
     }
     return json.dumps(plan, default=str)
 
@@ -254,7 +307,12 @@ def render(plan: str, loader: str, name: str = "kernel_verify_template.j2") -> s
 
 
 def start_child(
-    script: Path, artifact: Path, work: Path, settings: Sessions, fds: tuple[int, ...]
+    script: Path,
+    artifact: Path,
+    work: Path,
+    settings: Sessions,
+    fds: tuple[int, ...],
+    seeks: Path | None = None,
 ) -> Confined:
     """Start the rendered child in the sandbox."""
     import sys
@@ -270,7 +328,7 @@ def start_child(
     return Confined(
         [sys.executable, "-I", "-S", script],
         rw_dir=work,
-        ro_paths=(artifact.resolve().parent, *settings.ro_paths),
+        ro_paths=(artifact.resolve().parent, *settings.ro_paths, *([seeks] if seeks else [])),
         rw_paths=settings.rw_paths,
         limits=Limits(
             timeout_s=settings.load_timeout_s + 4 * settings.budget_s + settings.call_timeout_s,
@@ -309,6 +367,19 @@ def converse(
         _fail(pipe, transcript, first, "load", None)
         return
     transcript.ready = first
+    make_calls(pipe, arena, problem, calls, settings, noise, transcript)
+
+
+def make_calls(
+    pipe: Line,
+    arena: Arena,
+    problem: Problem,
+    calls: Sequence[Call],
+    settings: Sessions,
+    noise: np.random.Generator,
+    transcript: Transcript,
+) -> None:
+    """Make the planned calls of a child that is ready, and record what was seen in `transcript`."""
     start = time.monotonic()
     drawn: tuple[Case, dict[str, Any]] | None = None
     for index, call in enumerate(calls):

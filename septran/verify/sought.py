@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,15 @@ from septran.accuracy import load_policy
 from septran.ir.dtypes import nbytes
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.built import Built
-from septran.toolchain.sought import lines_of
+from septran.toolchain.sought import lines_of, seeking_library
 from septran.verify import budget
 from septran.verify.cases import Case, bounds_of, draw, gives_value, held_by, plan, tensors
 from septran.verify.kept_memory import kept_memory
 from septran.verify.noted import called
 from septran.verify.problem import Problem
 from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
-from septran.verify.session import Call, Sessions
+from septran.verify.session import Call, Seek, Sessions, Transcript, loader_capabilities
+from septran.verify.told import lines_of as told_lines
 from septran.verify.verdict import Verdict
 from septran.verify.verify import judged
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 Build = Callable[[Kernel, Path], Built]
 _MILLISECONDS, _MOST, _CASES, _MOST_BYTES, _CPU_S = 400, 32, 24, 1 << 20, 30
+# an emulated call takes milliseconds: fewer known inputs leave more time for others
+_EMULATED_MILLISECONDS, _FEW_CASES, _FEWEST = 400, 6, 24
 _CHECK = "comparisons that decide by inputs"
 _KINDS = {
     name: number
@@ -45,6 +48,7 @@ _KINDS = {
     )
 }
 _DECIDES = re.compile(r"\b(?:if|while|switch|constexpr)\b|\?|&&|\|\||[=!<>]=|\bbool\b")
+_SELECTS = re.compile(r"\b(?:if|while|where|select|if_then_else|\w*cmp)\b|[=!]=|[<>]")
 _TENSORS = re.compile(r"#\s*include\s*[<\"](?:torch|ATen|c10)/")
 _TWO_SIDED = re.compile(r"[=!]=")
 _OPEN = re.compile(r"^open ([0-9a-f]{1,16}) ([01]{3}) ([01])$", re.M)
@@ -55,30 +59,33 @@ def with_sought_inputs(
     kernel: Kernel,
     built: Built,
     problem: Problem,
-    build: Build,
+    how: Build | Search | None,
     folder: Path,
     sessions: Sessions,
 ) -> Verdict:
     """Return an accurate `verdict`, or V202 where the kernel is wrong on inputs that were made for its comparisons.
 
-    build: what makes the seeking program in `folder`. A kernel whose leaves are all the library's, and a text that decides nothing,
-    is not built again.
+    how: what makes the seeking program in `folder`, or the search that the child made which was judged; None: neither is there. A
+    kernel whose leaves are all the library's, and a text that decides nothing, is not built again.
     """
-    theirs = [leaf.source for leaf in kernel.leaves if leaf.writer != "library"]
-    text = "\n".join(theirs) if kernel.leaves else kernel.source
-    if not verdict.passed or (kernel.leaves and not theirs):
+    text = _theirs(kernel)
+    in_child = how is None or isinstance(how, Search)
+    if not verdict.passed:
         return verdict
-    if kernel.leaves and not _DECIDES.search(text):
+    if kernel.leaves and not _decides(kernel).search(text):
         return verdict
-    size = sum(math.prod(p.shape) * nbytes(p.dtype) for p in problem.inputs)
-    if problem.within is not None or not problem.meant or size > _MOST_BYTES:
-        return _unchecked(verdict, "its inputs are large; smaller dims are sought for")
-    made = build(kernel, folder)
-    if made.artifact is None:
-        return _unchecked(verdict, (made.log.splitlines() or ["it could not be built"])[0][:200])
-    drawn = [draw(problem, case) for case in plan(problem, verdict.seed)[:_CASES]]
-    result, brought = _sought(made.artifact, problem, drawn, folder)
-    counts = "\ncounts its calls\n" in result.stdout_tail and not kernel.leaves
+    if how is None:
+        return _unchecked(verdict, "nothing tells what kernels of this target compare")
+    if isinstance(how, Search):
+        found = how.over()
+    elif large := _large(problem):
+        found = large
+    else:
+        drawn = [draw(problem, case) for case in plan(problem, verdict.seed)[:_CASES]]
+        found = _in_program(kernel, built, problem, drawn, how, sessions, folder)
+    if isinstance(found, str):
+        return _unchecked(verdict, found)
+    counts = "\ncounts its calls\n" in found.said and not kernel.leaves
     if counts and _TENSORS.search(text):
         # the emulation's own tensors lie in the heap, one after another
         verdict = verdict.without(
@@ -90,25 +97,151 @@ def with_sought_inputs(
             "it keeps what is another after each call on the same inputs: nothing is known of the calls after those that were made",
             "a count of calls, also of a cache that never ends to grow, is kept outside of the kernel",
         )
-    sets = _with_value(problem, _read(problem, brought, drawn))
-    if sets:
-        verdict = _judged(verdict, kernel, built, problem, sets, folder, sessions)
+    verdict = _judged(verdict, found)
     if not verdict.passed:
         return verdict
-    told = re.search(r"^sought (\d+) calls", result.stdout_tail, re.M)
+    told = re.search(r"^sought (\d+) calls, \d+ found, (\d+) open$", found.said, re.M)
     if told is None:
-        last = [line for line in result.stdout_tail.splitlines() if line.strip()]
-        why = (last or [result.why or f"status {result.rc}"])[-1][:200]
-        return _unchecked(verdict, f"the seeking program ended early: {why}")
-    left = _never_turned(made.artifact, result.stdout_tail, kernel, text, folder)
+        last = [line for line in found.said.splitlines() if line.strip()]
+        return _unchecked(
+            verdict, f"the seeking program ended early: {(last or [found.why])[-1][:200]}"
+        )
+    if in_child and int(told[1]) < _FEWEST and told[2] != "0":
+        verdict = _unchecked(verdict, f"{told[1]} calls in the time; smaller dims are sought for")
+    left = _never_turned(found, kernel, text)
     if left:
         verdict = _unchecked(verdict, f"no input turned those of {', '.join(left[:6])}")
-    fact = f"{_CHECK}: {told[1]} calls, {len(sets)} inputs judged"
+    fact = f"{_CHECK}: {told[1]} calls, {len(found.problem.made or ())} inputs judged"
     return replace(verdict, enforced=(*verdict.enforced, fact))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A search that is over.
+
+    said: what it said. why: how it ended. problem: with the inputs it made. transcript: the kernel's calls on those. lines: places
+    that it names -> their lines.
+    """
+
+    said: str
+    why: str
+    problem: Problem
+    transcript: Transcript
+    lines: Callable[[list[int]], Mapping[int, int]]
 
 
 def _unchecked(verdict: Verdict, why: str) -> Verdict:
     return verdict.without(f"{_CHECK}: {why}")
+
+
+def _in_program(
+    kernel: Kernel,
+    built: Built,
+    problem: Problem,
+    drawn: list[dict[str, Array]],
+    build: Build,
+    sessions: Sessions,
+    folder: Path,
+) -> _Found | str:
+    """Return what a build of the kernel found that tells its comparisons, or why there is none."""
+    made = build(kernel, folder)
+    if made.artifact is None:
+        return (made.log.splitlines() or ["it could not be built"])[0][:200]
+    program = made.artifact
+    result, brought = _sought(program, problem, drawn, folder)
+    asked, calls = _asked(problem, brought, drawn)
+    transcript = Transcript()
+    if calls:
+        transcript = called(kernel, built, asked, calls, sessions, folder, burst=False)
+    return _Found(
+        said=result.stdout_tail,
+        why=result.why or f"status {result.rc}",
+        problem=asked,
+        transcript=transcript,
+        lines=lambda places: lines_of(program, places, kernel.main, folder),
+    )
+
+
+class Search:
+    """A search that the child of a Python kernel makes after the calls that judge it; one for each verdict."""
+
+    def __init__(self) -> None:
+        self._missing = "the child that was judged sought none"
+        self._seek: Seek | None = None
+        self._asked: Problem | None = None
+
+    def begin(self, problem: Problem, seed: int, work: Path) -> Seek | None:
+        """Return what the child in the folder `work` seeks with; None where it cannot."""
+        if large := _large(problem):
+            self._missing = large
+            return None
+        library = seeking_library()
+        if library.path is None:
+            self._missing = library.missing
+            return None
+        drawn = [draw(problem, case) for case in plan(problem, seed)[:_FEW_CASES]]
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "sought.plan").write_bytes(_plan(problem, drawn, _EMULATED_MILLISECONDS))
+
+        def found() -> tuple[Problem, tuple[Call, ...]]:
+            self._asked, calls = _asked(problem, _brought(work / "sought.found"), drawn)
+            return self._asked, calls
+
+        self._seek = Seek(library=library.path, seconds=_CPU_S, found=found)
+        return self._seek
+
+    def over(self) -> _Found | str:
+        """Return what was found, or why there is nothing."""
+        if self._seek is None:
+            return self._missing
+        transcript = self._seek.transcript
+        if self._asked is None:
+            return f"the search ended early: {transcript.message or transcript.failure}"[:200]
+        result = transcript.result
+        return _Found(
+            said=result.stdout_tail if result is not None else "",
+            why=transcript.message or "no word",
+            problem=self._asked,
+            transcript=transcript,
+            lines=told_lines,
+        )
+
+
+def search_for(kernel: Kernel, sessions: Sessions) -> Search | None:
+    """Return what `Request.search` is for a kernel that somebody else may have written; None where nothing is to be sought so."""
+    if "tells" not in loader_capabilities(sessions.loader):
+        return None
+    return None if kernel.leaves and not _decides(kernel).search(_theirs(kernel)) else Search()
+
+
+def _decides(kernel: Kernel) -> re.Pattern[str]:
+    """Return what a leaf has that decides: in Python a mask, too, beside what is said to hold."""
+    return _SELECTS if kernel.main.endswith(".py") else _DECIDES
+
+
+def _theirs(kernel: Kernel) -> str:
+    """Return what somebody else may have written of it."""
+    theirs = [leaf.source for leaf in kernel.leaves if leaf.writer != "library"]
+    return "\n".join(theirs) if kernel.leaves else kernel.source
+
+
+def _large(problem: Problem) -> str:
+    size = sum(math.prod(p.shape) * nbytes(p.dtype) for p in problem.inputs)
+    large = problem.within is not None or not problem.meant or size > _MOST_BYTES
+    return "its inputs are large; smaller dims are sought for" if large else ""
+
+
+def _asked(
+    problem: Problem, brought: bytes, drawn: list[dict[str, Array]]
+) -> tuple[Problem, tuple[Call, ...]]:
+    """Return the problem with the inputs that a search brought, as far as it has a value for them, and one call for each."""
+    sets = [a for a in _read(problem, brought, drawn) if gives_value(problem, tensors(a))]
+    made = {f"sought_{number}": arrays for number, arrays in enumerate(sets, 1)}
+    calls = tuple(
+        Call(case=Case(name=name, family="sought", seed=number), placement="end")
+        for number, name in enumerate(made)
+    )
+    return replace(problem, made=made), calls
 
 
 def _sought(
@@ -116,24 +249,28 @@ def _sought(
 ) -> tuple[SandboxResult, bytes]:
     """Return what the program said, and the inputs that it brings."""
     asked, brought = folder / "sought.plan", folder / "sought.found"
-    asked.write_bytes(_plan(problem, drawn))
+    asked.write_bytes(_plan(problem, drawn, _MILLISECONDS))
     limits = Limits(
         timeout_s=4.0 * _CPU_S, cpu_s=_CPU_S, memory_bytes=4096 * MIB, forks=False, address_space=False
     )  # fmt: skip
     environment = {"OMP_NUM_THREADS": "1", "OMP_DYNAMIC": "false"}
     command = [program, asked, brought]
     result = Confined(command, rw_dir=folder, limits=limits, env=environment).wait()
-    raw = b""
-    if brought.is_file() and not brought.is_symlink():
-        with brought.open("rb") as file:
-            raw = file.read(_MOST * (_MOST_BYTES + 4096))
-    return result, raw
+    return result, _brought(brought)
 
 
-def _plan(problem: Problem, drawn: list[dict[str, Array]]) -> bytes:
+def _brought(file: Path) -> bytes:
+    if not file.is_file() or file.is_symlink():
+        return b""
+    with file.open("rb") as stream:
+        return stream.read(_MOST * (_MOST_BYTES + 4096))
+
+
+def _plan(problem: Problem, drawn: list[dict[str, Array]], milliseconds: int) -> bytes:
     import numpy as np
 
-    parts = [np.array([len(problem.params), len(drawn), _MILLISECONDS, _MOST], np.uint64).tobytes()]
+    head = [len(problem.params), len(drawn), milliseconds, _MOST]
+    parts = [np.array(head, np.uint64).tobytes()]
     for param in problem.params:
         size = math.prod(param.shape) * nbytes(param.dtype)
         read = param.privilege != "w"
@@ -193,36 +330,20 @@ def _allowed(
     return bool(((wide >= low) & (wide <= high) | ~finite).all())
 
 
-def _with_value(problem: Problem, sets: list[dict[str, Array]]) -> list[dict[str, Array]]:
-    return [arrays for arrays in sets if gives_value(problem, tensors(arrays))]
-
-
-def _judged(
-    verdict: Verdict,
-    kernel: Kernel,
-    built: Built,
-    problem: Problem,
-    sets: list[dict[str, Array]],
-    folder: Path,
-    sessions: Sessions,
-) -> Verdict:
-    """Return the verdict, or that on the inputs `sets` where the kernel is wrong on one."""
-    made = {f"sought_{number}": arrays for number, arrays in enumerate(sets, 1)}
-    asked = replace(problem, made=made)
-    calls = tuple(
-        Call(case=Case(name=name, family="sought", seed=number), placement="end")
-        for number, name in enumerate(made)
-    )
-    transcript = called(kernel, built, asked, calls, sessions, folder, burst=False)
-    if transcript.failure:
+def _judged(verdict: Verdict, found: _Found) -> Verdict:
+    """Return the verdict, or that on the inputs that were made where the kernel is wrong on one."""
+    transcript = found.transcript
+    if transcript.failure and found.problem.made:
         return _unchecked(verdict, f"calls on such inputs ended early: {transcript.message}"[:200])
+    if not transcript.ran:
+        return verdict
     with budget.threads(1), kept_memory():
-        found = judged(verdict, asked, transcript, load_policy(), unordered=False)
-    if found.passed or not _another_number(found):
+        now = judged(verdict, found.problem, transcript, load_policy(), unordered=False)
+    if now.passed or not _another_number(now):
         return verdict
     return replace(
-        found,
-        message=f"{found.message}; these inputs were made so that a comparison of its text comes out otherwise",
+        now,
+        message=f"{now.message}; these inputs were made so that a comparison of its text comes out otherwise",
         hint="a branch on the values of inputs must be right on both sides",
     )
 
@@ -235,10 +356,10 @@ def _another_number(found: Verdict) -> bool:
     return not abs(got - expected) <= 1e-2 * max(abs(got), abs(expected))
 
 
-def _never_turned(program: Path, said: str, kernel: Kernel, text: str, folder: Path) -> list[str]:
+def _never_turned(search: _Found, kernel: Kernel, text: str) -> list[str]:
     """Return the lines of somebody's text whose comparisons came out one way in every call, in words."""
-    opens = [(int(m[1], 16), m[2], m[3] == "1") for m in _OPEN.finditer(said)][:64]
-    lines = lines_of(program, [place for place, _, _ in opens], kernel.main, folder)
+    opens = [(int(m[1], 16), m[2], m[3] == "1") for m in _OPEN.finditer(search.said)][:64]
+    lines = search.lines([place for place, _, _ in opens])
     source, theirs = kernel.source.splitlines(), set(text.splitlines())
     found = {}
     for place, met, whole in opens:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from septran.accuracy import Policy, load_policy
 from septran.backends.base import Built
@@ -31,11 +31,18 @@ from septran.verify.kept_memory import kept_memory
 from septran.verify.known import Known, compared
 from septran.verify.problem import Problem
 from septran.verify.refusal import GROWN, harness_text, ran_out, refusal, unavailable
-from septran.verify.session import Call, Ran, Sessions, Transcript, run_calls
+from septran.verify.session import Call, Ran, Seek, Sessions, Transcript, run_calls
 from septran.verify.verdict import CaseResult, Verdict, Where, Worst, write_evidence
 
 # elements of all tensors together above which only the first families are run
 _LARGE, _FEW = 1 << 24, 9
+
+
+class Search(Protocol):
+    """What a verdict asks when its child is about to start."""
+
+    def begin(self, problem: Problem, seed: int, work: Path) -> Seek | None:
+        """Return what the child in the folder `work` seeks further inputs with, None: it seeks none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,7 @@ class Request:
     admission: also judge trivial answers on the same inputs; those that pass are listed in not_checked.
     unordered: its sums may be added in any order (atomic operations), so repeats need not have the same bits.
     figures: what the backend makes of its simulator's figures; ValueError where they are impossible.
+    search: for further inputs, by a Python child after its calls (septran/verify/sought.py).
     """
 
     where: Where = "native"
@@ -57,6 +65,7 @@ class Request:
     admission: bool = False
     unordered: bool = False
     figures: Check | None = None
+    search: Search | None = None
 
 
 def verify(
@@ -203,14 +212,16 @@ def _run_and_judge(
         return unavailable(base, f"no host for {kernel.arch} could be run: {why}")
     if transcript is None:
         assert built.artifact is not None
+        work = run_dir / "child"
         transcript = run_calls(
             kernel,
             built.artifact,
             problem,
             calls,
             settings=request.sessions,
-            work=run_dir / "child",
+            work=work,
             noise=noise,
+            seek=request.search.begin(problem, seed, work) if request.search is not None else None,
         )
     if transcript.failure == "harness" or ran_out(transcript):
         return unavailable(base, harness_text(transcript))

@@ -44,8 +44,9 @@ TITLES = {
     "cpp file": "Whole C++ file",
     "cuda file": "Whole CUDA C++ file",
     "triton file": "Whole Triton file",
+    "tilelang file": "Whole TileLang file",
 }
-FILES = {"cpp file": ".cpp", "cuda file": ".cu", "triton file": ".py"}
+FILES = {"cpp file": ".cpp", "cuda file": ".cu", "triton file": ".py", "tilelang file": ".py"}
 """of `septran judge`: what their names end with"""
 DOUBLED = (
     "import torch\ndef reference(x): return x * 2\ndef get_inputs(): return [torch.randn(300)]\n"

@@ -261,7 +261,12 @@ class _Translator:
         if name not in OPERATIONS:
             raise NoHivmForm(f"T.{name} has no HIVM form here")
         operations = Operations(self.say, self.let, self.index)
-        OPERATIONS[name](operations, *(self.value(a) for a in call.args), **words)
+        given = [self.value(a) for a in call.args]
+        try:
+            OPERATIONS[name](operations, *given, **words)
+        except (TypeError, ValueError, AttributeError, LookupError) as error:
+            # arguments that this translation does not foresee; the simulator says what is wrong with them, if anything is
+            raise NoHivmForm(f"T.{name} with these arguments has no HIVM form here") from error
 
     def macro(self, fn: ast.FunctionDef, args: list[Value], words: dict[str, Value]) -> None:
         outer = self.env

@@ -254,13 +254,19 @@ class Operations:
         self.elementwise("vsel", c, a, b, dst)
 
     def reduce(
-        self, src: Buf, dst: Buf, dims: list[Expr], reduce_mode: str = "sum", clear: object = None
+        self,
+        src: Buf,
+        dst: Buf,
+        dims: list[Expr] | Expr,
+        reduce_mode: str = "sum",
+        clear: object = None,
     ) -> None:
         """T.reduce into an output that keeps the axis as 1."""
         if reduce_mode not in REDUCTIONS or clear is not None:
             raise NoHivmForm(f"T.reduce {reduce_mode} with clear=False")
         a, out = self.seen(src), self.seen(dst)
-        self.op(f"vreduce <{reduce_mode}>", [(a.ssa, a.type)], out, f"reduce_dims = {_ints(dims)}")
+        axes = _ints([dims] if isinstance(dims, Expr) else dims)
+        self.op(f"vreduce <{reduce_mode}>", [(a.ssa, a.type)], out, f"reduce_dims = {axes}")
 
     def transpose(self, src: Buf, dst: Buf, permutation: list[Expr]) -> None:
         """T.transpose."""

@@ -30,6 +30,7 @@ from .forms import (
 )
 from .machine import ExchangeLog, Machine
 from .products import product
+from .telling import JOINS, assumed, tell_compared, tell_joined, tell_turned
 from .values import Operand, Value, constant
 
 BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -62,6 +63,7 @@ UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: lambda a: a,
     ast.Invert: operator.invert,
+    ast.Not: operator.not_,
 }
 
 
@@ -286,12 +288,13 @@ class Interpreter:
             value = condition.value()
             if value.is_lane:
                 test = np.asarray(value.data, np.bool_)
-                for body, keep in ((stmt.body, test), (stmt.orelse, ~test)):
+                for body, keep, yes in ((stmt.body, test, True), (stmt.orelse, ~test, False)):
                     if body and keep.any():
-                        with self.machine.masked(keep):
+                        with self.machine.masked(keep), assumed(self.machine.told, value, as_it_is=yes):  # fmt: skip
                             self.region(body, env, {})
                 return
-            self.region(stmt.body if bool(value) else stmt.orelse, env, {})
+            with assumed(self.machine.told, value, as_it_is=bool(value)):
+                self.region(stmt.body if bool(value) else stmt.orelse, env, {})
             return
         self.block(stmt.body if condition else stmt.orelse, env, fixed=fixed)
 
@@ -349,12 +352,19 @@ class Interpreter:
                     raise SimError("name", f"{ast.unparse(base)} has no {attr}")
                 return getattr(holder, attr)
             case ast.BinOp(left, op, right):
-                return BINARY[type(op)](self.eval(left, env), self.eval(right, env))
-            case ast.UnaryOp(ast.Not(), operand):
-                value = self.eval(operand, env)
-                return ~value if isinstance(value, Operand) else not value
+                x, y = self.eval(left, env), self.eval(right, env)
+                made = BINARY[type(op)](x, y)
+                if self.machine.told is not None and type(op) in JOINS:
+                    tell_joined(self.machine.told, node, JOINS[type(op)], x, y, made)
+                return made
             case ast.UnaryOp(op, operand):
-                return UNARY[type(op)](self.eval(operand, env))
+                value = self.eval(operand, env)
+                if not isinstance(op, ast.Not | ast.Invert) or not isinstance(value, Operand):
+                    return UNARY[type(op)](value)
+                made = ~value
+                if self.machine.told is not None:
+                    tell_turned(self.machine.told, value, made)
+                return made
             case ast.Compare():
                 return self._compare(node, env)
             case ast.BoolOp():
@@ -382,7 +392,9 @@ class Interpreter:
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.eval(right_node, env)
             one = COMPARE[type(op)](left, right)
-            result = one if result is None else _both(result, one)
+            if self.machine.told is not None and isinstance(one, Value):
+                tell_compared(self.machine.told, node, type(op), left, right, one)
+            result = one if result is None else self._joined(node, "&", result, one)
             left = right
         return result
 
@@ -392,8 +404,15 @@ class Interpreter:
             if not isinstance(result, Operand) and bool(result) == isinstance(node.op, ast.Or):
                 return result
             nxt = self.eval(other, env)
-            result = _both(result, nxt) if isinstance(node.op, ast.And) else _either(result, nxt)
+            op = "&" if isinstance(node.op, ast.And) else "|"
+            result = self._joined(node, op, result, nxt)
         return result
+
+    def _joined(self, node: ast.expr, op: str, a: Any, b: Any) -> Any:
+        made = _both(a, b) if op == "&" else _either(a, b)
+        if self.machine.told is not None:
+            tell_joined(self.machine.told, node, op, a, b, made)
+        return made
 
     def _if_exp(self, test: Any, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
         if isinstance(test, Operand) and test.value().is_lane:
@@ -401,11 +420,13 @@ class Interpreter:
         return self.eval(a if test else b, env)
 
     def _select(self, test: Value, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
+        told = self.machine.told
         if not test.is_lane:
-            return self.eval(a if bool(test) else b, env)
-        with self.machine.masked(np.asarray(test.data, np.bool_)):
+            with assumed(told, test, as_it_is=bool(test)):
+                return self.eval(a if bool(test) else b, env)
+        with self.machine.masked(np.asarray(test.data, np.bool_)), assumed(told, test):
             x = _forced(self.eval(a, env))
-        with self.machine.masked(~np.asarray(test.data, np.bool_)):
+        with self.machine.masked(~np.asarray(test.data, np.bool_)), assumed(told, test, as_it_is=False):  # fmt: skip
             y = _forced(self.eval(b, env))
         return LazySelect()(test, x, y)
 

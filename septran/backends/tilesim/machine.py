@@ -80,6 +80,12 @@ class Machine:
         """Arrays in global memory of the call that runs."""
         self.turns: Any = None
         """The running block's cores on an NPU; None when it runs on one."""
+        self.told: Any = None
+        """Who is told what is compared (septran/verify/told.py); None: nobody."""
+
+    def tell(self, told: Any) -> None:
+        """Tell `told` from now on what the kernel compares; None: nobody."""
+        self.told = told
 
     def begin_launch(self) -> None:
         """Forget which block touched what: launches run one after another."""

@@ -12,6 +12,7 @@ from .buffers import Buffer, Region, as_int
 from .common import UNARY_MATH
 from .errors import SimError
 from .machine import Machine
+from .telling import VECTORS, tell_vector
 from .tiles import merge, place, reduce_array
 from .values import Array, Operand, constant, is_float, narrow
 
@@ -131,6 +132,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
         sources: tuple[object, ...],
         dst: object,
         missing: Callable[..., Any] = _missing,
+        told: str = "",
     ) -> None:
         if machine.core.kind == "Cube":
             raise SimError("scope", 'vector operations must be inside T.Scope("Vector")')
@@ -138,18 +140,21 @@ def vector_names(machine: Machine) -> dict[str, Any]:
         values = [_source(x, len(target.extent)) for x in sources]
         _check_broadcast(values, target.extent)
         with np.errstate(all="ignore"):
-            _store(target, fn(*values), missing(*sources))
+            made = fn(*values)
+            _store(target, made, missing(*sources))
+        if told and machine.told is not None:
+            tell_vector(machine, told, sources, values, dst, made)
 
-    def binary(fn: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    def binary(fn: Callable[[Any, Any], Any], name: str = "") -> Callable[..., None]:
         def op(a: object, b: object, dst: object) -> None:
             if not isinstance(a, Buffer | Region):
                 raise SimError("type", "only the second source of a vector op may be a scalar")
-            apply(fn, (a, b), dst)
+            apply(fn, (a, b), dst, told=name if name in VECTORS else "")
 
         return op
 
-    def unary(fn: Callable[[Any], Any]) -> Callable[..., None]:
-        return lambda a, dst, *tmp: apply(fn, (a,), dst)
+    def unary(fn: Callable[[Any], Any], name: str = "") -> Callable[..., None]:
+        return lambda a, dst, *tmp: apply(fn, (a,), dst, told=name if name in VECTORS else "")
 
     def power(a: object, b: object, dst: object) -> None:
         if vector_region(a).dtype != "int32":
@@ -160,7 +165,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
 
     def compare(a: object, b: object, dst: object, mode: str) -> None:
         _same_shapes("vcmp", a, b, dst)
-        apply(COMPARE[mode], (a, b), dst)
+        apply(COMPARE[mode], (a, b), dst, told=mode)
 
     def select(condition: object, a: object, b: object, dst: object) -> None:
         _same_shapes("vsel", condition, a, b, dst)
@@ -177,7 +182,7 @@ def vector_names(machine: Machine) -> dict[str, Any]:
             return np.where(test, one, other) | (empty if undecided is None else undecided)
 
         operands = (condition, a, b)
-        apply(lambda c, x, y: np.where(c.astype(bool), x, y), operands, dst, missing)
+        apply(lambda c, x, y: np.where(c.astype(bool), x, y), operands, dst, missing, "select")
 
     def cast(src: object, dst: object, size: object = None, round_mode: str = "rint") -> None:
         del size
@@ -263,8 +268,8 @@ def vector_names(machine: Machine) -> dict[str, Any]:
             raise SimError("shape", f"reshape {list(source.extent)} -> {list(target.extent)}")
         target.write(narrow(source.read().reshape(target.extent), target.dtype))
 
-    names: dict[str, Any] = {name: binary(fn) for name, fn in BINARY.items()}
-    names |= {name: unary(fn) for name, fn in UNARY.items()}
+    names: dict[str, Any] = {name: binary(fn, name) for name, fn in BINARY.items()}
+    names |= {name: unary(fn, name) for name, fn in UNARY.items()}
     names["pow"] = power
     names |= {"exp2": unary(np.exp2), "log2": unary(np.log2)}
     names |= {"cmp": compare, "select": select, "cast": cast, "brc": broadcast, "clamp": clamp}

@@ -33,7 +33,7 @@ _PRELOADED = (
 )
 """the last hashes all of the package, 0.5 s"""
 _INSTALL = 'pip install "triton>=3.2"'
-EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest")
+EMULATOR = ("interp", "lockstep", "reduce", "watch", "selftest", "told")
 """Files of interpreter/ that lie beside a kernel as septran_triton_<name>.py."""
 
 _VENDORS: Mapping[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
