@@ -9,6 +9,7 @@ from pathlib import Path
 from septran.batch.cells import Cell
 from septran.batch.file import Budget
 from septran.batch.pool import Job
+from septran.document import plain_text
 from septran.errors import ConfigError
 from septran.run import store
 
@@ -59,7 +60,7 @@ def read_plan(run: store.Run) -> Plan:
         ConfigError: C136, batch.json is damaged.
     """
     try:
-        data = json.loads((run.dir / "batch.json").read_text(encoding="utf-8"))
+        data = json.loads(plain_text(run.dir / "batch.json"))
         return Plan(
             run=run,
             cells=tuple(Cell(**cell) for cell in data["cells"]),

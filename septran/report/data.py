@@ -10,7 +10,7 @@ from typing import Any
 
 from septran.batch.run import SORTS, planned_requests, results, scored, sort_of
 from septran.batch.score import Score
-from septran.document import read_object
+from septran.document import plain_text, read_object
 from septran.errors import ConfigError
 from septran.report.again import command
 from septran.run import store
@@ -204,9 +204,9 @@ def _findings(run: Path | None, data: Mapping[str, Any]) -> tuple[Mapping[str, A
     if run is None or not (data.get("proof") or {}).get("refused"):
         return ()
     try:
-        rules = json.loads((run / "certificate.json").read_text(encoding="utf-8"))["rules"]
+        rules = json.loads(plain_text(run / "certificate.json"))["rules"]
         return tuple(f for rule in rules.values() for f in rule.get("findings", ()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
 
 
@@ -239,5 +239,5 @@ def _log(run: Path | None, data: Mapping[str, Any]) -> str:
     path = run / "verify" / "child.log" if run else None
     if path is None or not path.is_file():
         return ""
-    lines: Sequence[str] = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines: Sequence[str] = plain_text(path, errors="replace").splitlines()
     return "\n".join(lines[-_LOG_LINES:])

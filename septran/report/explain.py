@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from septran.document import Document
+from septran.document import Document, plain_text
 from septran.errors import ConfigError, SeptranError
 from septran.run import store
 from septran.verify.warp_accesses import told
@@ -92,7 +92,7 @@ def explain_verdict(run: store.Run) -> Explanation:
             "C136", f"run {run.id} holds no verdict", help="`septran runs ls` lists the runs"
         )
     try:
-        verdict = json.loads(paths[-1].read_text(encoding="utf-8"))
+        verdict = json.loads(plain_text(paths[-1]))
         if not isinstance(verdict, dict) or not verdict.keys() >= _NEEDED:
             raise ValueError("not a verdict")
     except (OSError, ValueError, RecursionError):

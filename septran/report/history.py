@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from septran.document import read_object
+from septran.document import plain_text, read_object
 from septran.errors import SeptranError
 from septran.report.data import Report, Row, read_report
 from septran.run import store
@@ -102,9 +102,11 @@ def _diff(old: str, new: str) -> str:
 def _text(path: str) -> str:
     file = Path(path)
     try:
-        if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+        # a run that somebody else made may name any file of this machine
+        in_run = any((folder / "run.json").is_file() for folder in list(file.parents)[:3])
+        if not in_run or file.is_symlink() or file.stat().st_size > _MOST_BYTES:
             return ""
-        return file.read_text(encoding="utf-8", errors="replace")
+        return plain_text(file, errors="replace")
     except OSError:
         return ""
 

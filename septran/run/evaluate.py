@@ -19,6 +19,7 @@ from septran.agent.memory import Memory
 from septran.agent.record import write_whole
 from septran.agent.writer import Budget, Judge, Written
 from septran.backends.base import Backend
+from septran.document import plain_text
 from septran.errors import ConfigError, closest
 from septran.kernel import Leaf, LeafSpec, content_hash
 from septran.plan.floor import library_leaves
@@ -269,7 +270,7 @@ def _config(
 
 def _kept(path: Path, key: str) -> Cell | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(plain_text(path))
         cell = Cell(**{**value, "statuses": tuple(value["statuses"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

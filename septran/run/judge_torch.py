@@ -10,6 +10,7 @@ from pathlib import Path
 
 from septran.aten.evaluate import ALLOWED
 from septran.backends.base import Foreign
+from septran.document import plain_text
 from septran.errors import ConfigError, Span, closest
 from septran.outcome import Level, Status
 from septran.verify.verdict import Verdict
@@ -87,7 +88,7 @@ def computed(run_dir: Path) -> Computed:
     try:
         if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
             return Computed()
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(plain_text(path))
         ops = tuple((str(name), int(line)) for name, line in found["ops"])
         return Computed(ops, found["calls"] == found["copied"])
     except FileNotFoundError:

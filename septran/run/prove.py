@@ -11,6 +11,7 @@ from typing import Any
 
 from septran import backends
 from septran.atomic import write_atomic
+from septran.document import plain_text
 from septran.errors import InputError, SeptranError, Span
 from septran.ir.access import names_engines, substituted
 from septran.ir.expr import Const, free
@@ -287,7 +288,7 @@ def check_certificate(path: Path) -> Certificate:
         InputError: C160, it is no certificate.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(plain_text(path))
         certificate = decide_again(found.get("certificate", found))
         beside = _kernel_of(found["kernel"]) if "certificate" in found else _kernel_in(path.parent)
     except (
@@ -322,10 +323,8 @@ def _kernel_in(folder: Path) -> Kernel | None:
     file = folder / "kernel.json"
     if not file.is_file():
         return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    texts = {
-        name: (folder / Path(name).name).read_text(encoding="utf-8") for name in found["files"]
-    }
+    found = json.loads(plain_text(file))
+    texts = {name: plain_text(folder / Path(name).name) for name in found["files"]}
     return _kernel_of({**found, "files": texts})
 
 

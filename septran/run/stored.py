@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from septran.document import plain_text
 from septran.errors import ConfigError, InputError
 from septran.kernel import Kernel
 from septran.plan.problem import problem_of
@@ -101,7 +102,7 @@ def _asked(words: dict[str, Any]) -> GenRequest:
 def _plain_text(path: Path) -> str:
     if path.is_symlink():
         raise ValueError(f"{path.name} is a link")
-    return path.read_text(encoding="utf-8")
+    return plain_text(path)
 
 
 def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
@@ -117,8 +118,8 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
             help="only what is a kernel altogether is verified again, bundled or attested; repeat the run with `septran gen`",
         )
     try:
-        about = json.loads((run.dir / "kernel.json").read_text(encoding="utf-8"))
-        text = (run.dir / "result.json").read_text(encoding="utf-8")
+        about = json.loads(plain_text(run.dir / "kernel.json"))
+        text = plain_text(run.dir / "result.json")
         data = Result.from_json(json.loads(text))
         wrong = bad_name(about["files"], about["main"], about["entry"])
         if wrong:
@@ -152,7 +153,7 @@ def stored_kernel(run: store.Run) -> tuple[GenRequest, Kernel, Result]:
 def _by_torch(run: store.Run) -> str:
     """Return what torch computes of a run, "" for nothing."""
     try:
-        data = json.loads((run.dir / "result.json").read_text(encoding="utf-8"))
+        data = json.loads(plain_text(run.dir / "result.json"))
         return ", ".join(str(one["operators"]) for one in data.get("host_leaves") or ())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran import assets
 from septran.atomic import write_atomic
+from septran.document import plain_text
 from septran.errors import InputError
 from septran.kernel import Kernel
 from septran.outcome import Level
@@ -121,7 +122,7 @@ def read_bundle(path: Path) -> Bundle:
         InputError: V221 unreadable or of another schema, V222 signature or source hash wrong.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(plain_text(path))
         key = signer(data, path)
         _well_formed(data)
         verdict = Verdict.from_json(data["verdict"])

@@ -6,16 +6,17 @@ They never count in a kernel's favour for accuracy. What they say is checked by 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from septran.document import read_object
+from septran.document import plain_text, read_object
 from septran.kernel import Kernel
 
 FILE = "figures.json"
-_MOST_BYTES, _DEEPEST = 64 * 1024, 3
+_MOST_BYTES, _MOST_SAID, _DEEPEST = 64 * 1024, 1 << 20, 3
 
 Check = Callable[[Mapping[str, Any], Kernel], Mapping[str, Any]]
 """Raw figures and their kernel -> figures that are possible; ValueError says what is not."""
@@ -62,3 +63,17 @@ def believed(
         return check(raw, kernel), ""
     except (ValueError, KeyError, TypeError) as error:
         return {}, f"cycles: the simulator's report is impossible ({error})"
+
+
+def read_diagnostics(work: Path) -> tuple[Mapping[str, object], ...]:
+    """Return what the child's emulator said against the kernel."""
+    path = work / "diagnostics.json"
+    try:
+        if path.is_symlink() or path.stat().st_size > _MOST_SAID:
+            return ({"kind": "protocol", "message": "diagnostics.json is not a small plain file"},)
+        data = json.loads(plain_text(path))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, RecursionError):
+        return ({"kind": "protocol", "message": "diagnostics.json is not JSON"},)
+    return tuple(d for d in data if isinstance(d, dict)) if isinstance(data, list) else ()

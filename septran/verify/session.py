@@ -24,7 +24,7 @@ from septran.preloaded import Preload
 from septran.sandbox import patience
 from septran.verify.arena import Arena, Held, Placement, slack_bytes, tensor_bytes
 from septran.verify.cases import Case, draw
-from septran.verify.figures import read_figures
+from septran.verify.figures import read_diagnostics, read_figures
 from septran.verify.pipe import Line, Pipe
 from septran.verify.problem import Problem
 from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
@@ -228,7 +228,7 @@ def _run_calls(
             if fd >= 0:
                 os.close(fd)
         arena.close()
-    transcript.diagnostics = _diagnostics(work)
+    transcript.diagnostics = read_diagnostics(work)
     transcript.figures = read_figures(work)
     return transcript
 
@@ -490,16 +490,3 @@ def note_late_writes(arena: Arena, transcript: Transcript) -> None:
         now = arena.snapshot(placement)
         late = tuple(name for name, raw in pages.items() if now[name] != raw)
         transcript.late = tuple(dict.fromkeys((*transcript.late, *late)))
-
-
-def _diagnostics(work: Path) -> tuple[Mapping[str, object], ...]:
-    path = work / "diagnostics.json"
-    try:
-        if path.is_symlink() or path.stat().st_size > MIB:
-            return ({"kind": "protocol", "message": "diagnostics.json is not a small plain file"},)
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ()
-    except (OSError, ValueError, RecursionError):
-        return ({"kind": "protocol", "message": "diagnostics.json is not JSON"},)
-    return tuple(d for d in data if isinstance(d, dict)) if isinstance(data, list) else ()

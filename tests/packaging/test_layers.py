@@ -117,7 +117,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "backends/judged/": (
         "septran.backends.judged", "septran.backends.base", "septran.backends.text", "septran.prove.foreign",
-        "septran.leafgate", "septran.ir", "septran.kernel",
+        "septran.leafgate", "septran.ir", "septran.kernel", "septran.document",
     ),
     "backends/device/": (
         "septran.backends.device", "septran.toolchain", "septran.kernel", "septran.gpu", "septran.errors",

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from septran import settings as settings_
+from septran.document import plain_text, read_object
 from septran.errors import ConfigError, SeptranError
 from septran.plan.resolve import GenRequest
+from septran.report import history
+from septran.report.data import read_report
 from septran.run import store
 from septran.run.bundle import export_run
 from septran.run.gen import gen
@@ -120,3 +126,55 @@ def test_a_kernel_without_a_name(run: store.Run) -> None:
             stored_kernel(run)
     finally:
         path.write_text(text)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [_pipe, _device])
+def test_what_is_no_plain_file_is_not_waited_for(
+    put: Callable[[Path], None], tmp_path: Path
+) -> None:
+    put(tmp_path / "result.json")
+    with pytest.raises(OSError, match="no plain file"):
+        plain_text(tmp_path / "result.json")
+    assert read_object(tmp_path / "result.json") is None
+
+
+@pytest.mark.parametrize("name", ["kernel.json", "result.json", "relu.cpp"])
+def test_a_pipe_in_the_place_of_a_runs_file(run: store.Run, tmp_path: Path, name: str) -> None:
+    copied = store.Run(Path(shutil.copytree(run.dir, tmp_path / "copied")))
+    (copied.dir / name).unlink()
+    _pipe(copied.dir / name)
+    with pytest.raises(ConfigError) as caught:
+        stored_kernel(copied)
+    assert "no plain file" in str(caught.value)
+    if name == "result.json":
+        with pytest.raises(SeptranError):
+            read_report(copied)
+
+
+def test_a_report_shows_no_file_of_elsewhere(run: store.Run, tmp_path: Path) -> None:
+    """Who is sent a run, and sends its report on, sends no other file of his."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("mine alone\n")
+    copied = store.Run(Path(shutil.copytree(run.dir, tmp_path / "copied")))
+    data = json.loads((copied.dir / "result.json").read_text())
+    assert [s.text for s in history.sources(read_report(copied), ()).values()] != [""]
+    (copied.dir / "result.json").write_text(json.dumps(data | {"kernel": str(secret)}))
+    shown = history.sources(read_report(copied), ())
+    assert [s.text for s in shown.values()] == [""]
+
+
+def test_a_certificate_that_nests_without_end(run: store.Run, tmp_path: Path) -> None:
+    copied = store.Run(Path(shutil.copytree(run.dir, tmp_path / "copied")))
+    (copied.dir / "certificate.json").write_text("[" * 100_000)
+    data = json.loads((copied.dir / "result.json").read_text())
+    data["proof"] = (data.get("proof") or {}) | {"refused": ["bounds"]}
+    (copied.dir / "result.json").write_text(json.dumps(data))
+    assert read_report(copied).rows

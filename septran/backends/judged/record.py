@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from septran.document import plain_text
 from septran.prove.foreign.launch import NotRead
 
 _MOST_BYTES = 1 << 20
@@ -22,7 +23,7 @@ def recorded(run_dir: Path) -> tuple[Mapping[str, Any], ...]:
     try:
         if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
             raise NotRead(0, "the record of launches is no small plain file")
-        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = [json.loads(line) for line in plain_text(path).splitlines()]
     except (OSError, ValueError) as e:
         raise NotRead(0, "no launch was recorded") from e
     unread = next((f for f in found if "unread" in f), None)
