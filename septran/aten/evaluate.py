@@ -212,7 +212,7 @@ def _plan_of(key: _ByIdentity) -> _Plan:
         steps=tuple(
             _Step(
                 node=node,
-                run=_runner(node),
+                run=runner(node),
                 exact=base_name(node.op) in EXACT,
                 refs=refs,
                 drops=tuple(n for n in refs if last[n] == at and n not in results),
@@ -275,7 +275,7 @@ def _reader(v: Any) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
     return lambda env, wide: v
 
 
-def _runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
+def runner(node: Node) -> Callable[[Mapping[str, Any], torch.dtype | None], Any]:
     """Return what computes a node: values by name, and the dtype that floats have -> its result.
 
     It raises ValueError for an operator that is not allowed when it is called, as a graph may hold one that nobody runs.
