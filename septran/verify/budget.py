@@ -23,6 +23,7 @@ from septran.reference import Remote
 from septran.rounding import DIGITS, Rounding
 from septran.verify.declared import declared_error
 from septran.verify.directions import alone, moved, together
+from septran.verify.effects import Effects
 from septran.verify.flushing import cost_of_flushing
 from septran.verify.integers import integers_beside
 from septran.verify.problem import Problem
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, torch.Tensor]
     Magnitude = Callable[[int, bool], torch.Tensor]
-    Effects = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 _LARGE = 1 << 18
 # directions in which torch's own error in float32 is measured, besides the inputs as they are
@@ -50,7 +50,8 @@ class Expected:
     """One output: float64 (or integer) values, the budget per element, and whether bits must match.
 
     flushes: 0 stands for a number below the normal ones, too. others: what integers may be instead, element by element.
-    undecided: how large a number may be where the value is NaN for exact arithmetic alone, 0 elsewhere.
+    undecided: how large a number may be where the value is NaN for exact arithmetic alone, 0 elsewhere. torchs: torch's own float32, where that is not finite and
+    the value is.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Expected:
     flushes: bool = False
     others: tuple[torch.Tensor, ...] = ()
     undecided: torch.Tensor | None = None
+    torchs: torch.Tensor | None = None
 
 
 def expected(
@@ -274,11 +276,13 @@ def _one(
     spacing = _spacing(values.abs() + budget.nan_to_num(0.0), fraction, least)
     budget = budget + 0.5 * spacing
     budget = budget + 4.0 * 2.0 ** DTYPES[problem.accumulate].least
-    undecided = _UNDECIDED * effects[2] if effects is not None and bool(effects[2].any()) else None
-    return Expected(
-        name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False,
-        undecided=undecided,
-    )  # fmt: skip
+    found = Expected(name=param.name, dtype=param.dtype, values=values, budget=budget, exact=False)
+    if effects is None:
+        return found
+    if bool(effects.numbers.any()):
+        found = replace(found, undecided=_UNDECIDED * effects.numbers)
+    lost = None if effects.torchs is None else ~effects.torchs.isfinite() & values.isfinite()
+    return found if lost is None or not bool(lost.any()) else replace(found, torchs=effects.torchs)
 
 
 def _arithmetic(
@@ -309,7 +313,7 @@ def _arithmetic(
             return (factor + rule["per_sqrt"] * root) * u * size + few
         case _:
             assert effects is not None
-            probe, own, _ = effects
+            probe, own = effects.probe, effects.own
             long = reference.kind != "elementwise"
             if long:
                 few = few + 0.25 * (reference.ulps + 2 * root) * u * size
@@ -383,6 +387,7 @@ def _conditioning(
     most = {i: torch.zeros_like(v) for i, v in wide.items()}
     own = {i: torch.zeros_like(v) for i, v in wide.items()}
     numbers = {i: torch.zeros_like(v) for i, v in wide.items()}
+    torchs: dict[int, torch.Tensor] = {}
 
     def seen(found: Sequence[torch.Tensor]) -> None:
         for i, v in wide.items():
@@ -431,9 +436,15 @@ def _conditioning(
         for i, v in wide.items():
             error = (found[i].to(torch.float64) - v).abs().nan_to_num(0.0, 0.0, 0.0)
             own[i] = own[i].maximum(error)
+            torchs.setdefault(
+                i, found[i].to(torch.float64)
+            )  # the first is of the inputs as they are
 
     def known() -> dict[int, Effects]:
-        return {i: (most[i], own[i], numbers[i]) for i in wide}
+        return {
+            i: Effects(probe=most[i], own=own[i], numbers=numbers[i], torchs=torchs.get(i))
+            for i in wide
+        }
 
     low({})
     if not joined:  # the effects of single inputs add up

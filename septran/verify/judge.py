@@ -78,6 +78,7 @@ def _within_budget(param: KernelParam, expected: Expected, got: torch.Tensor) ->
     right_inf = got.isinf() & (torch.sign(got) == torch.sign(wanted)) & overflows
     # near the overflow border a finite result within the budget was already accepted by `ratio`
     moot = _moot(expected, got)
+    right_inf |= moot & got.isinf()
     fine = right_inf | (got.isnan() & wanted.isnan()) | moot
     misplaced = ((got.isnan() != wanted.isnan()) & ~moot) | (got.isinf() & ~right_inf)
     misplaced |= wanted.isinf() & ~right_inf
@@ -89,12 +90,17 @@ def _within_budget(param: KernelParam, expected: Expected, got: torch.Tensor) ->
 
 
 def _moot(expected: Expected, got: torch.Tensor) -> torch.Tensor:
-    """Return where a number stands for a NaN that only exact arithmetic has: none larger than rounding makes."""
+    """Return where a number stands for a NaN that only exact arithmetic has, none larger than rounding makes, and where torch's own float32 overflows in the same way."""
     import torch
 
-    if expected.undecided is None:
-        return torch.zeros_like(got, dtype=torch.bool)
-    return expected.values.isnan() & (expected.undecided > 0) & (got.abs() <= expected.undecided)
+    found = torch.zeros_like(got, dtype=torch.bool)
+    if expected.undecided is not None:
+        large = got.abs() > expected.undecided
+        found |= expected.values.isnan() & (expected.undecided > 0) & ~large & ~got.isnan()
+    if expected.torchs is not None:
+        same = (got == expected.torchs) | (got.isnan() & expected.torchs.isnan())
+        found |= expected.values.isfinite() & ~expected.torchs.isfinite() & same
+    return found
 
 
 def _finite(error: torch.Tensor) -> torch.Tensor:

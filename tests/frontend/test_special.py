@@ -84,6 +84,15 @@ def test_the_complement_of_erf_has_its_tail() -> None:
         assert float(one[right.abs() < 1e-50].abs().sum()) == 0
 
 
+def test_a_variance_does_not_overflow_where_it_is_a_number() -> None:
+    x = torch.tensor([1.0, -1.0]).repeat(3, 500) * torch.tensor([[1e18], [3.0], [1e-12]])
+    module = Call(lambda x: (x.var(-1), x.std(-1)))
+    for one, right in zip(
+        septran.compile(module, (x,), verify=False)(x), module(x.double()), strict=True
+    ):
+        torch.testing.assert_close(one, right.float(), rtol=1e-5, atol=0)
+
+
 def test_float64_is_refused_where_the_form_is_as_near_as_float32_only() -> None:
     with pytest.raises(ConfigError, match=r"C150.*special_i0e.*as near as float32"):
         septran.compile(Call(lambda x: torch.special.i0e(x)), (X.double(),))(X.double())

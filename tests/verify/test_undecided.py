@@ -1,4 +1,7 @@
-"""A NaN that only exact arithmetic has (0 / 0 of values that cancelled) may be a number, of the size that rounding makes; no other NaN may."""
+"""A NaN that only exact arithmetic has (0 / 0 of values that cancelled) may be a number, of the size that rounding makes; no other NaN may.
+
+An infinity of torch's own float32, where the user's formula overflows, may be one, too.
+"""
 
 from __future__ import annotations
 
@@ -77,3 +80,28 @@ def test_every_other_nan_is_one(tmp_path: Path, name: str) -> None:
     problem = _problem(tmp_path, body)
     assert _ratio(problem, x) < 1
     assert _ratio(problem, x, (2 * 16 + 4, 0.25)) > 1
+
+
+FORMULA = "return torch.log(1 + torch.exp(x * x))"
+"""Overflows in float32 from x = 9.5 on, in torch, too."""
+
+
+@pytest.mark.parametrize(
+    ("body", "number", "right"),
+    [
+        (FORMULA, float("inf"), True),
+        (FORMULA, float("-inf"), False),
+        (FORMULA, float("nan"), False),
+        (FORMULA, 3.0e38, False),
+        ("return torch.nn.functional.softplus(x * x)", float("inf"), False),
+    ],
+)
+def test_what_overflows_in_torch_may_overflow(
+    tmp_path: Path, body: str, number: float, right: bool
+) -> None:
+    x = np.abs(_rows()) + np.float32(0.1)
+    x[2, 4] = 12.0
+    problem = _problem(tmp_path, body)
+    assert _ratio(problem, x) < 1
+    assert (_ratio(problem, x, (2 * 16 + 4, number)) <= 1) == right
+    assert _ratio(problem, x, (3, float("inf"))) > 1  # there torch's has a number

@@ -131,6 +131,12 @@ def squares(b: Builder, x: View, axes: Sequence[int], name: str = "") -> tuple[V
     return d, b.reduce("sum", b.map("x * x", {"x": d}, name="square"), axes, name="squares")
 
 
+def variance(b: Builder, d: View, axes: Sequence[int], divisor: int, name: str = "") -> View:
+    """Return the sum of d^2 / divisor: each term a share, as the sum of squares may overflow where the variance does not."""
+    share = b.map(f"x * (x * {number(1.0 / divisor)})", {"x": d}, name="square")
+    return b.reduce("sum", share, axes, name=name or "variance")
+
+
 @row("histc")
 def _histc(b: Builder, node: Node, a: Args) -> Value:
     """How many elements lie in each of the bins between min and max; the last one has its upper end."""
@@ -164,10 +170,11 @@ def _var(b: Builder, node: Node, a: Args) -> Value:
     n = max(count(x, axes) - correction, 0)
     if n == 0:
         raise NoForm("a variance of one element")
-    _, total = squares(b, x, axes)
     root = node.op.split(".")[1].startswith("std")
-    expr = f"x * {number(1.0 / n)}"
-    found = b.map(f"sqrt({expr})" if root else expr, {"x": total}, name=node.name)
+    d = b.map("x - m", {"x": x, "m": mean(b, x, axes)}, name="centred")
+    found = variance(b, d, axes, n, "" if root else node.name)
+    if root:
+        found = b.map("sqrt(x)", {"x": found}, name=node.name)
     if node.many:
         return (shaped(b, node, found), shaped(b, node, mean(b, x, axes), at=1))
     return shaped(b, node, found)
@@ -320,8 +327,8 @@ def _batch_norm(b: Builder, node: Node, a: Args) -> Value:
     n = count(x, axes)
     m = mean(b, x, axes, "batch_mean")
     d = b.map("x - m", {"x": x, "m": m}, name="centred")
-    total = b.reduce("sum", b.map("x * x", {"x": d}, name="square"), axes, name="squares")
-    r = b.map(f"rsqrt(x * {number(1.0 / n)} + {number(eps)})", {"x": total}, name="rstd")
+    total = variance(b, d, axes, n)
+    r = b.map(f"rsqrt(x + {number(eps)})", {"x": total}, name="rstd")
     found = affine(b, "d * r", {"d": d, "r": r}, w, bias, x.shape)
     if not node.many:
         return found
@@ -336,7 +343,7 @@ def _batch_norm(b: Builder, node: Node, a: Args) -> Value:
         name="new_running_mean",
     )
     new_v = b.map(
-        f"o * {number(1 - k)} + s * {number(k / max(n - 1, 1))}",
+        f"o * {number(1 - k)} + s * {number(k * n / max(n - 1, 1))}",
         {"o": old_v, "s": b.reshape(total, flat)},
         name="new_running_var",
     )
