@@ -3,7 +3,7 @@
     process = start(Preload(("torch",)), config, output=fd, pass_fds=(5, 6))      # None: start it afresh
 
 One such Python for each `Preload` runs `septran/sandbox_warm.py`; it is started with the first child that asks for it, holds no data of
-any child, and ends after two minutes without a child or with this process. A child confines itself after the
+any child, and ends after a minute without a child or with this process. A child confines itself after the
 fork by the launcher's own steps. Where anything of this does not work, children are started afresh, as they are elsewhere.
 """
 
@@ -28,8 +28,10 @@ from typing import Any
 _WARM = Path(__file__).with_name("sandbox_warm.py")
 _START_S, _ANSWER_S = 60.0, 30.0
 _MOST_BYTES, _MOST_FDS = 1 << 16, 32
-_MOST = 4
+_MOST = 3
 """Pythons kept at a time, of 0.2 to 0.4 GB each; the one that was longest without a request goes first"""
+_ROOM_BYTES = 2 << 30
+"""of memory that is free before one more is started: a batch has some for each of its workers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,8 @@ def _server(preload: Preload) -> _Server | None:
         if found is not None and found.gone:
             found.close()
             found = None
+        if found is None and _free_bytes() < _ROOM_BYTES:
+            return None
         try:
             found = found or _Server(preload)
         except OSError:
@@ -270,6 +274,16 @@ def _environment(home: str, preload: Preload) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict(preload.env),
     }
+
+
+def _free_bytes() -> int:
+    """Return the memory that is free or can be had; all there is where the system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return sys.maxsize
+    found = [int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")]
+    return found[0] * 1024 if found else sys.maxsize
 
 
 def _anonymous_pages(pid: int) -> int:

@@ -29,7 +29,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-IDLE_S = 120.0
+IDLE_S = 60.0
 _MOST_BYTES, _MOST_FDS = 1 << 17, 64
 _REPORT, _OUTPUT = 0, 1
 """places of the launcher's report and of the child's output among the descriptors; those behind are the caller's own"""

@@ -141,6 +141,20 @@ def test_what_cannot_be_imported_starts_afresh(tmp_path: Path) -> None:
     assert preload in preloaded._HOPELESS
 
 
+def test_no_server_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preload = Preload(("wave", "csv"))
+    monkeypatch.setattr(preloaded, "_free_bytes", lambda: 1 << 30)
+    assert (
+        python("import sys; print('wave' in sys.modules)", tmp_path, preload).stdout_tail
+        == "False\n"
+    )
+    monkeypatch.undo()
+    assert (
+        python("import sys; print('wave' in sys.modules)", tmp_path, preload).stdout_tail
+        == "True\n"
+    )
+
+
 @pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
 def test_no_server_outlives_its_user(end: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import time\ntime.sleep(60)\n")
