@@ -54,7 +54,8 @@ def _found(graph: Graph) -> list[_Held]:
     """Return the 16-bit products one of whose operands is itself rounded; attention's second one always is."""
     given = {i.name: i.meta.dtype for i in graph.inputs if i.meta.dtype in FLOATS}
     all_given = set(given.values())
-    least = min(all_given, key=lambda d: DTYPES[d].digits) if all_given <= set(HALVES) else ""
+    all_half = bool(all_given) and all_given <= set(HALVES)
+    least = min(all_given, key=lambda d: DTYPES[d].digits) if all_half else ""
     computed: set[str] = set()
     exact = {name: dtype for name, dtype in given.items() if dtype in HALVES}
     summed = set(_summed_products(graph))

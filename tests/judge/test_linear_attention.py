@@ -22,6 +22,10 @@ SINGLE = """
 def get_inputs():
     return [torch.randn(64, 32) for _ in range(3)]
 """
+WHOLE = """
+def get_inputs():
+    return [torch.randint(0, 9, (8, 4), dtype=torch.int32) for _ in range(3)]
+"""
 WRITTEN = {
     "scores": "def reference(q, k, v):\n    return torch.tril(q @ k.mT) @ v",
     "scores by einsum": "def reference(q, k, v):\n    s = torch.tril(torch.einsum('id,jd->ij', q, k))\n    return torch.einsum('ij,je->ie', s, v)",
@@ -131,6 +135,12 @@ def test_an_honest_kernel_is_accepted_and_narrower_ones_are_not(name: str, tmp_p
     honest, *others = worst(problem, (chunked, recurrent_in_16_bits, sums_in_16_bits, in_bfloat16))
     assert honest < 0.9
     assert min(others) > 1.2, others
+
+
+def test_of_integers_alone_nothing_is_rounded(tmp_path: Path) -> None:
+    counts = "def reference(q, k, v):\n    return (q + k * v).cumsum(0)"
+    problem = wanted(f"{counts}\n{WHOLE}", tmp_path)
+    assert problem.reference.storage_roundings == 0
 
 
 @pytest.mark.slow
