@@ -109,6 +109,29 @@ def test_a_permuted_result_is_written_where_it_belongs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "walked"),
+    [
+        (4, 2, 1, 2),
+        (6, 2, 2, 3),
+        (4, 2, 0, 2),
+        (5, 2, 2, 3),
+        (3, 2, 1, 2),
+        (8, 4, 2, 3),
+        (3, 3, 1, 2),
+    ],
+)
+def test_a_place_between_two_inputs_meets_its_own_taps(
+    tmp_path: Path, kernel: int, stride: int, pad: int, walked: int
+) -> None:
+    """Where each place begins one later than the last, as with stride 2; else all places walk over the taps of any."""
+    init = f"self.c = nn.ConvTranspose1d(3, 4, {kernel}, stride={stride}, padding={pad}, output_padding={1 if stride > 1 and kernel == 3 else 0})"
+    module = Module(name="up", init=init, body="self.c(x)", inputs="torch.randn(2, 3, 9)")
+    found = imported(module.write(tmp_path))
+    assert f"task.sequential_range({walked})" in found.text
+    computes_the_module(found, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("kernel", "stride", "pad", "more", "groups"),
     [(3, 2, 1, 1, 1), (3, 2, 0, 0, 1), (4, 2, 1, 0, 2), (2, 2, 0, 0, 1), (5, 3, 2, 1, 2), (1, 2, 0, 1, 1)],
 )  # fmt: skip

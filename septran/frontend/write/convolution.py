@@ -90,6 +90,10 @@ class _Dense:
         """Return how many taps each spatial dim has."""
         return self.op.ins["w"].shape[2:]
 
+    def skips(self) -> dict[int, tuple[int, int]]:
+        """Return spatial dim -> (taps that are walked, grid dim by whose position they begin later), where that is fewer than the window has."""
+        return {}
+
     def weight_part(self, w: str) -> str:
         """Return the partition of the weight by kernels of the grid."""
         return f'task.partition({w}, by="blocks", shape={tuple_text(self.weight_tiles())})'
@@ -228,6 +232,16 @@ class _Phases(_Dense):
         steps: Sequence[int] = self.op.attrs["steps"]
         return steps
 
+    def skips(self) -> dict[int, tuple[int, int]]:
+        """Return what `_Dense.skips` does: of a window over all places each has a part, which begins one later from one place to the next."""
+        found = {}
+        for i, (s, o, u) in enumerate(zip(self.phases, self.lead, self.window(), strict=True)):
+            ends = [-(-(self.op.ins["w"].shape[2 + i] + o - r) // s) for r in range(s)]
+            count = max(end - -(-(o - r) // s) for r, end in enumerate(ends))
+            if count < u and all(min(u - end, u - count) == r for r, end in enumerate(ends)):
+                found[i] = (count, 1 + self.d + i)
+        return found
+
     def _behind(self, i: int) -> int:
         """Return how many positions more than `lead` are in front, so that as many behind reach the last tap."""
         taps = self.op.ins["w"].shape[2 + i]
@@ -345,7 +359,11 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
     leaf, values = finish_leaf(frame, tiles, index)
     y = frame.outputs[0].name
     names = frame.names.loops(("r", "s", "t"), d)
-    scaled = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
+    skips = form.skips()
+    walked = [skips[i][0] if i in skips else n for i, n in enumerate(window)]
+    places = {i: frame.names.fresh(f"place_{i}") for i in skips}
+    taps = [f"({n} + {places[i]})" if i in places else n for i, n in enumerate(names)]
+    scaled = [n if e == 1 else f"{n} * {e}" for n, e in zip(taps, dilation, strict=True)]
     steps = [f"{n} + {e}" if e else n for n, e in zip(scaled, ahead, strict=True)]
     rank = len(form.image_tiles())
     tap = tap_text("X", rank, form.spatial_at, steps, form.tap_shape("Y", "X"), stride)
@@ -354,15 +372,16 @@ def _write(group: Group, stored: Mapping[str, View], form: _Dense) -> Kernel:
         f'acc = task.tensor("acc", {y}.shape)',
         *form.tap_parts(w.name),
         f"task.launch({group.name}_zero, acc)",
-        f"for {', '.join(names)} in task.sequential_range({', '.join(map(str, window))}):",
+        f"for {', '.join(names)} in task.sequential_range({', '.join(map(str, walked))}):",
         f"    tap = {tap}",
-        f"    task.launch({group.name}_mma, acc, tap, {form.tap_weight(w.name, names)})",
+        f"    task.launch({group.name}_mma, acc, tap, {form.tap_weight(w.name, taps)})",
     ]
-    params, lines = close_tile(kernel, frame, body, leaf, values, [x.name, w.name])
+    numbers = {name: index[skips[i][1]] for i, name in places.items()}
+    params, lines = close_tile(kernel, frame, body, leaf, values, [x.name, w.name], list(numbers))
     head, inner = form.mma()
     kernel.before = stepped(group.name, f"{group.name}_mma({head})", inner, params, lines)
     given = {
         x.name: f"{x.name}p[{', '.join(form.image_index(index))}]",
         w.name: f"{w.name}p[{', '.join(form.weight_index(index))}]",
     }
-    return launch_tile(kernel, tiles, index, given, leaf)
+    return launch_tile(kernel, tiles, index, given, leaf, list(numbers.values()))

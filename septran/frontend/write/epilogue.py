@@ -36,15 +36,21 @@ def finish_leaf(
 
 
 def close_tile(
-    kernel: Kernel, frame: Frame, tile: list[str], leaf: Leaf, values: Values, extra: Sequence[str]
+    kernel: Kernel,
+    frame: Frame,
+    tile: list[str],
+    leaf: Leaf,
+    values: Values,
+    extra: Sequence[str],
+    numbers: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """Return (parameters of the tile task, its lines), the finishing leaf launched at the end."""
+    """Return (parameters of the tile task, its lines), the finishing leaf launched at the end. numbers: further parameters."""
     operands = [*frame.outputs, *frame.inputs]
     names = {o.name: o.name for o in operands}
     made = temp_lines(values, frame, operands, names)
     lines = [*tile, *made, leaf.call(names, inside=True)]
     params = [*(o.name for o in frame.outputs), *extra, *(o.name for o in frame.inputs)]
-    return [*params, *leaf.scalars], lines
+    return [*params, *numbers, *leaf.scalars], lines
 
 
 def grid(
@@ -77,9 +83,11 @@ def launch_tile(
     index: Mapping[int, str],
     given: Mapping[str, str],
     leaf: Leaf,
+    numbers: Sequence[str] = (),
 ) -> Kernel:
-    """Write the launch of the tile task on a block's pieces; given: operand -> its piece where it is no tile's."""
+    """Write the launch of the tile task on a block's pieces; given: operand -> its piece where it is no tile's. numbers: as of `close_tile`."""
     kernel.leaves.append(leaf)
     found = [given.get(o.name) or piece_text(o, tiles, index) for o in kernel.operands]
-    kernel.add(f"task.launch({kernel.name}_tile, {', '.join([*found, *leaf.scalars.values()])})")
+    scalars = [*numbers, *leaf.scalars.values()]
+    kernel.add(f"task.launch({kernel.name}_tile, {', '.join([*found, *scalars])})")
     return kernel
