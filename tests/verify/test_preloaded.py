@@ -141,6 +141,14 @@ def test_what_cannot_be_imported_starts_afresh(tmp_path: Path) -> None:
     assert preload in preloaded._HOPELESS
 
 
+@pytest.mark.parametrize("kind", ["shared", "own"])
+def test_no_server_whose_memory_a_child_could_write(kind: str, tmp_path: Path) -> None:
+    """A package that maps shared memory while it is imported would let a child change what the next one runs."""
+    preload = Preload((f"tests.verify.mapping:{kind}",))
+    assert python("print('ran')", tmp_path, preload).stdout_tail == "ran\n"
+    assert (preload in preloaded._HOPELESS) == (kind == "shared")
+
+
 def test_no_server_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preload = Preload(("wave", "csv"))
     monkeypatch.setattr(preloaded, "_free_bytes", lambda: 1 << 30)
