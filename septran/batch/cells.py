@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,24 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {name: getattr(self, name) for name in ("id", "key", "op", "backend", "request")}
+
+
+_KEY = re.compile(r"[0-9a-z]{1,64}")
+
+
+def planned_cell(data: Mapping[str, Any]) -> Cell:
+    """Return the cell that `Cell.to_json` made plain values of; its key names files.
+
+    Raises:
+        TypeError: these are not such values.
+    """
+    cell = Cell(**data)
+    words = (cell.id, cell.key, cell.op, cell.backend)
+    if not all(isinstance(word, str) for word in words) or not isinstance(cell.request, dict):
+        raise TypeError("a cell is four words and a request")
+    if not _KEY.fullmatch(cell.key):
+        raise TypeError(f"{cell.key!r} is no key of a cell")
+    return cell
 
 
 @dataclass(frozen=True, slots=True)

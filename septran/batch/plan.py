@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from septran.batch.cells import Cell
+from septran.batch.cells import Cell, planned_cell
 from septran.batch.file import Budget
 from septran.batch.pool import Job
 from septran.document import plain_text
@@ -63,7 +63,7 @@ def read_plan(run: store.Run) -> Plan:
         data = json.loads(plain_text(run.dir / "batch.json"))
         return Plan(
             run=run,
-            cells=tuple(Cell(**cell) for cell in data["cells"]),
+            cells=tuple(planned_cell(cell) for cell in data["cells"]),
             budget=Budget(**data["budget"]),
             workers=data["workers"],
             time=data["time"],

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from septran.atomic import write_atomic
-from septran.batch.cells import Cell, expand
+from septran.batch.cells import Cell, expand, planned_cell
 from septran.batch.choose import Choose, selector
 from septran.batch.file import load_batch
 from septran.batch.order import spread
@@ -234,15 +234,25 @@ def results(run: store.Run) -> list[dict[str, Any]]:
 
 def planned(run: store.Run) -> list[tuple[str, dict[str, Any] | None]]:
     """Return the id of each planned cell of a batch run, with its result when it has one."""
-    plan = read_object(run.dir / "batch.json") or {"cells": []}
     folder = run.dir / "cells"
-    return [(cell["id"], read_object(folder / f"{cell['key']}.json")) for cell in plan["cells"]]
+    return [(cell.id, read_object(folder / f"{cell.key}.json")) for cell in _cells(run)]
 
 
 def planned_requests(run: store.Run) -> dict[str, dict[str, Any]]:
     """Return the request of each planned cell of a batch run, by the cell's id."""
-    plan = read_object(run.dir / "batch.json") or {"cells": []}
-    return {cell["id"]: cell.get("request", {}) for cell in plan["cells"]}
+    return {cell.id: dict(cell.request) for cell in _cells(run)}
+
+
+def _cells(run: store.Run) -> tuple[Cell, ...]:
+    found = read_object(run.dir / "batch.json")
+    try:
+        return tuple(planned_cell(cell) for cell in found["cells"]) if found else ()
+    except (KeyError, TypeError) as e:
+        raise ConfigError.of(
+            "C136",
+            f"run {run.id} is damaged: batch.json: {e}",
+            help="begin another with `septran batch FILE`",
+        ) from e
 
 
 def _plan(request: BatchRequest, settings: Settings) -> Plan:

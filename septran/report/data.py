@@ -111,7 +111,7 @@ def read_report(run: store.Run) -> Report:
     """Return the report of a batch run or of the run of one kernel.
 
     Raises:
-        ConfigError: C065, the run has no result.
+        ConfigError: C065, the run has no result; C136, it is damaged.
     """
     info = run.info()
     batch = (run.dir / "batch.json").is_file()
@@ -124,13 +124,20 @@ def read_report(run: store.Run) -> Report:
         )
     asked = info.get("request", {})
     requests = planned_requests(run) if batch else {}
-    title = Path(asked["batch"]).name if asked.get("batch") else run.id
+    title = Path(str(asked["batch"])).name if asked.get("batch") else run.id
+    try:
+        rows = tuple(_row(data, requests.get(data["cell"], {})) for data in found)
+        planned = int(asked.get("cells", len(found)))
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise ConfigError.of(
+            "C136", f"a result of run {run.id} is damaged: {e}", help="repeat the run"
+        ) from e
     return Report(
         title=title,
         run=run.id,
         created=str(info.get("created", "")),
-        rows=tuple(_row(data, requests.get(data["cell"], {})) for data in found),
-        planned=int(info.get("request", {}).get("cells", len(found))),
+        rows=rows,
+        planned=planned,
         scores=scored(run) if batch else (),
         versions=info.get("versions", {}),
         machine=info.get("machine", {}),

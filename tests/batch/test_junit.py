@@ -18,7 +18,8 @@ def test_every_sort_of_cell_is_told(tmp_path):
         "late": {"level": "failed", "exit_code": 4, "reason": "[V121] the cell's time is over"},
         "away": {"level": "unavailable", "exit_code": 3, "reason": "[V110] no compiler"},
     }
-    cells = [{"id": f"relu/cpp/{name}", "key": name} for name in (*data, "unreached")]
+    same = {"op": "relu", "backend": "cpp", "request": {}}
+    cells = [{"id": f"relu/cpp/{name}", "key": name, **same} for name in (*data, "unreached")]
     (tmp_path / "batch.json").write_text(json.dumps({"cells": cells}))
     for name, one in data.items():
         (tmp_path / "cells" / f"{name}.json").write_text(json.dumps({"seconds": {"a": 2.0}, **one}))
