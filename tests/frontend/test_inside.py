@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,3 +73,27 @@ WRONG: dict[str, tuple[Gelu, float, float]] = {
 def test_what_is_further_off_is_found(problem: Problem, name: str) -> None:
     gelu, low, high = WRONG[name]
     assert _worst(problem, gelu, low, high) > 1
+
+
+@pytest.mark.parametrize("norm", ["F.layer_norm(x, (32,))", "F.group_norm(x, 1)"])
+def test_a_norm_of_equal_values_shows_the_rounding_of_its_mean(tmp_path: Path, norm: str) -> None:
+    """All elements are off alike, and what adds them up shows it: a few last places of the mean are right, more are not."""
+    module = Module(name="m", body=f"return F.gelu({norm}).sum(-1)", inputs="torch.randn(6, 32)")
+    plan, lowered = planned(load_imported(imported(module.write(tmp_path))), "cpp")
+    problem = problem_of(plan, lowered.program, {})
+
+    def worst(x: np.ndarray, off: float) -> float:
+        """Return error / budget of a float64 evaluation whose mean is off by so many last places."""
+        (known,) = budget.expected(problem, {"x": x}, zero_mean=False, policy=load_policy(), seed=1)
+        wide = torch.from_numpy(x).double()
+        gap = wide - wide.mean(-1, keepdim=True) * (1 + off * 2.0**-24)
+        z = gap * (gap.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        raw = torch.nn.functional.gelu(z).sum(-1).float().numpy().tobytes()
+        return judge.compare(problem.outputs[0], known, raw).ratio
+
+    equal = np.full((6, 32), 7.3, np.float32)
+    assert worst(equal, 3.0) < 1 and worst(equal, -3.0) < 1
+    assert worst(equal, 300.0) > 1
+    other = np.random.default_rng(0).standard_normal((6, 32)).astype(np.float32)
+    assert worst(other, 0.0) < 1
+    assert worst(other, 2.0**14) > 1  # a mean in ten bits
