@@ -248,7 +248,7 @@ FOREIGN = Foreign(
     unordered=_unordered,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
-        "races in global memory beyond what is proved that three orders of threads do not show; those of launches with atomic operations",
+        "races in global memory beyond what is proved that three orders of threads do not show; those of launches with atomic operations on it",
         "cheating on the host: the file may compute before it launches",
         "time: nothing was measured",
     ),

@@ -11,6 +11,7 @@ import contextlib
 import re
 
 from septran.backends.judged.c_functions import CFile, CParameter, CSource
+from septran.backends.judged.c_macros import expanded
 from septran.backends.judged.c_statements import Body
 from septran.backends.judged.c_words import split
 from septran.ir.brackets import closing
@@ -36,35 +37,12 @@ def read_file(text: str) -> CFile:
     for pattern in (_COMMENT, _STRING):
         text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
     text = _DROPPED.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
-    text = _defines(text)
+    text = expanded(text)
     try:
         found = tokens(text)
     except Refusal as e:
         raise NotRead(e.line, str(e)) from e
     return _File(found).read()
-
-
-def _defines(text: str) -> str:
-    """Put in object-like macros whose value is one number or name; drop other directives than pragmas."""
-    names: dict[str, str] = {}
-    lines = text.split("\n")
-    for k, line in enumerate(lines):
-        bare = line.strip()
-        if not bare.startswith("#") or bare.startswith("#pragma"):
-            continue
-        if match := re.match(r"#\s*define\s+(\w+)\s+(.+)$", bare):
-            names[match[1]] = f"({match[2].strip()})"
-        elif re.match(r"#\s*(define\s+\w+\(|if|else|elif)", bare):
-            names.setdefault("", f"line {k + 1}")
-        lines[k] = ""
-    found = "\n".join(lines)
-    for _ in range(4):
-        for name, value in names.items():
-            if name:
-                found = re.sub(rf"\b{name}\b", lambda m, v=value: v, found)  # type: ignore[misc]
-    if "" in names:
-        raise NotRead(int(names[""].split()[1]), "a macro or condition of the preprocessor")
-    return found
 
 
 class _File:

@@ -28,8 +28,10 @@ extern int thread_linear CUEMU_CALL(thread_linear);
 extern char* dynamic_shared CUEMU_CALL(dynamic_shared);
 extern size_t dynamic_shared_size CUEMU_CALL(dynamic_shared_size);
 extern unsigned default_nan CUEMU_CALL(default_nan);  // the bits of a NaN that an operation makes, in this call
-extern bool atomics CUEMU_CALL(atomics);              // an atomic operation was made in this launch
 extern bool float_atomics CUEMU_CALL(float_atomics);  // one whose result depends on the order
+
+/// An atomic operation is made at `p`.
+void note_atomic(const void* p) CUEMU_CALL(note_atomic);
 
 /// Say what is wrong, in printf's words, and end the process.
 /// A clock: it stands still, and a judged file whose host function comes to it is not run.

@@ -1,6 +1,6 @@
 // Races between blocks: each block of a launch runs from the memory that the launch found, so it sees no other block.
 // A byte that two blocks change, or a result that differs from that of blocks run in turn, is a race. Launches with
-// atomic operations are left out: their blocks are meant to see each other.
+// atomic operations on memory that other blocks see are left out: their blocks are meant to see each other.
 #pragma once
 #include <new>
 #include "machine.h"
@@ -54,7 +54,7 @@ class Contents {
 /// What memory holds after every block has run on its own.
 class BlocksApart {
  public:
-  /// Nothing is known when nobody asks or blocks use atomic operations.
+  /// Nothing is known when nobody asks or blocks use atomic operations on memory that all see.
   template <class Turn> void try_all(unsigned total, Turn turn) {
     if (!watched || total < 2) return;
     size_t bytes = 0;
@@ -65,10 +65,10 @@ class BlocksApart {
     List<unsigned> owner;
     owner.size(bytes);
     memset(static_cast<void*>(owner.data), 0, bytes * sizeof(unsigned));
-    atomics = false;
+    device_atomics = false;
     for (unsigned block = 0; block < total && merged_; block++) {
       turn(block);
-      if (atomics) drop();
+      if (device_atomics) drop();
       else take(before, owner, block);
       before.put_back(*watched);
     }

@@ -80,7 +80,7 @@ inline unsigned ballot(unsigned mask, int p, const char* where) {
 template <class T> struct Same { using type = T; };
 template <class T> using same_t = typename Same<T>::type;
 template <class T, class F> CUEMU_NOTSAN T atomic(T* p, F f) {
-  atomics = true;
+  note_atomic(p);
   if (std::is_floating_point_v<T> || sizeof(T) == 2) float_atomics = true;
   T old = *p;
   *p = f(old);

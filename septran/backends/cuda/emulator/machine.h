@@ -88,6 +88,7 @@ extern size_t thread_count;
 extern Thread* current;
 extern int order;
 extern unsigned block_serial;
+extern bool atomics, device_atomics;  // an atomic operation was made in this launch; one of memory that other blocks see
 extern int report_thread;
 extern const char* report_kernel;
 
@@ -96,6 +97,9 @@ inline int lane() { return thread_linear % kWave; }
 void yield(State s, const char* where);
 void run_block(void (*body)(void*), void* argument);
 extern char shared_room[kMostShared + kGuard], static_room[kStaticShared + kGuard];
+inline bool in_shared(uintptr_t p) {
+  return p - reinterpret_cast<uintptr_t>(shared_room) < kMostShared || p - reinterpret_cast<uintptr_t>(static_room) < kStaticShared;
+}
 /// A block begins with no `__shared__` array, and ends with nothing written behind those it had.
 void begin_shared_arrays();
 void end_shared_arrays();
@@ -110,9 +114,6 @@ void next_moment();   // all threads of the block see what was stored before
 void next_meeting();  // of the warp that runs: its lanes do
 void note_store(const void* p, size_t n);
 void note_load(const void* p, size_t n, int thread);
-inline bool in_shared(uintptr_t p) {
-  return p - reinterpret_cast<uintptr_t>(shared_room) < kMostShared || p - reinterpret_cast<uintptr_t>(static_room) < kStaticShared;
-}
 // What accesses of warps take (warp_accesses.cpp), while it is counted. code: where the access returns to.
 extern bool counting;
 extern uintptr_t stack_low;

@@ -17,7 +17,7 @@ dim3 block_dim, grid_dim;
 int thread_linear;
 char* dynamic_shared;
 size_t dynamic_shared_size;
-bool atomics, float_atomics;
+bool atomics, device_atomics, float_atomics;
 
 constinit Thread threads[kMostThreads] = {};
 constinit Warp warps[kMostThreads / kWave] = {};
@@ -156,6 +156,11 @@ CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*
     yield(State::warp_wait, where);
   }
   CUEMU_ACQUIRE(&warp_key[thread_linear / kWave][g]);
+}
+
+void note_atomic(const void* p) {
+  atomics = true;
+  if (!in_shared(reinterpret_cast<uintptr_t>(p))) device_atomics = true;
 }
 
 Mask lanes_alive() { return warp().alive; }
