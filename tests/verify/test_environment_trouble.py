@@ -106,6 +106,7 @@ def test_a_machine_without_memory_for_the_tensors(
 
 
 def test_a_sandbox_that_cannot_be_set_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sandbox.preloaded, "start", lambda *_, **__: None)
     broken = tmp_path / "launcher.py"
     broken.write_text("raise SystemExit('no forks left')\n")
     monkeypatch.setattr(sandbox, "_LAUNCHER", broken)
@@ -120,7 +121,10 @@ def test_a_compiler_that_does_not_start(tmp_path: Path) -> None:
         process.run(["/no/such/compiler"], tmp_path, 20.0)
 
 
-def test_a_child_that_is_too_slow_to_start_is_a_slow_machine(tmp_path: Path) -> None:
+def test_a_child_that_is_too_slow_to_start_is_a_slow_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sandbox.preloaded, "start", lambda *_, **__: None)
     sessions = Sessions(load_timeout_s=0.001)
     is_environment(judged_c(tmp_path, sessions=sessions), "timeout before the kernel began")
 

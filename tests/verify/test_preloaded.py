@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,24 @@ def test_what_cannot_be_imported_starts_afresh(tmp_path: Path) -> None:
     for _ in range(2):
         assert python("print('ran')", tmp_path, preload).stdout_tail == "ran\n"
     assert preload in preloaded._HOPELESS
+
+
+def test_a_fork_that_cannot_confine_itself_never_runs_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "septran"
+    package.mkdir()
+    shutil.copyfile(preloaded._WARM, package / "sandbox_warm.py")
+    (package / "sandbox_launcher.py").write_text(
+        "def die_with_parent():\n    pass\n\n\ndef confine(config):\n    raise OSError('no forks left')\n"
+    )
+    monkeypatch.setattr(preloaded, "_WARM", package / "sandbox_warm.py")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    result = python("open('ran', 'w')", folder, Preload(("wave", "json", "csv")))
+    assert "no forks left" in result.broken
+    assert result.rc != 0
+    assert not (folder / "ran").exists()
 
 
 @pytest.mark.parametrize("kind", ["shared", "own"])
