@@ -36,7 +36,7 @@ Library leaves as `septran show --leaf` prints them, sent back as a reply: taken
 the full and at the edge tiles, then in the kernel. Written by `python -m tests.leafgate.consistency` on {date}; equal leaves of several operators stand once. dsa_c's library leaves are lists of operations and have no text.
 The score is the library's time over that of the body sent back, in alternating slots, where times are measured (cpp); 1.00 also says that the two runs do not agree on a difference. Other
 figures are one run each, and those taken under load say little; a slow test asks for 0.95 to 1.05 in the median of three.
-A run replaces the rows that it was asked for. All targets but pallas_tpu, whose packages were not there, were tried with all operators in float32; `pytest --slow tests/leafgate` tries all, in bfloat16 and float64, too. One cell is not settled: on TileLang for GPUs `online` and `online_causal` of attention are not accepted alone in about every second run, when the NaN of the inputs `nan` lies in the scores (the maximum of a row drops it, exp and the sum bring it back, so that the kernel is right, but the leaf's own results are not torch's); their rows say what the last run gave.
+A run replaces the rows that it was asked for. All targets but pallas_tpu, whose packages were not there, were tried with all operators in float32; `pytest --slow tests/leafgate` tries all, in bfloat16 and float64, too.
 """
 BACKENDS = (
     "cpp", "cuda_c", "hip_c", "triton_cuda", "triton_npu", "tilelang_cuda", "tilelang_hip", "tilelang_npuir",

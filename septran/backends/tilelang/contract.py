@@ -253,7 +253,8 @@ def _nan_flows_on(spec: LeafSpec, prim: Prim) -> bool:
     """Return whether a NaN of X reaches the leaf's results although the extremum drops it.
 
     It does when the leaf goes on to combine X itself with the extremum by arithmetic (softmax: exp(x - max)), and
-    nothing that depends on the extremum is compared or selected by (argmax: x == max).
+    nothing that depends on the extremum is compared or selected by (argmax: x == max). The extremum itself has
+    no NaN then: not where the next round of a loop reads it or a copy of it (the running maximum of attention).
     """
     later = spec.prims[spec.prims.index(prim) + 1 :]
     x = prim.ins[0]
@@ -271,7 +272,7 @@ def _nan_flows_on(spec: LeafSpec, prim: Prim) -> bool:
         elif used & (aliases | derived):
             derived.add(nxt.out)
             aliases.discard(nxt.out)
-    return combined
+    return combined and not any("r" in spec.param(name).privilege for name in aliases)
 
 
 def _dropped(expr: str) -> set[str]:

@@ -37,6 +37,13 @@ def leaf_online_79b6b4(S, P, m, l, acc, m_new, c, scale):
         S[i, j] = S[i, j] * 0.125
     t1 = T.alloc_fragment((S.shape[0],), "float32")
     T.reduce_max(S, t1, dim=1, clear=True)
+    t2 = T.alloc_fragment(S.shape, "float32")
+    for i, j in T.Parallel(t2.shape[0], t2.shape[1]):
+        t2[i, j] = T.if_then_else(T.isnan(S[i, j]), S[i, j], T.float32(0))
+    t3 = T.alloc_fragment((S.shape[0],), "float32")
+    T.reduce_sum(t2, t3, dim=1, clear=True)
+    for i in T.Parallel(t1.shape[0]):
+        t1[i] = t1[i] + t3[i]
     for i in T.Parallel(m_new.shape[0]):
         m_new[i] = keep_nan(T.max(m_new[i], t1[i]), m_new[i], t1[i])
     for i in T.Parallel(c.shape[0]):
@@ -45,10 +52,10 @@ def leaf_online_79b6b4(S, P, m, l, acc, m_new, c, scale):
         S[i, j] = T.exp(S[i, j] - m_new[i])
     for i in T.Parallel(l.shape[0]):
         l[i] = l[i] * c[i]
-    t2 = T.alloc_fragment((S.shape[0],), "float32")
-    T.reduce_sum(S, t2, dim=1, clear=True)
+    t4 = T.alloc_fragment((S.shape[0],), "float32")
+    T.reduce_sum(S, t4, dim=1, clear=True)
     for i in T.Parallel(l.shape[0]):
-        l[i] = l[i] + t2[i]
+        l[i] = l[i] + t4[i]
     for i, j in T.Parallel(acc.shape[0], acc.shape[1]):
         acc[i, j] = acc[i, j] * c[i]
     T.copy(m_new, m)
