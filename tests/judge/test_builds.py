@@ -53,6 +53,21 @@ def test_fast_mathematics_is_refused_and_other_compilers_are_named() -> None:
     assert elsewhere(text) == ("__ARM_NEON", "_MSC_VER")
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("if (fegetround() != FE_TONEAREST) y[0] = 0;", "fegetround"),
+        ("if (_mm_getcsr() & 0x8000) y[0] = 0;", "_mm_getcsr"),
+        ("if (omp_get_max_threads () > 64) y[0] = 0;", "omp_get_max_threads"),
+        ("if (localeconv()->decimal_point[0] == 44) y[0] = 0;", "localeconv"),
+        ("if (((uintptr_t)x >> 12) & 7) y[0] = 0;", "addresses as numbers (uintptr_t)"),
+        ("// fegetround()\nf(x);", ""),
+    ],
+)
+def test_what_its_surroundings_answer_is_named(text: str, name: str) -> None:
+    assert elsewhere(text) == ((name,) if name else ())
+
+
 def test_teams_have_the_threads_that_they_ask_for() -> None:
     assert threads("#pragma omp parallel for num_threads(4)\nomp_set_num_threads(6);") == 6
     assert threads("#pragma omp parallel num_threads(n)\n") == 0

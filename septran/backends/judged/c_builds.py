@@ -91,7 +91,22 @@ def _of_one_size(plain: str) -> bool:
     return len(asked_for) == 1 and "" not in asked_for
 
 
+# what its caller or its place in memory decides: one answer is given here
+_SURROUNDINGS = re.compile(
+    r"\b(fegetround|fegetenv|fegetexceptflag|fetestexcept|_mm_getcsr|_MM_GET_\w+|setlocale|localeconv|omp_get_max_threads|omp_in_parallel"
+    r"|omp_get_(?:level|active_level|thread_limit|dynamic|max_active_levels|schedule))\s*\("
+)
+_ADDRESS = re.compile(r"\b(?:std::)?(u?intptr_t)\b")
+
+
 def elsewhere(text: str) -> tuple[str, ...]:
-    """Return the names of compilers, systems and processors in a text's conditions whose code is not built here."""
-    found = (n for n in asked(text) if _OTHERS.fullmatch(n) and n not in _ALIKE)
-    return tuple(dict.fromkeys(n for n in found if not _VECTORS.fullmatch(n)))
+    """Return the names of compilers, systems and processors in a text's conditions whose code is not built here.
+
+    And those of its caller's surroundings, and of addresses as numbers, which have one answer in a judge's process.
+    """
+    found = [n for n in asked(text) if _OTHERS.fullmatch(n) and n not in _ALIKE]
+    names = [n for n in found if not _VECTORS.fullmatch(n)]
+    plain = blank(text)
+    names += _SURROUNDINGS.findall(plain)
+    names += [f"addresses as numbers ({n})" for n in _ADDRESS.findall(plain)]
+    return tuple(dict.fromkeys(names))
