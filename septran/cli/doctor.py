@@ -75,9 +75,10 @@ def _install(words: str) -> str:
         )
         wheels.fetch(wheel, environment.folder(f"{target}-{extra}"))
         return target
-    if plus and backend.parts() and not backend.packages:
+    if backend.parts() and not backend.packages:
         known = ", ".join(environment.command(target, name) for name in backend.parts())
-        raise ConfigError.of("C161", f"{target} has no part {extra!r}", help=known)
+        what = f"has no part {extra!r}" if plus else "has optional parts alone"
+        raise ConfigError.of("C161", f"{target} {what}", help=known)
     if not backend.packages:
         own = [name for name, _ in backends.BUILTIN if backends.get(name).packages]
         raise ConfigError.of(

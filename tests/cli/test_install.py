@@ -71,6 +71,12 @@ def test_a_target_without_packages_of_its_own_is_refused(septran, name, code):
     assert found.code == 2 and code in found.err
 
 
+def test_a_target_with_optional_parts_alone_names_them(septran):
+    found = septran("doctor", "--install", "dsa_c")
+    assert found.code == 2 and "C161" in found.err
+    assert "septran doctor --install dsa_c+bm1684x," in found.err
+
+
 def test_the_folder_is_read_by_children_and_not_imported(fresh_home: Path):
     settings = environment.session("pallas_tpu", {"env": (("A", "1"),)})
     there = fresh_home / "environments" / "pallas_tpu"
