@@ -10,8 +10,10 @@ fork by the launcher's own steps. Where anything of this does not work, children
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -45,6 +47,9 @@ class Preload:
     env: tuple[tuple[str, str], ...] = ()
 
 
+_ENDED = re.compile(r"(\d+) (-?\d+) (\d+\.\d+)\n")
+
+
 class Forked:
     """A child of a preloaded Python, with what `subprocess.Popen` offers and a sandbox needs."""
 
@@ -68,7 +73,8 @@ class Forked:
     def kill(self) -> None:
         """End it."""
         if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
 
 class _Server:
@@ -172,11 +178,14 @@ class _Server:
     def _listen(self, ends: int) -> None:
         with os.fdopen(ends, "r", encoding="ascii") as lines:
             for line in lines:
-                pid, status, seconds = line.split()
+                said = _ENDED.fullmatch(line)
+                if said is None:  # not a word of ours: nothing that it says counts any more
+                    self._process.kill()
+                    break
                 with self._change:
-                    self.seconds += float(seconds)
-                    self._ended[int(pid)] = int(status)
-                    self._running.discard(int(pid))
+                    self.seconds += float(said[3])
+                    self._ended[int(said[1])] = int(said[2])
+                    self._running.discard(int(said[1]))
                     self._change.notify_all()
                     if not self.usable and not self._running:
                         self._process.kill()

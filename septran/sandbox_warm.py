@@ -184,7 +184,8 @@ def _take(fds: list[int], wanted: tuple[int, ...]) -> None:
         os.dup2(fd, number, inheritable=True)
     os.dup2(1, 2)
     kept = {0, 1, 2, *wanted}
-    for fd in range(3, max(held) + 1):
+    # all of them, wherever they lie: the server's own are numbered as in the process that started it
+    for fd in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if fd not in kept:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -58,7 +58,10 @@ def test_it_returns_what_the_module_returns_with_its_present_weights() -> None:
     assert "task.define" in compiled.logic
     assert "aten.linear.default" in compiled.graph()
     room = compiled.workspace
-    assert [r.name for r in room.rows] == list(compiled.kernels[: len(room.rows)])
+    assert [r.name for r in room.rows] == ["layer_norm_2", "relu"]
+    assert all(
+        f"writes {r.name} (" in compiled.graph() for r in room.rows
+    )  # by kernels that may be named after another result
     assert 0 < room.bytes <= room.separate
     assert str(room).startswith(f"{room.bytes} bytes for {len(room.rows)} tensors")
 

@@ -82,24 +82,46 @@ def test_a_request_is_not_in_the_memory_of_a_later_child(tmp_path: Path) -> None
     assert "found" in python(search, tmp_path, env={"SECRET": "zebra" + "crossing"}).stdout_tail
 
 
-def test_only_what_it_was_given_is_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("open_files", "preload"), [(0, PRELOAD), (90, Preload(("wave", "csv")))])
+def test_only_what_it_was_given_is_open(open_files: int, preload: Preload, tmp_path: Path) -> None:
+    """The server's own descriptors have the numbers of the process that started it, high ones in a large one."""
+    others = [os.dup(0) for _ in range(open_files)]
+    assert sandbox.run([sys.executable, "-I", "-c", "0"], rw_dir=tmp_path).ok
+    python("pass", tmp_path, preload)
+    for fd in others:
+        os.close(fd)
     read, written = os.pipe()
     script = tmp_path / "script.py"
     script.write_text(
-        f"import os\nos.write({written}, b'word')\nprint(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n)))\n"
+        f"import os\nos.write({written}, b'word')\n"
+        "print(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n)))\n"
     )
     child = Confined(
         [sys.executable, "-I", str(script)],
         rw_dir=tmp_path,
         limits=Limits(forks=False),
         pass_fds=(written,),
-        preload=PRELOAD,
+        preload=preload,
     )
     os.close(written)
     result = child.wait()
     assert os.read(read, 10) == b"word"
     os.close(read)
     assert result.stdout_tail == f"[0, 1, 2, {written}]\n"
+
+
+def test_a_child_that_writes_everywhere_says_nothing_of_its_end(tmp_path: Path) -> None:
+    others = [os.dup(0) for _ in range(90)]
+    forge = (
+        "import os\nword = f'{os.getpid()} 0 0.0\\n2 0 0.0\\n'.encode()\n"
+        "for fd in range(3, 1024):\n    try: os.write(fd, word)\n    except OSError: pass\nos._exit(9)\n"
+    )
+    preload = Preload(("wave", "json", "random"))
+    for _ in range(3):
+        assert python(forge, tmp_path, preload).rc == 9
+    for fd in others:
+        os.close(fd)
+    assert preloaded._SERVERS[preload].usable
 
 
 def test_many_at_once(tmp_path: Path) -> None:
