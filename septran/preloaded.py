@@ -1,6 +1,6 @@
 """Children that start from a Python which has imported what they need: a fork instead of one to two seconds of imports.
 
-    process = start(Preload(("torch",)), config, output=fd, pass_fds=(5, 6))      # None: start it afresh
+    process = start(Preload(("torch",)), config, report=4, pass_fds=(5, 6))      # None: start it afresh
 
 One such Python for each `Preload` runs `septran/sandbox_warm.py`; it is started with the first child that asks for it, holds no data of
 any child, and ends after a minute without a child or with this process. A child confines itself after the
@@ -51,7 +51,10 @@ _ENDED = re.compile(r"(\d+) (-?\d+) (\d+\.\d+)\n")
 
 
 class Forked:
-    """A child of a preloaded Python, with what `subprocess.Popen` offers and a sandbox needs."""
+    """A child of a preloaded Python, with what `subprocess.Popen` offers and a sandbox needs.
+
+    lost: its server ended before it said how the child did, which is no fault of the child's.
+    """
 
     def __init__(self, pid: int, server: _Server, output: int) -> None:
         self.pid = pid
@@ -59,6 +62,7 @@ class Forked:
         self.shared_pages = server.pages
         self._server = server
         self.status: int | None = None
+        self.lost = False
 
     def poll(self) -> int | None:
         """Return its exit status as `Popen.poll` does, None while it runs."""
@@ -88,7 +92,6 @@ class _Server:
         self._gone = False
         self.usable = False
         self.pages = 0
-        self.seconds = 0.0
         self._home = tempfile.mkdtemp(prefix="septran-preloaded-")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ends, ends_write = os.pipe()
@@ -132,8 +135,8 @@ class _Server:
                 answer = self._heard(_ANSWER_S)
             except OSError:
                 answer = b""
-            self.usable = answer.isdigit()
-            if not self.usable:
+            if not answer.isdigit():
+                self.close()  # or a child that comes late would run beside the one that is started in its place
                 return None
             with self._change:
                 if int(answer) not in self._ended:
@@ -146,8 +149,9 @@ class _Server:
             while True:
                 if child.status is None:
                     # taken out: the number may be another child's one day
-                    lost = -signal.SIGKILL if self._gone else None
-                    child.status = self._ended.pop(child.pid, lost)
+                    child.status = self._ended.pop(child.pid, None)
+                if child.status is None and self._gone:
+                    child.status, child.lost = -signal.SIGKILL, True
                 if child.status is not None or not wait:
                     return child.status
                 self._change.wait()
@@ -182,8 +186,9 @@ class _Server:
                 if said is None:  # not a word of ours: nothing that it says counts any more
                     self._process.kill()
                     break
+                with _COUNTED:
+                    _SECONDS[0] += float(said[3])
                 with self._change:
-                    self.seconds += float(said[3])
                     self._ended[int(said[1])] = int(said[2])
                     self._running.discard(int(said[1]))
                     self._change.notify_all()
@@ -198,6 +203,7 @@ class _Server:
 
 _SERVERS: dict[Preload, _Server] = {}
 _GUARD = threading.Lock()
+_SECONDS, _COUNTED = [0.0], threading.Lock()
 _PREPARED: list[bool] = []
 _HOPELESS: set[Preload] = set()
 """that could not be imported: children say why, and nobody tries again"""
@@ -255,8 +261,8 @@ def _server(preload: Preload) -> _Server | None:
 
 def seconds() -> float:
     """Return the processor seconds of the forked children that ended, which are no children of this process (`os.times`)."""
-    with _GUARD:
-        return sum(server.seconds for server in _SERVERS.values())
+    with _COUNTED:
+        return _SECONDS[0]
 
 
 def close() -> None:

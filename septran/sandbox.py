@@ -61,7 +61,7 @@ class SandboxResult:
 
     rc: exit status, minus the signal number when a signal ended it (subprocess' convention).
     why: "" for an end of its own, else what ended it: timeout, cpu, memory, output, processes;
-        machine memory: the system ran out and chose this one, which was far below its own limit; or
+        machine memory: the system ran out and chose this one, which was far below its own limit, or what it was forked from; or
         starved: the machine did not run it for most of ten times its time.
     enforced, not_enforced: the sandbox's parts; the latter with the reason.
     broken: why the command never started, "" when it did; nothing the command does can set it.
@@ -238,6 +238,8 @@ class Confined:
             raise
         if rc == -signal.SIGXCPU and not self._watch.why:
             self._watch.why = "cpu"
+        if getattr(self._process, "lost", False) and not self._watch.why:
+            self._watch.why = "machine memory"  # nobody else ends what forked it
         small = self._watch.peak < self._limits.memory_bytes // 2
         if rc == -signal.SIGKILL and not self._watch.why and small:
             self._watch.why = "machine memory" if oom_kills() > self._oom_kills else ""

@@ -2,7 +2,8 @@
 
     python -I sandbox_warm.py FD ENDS '["torch", "package.module:function_that_remembers", ...]'
 
-FD: a sequenced-packet socket. Each message on it is a request for a child: JSON, and the descriptors it is to have. ENDS: a pipe; a line
+FD: a sequenced-packet socket. Each message on it is a request for a child: JSON, and the descriptors it is to have: of the
+launcher's report, of its output, and the caller's own. ENDS: a pipe; a line
 "pid status seconds" for each child that ended, the last of the processor.
 
 Nothing that is asked for is read here: a fork reads it. So this process holds the modules and nothing of any kernel, one
@@ -31,8 +32,7 @@ from typing import Any
 
 IDLE_S = 60.0
 _MOST_BYTES, _MOST_FDS = 1 << 17, 64
-_REPORT, _OUTPUT = 0, 1
-"""places of the launcher's report and of the child's output among the descriptors; those behind are the caller's own"""
+"""of a request; who asks stays below"""
 
 
 def main() -> None:

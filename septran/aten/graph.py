@@ -81,7 +81,7 @@ class Node:
 
     def refs(self) -> Iterator[str]:
         """Yield the names this node reads."""
-        yield from _refs((*self.args, *self.named.values()))
+        yield from names_in((*self.args, *self.named.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +160,13 @@ def _meta_json(meta: Meta) -> dict[str, Any]:
     return {"shape": list(meta.shape), "dtype": meta.dtype}
 
 
-def _refs(value: Any) -> Iterator[str]:
+def names_in(value: Any) -> Iterator[str]:
+    """Yield the names that an argument refers to, in tuples, too."""
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, tuple):
         for item in value:
-            yield from _refs(item)
+            yield from names_in(item)
 
 
 def _to_plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import EXACT, base_name, run_graph, runner
-from septran.aten.graph import Graph, Node, Ref
+from septran.aten.graph import Graph, Node, Ref, names_in
 from septran.ir.dtypes import DTYPES, FLOATS, HALVES
 
 if TYPE_CHECKING:
@@ -85,15 +85,7 @@ def _operands(node: Node, name: str) -> Iterator[str]:
     added = _ADDED.get(name)
     for key, value in node.named.items():
         if key != added:
-            yield from _names(value)
-
-
-def _names(value: object) -> Iterator[str]:
-    if isinstance(value, Ref):
-        yield value.name
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from _names(one)
+            yield from names_in(value)
 
 
 def _summed_products(graph: Graph) -> Iterator[str]:
@@ -181,7 +173,7 @@ def _factors(graph: Graph, held: list[_Held]) -> frozenset[str]:
         read = {n: of.get(n, frozenset()) for n in node.refs()}
         of[node.name] = frozenset().union(*read.values())
         if name == "div":
-            bent |= frozenset().union(*(of[n] for n in _names(node.named.get("other"))))
+            bent |= frozenset().union(*(of[n] for n in names_in(node.named.get("other"))))
         elif name not in _LINEAR:
             bent |= of[node.name]
     straight = {i.name for i in graph.inputs if i.meta.dtype in HALVES} - bent

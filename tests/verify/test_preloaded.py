@@ -151,10 +151,31 @@ def test_a_server_that_died_takes_its_children_with_it_and_is_replaced(tmp_path:
     time.sleep(0.2)
     os.kill(first, signal.SIGKILL)
     begun = time.monotonic()
-    assert child.wait().rc == -9
+    result = child.wait()
+    assert (result.rc, result.why) == (-9, "machine memory")  # never the kernel's crash
     assert time.monotonic() - begun < 5
     assert python("import sys; print('wave' in sys.modules)", tmp_path).stdout_tail == "True\n"
     assert server() != first
+
+
+def test_a_child_that_comes_late_does_not_run_beside_its_substitute(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    preload = Preload(("wave", "random"))
+    count = "with open('count', 'a') as f: f.write('x')"
+    assert python(count, tmp_path, preload).ok
+    monkeypatch.setattr(preloaded, "_ANSWER_S", 0.0)
+    assert python(count, tmp_path, preload).ok
+    time.sleep(0.3)
+    assert (tmp_path / "count").read_text() == "xx"
+
+
+def test_seconds_only_grow(tmp_path: Path) -> None:
+    spent = [preloaded.seconds()]
+    for name in ("csv", "wave", "random", "json", "shelve"):  # more than are kept
+        assert python("pass", tmp_path, Preload((name, "string"))).ok
+        spent.append(preloaded.seconds())
+    assert spent == sorted(spent)
 
 
 def test_what_cannot_be_imported_starts_afresh(tmp_path: Path) -> None:
@@ -191,7 +212,7 @@ def test_no_server_whose_memory_a_child_could_write(kind: str, tmp_path: Path) -
 
 
 def test_no_server_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    preload = Preload(("wave", "csv"))
+    preload = Preload(("wave", "textwrap"))  # of this test alone: none of it is there yet
     monkeypatch.setattr(preloaded, "_free_bytes", lambda: 1 << 30)
     assert (
         python("import sys; print('wave' in sys.modules)", tmp_path, preload).stdout_tail
