@@ -102,14 +102,21 @@ def test_the_verdict_says_what_was_asked(suffix: str, tmp_path: Path) -> None:
     found = judged(text.format(before=before, body=body), tmp_path, suffix)
     assert (found.code, found.verdict.code) == (3, "V217")
     assert words in found.verdict.message
-    kept = judged(
+    counting = judged(
         text.format(before="", body="static int calls; ++calls; y += calls - calls;"),
+        tmp_path,
+        suffix,
+    )
+    assert (counting.code, counting.verdict.code) == (3, "V217")
+    assert "another after each call" in counting.verdict.message
+    kept = judged(
+        text.format(before="", body="static int seen; y += seen > 1000000; seen = n;"),
         tmp_path,
         suffix,
     )
     assert kept.code == 0
     assert (
-        "calls after those that were made: calls live from call to call" in kept.verdict.not_checked
+        "calls after those that were made: seen live from call to call" in kept.verdict.not_checked
     )
 
 
