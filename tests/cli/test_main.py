@@ -166,12 +166,14 @@ def test_ctrl_c_is_130(tmp_path):
         "from septran.cli import main as m\n"
         "@click.command('boom')\n"
         "def boom():\n"
-        "    print('up', flush=True); time.sleep(30)\n"
+        "    print('up', flush=True)\n"
+        # many sleeps: a signal between two instructions before the first one would wait for its end
+        "    for _ in range(300): time.sleep(0.1)\n"
         "m.Lazy.get_command = lambda self, ctx, name: boom\n"
         "m.Lazy.list_commands = lambda self, ctx: ['boom']\n"
         "sys.exit(m.main(['boom']))\n"
     )
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -179,10 +181,10 @@ def test_ctrl_c_is_130(tmp_path):
         text=True,
         # a test run in the background of a script inherits SIGINT ignored; a terminal does not
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert child.stdout is not None and child.stdout.readline() == "up\n"
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "up\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "Traceback" not in err
 

@@ -13,7 +13,7 @@ from septran.outcome import Level, Status
 from septran.run.judge import JudgeRequest, judge
 from septran.toolchain.built import Built
 from septran.verify import races
-from septran.verify.verdict import Verdict
+from septran.verify.verdict import CaseResult, Verdict
 from tests.verify import kernels
 
 LOOP = (
@@ -64,15 +64,27 @@ for (int i = 0; i < n; i++) {{ if (X[i] > 1) seen = i; Y[i] = X[i] + (float)(see
 }
 
 
-def _watched(body: str, folder: Path, **options: int) -> Verdict:
+ACCURATE = Verdict(
+    level=Level.ACCURATE, status=Status.PASSED, where="native", kernel="relu",
+    kernel_sha="", backend="cpp", arch="", seed=7,
+)  # fmt: skip
+CASES = tuple(
+    CaseResult(
+        case=f"sorted{n}", family="sorted", seed=n, placement="end", max_error=0.01 * n, ratio=float(n),
+        wrong=n, elements=99, seconds=0.0, exact=False,
+    )
+    for n in (1, 0, 0)
+)  # fmt: skip
+ROUNDED = ACCURATE.rejected(
+    "V202", "Y[3] is 1, expected 2", "right on small integers: rounding", cases=CASES
+)
+
+
+def _watched(body: str, folder: Path, verdict: Verdict = ACCURATE, **options: int) -> Verdict:
     problem = kernels.relu()
     kernel = kernels.kernel_of(problem, kernels.entry(body))
     kernel = replace(kernel, options=tuple(options.items()))
     built = kernels.build(kernel.source, folder / "build", flags=("-O1", "-fopenmp"))
-    verdict = Verdict(
-        level=Level.ACCURATE, status=Status.PASSED, where="native", kernel="relu",
-        kernel_sha=kernel.sha, backend="cpp", arch="", seed=7,
-    )  # fmt: skip
     return races.watch(verdict, kernel, built, problem, foreign.watched, folder / "watched")
 
 
@@ -90,6 +102,25 @@ def test_honest_threads_pass(tmp_path: Path) -> None:
     assert verdict.passed, verdict.message
     assert not verdict.not_checked
     assert "under ThreadSanitizer" in verdict.enforced[-1]
+
+
+def test_a_race_that_looks_like_rounding_is_told(tmp_path: Path) -> None:
+    verdict = _watched(RACES["neighbour"], tmp_path / "race", ROUNDED)
+    assert verdict.code == "V219"
+    assert verdict.message.endswith("; Y[3] is 1, expected 2")
+
+
+def test_rounding_of_honest_threads_stays_rounding(tmp_path: Path) -> None:
+    assert _watched(HONEST, tmp_path, ROUNDED) == ROUNDED
+
+
+def test_what_is_wrong_for_another_reason_is_not_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "watched", None)
+    often = replace(ROUNDED, cases=CASES[:1])
+    for number, wrong in enumerate((often, replace(ROUNDED, hint="wrong for every input"))):
+        assert _watched(RACES["neighbour"], tmp_path / str(number), wrong) == wrong
 
 
 @pytest.mark.slow
