@@ -32,6 +32,7 @@ from septran.toolchain.compilers import (
     keep,
 )
 from septran.toolchain.confined import plain, run_confined, toolchain_folders
+from septran.toolchain.first_headers import first_headers
 from septran.toolchain.processors import Processor
 
 _SUPPORT_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -51,6 +52,7 @@ def compile_hosted(
     foreign: bool = False,
     without: Sequence[str] = (),
     extra: str = "",
+    first: str = "",
     timeout_s: float = 120.0,
 ) -> Built:
     """Compile `kernel` in `folder`: kernel.o, the library from it, and the static host from it.
@@ -58,7 +60,8 @@ def compile_hosted(
     support: our source that is linked into the library, where the host has its own for the same calls; or a runtime
     that is linked into both.
     processor: what the object is for, when it is not this machine's; its host runs emulated. hosted: False for a library
-    alone. foreign: SepTran did not write it. without: sections that are taken out of the object. extra: what else the result depends on (headers outside the kernel's files). All steps are confined.
+    alone. foreign: SepTran did not write it. without: sections that are taken out of the object. extra: what else the result depends on (headers outside the kernel's files). first: `#include` lines that every such kernel
+    begins with (toolchain/first_headers.py). All steps are confined.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = cache_folder() / "host"
@@ -100,9 +103,15 @@ def compile_hosted(
     shutil.copyfile(library.path, folder / "support.o")
     if host.path is not None:
         shutil.copyfile(host.path, folder / "host.o")
-    done = run_confined(
-        ["/bin/sh", "-c", command], folder, timeout_s, reads=toolchain_folders(compiler.path, {})
+    reads = toolchain_folders(compiler.path, {})
+    asked = not foreign and processor is None and first
+    begun = (
+        first_headers(compiler, _compiles(flags, foreign), first, extra=extra) if asked else None
     )
+    if begun is not None:
+        reads = (*reads, begun.parent)
+        command = command.replace(" -c ./", f" -include {shlex.quote(str(begun))} -c ./", 1)
+    done = run_confined(["/bin/sh", "-c", command], folder, timeout_s, reads=reads)
     log = done.output.replace(str(folder) + os.sep, "")
     for name in ("support.o", "host.o"):
         (folder / name).unlink(missing_ok=True)
@@ -160,6 +169,12 @@ def _outputs(host: HostObject) -> tuple[str, ...]:
     return (_OBJECT, _LIBRARY, *([_HOST] if host.path is not None else []))
 
 
+def _compiles(flags: Sequence[str], foreign: bool) -> list[str]:
+    """Return the flags of the step that compiles the kernel."""
+    own = [] if foreign else ["-fno-exceptions"]
+    return [*(f for f in flags if f != "-shared"), *own, "-DSEPTRAN_HOSTED"]
+
+
 def _command(
     kernel: Kernel,
     compiler: Compiler,
@@ -172,11 +187,10 @@ def _command(
     without: Sequence[str],
 ) -> str:
     tool = shlex.quote(compiler.path)
-    compiles = [f for f in flags if f != "-shared"]
     openmp = "-fopenmp " if "-fopenmp" in flags else ""
     target = "".join(f"{f} " for f in flags if f.startswith("--target"))
     steps = [
-        f"{tool} {shlex.join(compiles)}{'' if foreign else ' -fno-exceptions'} -DSEPTRAN_HOSTED -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
+        f"{tool} {shlex.join(_compiles(flags, foreign))} -c ./{shlex.quote(kernel.main)} -o {_OBJECT}"
     ]
     if without:
         steps.append(f"objcopy {' '.join(f'-R {name}' for name in without)} {_OBJECT}")

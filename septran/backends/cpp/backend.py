@@ -7,7 +7,7 @@ from pathlib import Path
 
 from septran.backends.base import Availability, Backend, Capability, Emulation
 from septran.backends.cpp import wasm
-from septran.backends.cpp.emit import emit, runtime_folder
+from septran.backends.cpp.emit import emit, first_includes, runtime_folder
 from septran.backends.cpp.extension_file import FOREIGN as EXTENSION
 from septran.backends.cpp.foreign import FOREIGN
 from septran.backends.cpp.inline import FOREIGN as INLINE
@@ -58,6 +58,7 @@ def _compiled(kernel: Kernel, folder: Path, compiler: Compiler, more: tuple[str,
         flags=(*flags_for(arch), *more),
         support=runtime_folder() / "scratch.cpp",
         processor=foreign(arch),
+        first=first_includes(),
     )
 
 

@@ -26,6 +26,8 @@ from septran.kernel import Kernel, Leaf, kernel_params, size_name
 from septran.passes.name_leaves import RUNTIME
 from septran.passes.place_workspaces import open_bytes, open_place, workspace_rows
 
+_INCLUDES = re.compile(r"^#include <.*>$", re.MULTILINE)
+
 
 def emit(program: ir.Program, leaves: Mapping[str, Leaf]) -> Kernel:
     """Return the kernel of a finished `program`; leaves: by symbol, in the order in which they are printed.
@@ -56,6 +58,11 @@ def runtime_folder() -> Path:
     return Path(__file__).resolve().parent / "runtime"
 
 
+def first_includes() -> str:
+    """Return the `#include` lines that every kernel begins with."""
+    return "\n".join(_INCLUDES.findall((runtime_folder() / "view.h").read_text(encoding="utf-8")))
+
+
 def _prelude(program: ir.Program) -> str:
     parts = program.option(RUNTIME)
     assert isinstance(parts, list)
@@ -63,7 +70,7 @@ def _prelude(program: ir.Program) -> str:
     bodies = []
     for part in parts:
         source = (runtime_folder() / f"{part}.h").read_text(encoding="utf-8")
-        includes.update(dict.fromkeys(re.findall(r"^#include <.*>$", source, re.MULTILINE)))
+        includes.update(dict.fromkeys(_INCLUDES.findall(source)))
         body = re.sub(r"^#include <.*>\n", "", source, flags=re.MULTILINE).strip()
         bodies.append(f"// ---- runtime: {part}\n{body}\n")
     return "\n".join([*sorted(includes), "", *bodies])

@@ -60,6 +60,11 @@ CONVERTED = ("-fsanitize=float-cast-overflow", "-fsanitize-undefined-trap-on-err
 SHIFTED = ("-fsanitize=shift-exponent", "-fsanitize-undefined-trap-on-error")
 """A shift by as many bits as there are, or more: C++ leaves it open, host and device answer differently."""
 SANITIZERS = {"address": ("-g1", "-fsanitize=address"), "thread": ("-g1", "-fsanitize=thread")}
+_FIRST = {
+    "cuda": "#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n",
+    "hip": "#include <hip/hip_runtime.h>\n#include <hip/hip_bfloat16.h>\n",
+}
+"""of the emulation, by the host's calls: what every kernel includes before all else"""
 _CALL = re.compile(r"(?<!define )CUEMU_CALL\((\w+)\)")
 
 
@@ -143,6 +148,7 @@ def _emulated(
         flags=flags,
         support=emulation(*machine, *_machine(kernel)),
         extra=headers(),
+        first=_FIRST[dialect(kernel.backend).api],
         hosted=hosted,
         without=STARTS if NOTES in machine else (),
     )
