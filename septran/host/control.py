@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GO, DONE, ORDER, PLACEMENT, COUNT, SEED, RECEIPT, WITHOUT = range(8)
-READY, ENVIRONMENT, THREADS, PARAMS, PLACEMENTS, DEPTH, VARIANT = range(8, 15)
-WINDOW, TABLE, ROW = 16, 528, 6
-MAX_PARAMS, MAX_PLACEMENTS, MAX_THREADS = 512, 3, 64
+READY, ENVIRONMENT, THREADS, PARAMS, PLACEMENTS, DEPTH, VARIANT, MOVES = range(8, 16)
+WINDOW, TABLE, ROW = 16, 528, 7
+MAX_PARAMS, MAX_PLACEMENTS, MAX_THREADS = 512, 3, 256
 STEP = 64
-CONTROL_BYTES, TEXT_BYTES = 81920, 65536
+CONTROL_BYTES, TEXT_BYTES = 94208, 65536
 ROOM_BYTES = 256 << 20
-CALL, SLOT = 1, 2
+CALL, SLOT, MOVED = 1, 2, 3
+VARY_UNIT, VARY_LEVEL, INPUT_CHANGED = 1, 2, 4
 CONFINED = 1
 
 
@@ -19,7 +20,8 @@ CONFINED = 1
 class Row:
     """Where one tensor lies for one placement. All in bytes but `windows`, places STEP bytes apart.
 
-    offset: of its pages in the file of the inputs or of the outputs. lead: before it in its first page.
+    offset: of its pages in the file of the inputs or of the outputs. lead: before it in its first page. unit: what its address is
+    a multiple of wherever it lies, a power of two.
     """
 
     offset: int
@@ -28,7 +30,9 @@ class Row:
     nbytes: int
     windows: int
     written: bool
+    unit: int = 1
 
     def words(self) -> tuple[int, ...]:
         """Return the row as the host reads it."""
-        return (self.offset, self.pages, self.lead, self.nbytes, self.windows, int(self.written))
+        kind = int(self.written)
+        return (self.offset, self.pages, self.lead, self.nbytes, self.windows, kind, self.unit)

@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 64, USES = 4, LINE = 64, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E, SHALLOW = 65536 };
+enum { PAGE = 4096, MAX_THREADS = 256, USES = 4, LINE = 64, GRAIN = 16, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E, SHALLOW = 65536 };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 
@@ -41,6 +41,7 @@ static char *place[MAX_PLACEMENTS][MAX_PARAMS];
 struct block {
   char *base;
   size_t used, peak, last; /* last: the topmost block of a heap */
+  uint64_t crooked;        /* of a heap: not 0 where blocks lie as crooked as C allows */
 };
 static struct block scratch[MAX_THREADS][USES];
 static struct block heap[MAX_THREADS];
@@ -51,6 +52,11 @@ static const uint64_t *row(uint64_t placement, uint64_t param) {
   return plan + TABLE + (placement * MAX_PARAMS + param) * ROW;
 }
 static size_t up(size_t bytes, size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+  return x ^ x >> 31;
+}
 
 /* ---- memory, each block between pages that nobody may touch */
 
@@ -88,10 +94,15 @@ static int unset(void) {
  * its size, what was used before it, the block below it, and whether it was given back. */
 enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4 };
 extern char st_foreign[] __attribute__((weak)); /* linked with a file that SepTran did not write: what it holds it keeps */
+static size_t gap(struct block *h) { /* mostly short, so that many blocks take no more room */
+  if (!h->crooked) return 0;
+  const uint64_t draw = h->crooked = mix(h->crooked) | 1;
+  return draw >> 32 & 7 ? (draw >> 8) % 4 : (draw >> 8) % 64;
+}
 static void *take(size_t unit, size_t bytes) {
   struct block *h = &heap[omp_get_thread_num()];
-  if (unit < LINE) unit = LINE;
-  const size_t at = up(h->used + LINE, unit);
+  if (unit < LINE) unit = h->crooked && unit <= GRAIN ? GRAIN : h->crooked ? unit : LINE;
+  const size_t at = up(h->used + LINE, unit) + gap(h) * unit;
   if (bytes > HEAP || at + bytes > HEAP) return 0;
   size_t *block = (size_t *)(h->base + at);
   block[SIZE] = bytes, block[BEFORE] = h->used, block[BELOW] = h->last, block[FREED] = 0;
@@ -100,10 +111,10 @@ static void *take(size_t unit, size_t bytes) {
   if (h->used > h->peak) h->peak = h->used;
   return h->base + at;
 }
-void *st_malloc(size_t bytes) { return take(LINE, bytes); }
+void *st_malloc(size_t bytes) { return take(GRAIN, bytes); }
 void *st_aligned_alloc(size_t unit, size_t bytes) { return take(unit, bytes); }
 void *st_calloc(size_t n, size_t bytes) {
-  void *p = bytes && n > HEAP / bytes ? 0 : take(LINE, n * bytes);
+  void *p = bytes && n > HEAP / bytes ? 0 : take(GRAIN, n * bytes);
   return p ? memset(p, 0, n * bytes) : 0;
 }
 void st_free(void *p) { /* given back once all above it are, or after the call */
@@ -113,7 +124,7 @@ void st_free(void *p) { /* given back once all above it are, or after the call *
   for (size_t *top; h->last && (top = (size_t *)(h->base + h->last))[FREED]; h->last = top[BELOW]) h->used = top[BEFORE];
 }
 void *st_realloc(void *old, size_t bytes) {
-  void *p = take(LINE, bytes);
+  void *p = take(GRAIN, bytes);
   if (p && old) memcpy(p, old, ((size_t *)old)[SIZE] < bytes ? ((size_t *)old)[SIZE] : bytes);
   if (p) st_free(old);
   return p;
@@ -125,8 +136,8 @@ static void *take_or_stop(size_t unit, size_t bytes) {
   return p;
 }
 /* C++'s operators new and delete, with and without alignment, for one and for many */
-void *st__Znwm(size_t bytes) { return take_or_stop(LINE, bytes); }
-void *st__Znam(size_t bytes) { return take_or_stop(LINE, bytes); }
+void *st__Znwm(size_t bytes) { return take_or_stop(GRAIN, bytes); }
+void *st__Znam(size_t bytes) { return take_or_stop(GRAIN, bytes); }
 void *st__ZnwmSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes); }
 void *st__ZnamSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes); }
 #define DELETE(name) void name(void *) __attribute__((alias("st_free")))
@@ -193,11 +204,6 @@ static uint64_t digest(const char *p, size_t bytes, uint64_t h) {
   }
   for (int j = 0; j < LANES; ++j) h = (h ^ acc[j]) * 0x9E3779B97F4A7C15ull, h ^= h >> 29;
   return h;
-}
-static uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBull;
-  return x ^ x >> 31;
 }
 
 /* ---- what a call may leave behind */
@@ -398,6 +404,8 @@ static void slot(void) {
   take_back_heaps();
 }
 
+#include "moved.h"
+
 int main(int argc, char **argv) {
   if (argc != 4) _exit(10);
   const struct rlimit none = {0, 0};
@@ -426,6 +434,7 @@ int main(int argc, char **argv) {
     heap[t].base = guarded(HEAP, PROT_READ | PROT_WRITE, anonymous, -1, 0);
     for (int use = 0; use < USES; ++use) scratch[t][use].base = guarded(SCRATCH, PROT_READ | PROT_WRITE, anonymous, -1, 0);
   }
+  if (plan[MOVES]) make_pools();
   omp_set_num_threads((int)plan[THREADS]);
 #pragma omp parallel
   overwrite_stack(plan[DEPTH] << 10); /* the threads are there, and so are the pages that every call will touch */
@@ -441,7 +450,9 @@ int main(int argc, char **argv) {
   for (;;) {
     wait_for_change(go, seen);
     seen = __atomic_load_n(go, __ATOMIC_ACQUIRE);
-    if (control[ORDER] == 2)
+    if (control[ORDER] == 3)
+      moved();
+    else if (control[ORDER] == 2)
       slot();
     else
       one_call();

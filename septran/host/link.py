@@ -21,8 +21,9 @@ from septran.errors import EnvironmentProblem
 from septran.intact import intact, seal
 
 _HERE = Path(__file__).resolve().parent
-_FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fno-pie", "-Wall")
+_FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fpie", "-Wall")
 _STATIC = ("-static", "-no-pie", "-fopenmp", "-Wl,-z,noexecstack", "-Wl,-z,relro,-z,now")
+_MOVABLE = ("-static-pie", *_STATIC[2:])
 # what asks for memory; `x` becomes the host's `st_x`
 _REDIRECTED = (
     *("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign"),
@@ -78,7 +79,8 @@ def host_object(
         return HostObject(path=None, missing=f"none for {platform.system()} {platform.machine()}")
     if shutil.which(objcopy) is None:
         return HostObject(path=None, missing=f"no {objcopy} here")
-    header = (_HERE / "host.h").read_text(encoding="utf-8") + machine_features
+    headers = [(_HERE / name).read_text(encoding="utf-8") for name in ("host.h", "moved.h")]
+    header = "".join(headers) + machine_features
     flags = ("-x", "c", *_FLAGS, "-DST_EMULATED" if emulated else "-march=native")
     return trusted_object(compiler, _HERE / "host.c", flags, cache, extra=header)
 
@@ -184,10 +186,12 @@ def link_commands(
     if runtime:
         steps.append(f"{objcopy} {words} {runtime} host_runtime.o")
         objects += " host_runtime.o"
-    steps.append(
-        f"{quoted} {' '.join(_STATIC)} {marked}-Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} "
-        f"{objects} -o {output} -lm 2>/dev/null"
-    )
+    tail = f"{marked}-Wl,--defsym,st_entry={entry} {shlex.quote(str(host))} {objects} -o {output} -lm 2>/dev/null"
+    link = f"{quoted} {' '.join(_STATIC)} {tail}"
+    if foreign and not runtime:
+        # at addresses like a library's, which tell it nothing; where the toolchain has no such programs, at fixed ones
+        link = f"{{ {quoted} {' '.join(_MOVABLE)} {tail} || {link}; }}"
+    steps.append(link)
     return f"{' && '.join(steps)}; rm -f {objects} host_whole.o"
 
 

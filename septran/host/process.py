@@ -52,8 +52,11 @@ class HostProcess:
         depth_kib: int = 1024,
         spin: int = 0,
         emulator: Sequence[str] = (),
+        moves: bool = False,
     ) -> None:
         """`depth_kib`: stack that is overwritten after a judged call. spin: rounds a thread waits awake.
+
+        moves: with room for `moved`.
 
         emulator: the command that runs programs of another processor; `program` is one.
 
@@ -73,6 +76,7 @@ class HostProcess:
         self._page[words.PLACEMENTS] = len(rows)
         self._page[words.PARAMS] = len(rows[0])
         self._page[words.DEPTH] = depth_kib
+        self._page[words.MOVES] = int(moves)
         for which, placement in enumerate(rows):
             for number, row in enumerate(placement):
                 at = words.TABLE + (which * words.MAX_PARAMS + number) * words.ROW
@@ -167,6 +171,24 @@ class HostProcess:
         self.answered(timeout_s)
         return time.perf_counter() - begun
 
+    def moved(self, first: int, end: int, seed: int, timeout_s: float, *, vary: int = 0) -> int:
+        """Make calls number `first` to `end` in other surroundings (moved.h); return which one it stopped at, `end` for none.
+
+        What the first placement holds are the inputs, and the outputs that are no news; other outputs lie at the second one.
+        vary: what varies besides places, VARY_UNIT and VARY_LEVEL.
+
+        Raises:
+            HostFailed: no answer.
+        """
+        self._page[words.ORDER] = words.MOVED
+        self._page[words.VARIANT] = first
+        self._page[words.COUNT] = end
+        self._page[words.SEED] = seed
+        self._page[words.WITHOUT] = vary
+        self._ring()
+        self.answered(timeout_s)
+        return self._page[words.RECEIPT]
+
     @property
     def receipt(self) -> int:
         """The end of the last slot's chain."""
@@ -174,7 +196,10 @@ class HostProcess:
 
     @property
     def environment(self) -> int:
-        """What the last call changed: 1 the rounding mode, 2 how denormals are treated, 4 traps, or the x87 unit's precision."""
+        """What the last call changed: 1 the rounding mode, 2 how denormals are treated, 4 traps, or the x87 unit's precision.
+
+        After `moved`: VARY_UNIT where the floating-point unit was another, INPUT_CHANGED.
+        """
         return self._page[words.ENVIRONMENT]
 
     @property

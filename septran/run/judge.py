@@ -34,6 +34,7 @@ from septran.toolchain.hosted import UNLINKED
 from septran.toolchain.machine_asked import kept_between_calls, machine_asked
 from septran.toolchain.watched import starts_threads
 from septran.trial.place import place_in
+from septran.verify.moved import with_other_surroundings
 from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
 from septran.verify.problem import Problem
@@ -234,11 +235,9 @@ def _judged(
     with _told_where(request.file):
         foreign, kernel, left_out = _kernel(foreign, text, call, wanted.problem.params, arch)
     count = read.threads or (foreign.threads(text) if foreign.threads is not None else 0)
-    options = (("flags", read.flags),) if read.flags else ()
-    kernel = replace(
-        kernel,
-        options=(*kernel.options, *options, *((("threads", count),) if count else ())),
-    )
+    options: tuple[tuple[str, Any], ...] = (("flags", read.flags),) if read.flags else ()
+    options += (("threads", count),) if count else ()
+    kernel = replace(kernel, options=(*kernel.options, *options))
     problem = replace(wanted.problem, points=points(text))
     place = replace(place_in(settings, backend, arch, "emulated"), build=foreign.build)
     place.require()
@@ -277,6 +276,7 @@ def _judged(
             verdict = _unset(verdict, kernel, foreign.unset, problem, folder, asked)
         how = foreign.sought or search
         verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions)  # fmt: skip
+        verdict = with_other_surroundings(verdict, kernel, built, problem, sessions)
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)

@@ -37,6 +37,7 @@ _ASKS: Mapping[str, str] = {
     "the last error of the C library": r"__errno_location",
     "what called it": r"program_invocation_(short_)?name|__progname(_full)?|__libc_argv|backtrace(_symbols)?",
     "the end of the process": r"atexit|at_quick_exit|on_exit",
+    "the locale": r"setlocale|localeconv|(new|use|dup)locale|nl_langinfo(_l)?",
 }  # fmt: skip
 """what is asked -> the names, in full, of what answers"""
 _ANSWERS = tuple((what, re.compile(names)) for what, names in _ASKS.items())
@@ -49,6 +50,15 @@ _CPP = re.compile(r"_ITM_|_ZGTt|(__)?pthread_|__gmon_start__|__cxa_|__TMC_END__"
 _SECTION = re.compile(r"^Disassembly of section (\S+):$")
 # of libraries: objects that every file with a stream has
 _OWN_STATE = re.compile(r"\.t?(?:data|bss)(?:\.(?!rel\b|_ZStL8__ioinit|_ZGV)(\S+))?")
+
+
+# what a call can be given another answer to than the judge's usual one
+_VARIES: Mapping[str, re.Pattern[str]] = {
+    "unit": re.compile(r"fegetround|fegetenv|feholdexcept|feupdateenv"),
+    "level": re.compile(r"omp_(in_parallel|get_(active_)?level|get_ancestor_thread_num)"),
+    "teams": re.compile(r"omp_get_(max_threads|num_threads|thread_num|team_size|thread_limit)"),
+}
+_UNIT_READ = re.compile(r"\tv?(stmxcsr|fn?stenv|fn?save|fxsave|xsave)\w*\b")
 
 
 def machine_asked(built: Built, entry: str) -> tuple[str, ...]:
@@ -68,6 +78,20 @@ def machine_asked(built: Built, entry: str) -> tuple[str, ...]:
     named += [f"what else is in the process ({n})" for n in sorted(found.weak) if not _CPP.match(n)]
     named += [f"the processor ({word})" for word in _instructions(built.kernel_object, found)]
     return tuple(dict.fromkeys(named))
+
+
+def surroundings_asked(built: Built, entry: str) -> frozenset[str]:
+    """Return what `entry` can ask of its caller that is then varied: unit (floating point), level (a parallel region around it), teams."""
+    if built.kernel_object is None:
+        return frozenset()
+    try:
+        found = reached(built.kernel_object.read_bytes(), entry)
+    except (OSError, ValueError, IndexError, struct.error):
+        return frozenset(_VARIES)
+    asked = {w for w, names in _VARIES.items() if any(map(names.fullmatch, found.needed))}
+    if any(_instructions(built.kernel_object, found, _UNIT_READ)):
+        asked.add("unit")
+    return frozenset(asked)
 
 
 def kept_between_calls(built: Built, entry: str) -> tuple[str, ...]:
@@ -95,7 +119,9 @@ def _variable(mangled: str) -> str:
     return last
 
 
-def _instructions(path: Path, found: Reached) -> Iterator[str]:
+def _instructions(
+    path: Path, found: Reached, wanted: re.Pattern[str] = _INSTRUCTIONS
+) -> Iterator[str]:
     done = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", str(path)],
         capture_output=True, text=True, timeout=60, check=False, errors="replace",
@@ -104,5 +130,5 @@ def _instructions(path: Path, found: Reached) -> Iterator[str]:
     for line in done.stdout.splitlines():
         if section := _SECTION.match(line):
             inside = section[1] in found.sections
-        elif inside and (match := _INSTRUCTIONS.search(line)):
+        elif inside and (match := wanted.search(line)):
             yield match[1]

@@ -56,6 +56,7 @@ class Arena:
         self, params: tuple[KernelParam, ...], *, alignment: int | None = None, guard: int = 0
     ) -> None:
         self._params = params
+        self._alignment = alignment
         self._guarded = bool(guard)
         self.slots: dict[str, tuple[Slot, ...]] = {}
         sizes: dict[Literal["inputs", "outputs"], int] = {"inputs": 0, "outputs": 0}
@@ -85,6 +86,11 @@ class Arena:
             fcntl.fcntl(fd, _F_ADD_SEALS, seals)
         except OSError as error:
             self.not_enforced = (f"sealed inputs: {error.strerror}",)
+
+    def unit_of(self, name: str) -> int:
+        """Return what a tensor's address is a multiple of, wherever it lies."""
+        param = next(p for p in self._params if p.name == name)
+        return _unit(param, self._alignment)
 
     @property
     def descriptors(self) -> tuple[int, int]:
@@ -180,6 +186,11 @@ def poison(dtype: str, nbytes: int, noise: np.random.Generator, held: Held = "na
     return raw
 
 
+def _unit(param: KernelParam, alignment: int | None) -> int:
+    item: int = numpy_dtype(param.dtype).itemsize
+    return max(alignment or item, item)
+
+
 def _slot(
     param: KernelParam,
     which: Literal["inputs", "outputs"],
@@ -200,7 +211,7 @@ def _slot(
         return Slot(
             name=param.name, file=which, offset=offset, pages=pages, lead=lead, nbytes=nbytes
         )
-    step = max(alignment or item, item)
+    step = _unit(param, alignment)
     loose = secrets.choice((1, 3, 5, 7)) * step if placement == "loose" else 0
     pages = max(1, -(-(loose + nbytes) // PAGE))
     lead = (pages * PAGE - nbytes) // step * step if placement == "end" else loose

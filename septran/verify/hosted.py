@@ -96,6 +96,7 @@ def rows_of(arena: Arena) -> list[list[Row]]:
     return [
         [
             Row(
+                unit=arena.unit_of(slot.name),
                 offset=slot.offset,
                 pages=slot.pages * PAGE,
                 lead=slot.lead,

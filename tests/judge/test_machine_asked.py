@@ -10,7 +10,7 @@ import pytest
 
 from septran.host.reached import reached
 from septran.toolchain.built import Built
-from septran.toolchain.machine_asked import kept_between_calls, machine_asked
+from septran.toolchain.machine_asked import kept_between_calls, machine_asked, surroundings_asked
 from septran.toolchain.unset import otherwise
 from tests.judge.test_hostile import CPP, CUDA, judged
 
@@ -38,6 +38,7 @@ ASKED = {
     ),
     "before it is called": ("#include <ctime>\nstatic long begun = time(nullptr);", "if (begun == 3) return;", "a clock (time)"),
     "its name": ("#include <cerrno>", "if (program_invocation_name[0] == 'p') return;", "what called it"),
+    "the locale": ("#include <clocale>", "if (localeconv()->decimal_point[0] == 44) return;", "the locale (localeconv)"),
     "a file": ("#include <cstdio>", 'if (fopen("/proc/self/maps", "r")) return;', "files"),
 }  # fmt: skip
 HONEST = {
@@ -92,6 +93,13 @@ def test_variables_between_calls_are_named(tmp_path: Path) -> None:
     body = "static int calls; if (++calls > 1000000) return; table[n % 4] = constant[n % 4];"
     made = built(before, f"{body} y[0] = table[1];", tmp_path)
     assert kept_between_calls(made, ENTRY) == ("calls", "table")
+
+
+def test_what_is_asked_of_its_caller_is_varied(tmp_path: Path) -> None:
+    before = "#include <immintrin.h>\n#include <omp.h>\nint beside() { return omp_in_parallel(); }"
+    body = "if (_mm_getcsr() & 0x8040 || omp_get_max_threads() > 64) return;"
+    assert surroundings_asked(built(before, body, tmp_path), ENTRY) == {"unit", "teams"}
+    assert surroundings_asked(built(before, "", tmp_path), ENTRY) == frozenset()
 
 
 @pytest.mark.slow

@@ -89,11 +89,26 @@ def test_both_sides_know_the_same_page() -> None:
     theirs = {name: int(value) for name, value in re.findall(r"^  ([A-Z_]+) = (\d+),", text, re.M)}
     for name in ("GO", "DONE", "ORDER", "PLACEMENT", "COUNT", "SEED", "RECEIPT", "WITHOUT"):
         assert theirs[name] == getattr(control, name)
-    for name in ("READY", "ENVIRONMENT", "THREADS", "PARAMS", "PLACEMENTS", "DEPTH", "WINDOW"):
+    for name in (
+        "READY",
+        "ENVIRONMENT",
+        "THREADS",
+        "PARAMS",
+        "PLACEMENTS",
+        "DEPTH",
+        "MOVES",
+        "WINDOW",
+    ):
         assert theirs[name] == getattr(control, name)
     for name in ("TABLE", "ROW", "MAX_PARAMS", "MAX_PLACEMENTS", "STEP", "CONTROL_BYTES"):
         assert theirs[name] == getattr(control, name)
-    assert theirs["TEXT_BYTES"] == control.TEXT_BYTES
+    for name in ("TEXT_BYTES", "VARY_UNIT", "VARY_LEVEL", "INPUT_CHANGED"):
+        assert theirs[name] == getattr(control, name)
+    row = control.Row(offset=1, pages=2, lead=3, nbytes=4, windows=5, written=True, unit=8)
+    assert row.words()[theirs["UNIT"]] == 8
+    assert len(row.words()) == theirs["ROW"]
+    table = 8 * (theirs["TABLE"] + theirs["MAX_PLACEMENTS"] * theirs["MAX_PARAMS"] * theirs["ROW"])
+    assert table <= theirs["CONTROL_BYTES"]
 
 
 @pytest.mark.parametrize(
