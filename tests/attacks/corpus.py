@@ -16,6 +16,7 @@ from tests.attacks import (
     corpus_python,
     corpus_replies,
     corpus_sought,
+    corpus_surroundings,
     corpus_told,
 )
 from tests.attacks.attack import Attack
@@ -34,6 +35,7 @@ _ALL: tuple[Attack, ...] = (
     *corpus_replies.ALL,
     *corpus_native.ALL,
     *corpus_sought.ALL,
+    *corpus_surroundings.ALL,
     *corpus_told.ALL,
 )
 _FAMILIES = list(dict.fromkeys(a.family for a in _ALL))
