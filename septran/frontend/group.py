@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.frontend.canon import Canon, Op
+from septran.frontend.chain import chained, with_numbers
 from septran.frontend.simplify import aligned
 from septran.frontend.view import View
 
@@ -34,13 +35,19 @@ MAX_TENSORS = 14
 
 @dataclass(slots=True)
 class Group:
-    """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it; nests: whether a resident row may be reduced in parts."""
+    """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it; nests: whether a resident row may be reduced in parts.
+
+    first: how many of them are the product of a chain whose result the next product reads, 0 where there is no chain.
+    numbers: how many at the end are single numbers that a chain's kernel makes beside it.
+    """
 
     name: str
     ops: list[Op] = field(default_factory=list)
     space: tuple[int, ...] = ()
     axes: tuple[int, ...] = ()
     nests: bool = True
+    first: int = 0
+    numbers: int = 0
 
     @property
     def anchor(self) -> Op | None:
@@ -120,11 +127,13 @@ def group(canon: Canon, *, nests: bool = True) -> Grouping:
         groups[at].take(op)
         home[op.name] = at
         home.update(dict.fromkeys(op.makes, at))  # who reads a state comes after the steps
-    joined = _beside(_absorbed(groups, canon), parts)
+    alone = _absorbed(groups, canon)
+    joined = _beside(chained(alone, canon, _fits) if nests else alone, parts)
+    joined = with_numbers(joined, [v.source for v in canon.results], _fits)
     merged = {o.name for g in joined for o in g.ops}
     homes = {o.name: g for g in joined for o in g.ops}
     for one in joined:
-        one.name = one.ops[-1].name
+        one.name = one.ops[-1 - one.numbers].name
     left = tuple(
         Refusal(node=r.node, group=homes[r.group].name, why=r.why)
         for r in refusals
@@ -212,12 +221,20 @@ def _absorbs(reader: Group, one: Group) -> bool:
                 op is reader.anchor or not aligned(view, shapes[view.source])
             ):
                 return False
-    views = [v for o in (*reader.ops, *one.ops) for v in o.ins.values()]
-    own = {o.name for o in (*reader.ops, *one.ops)}
-    outside = {(v.source, v.shape, v.strides) for v in views if v.source not in own}
     if _made_of_nothing((*one.ops, *reader.ops), reader.axes, reader.space):
         return False
-    return len(outside) <= MAX_TENSORS
+    return len(_outside([*reader.ops, *one.ops])) <= MAX_TENSORS
+
+
+def _fits(ops: Sequence[Op]) -> bool:
+    return len(ops) <= MAX_NODES and len(_outside(ops)) <= MAX_TENSORS
+
+
+def _outside(ops: Sequence[Op]) -> set[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Return the tensors that nodes read and do not make: name, shape and strides of each view."""
+    own = {o.name for o in ops}
+    views = [v for o in ops for v in o.ins.values() if v.source not in own]
+    return {(v.source, v.shape, v.strides) for v in views}
 
 
 def _shares(group: Group, op: Op, parts: Mapping[str, str]) -> str:
@@ -242,10 +259,7 @@ def _refusal(group: Group, op: Op) -> str:
         return "the steps of a recurrent layer are kernels of their own"
     if len(group.ops) >= MAX_NODES:
         return f"the kernel has {MAX_NODES} nodes already"
-    own = {o.name for o in (*group.ops, op)}
-    views = [v for o in (*group.ops, op) for v in o.ins.values() if v.source not in own]
-    tensors = {(v.source, v.shape, v.strides) for v in views}
-    if len(tensors) > MAX_TENSORS:
+    if len(_outside([*group.ops, op])) > MAX_TENSORS:
         return f"it would have more than {MAX_TENSORS} tensors"
     shapes = {o.name: o.shape for o in group.ops}
     for view in op.ins.values():

@@ -150,8 +150,24 @@ def _conv(b: Builder, node: Node, a: Args) -> Value:
             for i, r in enumerate(reach):  # torch puts the odd one behind
                 x = _fit(b, x, i + 2, x.shape[i + 2] + r % 2)
             pad = tuple(r // 2 for r in reach)
+    if _whole(x, w, spread(pad, d), dilation) and (a["groups"] or 1) == 1:
+        # one window, of all positions: a product of rows, whose kernels are simpler
+        left = b.reshape(x, (x.shape[0], x.elements // x.shape[0]))
+        right = b.reshape(w, (w.shape[0], w.elements // w.shape[0])).permute((1, 0))
+        found = product(b, left, right, name=node.name)
+        if bias is not None:
+            found = b.map("c + b", {"c": found, "b": bias}, name=f"{node.name}_bias")
+        return b.reshape(found, node.meta.shape)
     found = _convolve(b, node, x, w, stride, spread(pad, d), dilation, a["groups"] or 1)
     return _with_bias(b, node, found, bias)
+
+
+def _whole(x: View, w: View, pad: tuple[int, ...], dilation: tuple[int, ...]) -> bool:
+    """Return whether the only window of a convolution is all of the image."""
+    plain = not any(pad) and all(
+        e == 1 or n == 1 for n, e in zip(w.shape[2:], dilation, strict=True)
+    )
+    return plain and x.shape[1:] == w.shape[1:]
 
 
 def _with_bias(b: Builder, node: Node, found: View, bias: Value) -> View:

@@ -137,14 +137,15 @@ def make_frame(
     merge: bool = True,
     solid: Iterable[int] = (),
     also: Sequence[View] = (),
+    names: Names | None = None,
 ) -> Frame:
     """Return the frame of a group.
 
     stored: value that has to be in memory -> where it is written. transform: takes a view expanded to the group's space to the kernel's dims before merging. where: dim
     of the space -> dim after `transform`. solid: dims (after `transform`) that may not be merged.
-    also: further views of the transformed space that have to allow a merge.
+    also: further views of the transformed space that have to allow a merge. names: those taken already.
     """
-    names = Names(set(LOCALS))
+    names = names or Names(set(LOCALS))
     home = {o.name for o in group.ops}
     wanted = [o for o in group.ops if o.name in stored]
     wide_out = {o.name: transform(stored[o.name].expand(group.space)) for o in wanted}

@@ -12,6 +12,7 @@ from septran.frontend.layout import settle, written_at
 from septran.frontend.opaque import source_lines
 from septran.frontend.simplify import simplify
 from septran.frontend.view import View
+from septran.frontend.write.chain import write_chain
 from septran.frontend.write.convolution import write_convolution
 from septran.frontend.write.extern import Extern, write_extern
 from septran.frontend.write.frame import comment, file_name, tuple_text, view_text
@@ -94,6 +95,8 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
     anchor = one.anchor
     if anchor is None:
         return write_rows(one, kept)
+    if one.first:
+        return write_chain(one, kept)
     if anchor.kind == "matmul":
         return write_panels(one, kept) if anchor.attrs.get("panels") else write_product(one, kept)
     if anchor.kind == "conv":

@@ -12,6 +12,7 @@ from septran.frontend.write.frame import (
     ONE,
     WHOLE,
     Frame,
+    Names,
     Tile,
     make_frame,
     piece_text,
@@ -22,10 +23,10 @@ from septran.frontend.write.leaf import Leaf, Values
 from septran.frontend.write.streamed import write_streamed
 
 
-def write_rows(group: Group, stored: Mapping[str, View]) -> Kernel:
-    """Return the text of a pointwise or row kernel."""
+def write_rows(group: Group, stored: Mapping[str, View], names: Names | None = None) -> Kernel:
+    """Return the text of a pointwise or row kernel. names: those taken already."""
     rank = len(group.space)
-    frame = make_frame(group, stored, lambda v: v, {d: d for d in range(rank)})
+    frame = make_frame(group, stored, lambda v: v, {d: d for d in range(rank)}, names=names)
     tiles = _tiles(frame)
     row = math.prod(frame.space[d] for d in frame.reduced)
     if row > RESIDENT:
