@@ -190,7 +190,7 @@ def _on_all(found: Judgement, readings: list[Reading], names: tuple[str, ...]) -
             f"other {what}: it tells them apart, and was judged where {', where '.join(r.devices for r in readings)}"
         )
     if names:
-        told.append(f"code for other compilers and machines: it asks {', '.join(names)}")
+        told.append(f"code for other compilers, machines and sizes: it asks {', '.join(names)}")
     return replace(found, verdict=verdict.without(*told))
 
 

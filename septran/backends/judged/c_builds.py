@@ -91,22 +91,36 @@ def _of_one_size(plain: str) -> bool:
     return len(asked_for) == 1 and "" not in asked_for
 
 
-# what its caller or its place in memory decides: one answer is given here
+# what its caller or its place in memory decides: some answers are given here
 _SURROUNDINGS = re.compile(
     r"\b(fegetround|fegetenv|fegetexceptflag|fetestexcept|_mm_getcsr|_MM_GET_\w+|setlocale|localeconv|omp_get_max_threads|omp_in_parallel"
     r"|omp_get_(?:level|active_level|thread_limit|dynamic|max_active_levels|schedule))\s*\("
 )
 _ADDRESS = re.compile(r"\b(?:std::)?(u?intptr_t)\b")
 
+# a parameter that may be a size, and what it is compared with; small numbers are those of tails and dimensions
+_WHOLE = r"(?:unsigned|int|long|(?:std::)?(?:size_t|ptrdiff_t|u?int(?:32|64)_t))"
+_SIZE = re.compile(rf"[(,]\s*(?:const\s+)?(?:{_WHOLE}\s+)+(\w+)\s*(?=[,)])")
+_COMPARED = re.compile(r"\b(\w+)\s*(%|&|<=?|>=?|[=!]=)\s*(\d+)\b(?!\.)")
+_LEAST_SIZE = 32
+
+
+def _sizes(plain: str) -> list[str]:
+    """Return what a text asks of its sizes, of which one value each is tried here."""
+    sizes = set(_SIZE.findall(plain))
+    found = [m for m in _COMPARED.finditer(plain) if m[1] in sizes and int(m[3]) >= _LEAST_SIZE]
+    return [" ".join(m.groups()) for m in found]
+
 
 def elsewhere(text: str) -> tuple[str, ...]:
     """Return the names of compilers, systems and processors in a text's conditions whose code is not built here.
 
-    And those of its caller's surroundings, and of addresses as numbers, which have one answer in a judge's process.
+    And those of its caller's surroundings, of addresses as numbers, and of its sizes: not all that they can be is tried here.
     """
     found = [n for n in asked(text) if _OTHERS.fullmatch(n) and n not in _ALIKE]
     names = [n for n in found if not _VECTORS.fullmatch(n)]
     plain = blank(text)
     names += _SURROUNDINGS.findall(plain)
     names += [f"addresses as numbers ({n})" for n in _ADDRESS.findall(plain)]
+    names += _sizes(plain)
     return tuple(dict.fromkeys(names))
