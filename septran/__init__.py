@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import septran.started  # noqa: F401, its time is before all else's
+
 if TYPE_CHECKING:
     from septran.api import compile, jit
     from septran.call.loaded import load

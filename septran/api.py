@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from septran import backends
-from septran.call.kernel import CompiledKernel
-from septran.errors import ArgumentError, InputError, MappingError
-from septran.mapping.load import load_mapping
-from septran.mapping.schema import ExplicitMapping
-from septran.plan import catalog
-from septran.plan.resolve import for_backend, load_target_mapping
-from septran.plan.specialize import entry_task
-from septran.tasklang.load import load_logic
-from septran.tasklang.tree import Task
+from septran.call.asleep import asleep
+from septran.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from septran.call.kernel import CompiledKernel
+    from septran.tasklang.tree import Task
 
 __all__ = ["CompiledKernel", "compile", "jit"]
+
+
+def __getattr__(name: str) -> Any:
+    # late: a kernel that the cache has is called without it
+    if name == "CompiledKernel":
+        from septran.call import kernel
+
+        return kernel.CompiledKernel
+    raise AttributeError(f"module 'septran.api' has no attribute {name!r}")
 
 
 def compile(
@@ -71,6 +78,7 @@ def compile(
     if hasattr(logic_file, "named_parameters"):
         if op is not None:
             raise ArgumentError.of("C140", f"a module and op={op!r} are given; give one of them")
+        from septran import backends
         from septran.call.module import CompiledModule  # and with it the frontend
 
         module, example, shapes = _module(logic_file, mapping_file, dynamic, dynamic_shapes)
@@ -93,34 +101,9 @@ def compile(
         raise ArgumentError.of(
             "C140", "give a logic file or op=, one of them", help='septran.compile(op="softmax")'
         )
-    if op is not None and mapping_file is None and target is None:
-        target = backends.HOST
-    _check_file(logic_file)
-    if mapping_file is None and target is None:
-        raise InputError.of(
-            "C141",
-            "neither mapping_file nor target is given",
-            help=f"targets are {', '.join(backends.names())}",
-        )
-    if op is not None:
-        logic = catalog.shipped(catalog.op_file(op))
-    else:
-        logic = load_logic(Path(str(logic_file)))
-    given = load_mapping(Path(mapping_file)) if mapping_file is not None else None
-    name = target or (given.target if given is not None else None)
-    if name is None:
-        assert isinstance(given, ExplicitMapping)
-        name = infer_target(given)
-    backend = backends.get(name)
-    chosen = backends.resolve_arch(backend, arch or (given.arch if given is not None else None))
-    mapping = for_backend(given, backend) if given else load_target_mapping(backend, chosen, None)
-    if op is not None and entry is None:
-        task = logic.operators[op].entry
-    else:
-        task = entry_task(logic, mapping if given is not None else None, entry)
     asked = {
-        "logic_file": None if logic_file is None else str(Path(logic_file).absolute()),
-        "mapping_file": None if mapping_file is None else str(Path(mapping_file).absolute()),
+        "logic_file": _absolute(logic_file),
+        "mapping_file": _absolute(mapping_file),
         "target": target,
         "op": op,
         "arch": arch,
@@ -129,17 +112,28 @@ def compile(
         "backward": backward,
         "dynamic": dynamic,
     }
-    return CompiledKernel(
-        logic,
-        task,
-        mapping,
-        backend,
-        chosen,
-        verify=verify,
-        dynamic=dynamic if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic),
-        again=(_again, (asked,)),
-        backward=backward,
-    )
+    again = (_again, (asked,))
+    found = asleep(asked, partial(_compiled, asked, asked, again))
+    if found is None:
+        spelled = {**asked, "logic_file": logic_file, "mapping_file": mapping_file}
+        found = _compiled(spelled, asked, again)
+    return found
+
+
+def _compiled(asked: Mapping[str, Any], lasting: Mapping[str, Any], again: Any) -> CompiledKernel:
+    """Return the kernel now. lasting: `asked` with whole paths. again: how it travels."""
+    collecting = gc.isenabled()
+    gc.disable()  # a collection while modules are read looks at all of torch, and finds nothing
+    try:
+        from septran.call.resolved import resolved
+    finally:
+        if collecting:
+            gc.enable()
+    return resolved(asked, lasting, again)
+
+
+def _absolute(file: Any) -> str | None:
+    return None if file is None else str(Path(str(file)).absolute())
 
 
 def _module(
@@ -168,18 +162,6 @@ def _module(
     return module, args, torch_shapes(module.forward, args, {}, dynamic)
 
 
-def _check_file(logic_file: Any) -> None:
-    """Say what to write to somebody who gave an operator's name for a file."""
-    if not isinstance(logic_file, str) or Path(logic_file).exists():
-        return
-    if logic_file in {op["name"] for op in catalog.ops()}:
-        raise ArgumentError.of(
-            "C140",
-            f"{logic_file!r} is an operator's name and no file",
-            help=f'septran.compile(op="{logic_file}")',
-        )
-
-
 def _check_types(**words: Any) -> None:
     for name, value in words.items():
         if value is not None and not isinstance(value, str):
@@ -188,24 +170,6 @@ def _check_types(**words: Any) -> None:
 
 def _again(asked: Mapping[str, Any]) -> CompiledKernel:
     found: CompiledKernel = compile(**asked)
-    return found
-
-
-def infer_target(mapping: ExplicitMapping) -> str:
-    """Return the only sensible target for a mapping that names none, from its processors.
-
-    Raises:
-        MappingError: M007, the processors leave no unique choice.
-    """
-    procs = {i.proc for i in mapping.instances.values()}
-    mems = {m for i in mapping.instances.values() for m in i.mems.values()}
-    found = backends.target_of(procs, mems)
-    if found is None:
-        raise MappingError.of(
-            "M007",
-            f"target cannot be inferred from processors {sorted(procs)}; add 'target:'",
-            help=f"targets are {', '.join(backends.names())}",
-        )
     return found
 
 
@@ -221,6 +185,7 @@ def jit(
     Same call as `compile` on the file that defines the task. Without target and mapping_file the kernel
     is for the CPU.
     """
+    from septran import backends
 
     def decorate(task: Task) -> CompiledKernel:
         assert task.span is not None

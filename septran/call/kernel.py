@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import tempfile
 import threading
 import warnings
@@ -19,10 +18,12 @@ from septran.call.callable import check_callable
 from septran.call.dispatch import has_tangent, is_transformed, seen_by_torch
 from septran.call.kept import passed_before, remember_passed, verdict_key
 from septran.call.library import register
+from septran.call.mapped import mapped
 from septran.call.memory import repeats, shares_memory
 from septran.call.open_dims import OpenDims
 from septran.call.operators import call_signature, read_parameters
 from septran.call.plain import PlainCall
+from septran.call.recorded import Recorder
 from septran.call.waiting import said_after
 from septran.errors import ArgumentError, InputError, NotCorrect
 from septran.machine import load_machine
@@ -68,6 +69,7 @@ class CompiledKernel:
         dynamic: Mapping[str, int | None] | None = None,
         again: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
         backward: Callable[..., Any] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Use `septran.compile`."""
         self.logic = logic
@@ -79,6 +81,7 @@ class CompiledKernel:
         self.__name__ = entry.name
         self._verify = verify
         self._again = again
+        self._recorder = recorder
         self._machine = load_machine(backend.machine(arch))
         self._open: OpenDims | None = None
         if dynamic:
@@ -337,16 +340,16 @@ class CompiledKernel:
         if not hasattr(run, "fresh") or bound.numpy or not plain or key in self._known:
             return
         flat = bound.shape is None or (len(bound.shape) == 1 and self._open is not None)
-        if not flat and not hasattr(
-            run, "shaped"
-        ):  # sizes go along with tensors of the kernel's own rank alone
-            return
+        if not flat and not hasattr(run, "shaped"):
+            return  # sizes go along with tensors of the kernel's own rank alone
         launch: Any = run if flat or bound.shape is None else run.shaped(bound.shape)  # type: ignore[attr-defined]
         into = launch.into if self._open is None else partial(launch.into, len(self._read))
         with self._lock:
             self._known.add(key)
             self._quick = (launch.fresh, *self._quick)[:_QUICK]
             self._into = (into, *self._into)[:_QUICK]
+        if self._recorder is not None:
+            self._recorder.keep(run, [bound.tensors[n] for n in self._read], bound.shape)
 
     def _made(self, bound: Bound) -> tuple[Callable[..., None], tuple[str, ...]]:
         special = self._specialized(bound)
@@ -448,13 +451,10 @@ class CompiledKernel:
         check_callable(self.backend, self.arch)
 
     def _loaded(self, found: Specialized) -> Callable[..., None]:
-        assert self.backend.load is not None
-        folder = Path(tempfile.mkdtemp(prefix="septran-module-"))
-        try:
-            return self.backend.load(found.kernel, folder)
-        finally:
-            # what is mapped into this process stays mapped
-            shutil.rmtree(folder, ignore_errors=True)
+        run, library = mapped(self.backend, found.kernel)
+        if self._recorder is not None and library is not None:
+            self._recorder.loaded(run, found.kernel, library)
+        return run
 
     def _run_plain(self, values: tuple[Any, ...]) -> Any:
         """Run a logic without an operator: outputs follow from the entry task's partitions."""

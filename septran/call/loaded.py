@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,13 +15,14 @@ from septran.aten.graph import parse_graph
 from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
 from septran.aten.once import PREFIX
 from septran.call.kept import place_key
+from septran.call.mapped import mapped
 from septran.call.once import Once
 from septran.call.open_build import OpenBuild
 from septran.call.quick_call import Meaning, QuickCall, quick_call
 from septran.call.saved import Opened, Result, Saved, SavedKernel, read_saved
 from septran.call.structure import structured
 from septran.call.weights import named_weights
-from septran.errors import ArgumentError, EnvironmentProblem, InputError
+from septran.errors import ArgumentError, InputError
 from septran.kernel import Kernel, KernelParam
 from septran.tasklang.operator import evaluate_dim
 from septran.verify.evidence import own_key
@@ -98,7 +97,7 @@ class LoadedModule:
                 file = Path(one.file).name
                 uses = index_uses(parse_graph(one.graph, file, {}))
                 once = Once(parse_graph(one.prepared, file, {})) if one.prepared else None
-                run = self._loaded(kernel)
+                run, _ = mapped(self.backend, kernel)
                 self._calls[one.key] = _Call(one, kernel, run, uses=uses, once=once)
             else:
                 self._calls[one.key] = self._open(one, kernel, opened)
@@ -285,17 +284,6 @@ class LoadedModule:
             raise InputError.of("V222", f"{folder}: the parameters are not those of its graph")
         made.kernel.accept(special)
         return special.kernel, made.opened()
-
-    def _loaded(self, kernel: Kernel) -> Callable[..., None]:
-        if self.backend.load is None:
-            raise EnvironmentProblem.of(
-                "V111", f"a {self.backend.name} kernel cannot be called from this process"
-            )
-        folder = Path(tempfile.mkdtemp(prefix="septran-module-"))
-        try:
-            return self.backend.load(kernel, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)  # what is mapped stays mapped
 
 
 def call_key(leaves: list[Any], opened: Sequence[Sequence[int]] = ()) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Backend
-from septran.errors import EnvironmentProblem
+from septran.call.mapped import library_of
 from septran.kernel import Kernel, KernelParam
 
 if TYPE_CHECKING:
@@ -26,13 +26,9 @@ class OpenBuild:
             EnvironmentProblem: V112, the compiler refused or is missing.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="septran-module-")
-        built = backend.build(kernel, Path(self._folder.name))
-        if not built.ok or built.artifact is None:
-            raise EnvironmentProblem.of(
-                "V112", f"{kernel.name} could not be built: {built.log[-500:]}"
-            )
+        self._artifact = library_of(kernel, backend.build(kernel, Path(self._folder.name)))
         assert backend.launch is not None
-        self._launch, self._kernel, self._artifact = backend.launch, kernel, built.artifact
+        self._launch, self._kernel = backend.launch, kernel
 
     def at(self, params: Sequence[KernelParam], sizes: Sequence[int]) -> Callable[..., None]:
         """Return the kernel as a callable on tensors. params: all of its parameters at these sizes; sizes: of its dims."""

@@ -10,11 +10,15 @@ def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(name)
     import septran
-    from septran import backends
 
-    if name not in __dir__():
-        raise AttributeError(f"septran.ops has no operator {name!r}; `septran ls ops` lists them")
-    found = globals()[name] = septran.compile(op=name, target=backends.HOST)
+    try:
+        found = globals()[name] = septran.compile(op=name)
+    except septran.ConfigError as e:
+        if e.codes != ("C044",):
+            raise
+        raise AttributeError(
+            f"septran.ops has no operator {name!r}; `septran ls ops` lists them"
+        ) from None
     return found
 
 

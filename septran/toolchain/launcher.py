@@ -10,9 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib.machinery
-import importlib.util
-import os
 import re
 import sys
 import sysconfig
@@ -24,13 +21,13 @@ from typing import Any
 from septran.host.link import trusted_object
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import cache_folder, cpp_compiler
+from septran.toolchain.launch_type import launch_type, threads_end_at_forks
 from septran.toolchain.torch_call import checked, explain
 
 _SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
 _DIRECT = _SOURCE.with_name("direct.h")
 _NOTHING = _SOURCE.with_name("nothing.c")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
-_NAME = "septran_launch"
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 """DLPack's codes of types."""
 
@@ -44,9 +41,9 @@ def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
     Raises:
         InputError: K001 when a tensor's number, dtype, shape, device or layout is not the kernel's.
     """
-    _threads_end_at_forks()
+    threads_end_at_forks()
     kind = extension()
-    params = tuple(map(_spec, kernel.params))
+    params = tuple(map(spec, kernel.params))
     if kind is not None:
         with contextlib.suppress(ValueError):  # more tensors or dims than it has room for
             made: Callable[..., None] = kind(
@@ -54,18 +51,6 @@ def launchable(kernel: Kernel, library: Path) -> Callable[..., None]:
             )
             return made
     return checked(_by_ctypes(library, kernel.entry), kernel)
-
-
-@functools.cache
-def _threads_end_at_forks() -> None:
-    """Let a forked child go on with one thread: OpenMP's others are not there, and a kernel would wait for them.
-
-    torch's own loops run on the same OpenMP, which is why its number is the one to set; a DataLoader's workers do.
-    """
-    import torch
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))
 
 
 def stand_in(kernel: Kernel) -> Callable[..., None]:
@@ -94,32 +79,28 @@ def _take_addresses(*tensors: Any) -> None:
 @functools.cache
 def extension() -> Any:
     """Return the extension's type Launch, None where it cannot be built or torch lacks the exchange API."""
+    path = extension_file()
+    return None if path is None else launch_type(path)
+
+
+def extension_file() -> Path | None:
+    """Return the extension, built on first use; None where it cannot be."""
     compiler = cpp_compiler("native")
     headers = Path(sysconfig.get_paths()["include"])
     if compiler is None or not (headers / "Python.h").is_file():
         return None
-    built = trusted_object(
+    return trusted_object(
         compiler.path,
         _SOURCE,
         (*_FLAGS, f"-I{headers}"),
         cache_folder() / "host",
         extra=f"{compiler.version} {sys.version} {sysconfig.get_config_var('SOABI')} {_DIRECT.read_text('utf-8')}",
         shared=True,
-    )
-    if built.path is None:
-        return None
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(built.path))
-    spec = importlib.util.spec_from_file_location(_NAME, built.path, loader=loader)
-    assert spec is not None
-    try:
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-    except (ImportError, AttributeError):
-        return None
-    return module.Launch
+    ).path
 
 
-def _spec(param: KernelParam) -> tuple[int, int, tuple[int, ...], bool]:
+def spec(param: KernelParam) -> tuple[int, int, tuple[int, ...], bool]:
+    """Return what the extension is told of a tensor: DLPack's type code, bits, shape, whether it is an output."""
     found = re.fullmatch(r"([a-z]+)(\d*)", param.dtype)
     assert found is not None, param.dtype
     return _CODES[found[1]], int(found[2] or 8), tuple(param.shape), param.privilege == "w"

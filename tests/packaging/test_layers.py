@@ -47,7 +47,7 @@ LAYERS = (
     ("assets",),
     ("layered", "spantoml"),
     ("spanyaml",),
-    ("errors", "outcome", "atomic", "document", "preloaded", "unserved"),
+    ("errors", "outcome", "atomic", "document", "preloaded", "unserved", "started"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

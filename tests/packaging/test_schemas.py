@@ -17,6 +17,7 @@ OWNERS = {
     "septran.archive/1": "agent.evolve:Archive",
     "septran.ask/1": "run.worth:AskPlan",
     "septran.batch/1": "batch.run:BatchResult",
+    "septran.call/1": "call.call_entries:CallEntry",
     "septran.batch-plan/1": "batch.plan:Plan",
     "septran.bench/1": "run.bench:Figure",
     "septran.certificate/1": "prove.certificate:Certificate",
