@@ -103,7 +103,7 @@ def _asked(condition: str, yes: str, no: str) -> str:
                 TEAM.format(more="", all="omp_get_num_threads()", value="t > 4 ? 0 : x[k] * 2"), ";"
             ),
             1,
-            "48 threads",
+            "it had 6 threads",
         ),
         (_file(TEAM.format(more=" num_threads(4)", all="4", value="x[k] * 2"), ";"), 0, ""),
         (_file(TEAM.format(more="", all="omp_get_num_threads()", value="x[k] * 2"), ";"), 0, ""),
