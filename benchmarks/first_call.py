@@ -34,6 +34,9 @@ OF_KERNELS = ("calls", "compiled", "verdicts")
 def measured(checkout: Path, home: Path, op: str) -> tuple[float, float]:
     """Return the seconds of a fresh process' first call, by the clock and of its processor."""
     env = {**os.environ, "PYTHONPATH": str(checkout), "SEPTRAN_HOME": str(home)}
+    env.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # else a checkout that was never imported is read anew each time
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, op],
         env=env,

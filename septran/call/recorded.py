@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -135,8 +136,10 @@ def _tools() -> tuple[tuple[str, tuple[int, ...]], ...]:
     if compiler is None:
         raise FileNotFoundError("no compiler")
     found = [file_state(compiler.path)]
-    for name in _PROGRAMS:
-        told = probe([compiler.path, f"-print-prog-name={name}"]).output.strip()
+    asked = [f"{shlex.quote(compiler.path)} -print-prog-name={name}" for name in _PROGRAMS]
+    for told in probe(["/bin/sh", "-c", " && ".join(asked)]).output.splitlines():
         path = told if Path(told).is_absolute() else shutil.which(told)
         found.append(file_state(path or told))
+    if len(found) != 1 + len(_PROGRAMS):
+        raise FileNotFoundError(f"{compiler.path} does not say what it runs")
     return tuple(found)
