@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.assets import home
-from septran.aten.evaluate import run_graph
+from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Meta, Output, Ref, parse_graph
 from septran.atomic import write_atomic
 from septran.domain import Domain
@@ -38,6 +38,11 @@ GRAPH = ".graph.json"
 _EXACT = re.compile(
     r"\b(exp|exp2|log|sqrt|rsqrt|tanh|sigmoid|erf|sin|cos|atan|log1p|expm1)\(|[+*/]| - "
 )
+
+_PARTIAL = frozenset(
+    ("linalg_cholesky", "linalg_cholesky_ex", "cholesky", "cholesky_solve", "cholesky_inverse")
+) | {"linalg_solve_triangular", "triangular_solve"}
+"""Operators that have no value for many inputs: a matrix that is not positive definite, a zero on a diagonal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +182,7 @@ def reference_of(
     """Return the graph's meaning in the logic's parameters. names: parameter -> the graph's input."""
     shapes = {n: s for n, s, _ in written.params}
     shown = {written.outputs[d.output]: d for d in (*stored(graph), *decisions(graph))}
+    narrow = any(base_name(n.op) in _PARTIAL for n in graph.nodes)
 
     def called(run: Callable[[Mapping[str, torch.Tensor]], Any]) -> Callable[..., Any]:
         def fn(**values: torch.Tensor) -> Any:
@@ -227,7 +233,7 @@ def reference_of(
         choices=tuple(choice(n, {}) for n in shown),
         chosen=decided,
         operands=operands or {},
-        defined=_has_value(called(partial(run_graph, graph))) if operands else None,
+        defined=_has_value(called(partial(run_graph, graph))) if operands or narrow else None,
     )
 
 

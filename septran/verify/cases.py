@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.domain import Domain
+from septran.errors import ConfigError
 from septran.ir.dtypes import is_float
 from septran.kernel import KernelParam
 from septran.verify.families import DRAWS, FAMILIES, ONE_SIGN, SPECIAL, Range, around, in_lines
@@ -56,10 +57,20 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
     """Return the cases for `problem`, the most telling first; `seed` None draws a secret one.
 
     Cases for which the operator has no value are left out (`undefined` names them).
+
+    Raises:
+        ConfigError: C152, there is a value for none of them.
     """
     if problem.within is not None:
         return plan(problem.within.problem, seed)
-    return tuple(c for c in _planned(problem, seed) if has_value(problem, c))
+    found = tuple(c for c in _planned(problem, seed) if has_value(problem, c))
+    if not found:
+        raise ConfigError.of(
+            "C152",
+            "there is a value for none of the inputs that the judge draws",
+            help="make what the module asks of its inputs (a positive definite matrix) inside of it: x @ x.mT + torch.eye(n)",
+        )
+    return found
 
 
 def undefined(problem: Problem, seed: int) -> tuple[str, ...]:

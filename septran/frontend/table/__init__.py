@@ -20,6 +20,7 @@ from septran.frontend.table import (
     rows,
     special,
     spectral,
+    triangles,
     windows,
 )
 from septran.frontend.table.build import ROWS, Args, Builder, NoForm, clean_name
@@ -52,5 +53,6 @@ __all__ = [
     "rows",
     "special",
     "spectral",
+    "triangles",
     "windows",
 ]
