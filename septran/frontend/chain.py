@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from septran.frontend.canon import Canon, Op
+from septran.frontend.kernel_group import Group
 from septran.frontend.simplify import aligned
-
-if TYPE_CHECKING:
-    from septran.frontend.group import Group
 
 CHAINED = 1 << 20
 """Multiply-adds of two products that a kernel may make one after another: as long as a launch takes, in the order of it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from septran.aten.graph import Graph, Node
 from septran.frontend.canon import Op
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.prepare import prepare
 from septran.frontend.write import Written
 from septran.ir.dtypes import DTYPES, HALVES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.frontend.group import RESIDENT
+from septran.frontend.kernel_group import RESIDENT
 from septran.frontend.write.program import Written, write
 from septran.kernel import Kernel
 from septran.plan.fit import Lowered

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.frontend.chain import ONE_BLOCK
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.body import temp_lines
 from septran.frontend.write.epilogue import finish_leaf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.frame import Names, view_text
 from septran.frontend.write.leaf import Leaf

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from septran.frontend.canon import Canon, Op
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.ir.strides import reshaped
 

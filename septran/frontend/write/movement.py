@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from septran.frontend.canon import Op
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.body import extent, temp_lines
 from septran.frontend.write.epilogue import finish_leaf, grid

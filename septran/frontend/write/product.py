@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, launch_tile
 from septran.frontend.write.frame import (

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.frontend.canon import Canon, Op
-from septran.frontend.group import Group, Grouping, group, stored
+from septran.frontend.group import Grouping, group, stored
+from septran.frontend.kernel_group import Group
 from septran.frontend.layout import settle, written_at
 from septran.frontend.opaque import source_lines
 from septran.frontend.simplify import simplify

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from septran.frontend.canon import Op
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.frame import view_text
 from septran.frontend.write.kernel import Kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from septran.frontend.group import RESIDENT, Group
+from septran.frontend.kernel_group import RESIDENT, Group
 from septran.frontend.view import View
 from septran.frontend.write.body import open_kernel, reduce_lines, temp_lines
 from septran.frontend.write.frame import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from septran.frontend.group import Group
+from septran.frontend.kernel_group import Group
 from septran.frontend.view import View
 from septran.frontend.write.convolution import halo_text, tap_text
 from septran.frontend.write.epilogue import close_tile, finish_leaf, grid, launch_tile
