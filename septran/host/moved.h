@@ -85,7 +85,8 @@ static void moved_call(uint64_t number, uint64_t seed, uint64_t how, void *const
   overwrite_stack(SHALLOW);
   control[ENVIRONMENT] = enter_unit(number, draw, how);
   if (how & VARY_LEVEL && number % 2) {
-#pragma omp parallel num_threads(2)
+    /* in a region of all threads: those that a smaller one leaves out would end, and new ones cannot begin here */
+#pragma omp parallel num_threads(plan[THREADS])
 #pragma omp master
     enter_deeper(args, deeper);
   } else

@@ -107,6 +107,16 @@ def _asked(condition: str, yes: str, no: str) -> str:
         ),
         (_file(TEAM.format(more=" num_threads(4)", all="4", value="x[k] * 2"), ";"), 0, ""),
         (_file(TEAM.format(more="", all="omp_get_num_threads()", value="x[k] * 2"), ";"), 0, ""),
+        # called in a region of its caller's, too, and then outside of one with all of its threads
+        (
+            _file(
+                "if (omp_in_parallel()) { for (int k = 0; k < n; k++) y[k] = x[k] * 2; return; }\n"
+                + TEAM.format(more="", all="omp_get_num_threads()", value="x[k] * 2"),
+                ";",
+            ),
+            0,
+            "",
+        ),
         (
             _file(
                 TEAM.format(more=" num_threads(2)", all="2", value="x[k] * 2")
