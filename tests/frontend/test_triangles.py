@@ -10,8 +10,10 @@ import torch
 import septran
 from septran.errors import ConfigError
 from septran.frontend.table.triangles import MAX_SIZE
-from tests.frontend.importing import graph_of, imported
+from septran.plan.torch_module import load_imported
+from tests.frontend.importing import computes_the_module, graph_of, imported
 from tests.frontend.modules import Module
+from tests.frontend.planning import accepted
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -41,8 +43,6 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_it_is_torchs_value(tmp_path: Path, name: str) -> None:
     """The written logic is run by the oracle in float64 on the file's own kind of input."""
-    from tests.frontend.importing import computes_the_module
-
     body, x, r = BODIES[name]
     inputs = f"{x}, {r}" if r else x
     found = imported(
@@ -93,11 +93,12 @@ def test_a_module_that_needs_a_definite_input_is_refused_in_words() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpp", "cuda_c"])
-def test_the_judge_accepts_a_gaussian_process(target: str) -> None:
-    def fn(x: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
-        factor = torch.linalg.cholesky(x @ x.mT + 4.0 * torch.eye(5))
-        return torch.linalg.solve_triangular(factor, r, upper=False).square().sum(1)
-
-    inputs = torch.randn(2, 5, 5), torch.randn(2, 5, 3)
-    compiled = septran.compile(_Module(fn), inputs, target=target)
-    torch.testing.assert_close(compiled(*inputs), fn(*inputs), rtol=1e-4, atol=1e-5)
+def test_the_judge_accepts_a_gaussian_process(tmp_path: Path, target: str) -> None:
+    module = Module(
+        name="m",
+        body="l = torch.linalg.cholesky(x @ x.mT + 4.0 * torch.eye(5))\n"
+        "return torch.linalg.solve_triangular(l, r, upper=False).square().sum(1)",
+        inputs="torch.randn(2, 5, 5), torch.randn(2, 5, 3)",
+        args="x, r",
+    )
+    accepted(load_imported(imported(module.write(tmp_path))), target, tmp_path / "work")
