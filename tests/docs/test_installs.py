@@ -209,6 +209,7 @@ _MINUTES = "minutes to hours of measuring; it writes a page, which a test compar
 _TESTS = "these are tests, which CI runs as such"
 NOT_RUN = {
     'for run in learns knows; do septran eval --command "python scripts/scripted_model.py tasks.jsonl" --backend triton_hip --memory lessons -o $run; done': _MINUTES,
+    "python -m benchmarks.first_call --against FOLDER": "it needs an older checkout",
     "python -m benchmarks.module_targets --results FILE.json": _MINUTES,
     "python -m benchmarks.modules": _MINUTES,
     "python -m benchmarks.open_dims": _MINUTES,
