@@ -71,7 +71,10 @@ def test_the_second_kernel_parses_them_for_all_after_it(
 def test_one_that_was_changed_is_made_again(fresh_home: Path) -> None:
     compiler = cpp_compiler("native")
     assert compiler is not None
-    asked = lambda: first_headers.first_headers(compiler, FLAGS, "#include <utility>\n")  # noqa: E731
+
+    def asked() -> Path | None:
+        return first_headers.first_headers(compiler, FLAGS, "#include <utility>\n")
+
     assert asked() is None
     header = asked()
     assert header is not None and header == asked()
