@@ -8,6 +8,7 @@ Tests need no GPU, no key and no network. A session in which everything was skip
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -32,6 +33,17 @@ _CLEARED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
     parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # nearly all that is made until the tests run stays
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collecting made is not looked through again by each full collection while the tests run."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -63,11 +63,16 @@ def filled(command: str) -> list[str]:
 def hints() -> Iterator[tuple[str, str]]:
     """Yield (where, command) of each text of the code and each page; docstrings are no hints."""
     for path in files():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        inner = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-        inner |= {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-        for node in ast.walk(tree):
+        source = path.read_text(encoding="utf-8")
+        if "septran " not in source:
+            continue
+        nodes = list(ast.walk(ast.parse(source)))
+        inner = {id(v) for n in nodes if isinstance(n, ast.JoinedStr) for v in n.values}
+        inner |= {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
+        for node in nodes:
             text = "" if id(node) in inner else _text(node)
+            if "septran " not in text:
+                continue
             found = re.findall(r"`(septran [^`]+)`", text) or _ANY.findall(text)[:1]
             yield from ((f"{relative(path)}:{node.lineno}", one) for one in found)  # type: ignore[attr-defined]
     for path in PAGES:
