@@ -223,7 +223,12 @@ def export(
     for strict in (False, True):
         try:
             # what torch says about its own export is no business of the model's user: a refusal is
-            with torch.no_grad(), _beside("shortcuts").taken(), warnings.catch_warnings():
+            with (
+                torch.no_grad(),
+                _beside("shortcuts").taken(),
+                _beside("composites").remembered(),
+                warnings.catch_warnings(),
+            ):
                 warnings.simplefilter("ignore")
                 program = torch.export.export(
                     model, inputs, named, dynamic_shapes=dynamic, strict=strict

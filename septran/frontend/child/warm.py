@@ -7,8 +7,11 @@ def export_once() -> None:
     """Export a module of one addition, so that all that torch.export loads and remembers at its first use is there (2 s)."""
     import torch
 
+    from septran.frontend.child.composites import prepare
+
     class Small(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(x) + 1
 
     torch.export.export(Small(), (torch.ones(4, 5),))
+    prepare()
