@@ -1,6 +1,6 @@
 """Options, markers and fixtures shared by all tests.
 
-    --slow            also run tests marked slow (make test-wide)
+    --slow            also run tests marked slow or wider (make test-wide)
     --update-golden   rewrite tests/golden/ instead of comparing
 
 Tests need no GPU, no key and no network. A session in which everything was skipped fails.
@@ -32,7 +32,7 @@ _CLEARED = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
-    parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+    parser.addoption("--slow", action="store_true", help="also run tests marked slow or wider")
 
 
 def pytest_collection(session: pytest.Session) -> None:
@@ -46,7 +46,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for cells in _matrices(items):
+        for item in _left_out(cells):
+            item.add_marker(pytest.mark.wider)
     for item in items:
         reason = _why_not(item, config)
         if reason:
@@ -55,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _why_not(item: pytest.Item, config: pytest.Config) -> str:
     marks = {mark.name for mark in item.iter_markers()}
-    if "slow" in marks and not config.getoption("--slow"):
+    if marks & {"slow", "wider"} and not config.getoption("--slow"):
         return "slow; run with --slow"
     for mark in item.iter_markers("qemu"):
         missing = emulator(*mark.args)
@@ -74,6 +78,30 @@ def _why_not(item: pytest.Item, config: pytest.Config) -> str:
     if "llm" in marks and not os.environ.get("SEPTRAN_TEST_LLM"):
         return "needs a model server; set SEPTRAN_TEST_LLM to its base URL"
     return ""
+
+
+def _matrices(items: list[pytest.Item]) -> list[list[pytest.Function]]:
+    """Return the cells of each function that is marked each_value, but for those that do not run by default anyway."""
+    found: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if isinstance(item, pytest.Function) and marks & {"each_value", "slow", "wider"} == {
+            "each_value"
+        }:
+            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return list(found.values())
+
+
+def _left_out(cells: list[pytest.Function]) -> list[pytest.Function]:
+    """Return the cells without which every value of every parameter is still in one; the first of equals stays."""
+    values = {cell: {(n, id(v)) for n, v in cell.callspec.params.items()} for cell in cells}
+    missing = set().union(*values.values())
+    kept = set()
+    while missing:
+        best = max(cells, key=lambda cell: len(values[cell] & missing))
+        kept.add(best)
+        missing -= values[best]
+    return [cell for cell in cells if cell not in kept]
 
 
 class _Tally:

@@ -1,4 +1,4 @@
-"""Killed at ten random moments and resumed: the same end, and no call is paid twice."""
+"""Killed at random moments and resumed: the same end, and no call is paid twice."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.agent.leaves import BROKEN, WRONG, fenced, marked
 from tests.support.openai_double import Answer, ChatDouble, Step
@@ -50,7 +52,8 @@ def finished(double: ChatDouble, folder: Path) -> str:
     return out
 
 
-def test_kill_at_ten_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.wider)])
+def test_kill_at_random_moments(tmp_path: Path, kills: int) -> None:
     with ChatDouble(answer) as double:
         plain = finished(double, tmp_path / "plain")
         once = Counter(r.headers["idempotency-key"] for r in double.requests)
@@ -60,7 +63,7 @@ def test_kill_at_ten_random_moments(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     in_flight: Counter[str] = Counter()
     with ChatDouble(answer) as double:
-        for _ in range(10):
+        for _ in range(kills):
             before = len(double.requests)
             child = start(double, folder)
             limit = time.monotonic() + 20

@@ -380,8 +380,7 @@ def test_a_users_file_is_cached_by_its_text(tmp_path):
     made = f"septran.compile({str(path)!r}, target='cpp')"
     assert [run(home, made, "x + x") for _ in range(2)] == ["compiled", "cached"]
     path.write_text(LOGIC.replace("X + X", "X * X").replace("x + x", "x * x"))
-    again = [run(home, made, "x * x") for _ in range(2)]
-    assert again == ["compiled", "cached"]
+    assert run(home, made, "x * x") == "compiled"
 
 
 def test_files_that_changed_while_the_process_ran_are_not_written_down(home, monkeypatch):

@@ -21,14 +21,20 @@ ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: f
     [
         ("dtypes: [float32]", "dtypes: [float23]", "'float23'; did you mean 'float32'?"),
         ("dtypes: [float32]", "dtypes: [float32, bf16]", "have 'bf16'"),
-        ("dtypes: [float32]", "dtypes: [int8]", "have 'int8'"),
+        pytest.param("dtypes: [float32]", "dtypes: [int8]", "have 'int8'", marks=pytest.mark.wider),
         ("dtypes: [float32]", "archs: [sm_90a]", "no target of this batch has 'sm_90a'"),
         ("time: false", "exclude: [{op: rellu}]", "'rellu' names nothing; did you mean 'relu'?"),
-        ("time: false", "exclude: [{backend: cp}]", "backend 'cp' names nothing"),
-        (
+        pytest.param(
+            "time: false",
+            "exclude: [{backend: cp}]",
+            "backend 'cp' names nothing",
+            marks=pytest.mark.wider,
+        ),
+        pytest.param(
             "time: false",
             "include: [{op: relu, backend: cpp, dtype: flaot32}]",
             "'flaot32'; did you mean 'float32'?",
+            marks=pytest.mark.wider,
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -15,11 +16,15 @@ FOLDER = ROOT / "docs" / "errors"
 SECTIONS = ("What it means", "Example", "Fix")
 
 
+@cache
 def raised() -> dict[str, str]:
     """Return code -> where: string constants that are exactly a code, docstrings aside."""
     found: dict[str, str] = {}
     for path in files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        if not CODE.search(source):
+            continue
+        for node in ast.walk(ast.parse(source)):
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and CODE.fullmatch(text):
                 found.setdefault(text, f"{relative(path)}:{getattr(node, 'lineno', 0)}")

@@ -142,22 +142,16 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
 }
 QUICK = (
     "class_weights",
-    "strided",
     "sum_of_int32_is_int64",
-    "nearest_down",
-    "median",
-    "std_mean",
     "histogram",
     "bucketize",
-    "searchsorted",
-    "take_along_counts_round",
     "log_gamma_at_borders",
     "running_log_sum",
 )
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.wider) for n in CASES]
 )
 def test_it_is_compiled_and_verified(name: str) -> None:
     fn, x = CASES[name]

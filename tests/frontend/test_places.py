@@ -73,11 +73,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (IMAGE,),
     ),
 }  # fmt: skip
-QUICK = ("pool_padded", "every_third", "bags_mean", "antialiased_down")
+QUICK = ("pool_padded", "bags_mean")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.wider) for n in CASES]
 )
 def test_it_is_compiled_and_verified(name: str) -> None:
     fn, inputs = CASES[name]

@@ -138,7 +138,13 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("way", REFERENCES)
+# one that is late, that crashes, that gives something else, that raises
+QUICK = ("endless", "segfault", "a list", "another name")
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(w, marks=() if w in QUICK else pytest.mark.wider) for w in REFERENCES]
+)
 def test_a_reference(run, tmp_path, way):
     path = written(tmp_path, reference=REFERENCES[way])
     refused(run(*GEN, "--logic", str(path), "--dim", "N=9"), 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,9 +27,22 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def imports(path: Path, text: str | None = None) -> Iterator[Import]:
-    tree = ast.parse(text if text is not None else path.read_text(encoding="utf-8"))
-    yield from _imports(tree.body, at_start=True)
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement of a tree: a tenth of its nodes."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt):
+            yield child
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from statements(child)
+
+
+def imports(path: Path, text: str | None = None) -> tuple[Import, ...]:
+    return _read(path) if text is None else tuple(_imports(ast.parse(text).body, at_start=True))
+
+
+@cache
+def _read(path: Path) -> tuple[Import, ...]:
+    return imports(path, path.read_text(encoding="utf-8"))
 
 
 def _imports(body: list[ast.stmt], *, at_start: bool) -> Iterator[Import]:

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import re
 from collections import defaultdict
+from functools import cache
 
 from septran.document import Document
 from tests.packaging.sources import PACKAGE, files
@@ -44,11 +45,15 @@ GROWING = ("septran.archive/1", "septran.batch/1")
 """of a search and of a batch that go on: what has come so far"""
 
 
+@cache
 def named() -> dict[str, list[str]]:
     """Return schema -> the modules whose code (not their prose) spells it."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in files():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not NAME.search(text):
+            continue
+        tree = ast.parse(text)
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and NAME.fullmatch(str(node.value)):

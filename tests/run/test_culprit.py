@@ -112,7 +112,7 @@ def stop_early(program: Program) -> Program:
     return replace(program, body=map_bodies(program.body, change))
 
 
-@pytest.mark.parametrize("bug", [drop_copies_in, stop_early])
+@pytest.mark.parametrize("bug", [pytest.param(drop_copies_in, marks=pytest.mark.wider), stop_early])
 def test_a_bug_in_a_pass_names_the_pass(
     monkeypatch: pytest.MonkeyPatch, bug: Callable[[Program], Program]
 ) -> None:

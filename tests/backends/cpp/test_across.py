@@ -87,6 +87,7 @@ def test_a_window_of_channels_is_brought_in_channels_last(guard, dtype):
     assert np.array_equal(y, wide[at].astype(NP[dtype]))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("w", [1, 15, 16, 37])
 @pytest.mark.parametrize("c", [3, 32, 45])
 def test_a_leaf_turns_what_it_reads_and_writes_across(w, c):

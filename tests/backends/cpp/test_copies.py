@@ -99,6 +99,7 @@ def convolution(h, w, cin, cout, *, packed):
     return program("conv", [(y, "w"), (x, "r"), (wt, "r")], body)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("shape", [(5, 7, 6, 40), (8, 8, 16, 3)])
 def test_convolution_through_shifted_views(shape, packed):

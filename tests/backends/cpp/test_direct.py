@@ -7,6 +7,7 @@ from tests.backends.cpp.programs import prim, run_leaf
 from tests.backends.cpp.test_leaves import check, gemm_case, rand
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", [(29, 32, 70), (40, 128, 515), (31, 64, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_whole_panels_of_columns(size, dtype):
@@ -14,7 +15,9 @@ def test_whole_panels_of_columns(size, dtype):
     gemm_case(*size, dtype=dtype, acc=True)
 
 
-@pytest.mark.parametrize("width", [1, 3, 7, 11, 13, 20])
+@pytest.mark.parametrize(
+    "width", [1, 7, 20, *(pytest.param(w, marks=pytest.mark.wider) for w in (3, 11, 13))]
+)
 def test_rows_in_runs(width):
     """Pixels of a window: evenly spaced inside a line, with a gap between lines."""
     a, b = rand((3, width, 33)), rand((1, 33, 64), seed=1)
@@ -22,6 +25,7 @@ def test_rows_in_runs(width):
     check([prim("gemm", "C", "A", "B")], {"A": a, "B": b}, out, terms=33)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("columns", [8, 16, 48, 112])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_whole_vectors_of_columns(columns, dtype):
@@ -32,7 +36,8 @@ def test_whole_vectors_of_columns(columns, dtype):
     gemm_case(25, columns, 30, dtype=dtype, acc=True)
 
 
-def test_a_row_does_not_depend_on_how_many_are_taken_together():
+@pytest.mark.parametrize("some", [(26, 37), pytest.param((25, 28, 63), marks=pytest.mark.wider)])
+def test_a_row_does_not_depend_on_how_many_are_taken_together(some):
     a, b = rand((64, 130)), rand((130, 32), seed=1)
 
     def product(m):
@@ -40,10 +45,11 @@ def test_a_row_does_not_depend_on_how_many_are_taken_together():
         return run_leaf([prim("gemm", "C", "A", "B")], {"A": a[:m], "B": b}, out)["C"]
 
     whole = product(64)
-    for m in (25, 26, 28, 37, 63):
+    for m in some:
         assert np.array_equal(product(m), whole[:m]), m
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(2, 5, 3, 1, 30), (2, 5, 1, 1, 9), (3, 1, 4, 1, 33)])
 @pytest.mark.parametrize("columns", [8, 16, 40])
 def test_rows_with_dims_of_one_position_between(shape, columns):

@@ -39,6 +39,7 @@ def rand(shape, dtype="float32", seed=0):
 SHAPES = [(1, 1), (3, 5), (7, 16), (5, 33), (2, 64), (9, 130)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(3, 33), (2, 3, 70), (5,), (2, 1, 3, 17)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_map_and_broadcasting(shape, dtype):
@@ -48,6 +49,7 @@ def test_map_and_broadcasting(shape, dtype):
     check(prims, {"X": x, "R": row, "C": col}, {"Y": (shape, dtype)})
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((5, 77), 1), ((77, 40), 0), ((3, 9, 21), 1), ((50,), 0)]
@@ -66,6 +68,7 @@ def test_reductions(shape, axis, dtype):
     check(prims, inputs | added, results, inout=tuple(added), terms=shape[axis])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("op", ["max", "min", "sum"])
 @pytest.mark.parametrize("at", [0, 15, 16, 63, 64, 68, 69])
@@ -177,7 +180,11 @@ def gemm_case(m, n, k, *, dtype, tb=False, acc=False, out=None):
 
 
 @pytest.mark.parametrize(
-    "size", [(1, 1, 1), (1, 70, 90), (2, 33, 65), (13, 1, 50), (30, 40, 1), (50, 65, 600)]
+    "size",
+    [
+        *((1, 70, 90), (13, 1, 50), (50, 65, 600)),
+        *(pytest.param(s, marks=pytest.mark.wider) for s in ((1, 1, 1), (2, 33, 65), (30, 40, 1))),
+    ],
 )
 def test_gemm_on_plain_views(size):
     """All transpositions in one kernel."""

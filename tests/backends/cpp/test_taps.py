@@ -71,6 +71,7 @@ def conv(taps, rows, inside, columns, dtype="float32", *, acc=False):
     return found, sum(wide)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rows", [(3, 3), (2, 13), (5, 8), (2, 30)])
 @pytest.mark.parametrize(("inside", "columns"), [(3, 16), (5, 10), (33, 48)])
 def test_sums_over_taps(rows, inside, columns):
@@ -78,7 +79,7 @@ def test_sums_over_taps(rows, inside, columns):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("inside", [600, 1200])
+@pytest.mark.parametrize("inside", [600, pytest.param(1200, marks=pytest.mark.wider)])
 def test_long_chains_are_cut_at_taps(inside):
     found, wanted = conv(3, (2, 7), inside, 24)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
@@ -96,7 +97,7 @@ def _whole_line():
 
 @pytest.mark.parametrize(
     "width",
-    [1, 5, 13, *(pytest.param(w, marks=pytest.mark.slow) for w in (2, 3, 4, 7, 12, 28))],
+    [5, *(pytest.param(w, marks=pytest.mark.wider) for w in (1, 2, 3, 4, 7, 12, 13, 28))],
 )
 def test_a_row_does_not_depend_on_how_many_are_taken_together(width):
     part, _ = conv(3, (1, width), 65, 48)

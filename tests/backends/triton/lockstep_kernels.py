@@ -1,5 +1,6 @@
-"""Kernels for test_lockstep, run in a child: `python lockstep_kernels.py NAME together|alone`."""
+"""Kernels for test_lockstep, run in a child: `python lockstep_kernels.py together|alone NAME...`."""
 
+import os
 import sys
 
 import septran_triton_interp as interp
@@ -105,4 +106,17 @@ def main(name, how):
     print(x.double().sum().item(), y.view(torch.int32).tolist())
 
 
-main(*sys.argv[1:])
+def each(how, *names):
+    """One fork for each kernel: Python has imported what they need once."""
+    for name in names:
+        print("==", name, flush=True)
+        pid = os.fork()
+        if not pid:
+            main(name, how)
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, name
+
+
+each(*sys.argv[1:])

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(not found(), reason="needs triton")
 KERNELS = Path(__file__).with_name("lockstep_kernels.py")
 
 
-def run(folder: Path, name: str, how: str) -> str:
-    """What a child prints that runs one kernel of lockstep_kernels.py."""
+def run(folder: Path, how: str, *names: str) -> dict[str, str]:
+    """What a child prints of each kernel of lockstep_kernels.py that it runs."""
     write_emulator(folder)
     shutil.copyfile(KERNELS, folder / "kernels.py")
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(folder / "kernels.py"), name, how],
+        [sys.executable, str(folder / "kernels.py"), how, *names],
         capture_output=True,
         text=True,
         env=env,
@@ -30,14 +30,31 @@ def run(folder: Path, name: str, how: str) -> str:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    found = [tuple(part.split("\n", 1)) for part in done.stdout.split("== ")[1:]]
+    assert [name for name, _ in found] == list(names)
+    return dict(found)
 
 
-@pytest.mark.parametrize("name", ["ways", "shapes", "counts"])
-def test_together_is_bit_equal_to_one_by_one(name: str, tmp_path: Path) -> None:
-    together = run(tmp_path, name, "together")
-    assert "error" not in together
-    assert together == run(tmp_path, name, "alone")
+RIGHT = ("ways", "shapes", "counts")
+WRONG = ("shift", "same", "outside", "atomic_outside", "into_input")
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return run(tmp_path_factory.mktemp("together"), "together", *RIGHT, *WRONG)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return run(tmp_path_factory.mktemp("alone"), "alone", *RIGHT, "shift")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_together_is_bit_equal_to_one_by_one(
+    name: str, together: dict[str, str], alone: dict[str, str]
+) -> None:
+    assert together[name] and "error" not in together[name]
+    assert together[name] == alone[name]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +67,9 @@ def test_together_is_bit_equal_to_one_by_one(name: str, tmp_path: Path) -> None:
         ("into_input", "store to X, which is an input"),
     ],
 )
-def test_faults_are_found(name: str, text: str, tmp_path: Path) -> None:
-    assert text in run(tmp_path, name, "together")
+def test_faults_are_found(name: str, text: str, together: dict[str, str]) -> None:
+    assert text in together[name]
 
 
-def test_a_read_before_the_neighbours_store_is_a_race_in_any_order(tmp_path: Path) -> None:
-    assert "race: program" in run(tmp_path, "shift", "alone")
+def test_a_read_before_the_neighbours_store_is_a_race_in_any_order(alone: dict[str, str]) -> None:
+    assert "race: program" in alone["shift"]
