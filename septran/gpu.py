@@ -15,15 +15,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from septran.sandbox_launcher import LOCAL_SOCKETS
 
 Vendor = Literal["nvidia", "amd"]
 _PROBE = Path(__file__).with_name("gpu_probe.py")
 _NODES = {"nvidia": Path("/dev/nvidiactl"), "amd": Path("/dev/kfd")}
 _LIBRARIES = {"nvidia": "libcuda.so.1", "amd": "libamdhip64.so"}
 _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
+CALLS: Mapping[Vendor, tuple[str, ...]] = {"nvidia": (LOCAL_SOCKETS,), "amd": ()}
+"""System calls that the driver needs when it starts, of those that a kernel's child does not have."""
 _PASSED_ON = (
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
@@ -104,10 +109,10 @@ def fits(arch: str, gpu: Gpu) -> bool:
 
 
 def nodes(vendor: Vendor) -> tuple[Path, ...]:
-    """Return the device files a process needs to use the GPU."""
+    """Return the files a process needs to write to use the GPU: the device's, and for NVIDIA's driver names of its own threads."""
     dev = Path("/dev")
     if vendor == "nvidia":
-        return tuple(sorted(dev.glob("nvidia*")))
+        return (*sorted(dev.glob("nvidia*")), Path("/proc/self/task"))
     return (_NODES["amd"], *sorted((dev / "dri").glob("renderD*")))
 
 

@@ -89,6 +89,7 @@ class Limits:
     space of one process (off with `address_space=False`, which address sanitizers and CUDA need) and
     resident set of all of them. output_cap: bytes of stdout and stderr kept (the last ones).
     file_bytes: size of one written file. forks: may start processes (compilers do; kernels do not).
+    calls: system calls that it has although others' children do not (`septran.sandbox_launcher`).
     processes: at a time, seen by the watchdog every 20 ms; 0 = no limit.
     """
 
@@ -100,6 +101,7 @@ class Limits:
     forks: bool = True
     address_space: bool = True
     processes: int = 0
+    calls: tuple[str, ...] = ()
 
 
 def run(
@@ -189,6 +191,7 @@ class Confined:
             "write": [*_WRITABLE, str(rw_dir), *map(str, rw_paths)],
             "rlimits": _rlimits(limits),
             "forks": limits.forks,
+            "calls": limits.calls,
             "report_fd": report_write,
         }
         try:

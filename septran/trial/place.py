@@ -151,6 +151,7 @@ def _device_sessions(backend: Backend, found: gpu.Gpu, threads: int) -> Sessions
         "call_timeout_s": 120.0,
         "budget_s": 60.0,
         "rw_paths": gpu.nodes(found.vendor),
+        "calls": gpu.CALLS[found.vendor],
         "ro_paths": gpu.reads(found),
         "env": (*backend.device.env(), *gpu.environment()),
         "gpu": found,

@@ -100,6 +100,7 @@ class Sessions:
     load_timeout_s: start, imports and load. budget_s: stop planning further calls after this, more on a
     busy machine.
     gpu: the device that the loader runs kernels on. guard: bytes around each tensor in its memory.
+    calls: system calls that it has although others do not.
     forks: the child may start processes (a DSL that compiles while it is loaded).
     emulator: the command that runs programs of the kernel's processor, when it is not this machine's.
     """
@@ -119,6 +120,7 @@ class Sessions:
     gpu: Gpu | None = None
     guard: int = 0
     forks: bool = False
+    calls: tuple[str, ...] = ()
     emulator: tuple[str, ...] = ()
 
 
@@ -336,6 +338,7 @@ def start_child(
             memory_bytes=settings.memory_bytes,
             file_bytes=256 * MIB,
             forks=settings.forks,
+            calls=settings.calls,
             address_space=settings.address_space,
         ),
         env=env,

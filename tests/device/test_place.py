@@ -15,6 +15,7 @@ from septran.plan.resolve import GenRequest
 from septran.run import gen as gen_module
 from septran.run.result import Result
 from septran.run.stored import verify_again
+from septran.sandbox_launcher import LOCAL_SOCKETS
 from septran.settings import load
 from septran.trial.place import place_of
 
@@ -97,6 +98,8 @@ def test_a_device_child_gets_the_devices_files_and_nothing_else_does(plugged_in:
     device = place_of(get("cuda_c"), "sm_90a", "auto", 1).sessions
     emulated = place_of(get("cuda_c"), "sm_90a", "emulated", 1).sessions
     assert device.rw_paths == gpu.nodes("nvidia") and device.gpu is plugged_in
+    assert Path("/proc/self/task") in device.rw_paths  # the driver names its threads
+    assert device.calls == (LOCAL_SOCKETS,) and emulated.calls == ()
     assert Path(plugged_in.library).parent in device.ro_paths
     assert not device.address_space and device.guard > 0
     assert emulated.rw_paths == () and emulated.gpu is None and emulated.guard == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from septran.preloaded import Preload
+from septran.sandbox_launcher import LOCAL_SOCKETS
 from septran.verify import sandbox
-from septran.verify.sandbox import MIB, run
+from septran.verify.sandbox import MIB, Confined, Limits, run
 
 FULL = {"landlock", "seccomp", "namespaces"}
 
@@ -105,6 +107,38 @@ def test_system_calls_that_no_kernel_needs(
 ) -> None:
     needs(parts, "seccomp")
     assert python(code, tmp_path).rc != 0
+
+
+@pytest.mark.parametrize(
+    ("code", "fine"),
+    [
+        ("s = socket.socket(socket.AF_UNIX); s.bind('mine')", True),
+        ("socket.socket(socket.AF_UNIX).connect(THEIRS)", False),
+        ("socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', THEIRS)", False),
+        ("socket.socket(socket.AF_INET)", False),
+        ("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", False),
+    ],
+)
+def test_a_local_socket_reaches_nobody(
+    code: str, fine: bool, tmp_path: Path, parts: frozenset[str]
+) -> None:
+    """A GPU's driver makes and binds one when it starts."""
+    needs(parts, "seccomp")
+    theirs = tmp_path / "theirs"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(theirs))
+        server.listen()
+        (tmp_path / "in").mkdir()
+        code = f"import socket\nTHEIRS = {str(theirs)!r}\n{code}"
+        child = Confined(
+            [sys.executable, "-I", "-S", "-c", code],
+            rw_dir=tmp_path / "in",
+            rw_paths=(theirs,),
+            limits=Limits(calls=(LOCAL_SOCKETS,)),
+        )
+        result = child.wait()
+    assert result.ok == fine, result.stdout_tail
+    assert fine or "not permitted" in result.stdout_tail
 
 
 def test_forks_only_where_allowed(tmp_path: Path, parts: frozenset[str]) -> None:
