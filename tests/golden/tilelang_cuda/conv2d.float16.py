@@ -38,12 +38,11 @@ def main(
         for i, j in T.Parallel(128, 32):
             X_s[i, j] = T.if_then_else((i < 90) & (i0 >= 0) & (i0 < 1) & (i1 - 1 + i // 30 >= 0) & (i1 - 1 + i // 30 < 28) & (i2 * 28 - 1 + i % 30 >= 0) & (i2 * 28 - 1 + i % 30 < 28), X[i0, i1 - 1 + i // 30, i2 * 28 - 1 + i % 30, j], T.float16(0))
         leaf_zero_e9fedd(acc)
-        for k0 in T.serial(3):
-            for k1 in T.Pipelined(3, num_stages=3):
-                T.copy(W[k0, k1, 0, i3 * 64], W_s)
-                for i, j in T.Parallel(32, 32):
-                    A_s[i, j] = T.if_then_else((i < 28), X_s[k0 * 30 + k1 + i, j], T.float16(0))
-                leaf_mma_47250f(acc, A_s, W_s)
+        for k0_k1 in T.Pipelined(9, num_stages=3):
+            T.copy(W[k0_k1 // 3, k0_k1 % 3, 0, i3 * 64], W_s)
+            for i, j in T.Parallel(32, 32):
+                A_s[i, j] = T.if_then_else((i < 28), X_s[(k0_k1 // 3) * 30 + k0_k1 % 3 + i, j], T.float16(0))
+            leaf_mma_47250f(acc, A_s, W_s)
         leaf_store_499495(Y_r, acc)
         T.copy(Y_r, Y_r_s)
         T.copy(Y_r_s, Y[i0, i1, i2 * 28, i3 * 64])

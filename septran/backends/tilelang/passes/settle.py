@@ -6,15 +6,17 @@ from dataclasses import replace
 
 from septran.backends.tilelang.shapes import MATRIX_FLOOR, MATRIX_PRIMS, groups, padded
 from septran.errors import MappingError
-from septran.ir.access import map_bodies
+from septran.ir.access import substituted
 from septran.ir.dtypes import nbytes
-from septran.ir.expr import Const
+from septran.ir.expr import Const, Var, make
 from septran.ir.launch import Launch
-from septran.ir.nodes import Copy, For, Program, Stmt, leaf_calls
+from septran.ir.nodes import Copy, For, Program, Stmt, When, leaf_calls
 from septran.passes.order_blocks import Pair, order_blocks
 
 THREADS = (32, 64, 128, 256, 512, 1024)
 GRID_LIMIT_YZ = 65535
+TMA_ARCHES = ("sm_90a", "sm_100a", "sm_120a")
+"""Where TileLang may give the copies of a pipelined loop to a warp of their own."""
 
 
 def settle_threads(program: Program) -> Program:
@@ -46,17 +48,43 @@ def settle_threads(program: Program) -> Program:
 
 
 def settle_loops(program: Program) -> Program:
-    """Return `program` with the stages that each loop really has; 0 where it is not pipelined."""
+    """Return `program` with the stages that each loop really has; 0 where it is not pipelined.
 
-    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(
-            replace(s, pipeline=_stages(s, program.arch))
-            if isinstance(s, For) and not s.proc
-            else s
-            for s in body
-        )
+    A pipelined loop that is all of another loop becomes one with it. Inside of any other loop it has no stages where
+    TileLang 0.1.15 gives copies to a warp of their own: it takes what stands before the outer loop (an accumulator's
+    fill) into that loop, and each round of it begins anew.
+    """
+    return replace(program, body=_settled(program.body, program.arch, inside=False))
 
-    return replace(program, body=map_bodies(program.body, change))
+
+def _settled(body: tuple[Stmt, ...], arch: str, *, inside: bool) -> tuple[Stmt, ...]:
+    return tuple(_settled_one(s, arch, inside) for s in body)
+
+
+def _settled_one(stmt: Stmt, arch: str, inside: bool) -> Stmt:
+    if isinstance(stmt, For):
+        loop = stmt if stmt.proc else _joined(stmt)
+        stages = 0 if inside and arch in TMA_ARCHES else _stages(loop, arch)
+        found = _settled(loop.body, arch, inside=inside or not loop.proc)
+        return replace(loop, body=found, pipeline=loop.pipeline if loop.proc else stages)
+    if isinstance(stmt, When):
+        return replace(stmt, body=_settled(stmt.body, arch, inside=inside))
+    return stmt
+
+
+def _joined(loop: For) -> For:
+    """Return the loop as one with the pipelined loop that it consists of, where it does."""
+    inner = loop.body[0]
+    if len(loop.body) > 1 or not isinstance(inner, For) or inner.proc:
+        return loop
+    inner = _joined(inner)
+    n, m = loop.extent, inner.extent
+    if inner.pipeline < 2 or not isinstance(n, Const) or not isinstance(m, Const):
+        return loop
+    both = Var(f"{loop.var}_{inner.var}")
+    env = {loop.var: make("//", both, m), inner.var: make("%", both, m)}
+    body = tuple(substituted(s, env) for s in inner.body)
+    return replace(inner, var=both.name, extent=Const(n.value * m.value), body=body)
 
 
 def _stages(loop: For, arch: str) -> int:
