@@ -13,6 +13,7 @@ _FILE = "configs/accuracy.yaml"
 # the tables of the file: their keys, all of them needed
 _TABLES = {
     "unit_roundoff": ("float64", "float32"),
+    "matrix_unit": ("per_step", "terms"),
     "winograd": ("constant", "per_sqrt"),
     "softmax": ("constant", "per_distance", "per_sqrt"),
 }
@@ -25,6 +26,7 @@ class Policy:
     unit_roundoff: Mapping[str, float]
     zero_mean_coefficient: float
     same_sign_coefficient_per_sqrt: float
+    matrix_unit: Mapping[str, float]
     softmax: Mapping[str, float]
     winograd: Mapping[str, float]
     probe_coefficient: float

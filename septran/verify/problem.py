@@ -38,6 +38,7 @@ class Problem:
     made: case's name -> the inputs as arrays, where steps before have made them; None: they are drawn.
     points: numbers that the kernel's text holds, of which a branch may be made; one more case has values at and between them.
     declared: arithmetic whose rounding the mapping asked for although it is worse: a word of `math:`; "": none.
+    truncates: a GPU's matrix units may compute it, which cut sums off instead of rounding them.
     flushes: the machine has no denormals: where bits must match, 0 is right for a number below the normal ones.
     """
 
@@ -53,6 +54,7 @@ class Problem:
     sizes: Mapping[str, int] = field(default_factory=dict)
     points: tuple[float, ...] = ()
     declared: str = ""
+    truncates: bool = False
     flushes: bool = False
     within: Within | None = None
     made: Mapping[str, Mapping[str, Any]] | None = None

@@ -33,7 +33,7 @@ from septran.verify.pipe import Pipe
 from septran.verify.problem import Problem
 from septran.verify.session import Sessions, render, start_child, write_plan
 from septran.verify.slots import MOST, HostTimed, can_be_timed, torch_calls, wrong_outputs
-from septran.verify.verify import on_gpu_when_large
+from septran.verify.verify import as_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -210,11 +210,13 @@ def measure(
     settings: Sessions | None = None,
     budget_s: float = 1.0,
     slot_s: float = 0.01,
+    quiet: contextlib.AbstractContextManager[object] | None = None,
 ) -> Timing:
     """Return the timing of a verified kernel against torch eager in the task's dtype.
 
     built: as the build step left it, or an artifact for a Python child. Torch computes `problem.reference.fn` on
-    tensors in the parameters' own dtypes.
+    tensors in the parameters' own dtypes. quiet: held while slots run and their results are judged, by callers
+    that prepare several kernels side by side.
     """
     settings = settings or Sessions()
     built = Built(ok=True, artifact=built) if isinstance(built, Path) else built
@@ -224,19 +226,24 @@ def measure(
             _timed(kernel, built, problem, run_dir / "timing", settings) as timed,
         ):
             timed.wait_ready()
-            by_processor = timed.by_processor_time
-            if settings.gpu is not None:
-                slots = {"fn": _gpu_slot(problem, timed.input_sets[0], settings.gpu)}
-            else:
-                slots = _torch_slots(problem, timed.input_sets, processor_time=by_processor)
-            baseline, theirs = _best(slots, settings, 1 if by_processor else settings.threads)
-            with budget.threads(theirs):
-                cost = call_cost(kernel) if timed.native else CallCost(call=0.0, allocate=0.0)
-                found = measure_pairs(
-                    timed.slot, slots[baseline], budget_s=budget_s, slot_s=slot_s, most=timed.most
-                )
-            placed.close()
-            wrong = timed.wrong(found.first_s)
+            with quiet or contextlib.nullcontext():
+                by_processor = timed.by_processor_time
+                if settings.gpu is not None:
+                    slots = {"fn": _gpu_slot(problem, timed.input_sets[0], settings.gpu)}
+                else:
+                    slots = _torch_slots(problem, timed.input_sets, processor_time=by_processor)
+                baseline, theirs = _best(slots, settings, 1 if by_processor else settings.threads)
+                with budget.threads(theirs):
+                    cost = call_cost(kernel) if timed.native else CallCost(call=0.0, allocate=0.0)
+                    found = measure_pairs(
+                        timed.slot,
+                        slots[baseline],
+                        budget_s=budget_s,
+                        slot_s=slot_s,
+                        most=timed.most,
+                    )
+                placed.close()
+                wrong = timed.wrong(found.first_s)
     except (TimeoutError, OSError) as error:
         return Timing(ok=False, why=f"the kernel stopped answering: {error}")
     if wrong:
@@ -307,7 +314,7 @@ class _Timed:
 
         assert built.artifact is not None
         work.mkdir(parents=True, exist_ok=True)
-        self._problem, self._settings = on_gpu_when_large(problem, settings), settings
+        self._problem, self._settings = as_run(problem, settings), settings
         seed = int.from_bytes(os.urandom(7), "little")
         self._case = Case(name="timing", family="normal", seed=seed)
         self.inputs = draw(problem, self._case)
@@ -361,10 +368,10 @@ class _Timed:
         """
         if self._settings.gpu is not None:
             self.slot(0)  # the outputs are still on the device
-            return _wrong(self._arena, self._problem, self._case)
+            return _wrong(self._arena, self._problem, self.inputs)
         if any(p.privilege == "rw" for p in self._problem.params):
             return ""  # many calls have accumulated into it
-        why = _wrong(self._arena, self._problem, self._case)
+        why = _wrong(self._arena, self._problem, self.inputs)
         return why if sample else why or self._remembered(per_call)
 
     def _remembered(self, per_call: float) -> str:
@@ -385,7 +392,7 @@ class _Timed:
             self._arena.fill("start", inputs, noise, held="numbers" if number % 2 else "nan")
             best = min(best, self.slot(1))
             if best <= allowed or number == _FRESH - 1:
-                why = _wrong(self._arena, self._problem, case)
+                why = _wrong(self._arena, self._problem, inputs)
                 if why or best <= allowed:
                     return why
         return (
@@ -455,12 +462,12 @@ def _best(
     return min(best, key=lambda key: best[key])
 
 
-def _wrong(arena: Arena, problem: Problem, case: Case) -> str:
+def _wrong(arena: Arena, problem: Problem, inputs: dict[str, Any]) -> str:
     """Return what is wrong with the outputs of the last timed call, "" when right."""
     if any(p.privilege == "rw" for p in problem.params):
         return ""  # many calls have accumulated into it
     pages = arena.snapshot("start")
     slots = {slot.name: slot for slot in arena.slots["start"]}
     raw = {p.name: tensor_bytes(slots[p.name], pages[p.name]) for p in problem.outputs}
-    why = wrong_outputs(problem, draw(problem, case), raw)
+    why = wrong_outputs(problem, inputs, raw)
     return f"{why} after the timed calls" if why else ""

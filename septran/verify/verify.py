@@ -76,7 +76,7 @@ def verify(
     Writes verdict.json, verify_child.py, child.log and, when asked for, admission.json. Never raises for anything the kernel does.
     """
     request = request or Request()
-    problem = on_gpu_when_large(problem, request.sessions)
+    problem = as_run(problem, request.sessions)
     start = time.perf_counter()
     seed = secrets.randbits(62) if request.seed is None else request.seed
     base = replace(
@@ -261,9 +261,12 @@ def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[C
     return (*calls, Call(case=cases[0], placement="end", repeat_of=0))
 
 
-def on_gpu_when_large(problem: Problem, sessions: Sessions) -> Problem:
-    """Return the problem with its float64 reference on the GPU, when one is in use and the CPU takes long."""
-    if sessions.gpu is None or _elements(problem) <= _LARGE:
+def as_run(problem: Problem, sessions: Sessions) -> Problem:
+    """Return the problem as a GPU solves it, where one is in use; where a CPU takes long, it computes the float64 reference, too."""
+    if sessions.gpu is None:
+        return problem
+    problem = replace(problem, truncates=True)
+    if _elements(problem) <= _LARGE:
         return problem
     import torch
 

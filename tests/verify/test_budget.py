@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from septran.accuracy import load_policy
+from septran.kernel import KernelParam
 from septran.reference import Reference
 from septran.verify.budget import Expected, expected
 from septran.verify.cases import Case
@@ -180,3 +181,50 @@ def test_honest_kernels_keep_to_the_budgets(op, tmp_path):
 def test_no_false_alarm_in_two_hundred_verdicts(op):
     refused = [(name, found) for name, found in alarms.rows(200, (op,)) if found.refused]
     assert refused == []
+
+
+def truncated_gemm(a: np.ndarray, b: np.ndarray, step: int) -> np.ndarray:
+    """Return a b as a matrix unit sums it: exact products of `step` at a time onto a float32 that is cut off."""
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for k in range(0, a.shape[1], step):
+        exact = total + a[:, k : k + step].astype(np.float64) @ b[k : k + step].astype(np.float64)
+        near = exact.astype(np.float32)
+        over = np.abs(near.astype(np.float64)) > np.abs(exact)
+        total = np.where(over, np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    return total
+
+
+@pytest.mark.parametrize("step", [8, 16])
+def test_sums_that_a_matrix_unit_cuts_off_fit_on_a_device_alone(step: int) -> None:
+    """Same signs, a long sum: each of 1024 steps cuts off a part of the same sign, which rounding would not."""
+    rng = np.random.default_rng(step)
+    depth = 8 * 1024
+    a, b = (rng.uniform(0.5, 1, s).astype(np.float16) for s in ((4, depth), (depth, 4)))
+    problem = Problem(
+        name="gemm",
+        params=tuple(
+            KernelParam(name=n, dtype=d, shape=s, privilege=w)
+            for n, d, s, w in (
+                ("C", "float32", (4, 4), "w"),
+                ("A", "float16", (4, depth), "r"),
+                ("B", "float16", (depth, 4), "r"),
+            )
+        ),
+        reference=Reference(fn=lambda A, B: A @ B, kind="gemm", reduction=lambda d: depth),
+    )
+    error = np.abs(truncated_gemm(a, b, step) - a.astype(np.float64) @ b.astype(np.float64)).max()
+    allowed = {}
+    for truncates in (False, True):
+        (one,) = expected(
+            replace(problem, truncates=truncates),
+            {"A": a, "B": b},
+            zero_mean=True,
+            policy=load_policy(),
+            seed=1,
+        )
+        allowed[truncates] = float(one.budget.min())
+    assert allowed[False] < error < allowed[True]
+    half = np.zeros((4, 4), np.float16)  # a product summed in the operands' type is far outside
+    for k in range(depth):
+        half += np.outer(a[:, k], b[k])
+    assert np.abs(half - a.astype(np.float64) @ b.astype(np.float64)).max() > 100 * allowed[True]
