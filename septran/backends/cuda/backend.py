@@ -16,6 +16,7 @@ from septran.backends.cuda.leaves import library_leaf, signature
 from septran.backends.cuda.passes.place_fragments import place_fragments
 from septran.backends.cuda.passes.place_shared import place_shared
 from septran.backends.cuda.passes.plan_rings import is_async, plan_rings
+from septran.backends.cuda.passes.wgmma import warpgroups
 from septran.backends.cuda.reading import read
 from septran.backends.cuda.toolchain import (
     NVCC_INSTALL,
@@ -106,7 +107,11 @@ CUDA_C = Backend(
     suffix=".cu",
     arches=ARCHES,
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
-    passes=(*staging_passes(), ("place_fragments", place_fragments)),
+    passes=(
+        *staging_passes(),
+        ("warpgroups", warpgroups),
+        ("place_fragments", place_fragments),
+    ),
     finish=(
         ("plan_rings", plan_rings),
         ("place_barriers", partial(place_barriers, flying=is_async)),

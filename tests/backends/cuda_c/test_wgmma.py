@@ -27,10 +27,12 @@ from septran.ir.nodes import (
     Program,
     Region,
     Stmt,
+    allocated,
     walk,
 )
 from septran.kernel import Kernel, leaf_specs
 from septran.passes import lower
+from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.trial.leaf_case import leaf_cases
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.raw import run_cuda
@@ -384,3 +386,17 @@ def test_a_kernel_with_tensor_copies_passes_the_verifier(
     request = GenRequest(op="gemm", backend="cuda_c", arch="sm_90a", dtype="float16", dims=dims)
     found = gen(request, settings=settings.load(), progress=lambda _: None)
     assert found.data["level"] == "accurate", found.data
+
+
+def test_a_block_of_128_rows_gets_two_warpgroups_where_a_rule_asks_for_four() -> None:
+    """One size for rows, columns and depth: the rule for large products has 256 rows, of which 256 columns do not fit."""
+    threads, rows = {}, {}
+    for op in ("gemm", "gemm_seed"):
+        dims = {"M": 4096, "N": 4096, "K": 4096}
+        request = GenRequest(op=op, backend="cuda_c", arch="sm_90a", dims=dims, dtype="float16")
+        program = lower_plan(resolve(request)).program
+        threads[op] = program.option("threads")
+        tiles = [b.shape for b in allocated(program.body) if b.mem == "REGISTER"]
+        rows[op] = max(shape[0] for shape in tiles)
+        assert any(b.layout == PANELS for b in allocated(program.body))
+    assert threads == {"gemm": 512, "gemm_seed": 256} and rows == {"gemm": 256, "gemm_seed": 128}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from septran.ir import nodes as ir
 from septran.ir.dtypes import HALVES
@@ -27,6 +28,24 @@ _COMBINATIONS = 4096
 def wants_wgmma(program: ir.Program) -> bool:
     """True when the mapping asks for wgmma on a machine that has it."""
     return program.option("math") == "wgmma" and program.arch.startswith("sm_90")
+
+
+def warpgroups(program: ir.Program) -> ir.Program:
+    """Return the program with no more threads than warpgroups have rows, 64 each, where its products have 128 rows or more.
+
+    A rule for tiles of 256 rows also meets an operator that has one size for rows, columns and depth, of which 256 do not fit.
+    """
+    asked = int(str(program.option("threads", 256)))
+    rows = [
+        math.prod(call.arg(call.prims[0].out).region.tile[:-1])
+        for call in ir.leaf_calls(program)
+        if len(call.prims) == 1 and call.prims[0].name in _GEMMS
+    ]
+    if not wants_wgmma(program) or not rows or not 128 <= max(rows) < asked // 2:
+        return program
+    return replace(
+        program, options=tuple({**dict(program.options), "threads": 2 * max(rows)}.items())
+    )
 
 
 def wgmma_tiles(stmts: Iterable[ir.Stmt], warps: int) -> dict[str, ir.LeafCall]:

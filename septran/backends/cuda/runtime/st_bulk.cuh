@@ -34,13 +34,10 @@ template <class TILE, class T, int ROWS, int COLS, class S>
 ST_DEVICE void copy_async(const Panels<T, ROWS, COLS>& y, const View<S, TILE::rank>& x) {
   constexpr int R = TILE::rank, TOTAL = ROWS * COLS / 8;
   static_assert(TILE::lead() == ROWS && TILE::last() == COLS, "a copy fills the whole tile");
-  const bool wide = Same<T, plain<S>>::value && x.aligned(16);
-#pragma unroll 4
-  for (int e = threadIdx.x; e < TOTAL; e += threads) {
-    const int row = e / (COLS / 8), col = e % (COLS / 8) * 8;
-    idx i[R];
-    i[R - 1] = col;
-    int rest = row;
+  /// Where the e-th 8 elements begin; returns how many of them exist.
+  const auto locate = [&](int e, idx(&i)[R]) {
+    i[R - 1] = e % (COLS / 8) * 8;
+    int rest = e / (COLS / 8);
     bool in = true;
 #pragma unroll
     for (int d = R - 2; d >= 0; d--) {
@@ -48,19 +45,34 @@ ST_DEVICE void copy_async(const Panels<T, ROWS, COLS>& y, const View<S, TILE::ra
       rest = d ? rest / TILE::size(d) : 0;
       in = in && i[d] < x.n[d];
     }
-    const int left = in ? static_cast<int>(x.n[R - 1] - col) : 0;
-    const int count = left < 0 ? 0 : left > 8 ? 8 : left;
-    T* const dst = &y(row, col);
+    const int left = in ? static_cast<int>(x.n[R - 1] - i[R - 1]) : 0;
+    return left < 0 ? 0 : left > 8 ? 8 : left;
+  };
+  const auto place = [&](int e) {
+    T* const dst = &y(e / (COLS / 8), e % (COLS / 8) * 8);
 #ifdef SEPTRAN_EMULATE
     cuemu::proxy_write(dst);
 #endif
-    if (wide) {
-      cp_async<16>(dst, count ? static_cast<const void*>(&x.at(i)) : static_cast<const void*>(x.p), count * 2);
-      continue;
+    return dst;
+  };
+  if constexpr (Same<T, plain<S>>::value) {
+    if (x.aligned(16)) {
+      shares<TOTAL>([&](int e) {
+        idx i[R];
+        const int count = locate(e, i);
+        cp_async<16>(place(e), count ? static_cast<const void*>(&x.at(i)) : static_cast<const void*>(x.p), count * 2);
+      });
+      return;
     }
+  }
+#pragma unroll 1
+  for (int e = threadIdx.x; e < TOTAL; e += threads) {
+    idx i[R];
+    const int count = locate(e, i), first = static_cast<int>(i[R - 1]);
+    T* const dst = place(e);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-      i[R - 1] = col + k;
+      i[R - 1] = first + k;
       dst[k] = k < count ? convert<T>(x.at(i)) : from<T>(0.f);
     }
   }

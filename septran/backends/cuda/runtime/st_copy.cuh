@@ -87,15 +87,25 @@ template <int... D> struct Tile {
   static ST_CONST int lead() { int m = 1; for (int d = 0; d < rank - 1; d++) m *= size(d); return m; }
 };
 
+/// f(e) for this thread's share of 0 <= e < TOTAL. Shares of one size are unrolled, and e is known to be below TOTAL.
+template <int TOTAL, class F> ST_DEVICE void shares(F f) {
+  const int first = static_cast<int>(threadIdx.x);
+  ST_ASSUME(first >= 0 && first < threads);
+  if constexpr (TOTAL % threads == 0 && TOTAL / threads <= 16) {
+#pragma unroll
+    for (int n = 0; n < TOTAL / threads; n++) f(n * threads + first);
+  } else {
+#pragma unroll 4
+    for (int e = first; e < TOTAL; e += threads) f(e);
+  }
+}
+
 /// global -> shared tile of static bounds Tile<..>, asynchronous 16-byte copies where the addresses allow it.
 /// Everything of the tile outside the extents of `x` becomes 0. Needs cp_commit, cp_wait and a barrier.
 template <class TILE, class T, class S> ST_DEVICE void copy_async(const View<T, TILE::rank>& y, const View<S, TILE::rank>& x) {
   constexpr int R = TILE::rank, V = 16 / sizeof(T), LAST = ceil_div(TILE::last(), V), TOTAL = TILE::lead() * LAST;
-  constexpr bool same = Same<T, plain<S>>::value && V > 1;
-  const bool wide = same && x.aligned(16) && y.aligned(16);
-#pragma unroll 8
-  for (int e = threadIdx.x; e < TOTAL; e += threads) {
-    idx i[R];
+  /// Where the e-th 16 bytes begin; returns how many elements of them exist.
+  const auto locate = [&](int e, idx(&i)[R]) {
     i[R - 1] = e % LAST * V;
     int rest = e / LAST;
     bool in = true;
@@ -106,21 +116,33 @@ template <class TILE, class T, class S> ST_DEVICE void copy_async(const View<T, 
       in = in && i[d] < x.n[d];
     }
     const int left = in ? static_cast<int>(x.n[R - 1] - i[R - 1]) : 0;
-    const int count = left < 0 ? 0 : left > V ? V : left;
+    return left < 0 ? 0 : left > V ? V : left;
+  };
+  const auto place = [&](const idx(&i)[R]) {
     T* dst = y.p;
 #pragma unroll
     for (int d = 0; d < R; d++) dst += i[d] * y.s[d];
-    if (wide) {
-      cp_async<16>(dst, count ? static_cast<const void*>(&x.at(i)) : static_cast<const void*>(x.p), count * static_cast<int>(sizeof(T)));
-      continue;
+    return dst;
+  };
+  if constexpr (Same<T, plain<S>>::value && V > 1) {
+    if (x.aligned(16) && y.aligned(16)) {
+      shares<TOTAL>([&](int e) {
+        idx i[R];
+        const int count = locate(e, i);
+        cp_async<16>(place(i), count ? static_cast<const void*>(&x.at(i)) : static_cast<const void*>(x.p), count * static_cast<int>(sizeof(T)));
+      });
+      return;
     }
+  }
+#pragma unroll 1
+  for (int e = threadIdx.x; e < TOTAL; e += threads) {
+    idx i[R];
+    const int count = locate(e, i), first = static_cast<int>(i[R - 1]);
+    T* const dst = place(i);
 #pragma unroll
     for (int k = 0; k < V; k++) {
-      idx j[R];
-#pragma unroll
-      for (int d = 0; d < R; d++) j[d] = i[d];
-      j[R - 1] += k;
-      if (i[R - 1] + k < TILE::last()) dst[k * y.s[R - 1]] = k < count ? convert<T>(x.at(j)) : from<T>(0.f);
+      i[R - 1] = first + k;
+      if (first + k < TILE::last()) dst[k * y.s[R - 1]] = k < count ? convert<T>(x.at(i)) : from<T>(0.f);
     }
   }
 }

@@ -124,7 +124,10 @@ template <int WM, int WN, int LM, int VN, int WAVE = 32> struct Grid {
   static constexpr int wm = WM, wn = WN, lm = LM, ln = wave / LM, vn = VN, pair = Lanes<LM>::pair;
   static constexpr int row_step = Lanes<LM>::row_step, col_step = Lanes<LM>::col_step;
   static_assert(WM * WN * wave == threads, "the grid has to use every warp of the block");
-  static ST_DEVICE int warp() { return threadIdx.x / wave; }
+  static ST_DEVICE int warp() {
+    ST_ASSUME(threadIdx.x < threads);
+    return threadIdx.x / wave;
+  }
   static ST_DEVICE int lane() { return threadIdx.x % wave; }
   static ST_DEVICE int warp_row() { return warp() / WN; }
   static ST_DEVICE int warp_col() { return warp() % WN; }
