@@ -149,13 +149,13 @@ def planned(
     *,
     small: bool,
     candidates: bool,
-) -> list[tuple[Operator, Backend, Cell]]:
-    """Return all cells in the order of measuring: whoever stops early has what matters most.
+) -> list[list[tuple[Operator, Backend, Cell]]]:
+    """Return all cells by turns, in the order of measuring: whoever stops early has what matters most.
 
     The policies of `first` and `then` (gpu.yaml) come before the variants of `first`; those before the other
     operators, other sizes and types, and other variants. Each of these on every target before the next.
     """
-    found = []
+    found: dict[int, list[tuple[Operator, Backend, Cell]]] = {}
     for op in ops:
         own = [dtype for dtype in dtypes if dtype in op.dtypes]
         main = sizes(op, given, small=small)[0]
@@ -163,9 +163,9 @@ def planned(
             each = cells(op, backend, arch, own, given, small=small, candidates=candidates)
             for cell in each:
                 plain = cell.dtype == own[0] and cell.dims == main
-                found.append((_turn(cell, given, plain=plain), op, backend, cell))
-    found.sort(key=lambda entry: entry[0])
-    return [(op, backend, cell) for _, op, backend, cell in found]
+                turn = found.setdefault(_turn(cell, given, plain=plain), [])
+                turn.append((op, backend, cell))
+    return [found[turn] for turn in sorted(found)]
 
 
 def _turn(cell: Cell, given: Mapping[str, Any], *, plain: bool) -> int:

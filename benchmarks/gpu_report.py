@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -80,8 +81,8 @@ def fastest(rows: Sequence[Row]) -> list[Row]:
     return list(best.values())
 
 
-def page(rows: Rows) -> str:
-    """Return docs/gpu-results.md."""
+def page(rows: Rows, pictures: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return docs/gpu-results.md. pictures: GPU -> the file that shows its results."""
     lines = ["# Results on GPUs", ""]
     gpus = list(dict.fromkeys(row["gpu"] for row in rows.of("machine")))
     if not gpus:
@@ -101,6 +102,8 @@ def page(rows: Rows) -> str:
     ]
     for name in gpus:
         lines += ["", f"## {name}", "", *_machine(rows, name)]
+        if name in pictures:
+            lines += ["", f"![Shares of the measured limit on {name}]({pictures[name]})"]
         lines += _best_table(rows, name)
         lines += _check_table(rows, name)
         lines += _variants(rows, name)

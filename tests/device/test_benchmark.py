@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from benchmarks import gpu as script
-from benchmarks import gpu_cells
+from benchmarks import gpu_cells, gpu_torch
 from benchmarks.gpu_report import COMMAND, Rows, fastest, page
 from septran import assets, gpu
 from septran.backends import get
@@ -65,6 +66,18 @@ def test_the_page_from_recorded_rows(tmp_path: Path) -> None:
     )
     assert "not compiled: too / much memory" in text
     assert "Not run: tilelang_cuda: tilelang is not installed." in text
+
+
+def test_the_page_of_the_docs_is_what_the_rows_give(tmp_path: Path) -> None:
+    """Nobody writes a figure by hand; the picture beside it shows every operator that has a limit."""
+    root = Path(script.ROOT)
+    rows = Rows(root / "benchmarks" / "results" / "gpu.jsonl")
+    script.write_page(rows, tmp_path / "gpu-results.md")
+    assert (tmp_path / "gpu-results.md").read_text() == (root / "docs/gpu-results.md").read_text()
+    (picture,) = tmp_path.glob("*.svg")
+    assert (root / "docs" / picture.name).is_file()
+    drawn = picture.read_text()
+    assert all(f"{row['op']} {row['dtype']}" in drawn for row in rows.of("speed") if "share" in row)
 
 
 def test_rows_survive_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
@@ -139,9 +152,8 @@ def test_what_matters_most_is_measured_first() -> None:
     ops = gpu_cells.operators([], list(given["sizes"]))
     assert {*given["first"], *given["then"]} <= {op.name for op in ops}
     targets = [(get("cuda_c"), "sm_90a"), (get("triton_cuda"), "sm_90")]
-    plan = gpu_cells.planned(
-        ops, targets, given["dtypes"], given, small=False, candidates=True
-    )  # fmt: skip
+    turns = gpu_cells.planned(ops, targets, given["dtypes"], given, small=False, candidates=True)
+    plan = list(itertools.chain(*turns))
     order = [(cell.op, cell.backend, cell.dtype, cell.candidate) for _, _, cell in plan]
     assert order[:4] == [
         (op, backend, "float16", "")
@@ -182,7 +194,7 @@ def test_sizes_name_operators_and_their_dims() -> None:
 def options(folder: Path, *more: str) -> list[str]:
     return [
         "--rows", str(folder / "rows.jsonl"), "--page", str(folder / "page.md"),
-        "--backends", "cuda_c", "--only", "row_sum", "--dtypes", "float32", "--small", *more,
+        "--backends", "cuda_c", "--only", "row_sum", "--dtypes", "float32", "--small", "--jobs", "1", *more,
     ]  # fmt: skip
 
 
@@ -258,7 +270,9 @@ def test_a_cell_that_fails_leaves_the_others_alone_and_is_tried_again(
         return measure(kernel, *args, **more)
 
     monkeypatch.setattr(timing, "measure", burst)
-    both = options(tmp_path, "--no-variants", "--no-check", "--only", "row_max,row_sum")
+    both = options(
+        tmp_path, "--no-variants", "--no-check", "--only", "row_max,row_sum", "--jobs", "4"
+    )
     assert script.main(both) == 1
     assert "MemoryError: the GPU is full" in capsys.readouterr().out
     assert [row["op"] for row in Rows(tmp_path / "rows.jsonl").of("speed")] == ["row_sum"]
@@ -280,10 +294,10 @@ def test_no_cell_begins_when_the_time_is_over(
 
 def test_a_way_of_torch_that_takes_for_ever_is_given_up() -> None:
     start = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"0\.2 s"), script._within(0.2):
+    with pytest.raises(TimeoutError, match=r"0\.2 s"), gpu_torch.within(0.2):
         time.sleep(30)
     assert time.monotonic() - start < 10
-    with script._within(0.2):
+    with gpu_torch.within(0.2):
         pass
     time.sleep(0.4)  # no alarm is left behind
 
