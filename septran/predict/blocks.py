@@ -9,9 +9,10 @@ Sources: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 2009); V. Volkov
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from septran.ir.access import touches
@@ -19,7 +20,7 @@ from septran.ir.dtypes import nbytes
 from septran.ir.expr import evaluate
 from septran.ir.launch import HostLoop, Launch, Step, launches
 from septran.ir.nodes import Alloc, Copy, For, LeafCall, Program, Stmt, walk
-from septran.ir.visits import visits
+from septran.ir.visits import decisive, visits
 from septran.predict.cost import PRODUCTS, Env, Unknown, kind_of, moved, operations, sizes, ticks
 from septran.predict.prediction import Prediction
 from septran.speed import OTHER, PROCESSOR, Level, Rates, Speed
@@ -28,6 +29,8 @@ _BESIDE = 40
 """registers of a thread beside the Program's tiles: addresses, counters, operands on their way"""
 _GROUP = 4
 """warps of a warpgroup"""
+_SAMPLES = 8
+"""blocks along one loop of a grid that are looked at where sizes depend on its place"""
 
 
 def launched(program: Program, speed: Speed) -> Prediction:
@@ -74,9 +77,8 @@ def _of_step(step: Step, env: Env, program: Program, speed: Speed) -> _Taken:
 def _of_launch(launch: Launch, env: Env, program: Program, speed: Speed) -> _Taken:
     engine = speed.engines[PROCESSOR]
     shared, far, deep = speed.levels
-    inside = {**env, **{loop.var: 0 for loop in launch.grid}}
     group = _GROUP if program.option("math") == "wgmma" else 1
-    work = _work(launch.body, inside, engine, group)
+    work = _mean([_work(launch.body, at, engine, group) for at in _places(launch, env)])
     threads = _threads(program)
     resident, limit = _resident(launch.body, threads, speed)
     blocks = launch.blocks
@@ -107,6 +109,18 @@ def _of_launch(launch: Launch, env: Env, program: Program, speed: Speed) -> _Tak
     return _Taken(busy + parts["waiting"] + speed.launch, parts, why)
 
 
+def _places(launch: Launch, env: Env) -> list[Env]:
+    """Return environments of blocks that stand for all: one, or some at even distances where sizes depend on the place."""
+    names = decisive(launch.body)
+    values = []
+    for loop in launch.grid:
+        extent = evaluate(loop.extent, env)
+        count = min(extent, _SAMPLES) if loop.var in names else 1
+        middle = [(2 * i + 1) * extent // (2 * count) for i in range(count)]
+        values.append([(loop.var, at) for at in (middle if loop.var in names else [0])])
+    return [{**env, **dict(each)} for each in itertools.product(*values)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Of one block. arithmetic: ticks. near: bytes of shared memory. far: tensor -> bytes of global memory. rounds: latencies."""
@@ -114,7 +128,21 @@ class _Work:
     arithmetic: float
     near: float
     far: Mapping[str, float]
-    rounds: int
+    rounds: float
+
+
+def _mean(works: Sequence[_Work]) -> _Work:
+    """Return the mean block: multiprocessors take the next block when one ends, so all are busy to the end, nearly."""
+    count = len(works)
+    far = Counter[str]()
+    for work in works:
+        far.update({name: size / count for name, size in work.far.items()})
+    return _Work(
+        sum(w.arithmetic for w in works) / count,
+        sum(w.near for w in works) / count,
+        far,
+        sum(w.rounds for w in works) / count,
+    )
 
 
 def _work(body: tuple[Stmt, ...], env: Env, engine: Rates, group: int) -> _Work:

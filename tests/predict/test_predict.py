@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,27 @@ def test_a_large_pointwise_operator_is_bound_by_the_memory_of_a_gpu(backend):
     assert found.seconds is not None and 12 * 100_000_000 / found.seconds < 3.35e12
     small = told("add", backend, N=10_000)
     assert small.bound == "launch" and small.ticks is not None
+
+
+@pytest.mark.parametrize("backend", ["cuda_c", "triton_cuda", "tilelang_cuda"])
+def test_blocks_that_have_more_to_do_than_others_count_by_their_mean(backend):
+    """Causal attention does about half: the first block has one step, the last one all of them."""
+    whole, causal = (
+        told(op, backend, Z=16, S=4096, D=128).parts["arithmetic"]
+        for op in ("attention", "attention_causal")
+    )
+    assert 0.5 < causal / whole < 0.7
+
+
+def test_kernels_that_ran_on_a_gpu_are_predicted_as_the_docs_say():
+    from benchmarks.predicted import PAGE, on_gpu
+
+    text = on_gpu(ROOT / "benchmarks" / "results" / "gpu.jsonl")
+    assert f"<!-- predicted gpu -->\n{text}\n<!-- end -->" in PAGE.read_text()
+    policies, variants = text.splitlines()[-2:]
+    for said, most, rank in ((policies, 25.0, 0.8), (variants, 25.0, 0.8)):
+        figures = re.search(r"median ([\d.]+)%.* rank correlation ([\d.]+)\.", said)
+        assert figures and float(figures[1]) < most and float(figures[2]) > rank, said
 
 
 def test_more_products_take_longer_and_few_blocks_leave_multiprocessors_idle():
