@@ -205,7 +205,9 @@ def test_gemm_on_plain_views(size):
     check(prims, inputs | added, results, inout=tuple(added), terms=k, ulps=4)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("float64", marks=pytest.mark.wider), "bfloat16", "float16"]
+)
 def test_gemm_dtypes_on_plain_views(dtype):
     gemm_case(20, 70, 520, dtype=dtype)
     gemm_case(20, 70, 520, dtype=dtype, tb=True)

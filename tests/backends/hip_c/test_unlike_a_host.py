@@ -46,8 +46,13 @@ def test_it_is_wrong(body: str, code: str, tmp_path: Path) -> None:
     "body",
     [
         where("k >= 0", f"{LARGE}int32_t k = (int)z;\n"),
-        where("__float_as_int(X[e]) != 0 || X[e] == 0.0f", ""),
-        where("k == 3", "const float z = 3.5f;\nint32_t k = z;\n"),
+        *(
+            pytest.param(body, marks=pytest.mark.wider)
+            for body in (
+                where("__float_as_int(X[e]) != 0 || X[e] == 0.0f", ""),
+                where("k == 3", "const float z = 3.5f;\nint32_t k = z;\n"),
+            )
+        ),
     ],
 )
 def test_it_is_right(body: str, tmp_path: Path) -> None:
