@@ -36,7 +36,7 @@ class Plan:
 
 def write_plan(plan: Plan, file: Path) -> None:
     """Write batch.json; `file`: the batch file the plan was made of."""
-    plan.run.write_json(
+    plan.run.write_sealed(
         "batch.json",
         {
             "schema": "septran.batch-plan/1",

@@ -7,17 +7,16 @@ nodes need no shared folder; a run directory stays on the node that made it unle
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from septran.atomic import write_atomic
 from septran.batch.cells import Cell
 from septran.batch.plan import Plan, job_of
 from septran.batch.pool import Outcome
+from septran.batch.worker import keep_result
 from septran.errors import EnvironmentProblem
 
 _RETRIES = 2
@@ -63,7 +62,7 @@ def run_on_ray(
                 except ray.exceptions.RayError:
                     yield Outcome(job, "died")
                     continue
-                write_atomic(job.result, json.dumps(data, default=str) + "\n")
+                keep_result(job.result, data)
                 yield Outcome(job, "done")
             if ends and time.monotonic() > min(ends):
                 for job in jobs.values():

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from septran.atomic import write_atomic
 from septran.batch.cells import Cell, expand, planned_cell
 from septran.batch.choose import Choose, selector
 from septran.batch.file import load_batch
@@ -32,6 +31,7 @@ from septran.document import read_object
 from septran.errors import ConfigError, NothingSelected, exit_code_of
 from septran.run import store
 from septran.run.result import Result
+from septran.seal import is_sealed, read_sealed, write_sealed
 from septran.settings import Settings
 
 SCHEMA = "septran.batch/1"
@@ -41,6 +41,7 @@ _ENDED = {
     "timeout": ("V121", "the cell's time is over"),
     "died": ("V122", "two workers died on this cell; see workers.log"),
 }
+_BAD = ("rejected", "failed")
 SORTS: tuple[Sort, ...] = ("accurate", "rejected", "unavailable", "failed")
 
 
@@ -233,9 +234,18 @@ def results(run: store.Run) -> list[dict[str, Any]]:
 
 
 def planned(run: store.Run) -> list[tuple[str, dict[str, Any] | None]]:
-    """Return the id of each planned cell of a batch run, with its result when it has one."""
-    folder = run.dir / "cells"
-    return [(cell.id, read_object(folder / f"{cell.key}.json")) for cell in _cells(run)]
+    """Return the id of each planned cell of a batch run, with its result when it has one.
+
+    A result that is not as this home wrote it has `edited`.
+    """
+    return [(cell.id, _told(run, f"cells/{cell.key}.json")) for cell in _cells(run)]
+
+
+def _told(run: store.Run, name: str) -> dict[str, Any] | None:
+    found = read_object(run.dir / name)
+    if found is not None and not is_sealed(run.dir, name):
+        found["edited"] = True
+    return found
 
 
 def planned_requests(run: store.Run) -> dict[str, dict[str, Any]]:
@@ -326,7 +336,9 @@ def batch_run(reference: str, settings: Settings) -> store.Run:
 def _resumed(request: BatchRequest, settings: Settings) -> Plan:
     """Return the plan that the run was started with, with what the call says anew."""
     assert request.resume is not None
-    plan = read_plan(batch_run(request.resume, settings))
+    run = batch_run(request.resume, settings)
+    plan = read_plan(run)
+    store.require_sealed(run, "batch.json")
     if request.require and request.require != plan.require:
         raise ConfigError.of(
             "C064",
@@ -345,7 +357,7 @@ def _resumed(request: BatchRequest, settings: Settings) -> Plan:
 def _forget_failed(plan: Plan) -> None:
     for cell in plan.cells:
         found = _finished(plan.run, cell)
-        if found is not None and sort_of(found) in ("rejected", "failed"):
+        if found is not None and sort_of(found) in _BAD:
             (plan.run.dir / "cells" / f"{cell.key}.json").unlink()
 
 
@@ -354,7 +366,8 @@ def _failed_last_time(path: Path, cells: Sequence[Cell], settings: Settings) -> 
     for run in store.listing(store.root(settings)):
         data = read_object(run.dir / "batch.json")
         if data is not None and data["file"] == str(path):
-            bad = {d["cell"] for d in results(run) if sort_of(d) in ("rejected", "failed")}
+            found = results(run)
+            bad = {d["cell"] for d in found if d.get("edited") or sort_of(d) in _BAD}
             return tuple(cell for cell in cells if cell.id in bad)
     raise ConfigError.of("C064", f"{path.name} was not run before, so nothing failed last time")
 
@@ -398,27 +411,28 @@ def _settle(run: store.Run, outcome: Outcome) -> dict[str, Any] | None:
         Result.of_cell(cell.to_json()), level="failed", exit_code=4, reason=f"[{code}] {why}"
     )
     data = found_out.to_json()
-    run.write(f"cells/{cell.key}.json", json.dumps(data) + "\n")
+    write_sealed(run.dir, f"cells/{cell.key}.json", json.dumps(data) + "\n")
     return data
 
 
 def _finished(run: store.Run, cell: Cell) -> dict[str, Any] | None:
-    return read_object(run.dir / "cells" / f"{cell.key}.json")
+    """Return a cell's result that this home wrote; one that somebody edited is none, and the cell runs again."""
+    return read_sealed(run.dir, f"cells/{cell.key}.json")
 
 
 def _reuse(run: store.Run, cell: Cell, known: Path) -> dict[str, Any] | None:
     """Return an earlier result with the same content key, copied into this run."""
-    found = read_object(known / f"{cell.key}.json")
+    found = read_sealed(known, f"{cell.key}.json")
     if found is None or not Path(found.get("run", "")).is_dir():
         return None
     found["reused"] = True
-    run.write(f"cells/{cell.key}.json", json.dumps(found) + "\n")
+    write_sealed(run.dir, f"cells/{cell.key}.json", json.dumps(found) + "\n")
     return found
 
 
 def _remember(known: Path, data: Mapping[str, Any]) -> None:
     if data.get("run") and sort_of(data) in ("accurate", "rejected"):
-        write_atomic(known / f"{data['key']}.json", json.dumps(data) + "\n")
+        write_sealed(known, f"{data['key']}.json", json.dumps(data) + "\n")
 
 
 def _count(result: BatchResult, data: Mapping[str, Any]) -> None:

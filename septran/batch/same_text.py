@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.atomic import write_atomic
-from septran.document import read_object
 from septran.kernel import Kernel, content_hash
 from septran.mapping.schema import Policy
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run.result import Result
+from septran.seal import read_sealed, write_sealed
 from septran.settings import Settings
 from septran.trial.place import place_in
 
@@ -80,7 +79,7 @@ def without_arch(kernel: Kernel) -> list[tuple[str, str]]:
 
 def ran_as(text: Text, folder: Path) -> Mapping[str, Any] | None:
     """Return the accurate result of a cell with the same text that had no more room, None when there is none."""
-    known = read_object(folder / f"{text.key}.json")
+    known = read_sealed(folder.parent, f"{folder.name}/{text.key}.json")
     if known is None or known["room"] > text.room or known["arch"] == text.arch:
         return None
     found: Mapping[str, Any] = known["result"]
@@ -92,7 +91,7 @@ def keep(text: Text, result: Result, folder: Path) -> None:
     data = result.to_json()
     if data.get("level") == "accurate" and data.get("where") == "emulated" and not result.code:
         known = {"arch": text.arch, "room": text.room, "result": data}
-        write_atomic(folder / f"{text.key}.json", json.dumps(known) + "\n")
+        write_sealed(folder.parent, f"{folder.name}/{text.key}.json", json.dumps(known) + "\n")
 
 
 def taken_over(compiled: Result, ran: Mapping[str, Any]) -> Result:

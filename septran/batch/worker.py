@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran.atomic import write_atomic
 from septran.batch.same_text import keep, ran_as, taken_over, text_of
 from septran.errors import InputError, SeptranError, Unsupported
 from septran.run.gen import GenRequest, Result, gen
+from septran.seal import write_sealed
 from septran.settings import load
 from septran.surroundings import as_problem
 
@@ -38,9 +38,15 @@ def main() -> int:
             job = json.loads(line)
             folders = {"into": Path(job["runs"]), "texts": Path(job["texts"])}
             data = run_cell(job["cell"], **folders, timed=job["time"])
-            write_atomic(Path(job["result"]), json.dumps(data, default=str) + "\n")
+            keep_result(Path(job["result"]), data)
             say(job["cell"]["key"])
     return 0
+
+
+def keep_result(path: Path, data: Mapping[str, Any]) -> None:
+    """Write the result of a cell, <run>/cells/KEY.json."""
+    name = f"{path.parent.name}/{path.name}"
+    write_sealed(path.parent.parent, name, json.dumps(data, default=str) + "\n")
 
 
 @contextmanager

@@ -13,12 +13,13 @@ import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from septran import assets
 from septran.atomic import write_atomic
+from septran.seal import keyed, known_secret, own_bytes, owned, secret
 
 SCHEMA = "septran.call/1"
 _MOST_BYTES = 64 << 20
@@ -60,13 +61,13 @@ def read_entry(asked: str, call: str) -> tuple[CallEntry, bytes] | None:
     """Return an entry and its library, None where there is none that may be run."""
     folder = folder_of(asked)
     try:
-        secret = _own_bytes(_secret_file())
+        key = known_secret()
         if not (_is_ours(folder.parent) and _is_ours(folder)):
             return None
-        entry = _parsed(json.loads(_own_bytes(folder / f"{call}.json")))
-        if entry.seal != _seal(entry, secret) or (entry.asked, entry.call) != (asked, call):
+        entry = _parsed(json.loads(own_file(folder / f"{call}.json")))
+        if entry.seal != _seal(entry, key) or (entry.asked, entry.call) != (asked, call):
             return None
-        library = _own_bytes(folder / f"{call}.so")
+        library = own_file(folder / f"{call}.so")
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return (entry, library) if sha256(library).hexdigest() == entry.library else None
@@ -78,7 +79,7 @@ def write_entry(entry: CallEntry, library: bytes) -> None:
     with contextlib.suppress(OSError):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        sealed = replace(entry, seal=_seal(entry, _secret()))
+        sealed = replace(entry, seal=_seal(entry, secret()))
         write_atomic(folder / f"{entry.call}.so", library)
         text = json.dumps({"schema": SCHEMA, **asdict(sealed)})
         write_atomic(folder / f"{entry.call}.json", text)
@@ -87,7 +88,7 @@ def write_entry(entry: CallEntry, library: bytes) -> None:
 
 def own_file(path: Path) -> bytes:
     """Return what is in a plain file that this user owns and nobody else may write; raises OSError."""
-    return _own_bytes(path)
+    return own_bytes(path, _MOST_BYTES)
 
 
 def _parsed(data: Any) -> CallEntry:
@@ -104,41 +105,14 @@ def _parsed(data: Any) -> CallEntry:
     )
 
 
-def _seal(entry: CallEntry, secret: bytes) -> str:
+def _seal(entry: CallEntry, key: bytes) -> str:
     text = json.dumps(asdict(replace(entry, seal="")), sort_keys=True)
-    return blake2b(text.encode(), key=secret, digest_size=32).hexdigest()
-
-
-def _secret_file() -> Path:
-    return assets.home() / "calls.key"
-
-
-def _secret() -> bytes:
-    """Return this home's key of entries, made on first use."""
-    path = _secret_file()
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(32))
-    return _own_bytes(path)
-
-
-def _own_bytes(path: Path) -> bytes:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES or not _owned(found):
-            raise OSError(f"{path.name} is not this user's own file")
-        return file.read()
+    return keyed(text.encode(), key)
 
 
 def _is_ours(folder: Path) -> bool:
     found = os.lstat(folder)
-    return stat.S_ISDIR(found.st_mode) and _owned(found)
-
-
-def _owned(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(found.st_mode) and owned(found)
 
 
 def _forget_the_oldest(folder: Path) -> None:

@@ -22,12 +22,15 @@ def asked_before(given: Mapping[str, Any], command: str = "") -> dict[str, Any]:
     command: that the run must be of, "" for `septran gen`.
 
     Raises:
-        ConfigError: C030, C031, there is no such run; C136, it does not say what was asked for; C139, it is of another command.
+        ConfigError: C030, C031, there is no such run; C136, it does not say what was asked for; C139, it is of another command; C146, it was edited.
     """
     from septran import settings as settings_
     from septran.run import store
 
     run = store.find(str(given["resume"]), store.root(settings_.load()))
+    with _readable(run):
+        run.info()["request"]  # damaged is said before edited
+    store.require_sealed(run, "run.json")
     with _readable(run):
         request = run.info()["request"]
         other = "batch" if "batch" in request else request.get("command", "")
@@ -49,8 +52,13 @@ def surround(run: Run) -> None:
     """Set the run's project and SEPTRAN_* variables where nothing is set now; worker processes see them, too.
 
     Raises:
-        ConfigError: C005, its project is gone; C136, its record is damaged.
+        ConfigError: C005, its project is gone; C136, its record is damaged; C146, it was edited.
     """
+    from septran.run import store
+
+    with _readable(run):
+        run.info()["settings"]
+    store.require_sealed(run, "run.json")
     with _readable(run):
         recorded = run.info()["settings"]
         project = recorded["project"]["value"]

@@ -23,7 +23,7 @@ class Row:
     """One kernel. budget_ratio: share of the allowed error. speedup: torch's time / the kernel's.
 
     low, high: 95 % interval of the speedup; reliable: the machine was quiet. kernel_us: microseconds per call. limit_share: of what the machine can do.
-    cycles: of a simulator. findings: what refused its proofs. command: runs it again.
+    cycles: of a simulator. findings: what refused its proofs. command: runs it again. edited: the result is not as this home wrote it.
     """
 
     cell: str
@@ -63,6 +63,7 @@ class Row:
     cycles: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
     findings: tuple[Mapping[str, Any], ...] = ()
+    edited: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -101,6 +102,10 @@ class Report:
     def unproven(self) -> tuple[Row, ...]:
         """Return the rows of whose hierarchy a proof was refused."""
         return tuple(row for row in self.rows if row.findings)
+
+    def edited(self) -> tuple[Row, ...]:
+        """Return the rows whose result is not as this home wrote it: edited, or made elsewhere."""
+        return tuple(row for row in self.rows if row.edited)
 
     def failures(self) -> tuple[Row, ...]:
         """Return the rows that are not accurate although they could be judged."""
@@ -148,6 +153,7 @@ def _single(run: store.Run) -> list[dict[str, Any]]:
     data = read_object(run.dir / "result.json")
     if data is None:
         return []
+    data["edited"] = not run.is_sealed("result.json")
     if "cell" not in data:
         dims = _dims(data, ",")
         target = ".".join(filter(None, (data.get("backend"), data.get("arch"))))
@@ -199,6 +205,7 @@ def _row(data: Mapping[str, Any], asked: Mapping[str, Any]) -> Row:
         cycles=data.get("cycles") or {},
         log=_log(run, data) if bad else "",
         findings=_findings(run, data),
+        edited=bool(data.get("edited")),
     )
 
 

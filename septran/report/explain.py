@@ -78,6 +78,7 @@ class Explanation(Document):
     seed: int | None
     reproduce: str
     evidence: str
+    edited: bool
 
 
 def explain_verdict(run: store.Run) -> Explanation:
@@ -123,6 +124,7 @@ def explain_verdict(run: store.Run) -> Explanation:
         seed=verdict["seed"],
         reproduce=shlex.join(("septran", "verify", str(run.dir), "--seed", str(verdict["seed"]))),
         evidence=str(paths[-1]),
+        edited=not run.is_sealed(paths[-1].relative_to(run.dir).as_posix()),
     )
 
 
@@ -146,6 +148,10 @@ def lines(found: Explanation) -> list[tuple[str, str]]:
     """Return the object as (name, text) rows for a person."""
     code = f" [{found.code}]" if found.code else ""
     rows = [("verdict", f"{found.level} ({found.where}): {found.status}{code}")]
+    if found.edited:
+        rows.append(
+            ("edited", "not as this SEPTRAN_HOME wrote it; `septran verify` runs the kernel again")
+        )
     if found.code:
         rows.append(("because", str(found.message)))
         rows += [("hint", str(found.hint))] if found.hint else []

@@ -29,12 +29,16 @@ def junit(run: store.Run) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname=_text(op), name=_text(rest), time=f"{seconds:.3f}"
         )
-        how = "skipped" if data is None else _HOW.get(sort_of(data), "")
+        why = ""
+        if data is None or data.get("edited"):
+            how, why = "skipped", "not run" if data is None else "the result was edited"
+        else:
+            how = _HOW.get(sort_of(data), "")
         counts["tests"] += 1
         total += seconds
         if how:
             counts[how] += 1
-            why = "not run" if data is None else str(data.get("reason") or data.get("level"))
+            why = why or str((data or {}).get("reason") or (data or {}).get("level"))
             one = ElementTree.SubElement(case, how, message=_text(why.partition("\n")[0]))
             one.text = _text("\n".join(filter(None, (why, _culprit(data or {})))))
         elif data is not None:

@@ -17,8 +17,13 @@ from septran.report.targets import table, targets
 
 COLUMNS = (
     "cell op backend arch dims dtype writer sort level where max_error budget_ratio speedup low high reliable "
-    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked same_text_as reason culprit seed command run"
+    "kernel_us limit_share compile_s verify_s calls tokens cost leaves not_checked same_text_as reason culprit seed command run edited"
 ).split()
+EDITED = (
+    "{n} of these results are not as this SEPTRAN_HOME wrote them: they were edited or made elsewhere. "
+    "`septran verify` runs a kernel again."
+)
+"""What a report says above results whose seal does not fit."""
 _SHORT = {"accurate": "ok", "rejected": "wrong", "unavailable": "-", "failed": "fail"}
 _ORDER = ("failed", "rejected", "unavailable", "accurate")
 
@@ -54,6 +59,7 @@ def _html(report: Report, earlier: Sequence[Report]) -> str:
     return assets.page(
         "report",
         report=report,
+        told_edited=EDITED.format(n=len(report.edited())) if report.edited() else "",
         counts=report.counts(),
         ops=ops,
         backends=backends,
@@ -99,6 +105,7 @@ def _md(report: Report) -> str:
     ops, backends, cells = matrix(report.rows)
     counts = ", ".join(f"{n} {name}" for name, n in report.counts().items() if n)
     lines = [f"# {report.title}", "", f"{counts}. Run `{report.run}`, {report.created}.", ""]
+    lines += [EDITED.format(n=len(n)), ""] if (n := report.edited()) else []
     lines += [line for score in report.scores for line in (score.text(), "")]
     lines += ["| op | " + " | ".join(backends) + " |", "|---" * (len(backends) + 1) + "|"]
     for op in ops:
@@ -109,6 +116,7 @@ def _md(report: Report) -> str:
     lines += ["", "| cell | verdict | error used | x torch | of limit |", "|---|---|---|---|---|"]
     for row in report.rows:
         text = f", same text as {row.same_text_as}" if row.same_text_as else ""
+        text += ", not as it was written" if row.edited else ""
         used = "" if row.budget_ratio is None else f"{100 * row.budget_ratio:.0f} %"
         share = "" if row.limit_share is None else f"{100 * row.limit_share:.0f} %"
         lines.append(

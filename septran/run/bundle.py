@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +16,11 @@ from septran.run import store
 from septran.run.prove import prove_lowered
 from septran.run.require import exit_code
 from septran.run.result import ABSENT, Result
-from septran.run.stored import stored_kernel, verify_again
+from septran.run.stored import judge_again
 from septran.settings import Settings
 from septran.trial.place import place_in
 from septran.trial.stored_leaves import judge_stored
 from septran.verify.evidence import Bundle, bad_name, export_bundle, read_bundle
-from septran.verify.verdict import Verdict
 
 _ASKED = ("op", "backend", "arch", "dims", "dtype")
 
@@ -46,19 +44,18 @@ def export_run(
     Raises:
         ConfigError: C136, no kernel. InputError: V220, the verdict is not an accurate one.
     """
-    request, kernel, result = stored_kernel(run)
-    before = set(run.dir.glob("verify*/verdict.json"))
-    verify_again(run, settings=settings, require=(), progress=progress)
-    (found,) = set(run.dir.glob("verify*/verdict.json")) - before
-    verdict = Verdict.from_json(json.loads(found.read_text(encoding="utf-8")))
-    asked = {name: getattr(result, name) for name in _ASKED} | {"op": request.op}
+    again = judge_again(run, settings=settings, require=(), progress=progress)
+    request, kernel = again.request, again.kernel
+    asked = {name: getattr(again.result, name) for name in _ASKED} | {"op": request.op}
     if request.dynamic:
         asked["dynamic"] = list(request.dynamic)
     if request.math:
         asked["math"] = request.math
     plan = resolve(request)
     proof = prove_lowered(plan, lower_plan(plan), kernel=kernel).certificate
-    return export_bundle(kernel, verdict, path, request=asked, certificate=proof.to_json())
+    return export_bundle(
+        kernel, again.judged.verdict, path, request=asked, certificate=proof.to_json()
+    )
 
 
 def verify_bundle(
@@ -109,7 +106,7 @@ def verify_bundle(
         exit_code=exit_code(judged.verdict, recheck.require),
     )
     data = result.to_json()
-    run.write_json("result.json", data)
+    run.write_sealed("result.json", data)
     summary = {"level": data["level"], "where": data["where"]}
     run.finish("finished", exit_code=result.code, summary=summary)
     return result

@@ -33,6 +33,7 @@ from septran.run.prove import prove_and_keep, prove_rows, unproven
 from septran.run.require import with_exit_code
 from septran.run.result import Result
 from septran.run.roofline import share_of
+from septran.seal import seal_file
 from septran.settings import Settings
 from septran.trial.culprit import find_culprit
 from septran.trial.judge import Judged, build_only, judge_at, judge_kernel
@@ -290,6 +291,7 @@ def _judged(job: _Job, place: Place, kernel: Kernel, problem: Problem) -> Judged
     job.seconds["verify"] = round(total - judged.built.seconds, 3)
     verdict = judged.verdict
     job.judged.append(judged)
+    seal_file(job.run.dir, "verify/verdict.json")
     job.run.event("verdict", level=str(verdict.level), status=str(verdict.status))
     return judged
 
@@ -322,7 +324,7 @@ def _stop(job: _Job, result: Result, level: str) -> Result:
     result = replace(
         result, level=level, where=None, seconds=dict(job.seconds), run=str(job.run.dir)
     )
-    job.run.write_json("result.json", result.to_json())
+    job.run.write_sealed("result.json", result.to_json())
     job.run.finish("finished", exit_code=0, summary={"level": level})
     _copy_kernel(job, result)
     return result
@@ -331,7 +333,7 @@ def _stop(job: _Job, result: Result, level: str) -> Result:
 def _finish(job: _Job, result: Result) -> Result:
     result = replace(result, seconds=dict(job.seconds), run=str(job.run.dir))
     data = result.to_json()
-    job.run.write_json("result.json", data)
+    job.run.write_sealed("result.json", data)
     job.run.finish(
         "finished",
         exit_code=result.code,

@@ -139,7 +139,7 @@ def _run(
     seconds = {"steps": round(time.perf_counter() - start, 3)}
     result = replace(result, exit_code=code, seconds=seconds, run=str(run.dir))
     data = result.to_json()
-    run.write_json("result.json", data)
+    run.write_sealed("result.json", data)
     summary = {n: data.get(n) for n in ("level", "where", "max_error")}
     run.finish("finished", exit_code=code, summary={**summary, "torch_eager": None})
     return result

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import septran
-from septran import assets, gpu
+from septran import assets, gpu, seal
 from septran.atomic import write_atomic
 from septran.document import Document, read_object
 from septran.errors import ConfigError, closest
@@ -81,6 +81,14 @@ class Run:
         """Write `value` as indented JSON."""
         return self.write(name, json.dumps(value, indent=2, default=str) + "\n")
 
+    def write_sealed(self, name: str, value: object) -> Path:
+        """Write `value` as indented JSON that is told from an edited one later (`seal`)."""
+        return seal.write_sealed(self.dir, name, json.dumps(value, indent=2, default=str) + "\n")
+
+    def is_sealed(self, name: str) -> bool:
+        """Return whether a file of the run is as this home wrote it."""
+        return seal.is_sealed(self.dir, name)
+
     def event(self, kind: str, **data: object) -> None:
         """Append one line to events.jsonl and flush it to the disk."""
         entry = {"at": _now().isoformat(timespec="milliseconds"), "kind": kind, **data}
@@ -116,8 +124,9 @@ class Run:
         return found if all(isinstance(found.get(n, {}), dict) for n in parts) else {}
 
     def update(self, **fields: object) -> None:
-        """Set fields of run.json."""
-        self.write_json("run.json", {**self.info(), **fields})
+        """Set fields of run.json; one that somebody edited stays one that somebody edited."""
+        write = self.write_sealed if self.is_sealed("run.json") else self.write_json
+        write("run.json", {**self.info(), **fields})
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -209,7 +218,7 @@ def create(
         versions=versions(),
         machine=machine(),
     )
-    run.write_json("run.json", head.to_json())
+    run.write_sealed("run.json", head.to_json())
     _point_latest(folder, run)
     return run
 
@@ -245,6 +254,20 @@ def find(reference: str, folder: Path) -> Run:
     near = closest(reference, [run.id for run in runs])
     raise ConfigError.of(
         "C030", f"no run {reference!r} in {folder}{near}", help="see `septran runs ls`"
+    )
+
+
+def require_sealed(run: Run, name: str) -> None:
+    """Raise ConfigError C146 where a file that says what to do is not as this home wrote it.
+
+    It names programs, endpoints, files to read and to write: whoever can edit it would decide what runs here.
+    """
+    if run.is_sealed(name):
+        return
+    raise ConfigError.of(
+        "C146",
+        f"{name} of run {run.id} was edited, or written in another SEPTRAN_HOME, so nothing it asks for is done",
+        help="begin another run; `septran runs show` says what this one was asked for",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.run import store
 from septran.run.require import with_exit_code
 from septran.run.result import Result
+from septran.seal import seal_file
 from septran.settings import Settings
+from septran.trial.judge import Judged
 from septran.trial.place import place_in
 from septran.trial.stored_leaves import judge_stored
 from septran.verify.evidence import bad_name
@@ -36,7 +38,35 @@ def verify_again(
     Raises:
         ConfigError: C136, the run holds no kernel.
     """
+    return judge_again(
+        run, settings=settings, require=require, progress=progress, where=where
+    ).result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A stored kernel as it was read, and what was found of that: files that change meanwhile are another kernel's."""
+
+    request: GenRequest
+    kernel: Kernel
+    judged: Judged
+    result: Result
+
+
+def judge_again(
+    run: store.Run,
+    *,
+    settings: Settings,
+    require: tuple[str, ...],
+    progress: Callable[[str], None],
+    where: str = "auto",
+) -> Again:
+    """Return a stored run's kernel verified with new secret inputs; raises as `verify_again`.
+
+    Of a run whose files were edited only what is found now is told: nothing of its speed, its writers or its proofs.
+    """
     request, kernel, data = stored_kernel(run)
+    edited = [n for n in ("run.json", "result.json") if not run.is_sealed(n)]
     plan = resolve(request)
     lowered = lower_plan(plan)
     problem = problem_of(plan, lowered.program, plan.dims)
@@ -51,6 +81,13 @@ def verify_again(
         work=run.dir / f"verify{number + 1}",
         seed=settings.seed,
     )
+    seal_file(run.dir, f"verify{number + 1}/verdict.json")
+    if edited:
+        progress(
+            f"{' and '.join(edited)} of {run.id} was edited, or written in another SEPTRAN_HOME: only what is verified now is told"
+        )
+        known = Result.of_plan(plan)
+        data = replace(known, kernel=str(run.dir / kernel.main), leaves=[], run=str(run.dir))
     result = replace(
         data.with_verdict(judged.verdict),
         seconds={
@@ -60,7 +97,7 @@ def verify_again(
     )
     result = with_exit_code(result, judged, require)
     run.event("verified again", level=result.level, exit_code=result.code)
-    return result
+    return Again(request=request, kernel=kernel, judged=judged, result=result)
 
 
 _READ: dict[str, Any] = {

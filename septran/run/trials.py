@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from septran import seal
 from septran.atomic import write_atomic
 
 State = Literal["measured", "pruned", "refused", "wrong"]
@@ -51,6 +52,24 @@ class Trial:
         return asdict(self)
 
 
+def _line(path: Path, trial: Trial) -> str:
+    """Return a trial as a line of its run's file, with the keyed hash that tells it from an edited one."""
+    data = trial.to_json()
+    return json.dumps({**data, "seal": seal.mark(_sealed(path, data))}) + "\n"
+
+
+def _read(path: Path, line: str) -> Trial:
+    data = json.loads(line)
+    if not isinstance(data, dict) or not seal.fits(_sealed(path, data), data.pop("seal", "")):
+        raise ValueError("not as this home wrote it")
+    return Trial(**data)
+
+
+def _sealed(path: Path, data: Mapping[str, Any]) -> str:
+    plain = {name: value for name, value in data.items() if name != "seal"}
+    return f"trial\0{path.parent.name}\0{json.dumps(plain, sort_keys=True)}"
+
+
 @dataclass(slots=True)
 class Trials:
     """Those of one run, kept in `path`. choices: choice -> its values."""
@@ -62,21 +81,21 @@ class Trials:
 
     @classmethod
     def kept(cls, path: Path, choices: Mapping[str, Sequence[Any]], seed: int) -> Trials:
-        """Return the trials of a run; a torn last line, where the process was killed, is left out."""
+        """Return the trials of a run; left out is what comes from a torn or an edited line on: it is tried again."""
         done = []
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             try:
-                done.append(Trial(**json.loads(line)))
+                done.append(_read(path, line))
             except (ValueError, TypeError, RecursionError):
                 break
         if path.is_file():
-            path.write_text("".join(json.dumps(t.to_json()) + "\n" for t in done), encoding="utf-8")
+            path.write_text("".join(_line(path, t) for t in done), encoding="utf-8")
         return cls(path=path, choices=choices, seed=seed, done=done)
 
     def add(self, trial: Trial) -> None:
         """Keep a trial; it is on the disk when this returns."""
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(trial.to_json()) + "\n")
+            file.write(_line(self.path, trial))
             file.flush()
             os.fsync(file.fileno())
         self.done.append(trial)
@@ -84,7 +103,7 @@ class Trials:
     def amend(self, trial: Trial) -> None:
         """Put `trial` in the place of the one with its number."""
         self.done[trial.number] = trial
-        write_atomic(self.path, "".join(json.dumps(t.to_json()) + "\n" for t in self.done))
+        write_atomic(self.path, "".join(_line(self.path, t) for t in self.done))
 
     @property
     def whole(self) -> bool:

@@ -419,7 +419,7 @@ class _Search:
             run=str(self.run.dir),
         )
         data = outcome.to_json()
-        self.run.write_json("result.json", data)
+        self.run.write_sealed("result.json", data)
         self.run.finish("finished", exit_code=0, summary={"better": better, "speedup": ratio})
         return outcome
 

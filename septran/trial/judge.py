@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from septran.atomic import write_atomic
 from septran.backends.base import Backend, Built
 from septran.ir.nodes import Program
 from septran.kernel import Kernel, LeafSpec, leaf_specs
 from septran.outcome import Level, Status
+from septran.seal import read_sealed, write_sealed
 from septran.trial.control import control_trouble
 from septran.trial.place import Place
 from septran.verify.noted import with_noted_accesses
@@ -94,21 +95,29 @@ def _asked_at_its_numbers(kernel: Kernel, problem: Problem) -> Problem:
 def judge_once(
     place: Place, kernel: Kernel, problem: Problem, *, work: Path, seed: int | None = None
 ) -> Judged:
-    """Return `judge_kernel`, or what it found in `work` before where the same binary was built again and had passed."""
-    mark = work / "passed.sha256"
-    if mark.is_file():
+    """Return `judge_kernel`, or what it found in `work` before where the same binary was built again and had passed.
+
+    What it found is believed only as this home wrote it, for this kernel at these sizes.
+    """
+    passed = read_sealed(work, _PASSED)
+    if passed is not None:
         built = build_only(place, kernel, folder=work / "build")
         try:
-            verdict = Verdict.from_json(json.loads((work / "verdict.json").read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
+            verdict = Verdict.from_json(passed["verdict"])
+        except (ValueError, KeyError, TypeError):
             verdict = None
-        if verdict and verdict.passed and _binary(built) == mark.read_text("ascii"):
+        if verdict and verdict.passed and passed["of"] == _of(kernel, problem, built):
             return Judged(kernel=kernel, built=built, verdict=verdict, sessions=place.sessions)
-        mark.unlink()
+    (work / _PASSED).unlink(missing_ok=True)
     judged = judge_kernel(place, kernel, problem, work=work, seed=seed)
     if judged.verdict.passed:
-        write_atomic(mark, _binary(judged.built))
+        found = {"of": _of(kernel, problem, judged.built), "verdict": judged.verdict.to_json()}
+        write_sealed(work, _PASSED, json.dumps(found) + "\n")
     return judged
+
+
+def _of(kernel: Kernel, problem: Problem, built: Built) -> list[Any]:
+    return [kernel.sha, [[n, size] for n, size in sorted(problem.dims.items())], _binary(built)]
 
 
 def _binary(built: Built) -> str:
@@ -153,6 +162,7 @@ def _suspected(
     return verdict
 
 
+_PASSED = "passed.json"
 _TRAPS = ("SIGILL", "SIGTRAP")
 """how a build ends that checks what C++ leaves open"""
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from septran.report.junit import junit
 from septran.run.store import Run
+from septran.seal import write_sealed
 from tests.batch.test_limits import ONE
 
 
@@ -22,7 +23,8 @@ def test_every_sort_of_cell_is_told(tmp_path):
     cells = [{"id": f"relu/cpp/{name}", "key": name, **same} for name in (*data, "unreached")]
     (tmp_path / "batch.json").write_text(json.dumps({"cells": cells}))
     for name, one in data.items():
-        (tmp_path / "cells" / f"{name}.json").write_text(json.dumps({"seconds": {"a": 2.0}, **one}))
+        text = json.dumps({"seconds": {"a": 2.0}, **one})
+        write_sealed(tmp_path, f"cells/{name}.json", text)
     suite = ElementTree.fromstring(junit(Run(tmp_path)))
     counts = {n: suite.get(n) for n in ("tests", "failures", "errors", "skipped", "time")}
     assert counts == {"tests": "5", "failures": "1", "errors": "1", "skipped": "2", "time": "8.000"}

@@ -78,7 +78,7 @@ def test_runs(septran, fresh_home):
     assert (row["op"], row["level"], row["status"]) == ("gemm", "accurate", "finished")
     assert run.id in septran("runs", "ls").out
     shown = septran("runs", "show", "latest", "--json").json
-    assert shown["files"] == ["kernel.txt", "run.json"]
+    assert shown["files"] == ["kernel.txt", "run.json", "seals/run.json.seal"]
     assert "level: accurate" in septran("runs", "show").out
     assert septran("runs", "path").out == f"{run.dir.parent / run.id}\n"
     assert septran("runs", "prune", "--keep", "0", "--days", "1", "--json").json["removed"] == []

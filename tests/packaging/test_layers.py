@@ -42,6 +42,7 @@ LAYERS = (
         "sandbox_launcher",
         "sandbox_warm",
         "intact",
+        "seal",
         "surroundings",
     ),
     ("assets",),

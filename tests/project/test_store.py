@@ -113,7 +113,7 @@ def test_a_run_that_filled_the_disk_says_so(current, monkeypatch, capsys):
 def test_a_closed_run_keeps_no_space_back(current):
     run = store.create({}, label=("x",), settings=current)
     run.finish("finished", exit_code=0, summary={})
-    assert [p.name for p in run.dir.iterdir()] == ["run.json"]
+    assert sorted(p.name for p in run.dir.iterdir()) == ["run.json", "seals"]
 
 
 def test_find(current):
