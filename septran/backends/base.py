@@ -109,6 +109,37 @@ class HostCall:
     allow_torch: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SizeAsked:
+    """A comparison of a size with a number in a file's text.
+
+    name: of the size, as the file has it. sign: %, &, <, <=, >, >=, == or !=. of: what it is: a parameter, "size(AXIS)" or "numel()" of a
+    tensor, or "", where that is not known.
+    """
+
+    name: str
+    sign: str
+    number: int
+    of: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sign} {self.number}"
+
+    def holds(self, size: int) -> bool:
+        """Return how it comes out for a size; of % and &, whether the rest is 0."""
+        n = self.number
+        return {
+            "%": size % n == 0,
+            "&": size & n == 0,
+            "<": size < n,
+            "<=": size <= n,
+            ">": size > n,
+            ">=": size >= n,
+            "==": size == n,
+            "!=": size != n,
+        }[self.sign]
+
+
 class Unjudged(Exception):
     """A file that SepTran did not write says what cannot be judged here. what: in words; line: of the file."""
 
@@ -152,6 +183,7 @@ class Foreign:
     readings: text -> each text that compilers for different devices make of it, or each device that it may tell from others,
         that of the card first; lines stay; raises `Unjudged`. between_calls: text, entry -> names that live from call to call.
     unset: kernel, folder -> builds whose variables that nobody set hold something else; none where none is read.
+    sizes: text -> its comparisons of sizes with numbers.
     threads: text -> how many its teams ask for by a number, 0: any. elsewhere: text -> names it asks whose other answers no build here gives.
     launches: text, file, call, parameters, folder of the run -> the accesses of the launches that were made, for proofs.
     otherwise: what judges the file where `kernel` raises `Unjudged`, or where torch may compute; its hosts are the same.
@@ -173,6 +205,7 @@ class Foreign:
     unset: Callable[[Kernel, Path], Iterator[Built]] | None = None
     threads: Callable[[str], int] | None = None
     elsewhere: Callable[[str], tuple[str, ...]] | None = None
+    sizes: Callable[[str], tuple[SizeAsked, ...]] | None = None
     launches: (
         Callable[[str, str, HostCall, tuple[KernelParam, ...], Path], tuple[Launch, ...]] | None
     ) = None

@@ -35,14 +35,15 @@ def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) ->
 
 
 def capture_open(
-    path: Path, *, mode: Mode = "eval", limit_s: float | None = None
+    path: Path, *, mode: Mode = "eval", limit_s: float | None = None, all_open: bool = False
 ) -> Graph | OpenGraph:
     """Return the exported graph of a module file (`Model`, `get_inputs`, `get_init_inputs`).
 
     A file that has `get_dynamic_shapes`, too, has open sizes.
 
     mode: eval switches dropout off and uses running statistics; as-is leaves the module as it is made.
-    limit_s: processor seconds for all of it; default: LIMIT_S.
+    limit_s: processor seconds for all of it; default: LIMIT_S. all_open: of a file that says nothing of it, every size of its
+        inputs is open that torch does not fix.
 
     Raises:
         ConfigError: C134, the file is not in the form or raised; C151, torch cannot export it.
@@ -57,7 +58,8 @@ def capture_open(
         folder = Path(name)
         copy = folder / "module.py"
         copy.write_text(text, encoding="utf-8")
-        config = json.dumps({"mode": mode, "values_bytes": VALUES_BYTES, "known": sorted(KNOWN)})
+        asked = {"mode": mode, "values_bytes": VALUES_BYTES, "known": sorted(KNOWN)}
+        config = json.dumps({**asked, **({"open": True} if all_open else {})})
         result = sandbox.run(
             [sys.executable, "-I", _CHILD, copy, folder, config],
             rw_dir=folder,

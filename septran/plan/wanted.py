@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Input, Plain, Ref
+from septran.aten.open_graph import OpenGraph
 from septran.domain import Domain
 from septran.errors import ConfigError, Span
 from septran.frontend.canon import Canon
-from septran.frontend.capture import capture
+from septran.frontend.capture import capture, capture_open
 from septran.frontend.domains import domains_of
 from septran.frontend.table import clean_name
 from septran.frontend.translate import translate
@@ -57,7 +58,26 @@ def load_wanted(path: Path, *, specials: bool = False) -> Wanted:
         ConfigError: C134 the file, C151 torch cannot export it, C171 an input or output that no kernel takes.
         EnvironmentProblem: V214, the child did not start.
     """
-    graph = _captured(path, read_source(path, "C134"))
+    return _wanted(path, _captured(path, read_source(path, "C134")), specials=specials)
+
+
+def load_open(path: Path) -> Graph | OpenGraph:
+    """Return the graph of a file with all sizes of its inputs open that torch leaves open; raises as `load_wanted`."""
+    return _captured_open(path, read_source(path, "C134"))
+
+
+def wanted_at(path: Path, opened: OpenGraph, sizes: Mapping[str, int]) -> Wanted:
+    """Return what a file asks for where its inputs have other sizes.
+
+    Raises:
+        ConfigError: C151, C171. RuntimeError, ValueError: another size does not fit.
+    """
+    graph = opened.at(sizes)
+    closed = {n: raw for n, raw in opened.values.items() if not opened.open_axes(n)}
+    return _wanted(path, replace(graph, values=closed), specials=False)
+
+
+def _wanted(path: Path, graph: Graph, *, specials: bool) -> Wanted:
     names = {one.name: one for one in _inputs(graph)}
     called = {one.name: clean_name(one.name) for one in names.values()}
     if len(set(called.values())) < len(called):
@@ -114,6 +134,11 @@ def read_source(path: Path, code: str) -> str:
 def _captured(path: Path, text: str) -> Graph:
     """Return the graph of a file with this text; a server is asked about the same few files all the time."""
     return capture(path)
+
+
+@functools.lru_cache(maxsize=64)
+def _captured_open(path: Path, text: str) -> Graph | OpenGraph:
+    return capture_open(path, all_open=True)
 
 
 def _inputs(graph: Graph) -> list[Input]:

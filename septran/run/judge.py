@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, Host, HostCall, Reading, Unjudged
-from septran.errors import ConfigError, Span, closest
+from septran.backends.base import Backend, Foreign, HostCall, Reading, Unjudged
+from septran.errors import ConfigError, Span
 from septran.kernel import Kernel, KernelParam, content_hash
 from septran.outcome import Level, Status
-from septran.plan.wanted import load_wanted, read_source
+from septran.plan.wanted import Wanted, load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
-from septran.run.host_call import host_call
+from septran.run.judge_call import called
 from septran.run.judge_includes import Whole, whole_of
-from septran.run.judge_maker import sized_with
-from septran.run.judge_module import made_with
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
-from septran.run.judge_torch import Computed, allowed, computed, with_torch
+from septran.run.judge_sizes import Sized, with_other_sizes
+from septran.run.judge_target import entry_of, target_of
+from septran.run.judge_torch import Computed, computed, with_torch
 from septran.settings import Settings
 from septran.toolchain.built import Built
 from septran.toolchain.hosted import UNLINKED
 from septran.toolchain.machine_asked import kept_between_calls, machine_asked
 from septran.toolchain.watched import starts_threads
-from septran.trial.place import place_in
+from septran.trial.place import Place, place_in
 from septran.verify.moved import with_other_surroundings
 from septran.verify.noted import with_noted_accesses
 from septran.verify.points import points
@@ -50,10 +50,6 @@ _AFTER = "calls after those that were made: {} live from call to call"
 _TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
-_ELSEWHERE = (
-    ("cpp_extension", "it loads its kernels from other files; judge the .cu file"),
-)  # fmt: skip
-"""marks of files that are not judged, and why"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +139,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
     """
     whole = whole_of(request.file)
     text = whole.text
-    backend, foreign = _target(request, text)
+    backend, foreign = target_of(request.file, request.backend, text)
     with _told_where(request.file):
         readings = foreign.readings(text)
     with tempfile.TemporaryDirectory(prefix="septran-judge-") as name:
@@ -214,7 +210,7 @@ def _judged(
     """Return what was found out about one reading of a file; the evidence goes into `folder`."""
     text = read.text
     with _told_where(request.file):
-        host = _entry(request, foreign, text)
+        host = entry_of(request.file, request.entry, foreign, text)
         used = foreign.unsupported(text) if foreign.unsupported is not None else ()
     if used:
         raise ConfigError.of(
@@ -223,14 +219,12 @@ def _judged(
             Span(str(request.file), host.line),
         )
     wanted = load_wanted(request.reference, specials=request.specials)
-    call = host_call(host, wanted, request.numbers, file=request.file)
-    call = replace(call, allow_torch=allowed(request.allow_torch, foreign, request.file))
-    if host.module:
-        made = made_with(request.reference)
-        call = replace(call, made_with=made, state=wanted.state)
-    elif host.maker is not None:
-        made = sized_with(call, host.maker, wanted, request.numbers, request.file)
-        call = replace(call, made_with=made)
+    files = (request.file, request.reference)
+
+    def call_of(other: Wanted, numbers: Mapping[str, float | int]) -> HostCall:
+        return called(files, foreign, host, other, numbers, request.allow_torch)
+
+    call = call_of(wanted, request.numbers)
     arch = backends.resolve_arch(backend, read.arch)
     with _told_where(request.file):
         foreign, kernel, left_out = _kernel(foreign, text, call, wanted.problem.params, arch)
@@ -238,6 +232,7 @@ def _judged(
     options: tuple[tuple[str, Any], ...] = (("flags", read.flags),) if read.flags else ()
     options += (("threads", count),) if count else ()
     kernel = replace(kernel, options=(*kernel.options, *options))
+
     problem = replace(wanted.problem, points=points(text))
     place = replace(place_in(settings, backend, arch, "emulated"), build=foreign.build)
     place.require()
@@ -277,6 +272,15 @@ def _judged(
         how = foreign.sought or search
         verdict = with_sought_inputs(verdict, kernel, built, problem, how, folder / "sought", sessions)  # fmt: skip
         verdict = with_other_surroundings(verdict, kernel, built, problem, sessions)
+        if foreign.sizes is not None and not (read.flags or read.threads):
+            sized = Sized(
+                asked=foreign.sizes(text),
+                call=call_of,
+                kernel=lambda c, w: foreign.kernel(text, c, w.problem.params, arch)[0],
+                judged=lambda k, p, at: _at_another_size(place, k, p, at, asked),
+                numbers=request.numbers,
+            )
+            verdict = with_other_sizes(verdict, sized, request.reference, wanted, folder / "sizes")
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)
@@ -372,6 +376,14 @@ def _verdict(
     )
 
 
+def _at_another_size(
+    place: Place, kernel: Kernel, problem: Problem, folder: Path, request: Request
+) -> Verdict:
+    (folder / "build").mkdir(parents=True, exist_ok=True)
+    built = place.build(kernel, folder / "build")
+    return _verdict(kernel, built, problem, folder, request)
+
+
 def _unset(
     verdict: Verdict,
     kernel: Kernel,
@@ -409,70 +421,6 @@ def _told_where(file: Path) -> Iterator[None]:
         yield
     except Unjudged as e:
         raise ConfigError.of("C173", f"{file}: {e.what}", Span(str(file), e.line)) from e
-
-
-def _target(request: JudgeRequest, text: str) -> tuple[Backend, Foreign]:
-    """Return the target that the file is for: the one asked for, or the first whose marks it has."""
-    known = {n: b.foreigns for n in backends.names() if (b := backends.get(n)).foreigns}
-    if request.backend:
-        found = backends.get(request.backend)
-        if not found.foreigns:
-            raise ConfigError.of(
-                "C170",
-                f"files for {found.name} are not judged",
-                help=f"targets whose files are: {', '.join(known)}",
-            )
-        fitting = [f for f in found.foreigns if request.file.suffix in f.suffixes]
-        return found, next((f for f in fitting if f.claims(text)), (*fitting, found.foreigns[0])[0])
-    for name, foreigns in known.items():
-        for foreign in foreigns:
-            marked = not foreign.marks or any(mark in text for mark in foreign.marks)
-            if request.file.suffix in foreign.suffixes and marked and foreign.claims(text):
-                return backends.get(name), foreign
-    for mark, what in _ELSEWHERE:
-        if mark in text:
-            raise ConfigError.of("C173", f"{request.file}: {what}", Span(str(request.file), 1))
-    raise ConfigError.of(
-        "C170",
-        f"{request.file}: which target it is for cannot be told from the file",
-        Span(str(request.file), 1),
-        help=f"give --backend: {', '.join(known)}",
-    )
-
-
-def _entry(request: JudgeRequest, foreign: Foreign, text: str) -> Host:
-    try:
-        if request.entry:
-            found = foreign.host(text, request.entry)
-            names = [h.name for h in foreign.hosts(text)]
-            if found is not None:
-                return found
-            raise ConfigError.of(
-                "C170",
-                f"{request.file} has no function {request.entry!r}{closest(request.entry, names)}",
-                Span(str(request.file), 1),
-            )
-        hosts = foreign.hosts(text)
-    except SyntaxError as e:
-        line = e.lineno or 1
-        raise ConfigError.of(
-            "C170", f"{request.file}: {e.msg}", Span(str(request.file), line)
-        ) from e
-    if len(hosts) == 1:
-        return hosts[0]
-    if not hosts:
-        raise ConfigError.of(
-            "C170",
-            f"{request.file}: no function launches a kernel",
-            Span(str(request.file), 1),
-            help="a host function allocates the result, launches the kernel and returns the result",
-        )
-    raise ConfigError.of(
-        "C170",
-        f"{request.file}: {len(hosts)} functions launch kernels: {', '.join(h.name for h in hosts)}",
-        Span(str(request.file), hosts[0].line),
-        help="name the one to judge with --entry",
-    )
 
 
 def _refused(

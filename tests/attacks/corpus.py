@@ -15,6 +15,7 @@ from tests.attacks import (
     corpus_native,
     corpus_python,
     corpus_replies,
+    corpus_sizes,
     corpus_sought,
     corpus_surroundings,
     corpus_told,
@@ -36,6 +37,7 @@ _ALL: tuple[Attack, ...] = (
     *corpus_native.ALL,
     *corpus_sought.ALL,
     *corpus_surroundings.ALL,
+    *corpus_sizes.ALL,
     *corpus_told.ALL,
 )
 _FAMILIES = list(dict.fromkeys(a.family for a in _ALL))

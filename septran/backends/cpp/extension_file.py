@@ -16,6 +16,7 @@ from septran.backends.cpp.inline import OWN_WORK, beyond
 from septran.backends.judged.c_builds import elsewhere, threads
 from septran.backends.judged.c_conditions import asks_its_judge
 from septran.backends.judged.c_foreign import ENTRY, plain_kernel
+from septran.backends.judged.c_sizes import sizes_asked
 from septran.backends.judged.torch_text import call_text, entry, on_torch, torch_functions, uncalled
 from septran.kernel import Kernel, KernelParam
 
@@ -58,5 +59,6 @@ FOREIGN = replace(
     readings=readings,
     threads=threads,
     elsewhere=elsewhere,
+    sizes=sizes_asked,
     unsupported=asks_its_judge,
 )

@@ -12,6 +12,7 @@ from septran.backends.judged.c_builds import Build, builds, elsewhere, more, thr
 from septran.backends.judged.c_foreign import judged, of_torch, read_launches
 from septran.backends.judged.c_host import functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
+from septran.backends.judged.c_sizes import sizes_asked
 from septran.kernel import Kernel, KernelParam
 from septran.toolchain.compilers import cpp_compiler, fills_locals, host_features
 from septran.toolchain.hosted import compile_hosted
@@ -136,6 +137,7 @@ FOREIGN = Foreign(
     readings=readings,
     threads=threads,
     elsewhere=elsewhere,
+    sizes=sizes_asked,
     loader="c_abi.py.j2",
     session=(("env", (("MALLOC_PERTURB_", "1"),)),),
     unsupported=of_torch,

@@ -17,6 +17,7 @@ from septran.backends.cpp.foreign import FLAGS, processors
 from septran.backends.cpp.foreign import FOREIGN as PLAIN
 from septran.backends.judged.c_builds import builds, elsewhere, more, threads
 from septran.backends.judged.c_conditions import asks_its_judge
+from septran.backends.judged.c_sizes import sizes_asked
 from septran.backends.judged.inline_hosts import InlineHosts
 from septran.backends.judged.inline_text import Extension, extension, on_processor
 from septran.backends.judged.torch_text import INCLUDE, of_torch, uncalled
@@ -165,6 +166,7 @@ FOREIGN = replace(
     readings=_readings,
     threads=lambda text: threads(_read(text).text),
     elsewhere=lambda text: elsewhere(_read(text).text),
+    sizes=lambda text: sizes_asked(_read(text).text),
     unsupported=lambda text: asks_its_judge(_read(text).text),
     launches=_launches,
 )

@@ -98,29 +98,15 @@ _SURROUNDINGS = re.compile(
 )
 _ADDRESS = re.compile(r"\b(?:std::)?(u?intptr_t)\b")
 
-# a parameter that may be a size, and what it is compared with; small numbers are those of tails and dimensions
-_WHOLE = r"(?:unsigned|int|long|(?:std::)?(?:size_t|ptrdiff_t|u?int(?:32|64)_t))"
-_SIZE = re.compile(rf"[(,]\s*(?:const\s+)?(?:{_WHOLE}\s+)+(\w+)\s*(?=[,)])")
-_COMPARED = re.compile(r"\b(\w+)\s*(%|&|<=?|>=?|[=!]=)\s*(\d+)\b(?!\.)")
-_LEAST_SIZE = 32
-
-
-def _sizes(plain: str) -> list[str]:
-    """Return what a text asks of its sizes, of which one value each is tried here."""
-    sizes = set(_SIZE.findall(plain))
-    found = [m for m in _COMPARED.finditer(plain) if m[1] in sizes and int(m[3]) >= _LEAST_SIZE]
-    return [" ".join(m.groups()) for m in found]
-
 
 def elsewhere(text: str) -> tuple[str, ...]:
     """Return the names of compilers, systems and processors in a text's conditions whose code is not built here.
 
-    And those of its caller's surroundings, of addresses as numbers, and of its sizes: not all that they can be is tried here.
+    And those of its caller's surroundings, and of addresses as numbers: not all that they can be is tried here.
     """
     found = [n for n in asked(text) if _OTHERS.fullmatch(n) and n not in _ALIKE]
     names = [n for n in found if not _VECTORS.fullmatch(n)]
     plain = blank(text)
     names += _SURROUNDINGS.findall(plain)
     names += [f"addresses as numbers ({n})" for n in _ADDRESS.findall(plain)]
-    names += _sizes(plain)
     return tuple(dict.fromkeys(names))

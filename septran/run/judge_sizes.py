@@ -1,0 +1,192 @@
+"""Whether a judged file is right at other sizes, too: there where its own comparisons of sizes come out the other way.
+
+What a file does where `n > 5000` no call with the reference's 1000 elements shows. Where the reference's graph takes its sizes from
+its inputs (torch's export keeps them open), the file is called with others, few of them: one for each comparison that turns, as near
+and as divisible as can be. Where the reference fixes them, or a size is too large to compute, the comparison stays unchecked by its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from septran.aten.open_graph import OpenGraph
+from septran.backends.base import HostCall, SizeAsked
+from septran.errors import SeptranError
+from septran.kernel import Kernel
+from septran.plan.wanted import Wanted, load_open, wanted_at
+from septran.verify.problem import Problem
+from septran.verify.verdict import Verdict
+
+_RUNS, _MOST_ELEMENTS, _DIVISIBLE = 4, 1 << 18, 128
+_WRONG = ("V202", "V205", "V208", "V209")
+"""Codes that accuse a file at another size; what ends otherwise there only was not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """How a file is judged at other sizes.
+
+    asked: its comparisons. call: of a problem, with these numbers of the user's. kernel: of such a call. judged: kernel, problem,
+    folder -> its verdict. numbers: the user's.
+    """
+
+    asked: tuple[SizeAsked, ...]
+    call: Callable[[Wanted, Mapping[str, float | int]], HostCall]
+    kernel: Callable[[HostCall, Wanted], Kernel]
+    judged: Callable[[Kernel, Problem, Path], Verdict]
+    numbers: Mapping[str, float | int]
+
+
+def with_other_sizes(
+    verdict: Verdict, sized: Sized, reference: Path, usual: Wanted, folder: Path
+) -> Verdict:
+    """Return the verdict, or that of a size at which the file is wrong; comparisons that nothing turned are unchecked."""
+    if not verdict.passed or not sized.asked:
+        return verdict
+    left = list(sized.asked)
+    tried: list[str] = []
+    why = "the reference fixes its sizes"
+    try:
+        opened = load_open(reference)
+        if isinstance(opened, OpenGraph):
+            why = f"no size up to {_MOST_ELEMENTS} elements turns it"
+            for sizes, numbers, turned in _chosen(opened, sized, usual):
+                if not set(turned) & set(left):
+                    continue
+                found, told = _at(sized, opened, sizes, numbers, reference, folder / f"size{len(tried)}")  # fmt: skip
+                if found.code in _WRONG:
+                    asks = ", ".join(map(str, turned))
+                    message = f"{found.message} ({told}, where {asks} comes out otherwise)"
+                    return replace(found, message=message)
+                if not found.passed:
+                    why = f"at {told}: {found.message}"
+                    continue
+                left = [one for one in left if one not in turned]
+                tried.append(told)
+                if len(tried) == _RUNS:
+                    break
+    except _Unsized as e:
+        why = str(e)
+    except (SeptranError, RuntimeError, ValueError, KeyError, TypeError):
+        # what torch asked of the sizes of its export is not all in the graph
+        why = "another size does not fit the reference"
+    if tried:
+        verdict = replace(verdict, enforced=(*verdict.enforced, f"other sizes: {'; '.join(tried)}"))
+    if left:
+        verdict = verdict.without(f"other sizes: it asks {', '.join(map(str, left))}; {why}")
+    return verdict
+
+
+class _Unsized(Exception):
+    """Why a file cannot be called at other sizes."""
+
+
+def _at(
+    sized: Sized,
+    opened: OpenGraph,
+    sizes: Mapping[str, int],
+    numbers: Mapping[str, float | int],
+    reference: Path,
+    folder: Path,
+) -> tuple[Verdict, str]:
+    wanted = wanted_at(reference, opened, sizes)
+    kernel = sized.kernel(sized.call(wanted, numbers), wanted)
+    shapes = [f"{p.name} {list(p.shape)}" for p in wanted.problem.params if p.privilege == "r"]
+    return sized.judged(kernel, wanted.problem, folder), f"with {', '.join(shapes)}"
+
+
+def _chosen(
+    opened: OpenGraph, sized: Sized, usual: Wanted
+) -> Iterator[tuple[dict[str, int], dict[str, float | int], tuple[SizeAsked, ...]]]:
+    """Yield sizes at which comparisons come out otherwise, with the user's numbers there and those comparisons.
+
+    Raises:
+        _Unsized: a number of the user's is no size of the reference, and nobody says what it is at others.
+    """
+    hints = opened.hints
+    before = _quantities(usual, sized.call(usual, sized.numbers))
+    for one in sized.asked:
+        for name in hints:
+            for value in _values(one, hints[name], before):
+                sizes = {**hints, name: value}
+                dim = next(d for d in opened.dims if d.name == name)
+                if not dim.low <= value <= dim.high or value == hints[name]:
+                    continue
+                numbers = _renumbered(sized.numbers, hints, sizes)
+                wanted = wanted_at(Path(opened.file), opened, sizes)
+                elements = sum(math.prod(p.shape) for p in wanted.problem.params)
+                if elements > max(_MOST_ELEMENTS, sum(math.prod(p.shape) for p in usual.problem.params)):  # fmt: skip
+                    continue
+                after = _quantities(wanted, sized.call(wanted, numbers))
+                turned = tuple(a for a in sized.asked if _turns(a, before, after))
+                if one in turned:
+                    yield sizes, numbers, turned
+                    break
+            else:
+                continue
+            break
+
+
+def _renumbered(
+    numbers: Mapping[str, float | int], hints: Mapping[str, int], sizes: Mapping[str, int]
+) -> dict[str, float | int]:
+    found = dict(numbers)
+    for name, value in numbers.items():
+        if isinstance(value, bool) or value != int(value) or abs(value) <= 1:
+            continue
+        same = [dim for dim, hint in hints.items() if hint == value]
+        if len(same) != 1:
+            raise _Unsized(f"nobody says what --number {name}={value} is at another size")
+        found[name] = sizes[same[0]]
+    return found
+
+
+def _quantities(wanted: Wanted, call: HostCall) -> dict[str, set[int]]:
+    """Return what sizes of a call are: by `SizeAsked.of`, and under "" all extents and counts of its tensors."""
+    found: dict[str, set[int]] = {"": set()}
+    for tensor in wanted.problem.params:
+        count = math.prod(tensor.shape)
+        found[""] |= {*tensor.shape, count}
+        for name, size in (
+            *((f"size({a})", n) for a, n in enumerate(tensor.shape)),
+            ("numel()", count),
+        ):
+            found.setdefault(name, set()).add(size)
+    for param, passed in zip(call.host.params, call.args, strict=False):
+        if param.kind == "number" and isinstance(passed.value, int):
+            found[param.name] = {passed.value}
+    return found
+
+
+def _turns(asked: SizeAsked, before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> bool:
+    """Return whether a comparison comes out otherwise than it did for all that its size may have been."""
+    name = asked.of if asked.of in before else ""
+    was = {asked.holds(n) for n in before[name]}
+    now = {asked.holds(n) for n in after.get(name, set())}
+    return bool(now - was)
+
+
+def _values(asked: SizeAsked, hint: int, before: Mapping[str, set[int]]) -> Sequence[int]:
+    """Return values of a dim at which a comparison may come out otherwise, the most divisible first; where it is a product of dims, too."""
+    if asked.sign in ("==", "!=") and any(asked.number in v for v in before.values()):
+        return ()  # the file says that it is made for this size
+    # a tensor has `rest` times as many elements as the dim is long
+    rests = sorted({n // hint for n in set().union(*before.values()) if n % hint == 0 and n})
+    found: list[int] = []
+    step = math.gcd(hint, _DIVISIBLE)
+    for rest in rests:
+        near = asked.number // rest
+        steps = (step, 1) if asked.sign not in "%&" else (1,)
+        for by in steps:
+            over, under = by * (near // by + 1), by * ((near - 1) // by)
+            found += [over, over + by, under, by * (near // by)]
+        if asked.sign in "%&":
+            found += [hint + 1, hint - 1]
+        if asked.sign == "&":  # of a mask, the multiple is one more
+            whole = asked.number + 1
+            found += [whole * (n // whole + 1) for n in (near, hint)]
+    return tuple(itertools.islice(dict.fromkeys(n for n in found if n > 1), 24))

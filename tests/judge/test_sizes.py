@@ -1,0 +1,99 @@
+"""A C++ file is also called at sizes where its own comparisons of sizes come out the other way, as far as the reference takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran import settings
+from septran.backends.judged.c_sizes import sizes_asked
+from septran.run.judge import Judgement, JudgeRequest, judge
+
+HEAD = "void f(const float* x, float* y, int n) { "
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (HEAD + "if (n > 5000) y[0] = 0; }", ["n > 5000"]),
+        ("void f(float* y, size_t rows) { if (rows % 128==0) y[0] = 0; }", ["rows % 128"]),
+        (HEAD + "if (5'000 <= n) y[0] = 0; }", ["n >= 5000"]),
+        (HEAD + "const int k = n; if (n % 4 == 0 || k > 64) y[0] = 0; }", ["k > 64"]),
+        ("constexpr int BIG = 0x1000;\n" + HEAD + "if (n >= BIG) y[0] = 0; }", ["n >= 4096"]),
+        ("#define BIG 4096\n" + HEAD + "if (n >= BIG) y[0] = 0; }", ["n >= 4096"]),
+        ("auto rows = x.size(0); if (rows > 64) f();", ["rows > 64"]),
+        ("if (x.numel() > 64) f();", ["x.numel() > 64"]),
+        (HEAD + "for (int i = 0; i < 100; i++) y[i] = n < 2.5; }", []),
+        (HEAD + "if (x[0] > 5000 || n << 40 || n && 77) y[0] = 0; } // n > 64", []),
+    ],
+)
+def test_what_a_text_asks_of_its_sizes(text: str, asks: list[str]) -> None:
+    assert list(map(str, sizes_asked(text))) == asks
+
+
+def judged(folder: Path, text: str, reference: str, **more: object) -> Judgement:
+    (folder / "k.cpp").write_text(text)
+    (folder / "r.py").write_text(f"import torch\n{reference}")
+    request = JudgeRequest(file=folder / "k.cpp", reference=folder / "r.py", **more)  # type: ignore[arg-type]
+    return judge(request, settings=settings.load(project=folder))
+
+
+TWO = """extern "C" void f(const float* x, float* y, int m, int n) {{
+  for (int i = 0; i < m * n; i++) y[i] = 2 * x[i];
+  if ({when}) y[0] = 7;
+}}
+"""
+TWICE = "def reference(x):\n    return x * 2\ndef get_inputs():\n    return [torch.rand(31, 45)]\n"
+
+
+def test_a_number_that_is_a_size_follows_it(tmp_path: Path) -> None:
+    found = judged(tmp_path, TWO.format(when="m > 2000"), TWICE, numbers={"m": 31, "n": 45})
+    assert found.code == 1 and "x [2001, 45], where m > 2000" in found.verdict.message
+
+
+@pytest.mark.slow
+def test_a_number_that_is_no_size_leaves_it_unchecked(tmp_path: Path) -> None:
+    scaled = TWO.replace("int n)", "int n, int lanes)")
+    numbers = {"m": 31, "n": 45, "lanes": 64}
+    found = judged(tmp_path, scaled.format(when="m > 2000"), TWICE, numbers=numbers)
+    (told,) = [one for one in found.verdict.not_checked if one.startswith("other sizes")]
+    assert found.code == 0 and "m > 2000; nobody says what --number lanes=64 is" in told
+
+
+BROADCAST = TWICE.replace("return x * 2", "return x * torch.full((31, 45), 2.0)")
+FIXED = TWICE.replace("return x * 2", "return x.reshape(31, 45) * 2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reference", "when", "why"),
+    [
+        (FIXED, "m > 2000", "the reference fixes its sizes"),
+        (BROADCAST, "m > 2000", "the reference fixes its sizes"),
+        (TWICE, "m > 2000000", "no size up to 262144 elements turns it"),
+    ],
+)
+def test_what_no_call_can_turn_is_named(
+    tmp_path: Path, reference: str, when: str, why: str
+) -> None:
+    found = judged(tmp_path, TWO.format(when=when), reference, numbers={"m": 31, "n": 45})
+    told = [one for one in found.verdict.not_checked if one.startswith("other sizes")]
+    assert found.code == 0 and told == [f"other sizes: it asks {when}; {why}"]
+
+
+EXTENSION = """#include <torch/extension.h>
+torch::Tensor f(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  const float* a = x.data_ptr<float>(); float* b = y.data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); i++) b[i] = 2 * a[i];
+  if (x.size(0) > 100) b[0] = 7;
+  return y;
+}
+"""
+
+
+@pytest.mark.slow
+def test_an_extension_is_called_at_other_sizes(tmp_path: Path) -> None:
+    found = judged(tmp_path, EXTENSION, TWICE)
+    assert found.code == 1 and "where x.size(0) > 100 comes out otherwise" in found.verdict.message
