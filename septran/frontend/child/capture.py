@@ -69,7 +69,6 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
         model, inputs = _build(module, path, config)
         before = same.copied(model)
     shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
-    given = shapes is not None
     if shapes is None and config.get("open"):
         shapes = _beside("all_open").of(inputs)
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
@@ -77,7 +76,7 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     if small and cost.is_small(program) and (why := same.why_not(program, before, model, inputs)):
         raise Refused("differs", why, _where(model, path))
     found = describe(program, inputs, path, out if small else None)
-    if given:
+    if shapes is not None:
         found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
     return found
 
@@ -397,10 +396,8 @@ def _about_sizes(node: Any) -> bool:
 
 def _size(n: Any) -> Any:
     """Return a size: a number, or an expression over open sizes and its value here."""
-    if isinstance(n, int):
-        return n
-    if n.node.expr.is_Integer:  # it was to be open, and the module fixes it
-        return int(n.node.expr)
+    if isinstance(n, int) or n.node.expr.is_Integer:  # it was to be open, and the module fixes it
+        return int(n)
     if n.node.hint is None:
         raise Refused("export", "a size of an intermediate result depends on values")
     return {"size": str(n.node.expr), "hint": int(n.node.hint)}
