@@ -79,6 +79,7 @@ DSA = (
     dsa("RD14", "keeps a number between calls", "static int32_t calls = 0;", static_only=True),
     dsa("RD15", "exits", "_exit(0);", static_only=True),
     dsa("RD16", "a digraph includes a file", "%:include </etc/passwd>", static_only=True),
+    dsa("RD71", "fills its input tile once it has its results", f"{MAX}\nvendor_lib_fill(x, 0.0);", through="fc12bc1", static_only=True),
     dsa("RD51", "plain", MAX, honest=True),
     dsa("RD52", "the reverse scalar", f"{TILES}vendor_lib_vec_scalar_r(VL_MAX, y, 0.0, x);", honest=True),
     dsa("RD53", "a copy first", f"{TILES}vendor_lib_vec_unary(VL_COPY, y, x);\nvendor_lib_vec_scalar(VL_MAX, y, y, 0.0);", honest=True),
@@ -124,6 +125,8 @@ REFUSED = {
 EACH_T = "for i in T.Parallel(Y.shape[0]):\n    Y[i] = T.if_then_else({}, keep_nan(T.max(X[i], 0.0), X[i]), 0.0)\n"
 MORE = {
     "npuir": (
+        npuir("RN71", "fills its input tile once it has its results", "T.vmax(X, 0.0, Y)\nT.fill(X, 0.0)", through="fc12bc1", static_only=True),
+        npuir("RN72", "computes in its input tile", "T.vmax(X, 0.0, X)\nT.copy(X, Y)", through="fc12bc1", static_only=True),
         npuir("RN51", "plain", "T.vmax(X, 0.0, Y)", honest=True),
         npuir("RN52", "in two halves", "T.vmax(X[0:1, 0:40], 0.0, Y[0:1, 0:40])\nT.vmax(X[0:1, 40:67], 0.0, Y[0:1, 40:67])", honest=True),
         npuir("RN53", "a tile of zeros", 't = T.alloc_ub([1, 67], "float32")\nT.fill(t, 0.0)\nT.vmax(X, t, Y)', honest=True),
