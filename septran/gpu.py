@@ -15,20 +15,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from septran.sandbox_launcher import LOCAL_SOCKETS
 
 Vendor = Literal["nvidia", "amd"]
 _PROBE = Path(__file__).with_name("gpu_probe.py")
 _NODES = {"nvidia": Path("/dev/nvidiactl"), "amd": Path("/dev/kfd")}
 _LIBRARIES = {"nvidia": "libcuda.so.1", "amd": "libamdhip64.so"}
 _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
-CALLS: Mapping[Vendor, tuple[str, ...]] = {"nvidia": (LOCAL_SOCKETS,), "amd": ()}
-"""System calls that the driver needs when it starts, of those that a kernel's child does not have."""
 _PASSED_ON = (
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",

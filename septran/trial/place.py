@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from septran.backends.base import Availability, Backend, Built, Capability
 from septran.errors import EnvironmentProblem
 from septran.kernel import Kernel
 from septran.plan.cores import cores
+from septran.sandbox_launcher import LOCAL_SOCKETS
 from septran.settings import Settings
 from septran.toolchain import environment
 from septran.verify.sandbox import MIB
@@ -21,6 +22,8 @@ from septran.verify.verdict import Where
 Wanted = Literal["auto", "device", "emulated"]
 WANTED: tuple[Wanted, ...] = ("auto", "device", "emulated")
 _GUARD = 256 * 1024
+_CALLS: Mapping[gpu.Vendor, tuple[str, ...]] = {"nvidia": (LOCAL_SOCKETS,), "amd": ()}
+"""what a driver needs when it starts, of the system calls that other children do not have"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +154,7 @@ def _device_sessions(backend: Backend, found: gpu.Gpu, threads: int) -> Sessions
         "call_timeout_s": 120.0,
         "budget_s": 60.0,
         "rw_paths": gpu.nodes(found.vendor),
-        "calls": gpu.CALLS[found.vendor],
+        "calls": _CALLS[found.vendor],
         "ro_paths": gpu.reads(found),
         "env": (*backend.device.env(), *gpu.environment()),
         "gpu": found,

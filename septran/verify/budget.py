@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.accuracy import Policy
 from septran.errors import TaskLangError
-from septran.ir.dtypes import DTYPES, HALVES, is_float
+from septran.ir.dtypes import DTYPES, is_float
 from septran.reference import Remote
 from septran.rounding import DIGITS, Rounding
 from septran.verify.declared import declared_error
@@ -26,6 +26,7 @@ from septran.verify.directions import alone, moved, together
 from septran.verify.effects import Effects
 from septran.verify.flushing import cost_of_flushing
 from septran.verify.integers import integers_beside
+from septran.verify.matrix_units import cut_off
 from septran.verify.problem import Problem
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def _arithmetic(
             coefficient = policy.zero_mean_coefficient
             if not zero_mean:
                 coefficient = max(coefficient, policy.same_sign_coefficient_per_sqrt * root)
-            cut = _cut_off(problem, policy) * (reference.kind == "gemm")
+            cut = cut_off(problem, policy) * (reference.kind == "gemm")
             return coefficient * u * magnitude(index, True) + few + cut * size
         case "softmax":
             distance = -size.clamp(min=2.0**-1000).log()
@@ -319,7 +320,7 @@ def _arithmetic(
             if long:
                 few = few + 0.25 * (reference.ulps + 2 * root) * u * size
             found = _factor(problem, policy) * probe + policy.torch_error_factor * own + few
-            found = found + _cut_off(problem, policy) * long * size
+            found = found + cut_off(problem, policy) * long * size
             if reference.rounded is not None:
                 # the form of an operator may cancel inside (1 + erf in a GELU's tail): a last place of its larger results
                 found = found + 2 * u * _of_row(size)
@@ -327,18 +328,6 @@ def _arithmetic(
                 scale = magnitude(index, False)
                 found = found + (reference.ulps + 2 * root * long) * u * scale
             return found
-
-
-def _cut_off(problem: Problem, policy: Policy) -> float:
-    """Return the relative error of a sum that a GPU's matrix unit may compute: each step cuts the partial sum off.
-
-    Source: Fasi, Higham, Mikaitis, Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330, 2021.
-    """
-    reduction = problem.reference.reduction
-    if not problem.truncates or not reduction or not any(p.dtype in HALVES for p in problem.inputs):
-        return 0.0
-    rule, u = policy.matrix_unit, policy.unit_roundoff[problem.accumulate]
-    return rule["per_step"] * math.ceil(reduction(problem.dims) / rule["terms"]) * u
 
 
 def _factor(problem: Problem, policy: Policy) -> float:

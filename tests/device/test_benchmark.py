@@ -120,9 +120,12 @@ def test_every_variant_of_the_data_changes_a_rule_of_a_policy() -> None:
         before = json.dumps(policy)
         changed = gpu_cells.variant(policy, each, dtype)
         assert json.dumps(policy) == before  # a copy
-        assert len(changed["policies"]["rules"]) == len(policy["policies"]["rules"]) + 1
-        new = next(r for r in changed["policies"]["rules"] if r not in policy["policies"]["rules"])
-        assert new["match"]["dtype"] == dtype
+        added = [r for r in changed["policies"]["rules"] if r not in policy["policies"]["rules"]]
+        assert added and len(changed["policies"]["rules"]) == len(
+            policy["policies"]["rules"]
+        ) + len(added)
+        new = added[-1]  # the one for all sizes
+        assert {rule["match"]["dtype"] for rule in added} == {dtype}
         for key, value in each["set"].items():
             assert new[key] == value or value.items() <= new[key].items()
         assert "smaller" not in changed["policies"]  # what does not fit is refused
