@@ -66,7 +66,8 @@ def _run(program: Any, inputs: Any) -> list[torch.Tensor]:
     was = [t.clone() for t in held]
     try:
         with torch.no_grad():
-            return _tensors(program.module()(*_copied(inputs)))
+            # a result may be the running statistic itself, which is put back below
+            return [t.clone() for t in _tensors(program.module()(*_copied(inputs)))]
     finally:
         with torch.no_grad():
             for now, then in zip(held, was, strict=True):

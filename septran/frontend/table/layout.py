@@ -29,7 +29,10 @@ def _same(b: Builder, node: Node, a: Args) -> Value:
 
 @row("view", "reshape", "_unsafe_view", "unsafe_view")
 def _view(b: Builder, node: Node, a: Args) -> Value:
-    return b.reshape(a.view("self"), a.first("size", "shape"))
+    shape = a.first("size", "shape")
+    if shape is None:
+        raise NoForm("the bits of a tensor read as another dtype")
+    return b.reshape(a.view("self"), shape)
 
 
 @row("flatten", "unflatten", "view_as", "expand_copy", "pixel_shuffle_view", "squeeze", "unsqueeze")

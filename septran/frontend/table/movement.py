@@ -221,11 +221,18 @@ def moved(b: Builder, x: View, axis: int, count: int, expr: str, *, dtype: str =
 def _as_strided(b: Builder, node: Node, a: Args) -> Value:
     """Read at its own places of the flattened tensor, which torch keeps row by row."""
     x, shape = a.view("self"), node.meta.shape
-    terms = [f"at({d}) * {s}" for d, s in enumerate(a["stride"]) if s and shape[d] > 1]
-    expr = " + ".join([*terms, str(a["storage_offset"] or 0)])
-    place = b.map(expr, {}, shape or (1,), name="place", dtype="int64")
-    flat = b.reshape(place, (place.elements,))
+    flat = strided_places(b, shape, a["stride"], a["storage_offset"])
     return b.reshape(take(b, b.reshape(x, (x.elements,)), flat, 0), shape)
+
+
+def strided_places(
+    b: Builder, shape: Sequence[int], stride: Sequence[int], offset: int | None
+) -> View:
+    """Return the places of a strided tensor's elements, in one dim."""
+    terms = [f"at({d}) * {s}" for d, s in enumerate(stride) if s and shape[d] > 1]
+    expr = " + ".join([*terms, str(offset or 0)])
+    place = b.map(expr, {}, tuple(shape) or (1,), name="place", dtype="int64")
+    return b.reshape(place, (place.elements,))
 
 
 @row("flip")
@@ -390,6 +397,13 @@ def _index_into(b: Builder, node: Node, a: Args) -> Value:
     if a["alpha"] not in (None, 1):
         x = b.map(f"{number(a['alpha'])} * x", {"x": x})
     return put(b, op, y, x, b.reshape(i, along(y.rank, axis, i.elements)), axis)
+
+
+@row("index_reduce")
+def _index_reduce(b: Builder, node: Node, a: Args) -> Value:
+    i, x = a.view("index"), a.view("source")
+    wide = b.reshape(i, along(x.rank, a["dim"] % x.rank, i.elements)).expand(x.shape)
+    return _scatter(b, node, Args({**a.values, "index": wide, "src": x}))
 
 
 @row("index_put", "_index_put_impl_", "_unsafe_index_put")

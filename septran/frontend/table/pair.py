@@ -194,6 +194,11 @@ def _size(b: Builder, node: Node, a: Args) -> Value:
     return b.map(BINARY["hypot"], {"x": a["self"].re, "y": a["self"].im})
 
 
+@complex_row("angle")
+def _turn(b: Builder, node: Node, a: Args) -> Value:
+    return b.map(BINARY["atan2"], {"x": a["self"].im, "y": a["self"].re})
+
+
 @complex_row("complex")
 def _complex(b: Builder, node: Node, a: Args) -> Value:
     shape = node.meta.shape

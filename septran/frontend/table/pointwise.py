@@ -194,9 +194,18 @@ def _remainder(b: Builder, node: Node, a: Args) -> Value:
             return b.map("fmod(x, y)", {"x": x, "y": y})
         r = b.map("fmod(x, y)", {"x": x, "y": y}, name="rest")
         return b.map("select(r != 0 and (r < 0) != (y < 0), r + y, r)", {"r": r, "y": y})
-    if "remainder" in node.op and isinstance(y, int) and y > 0:
-        return b.map(f"x % {y}", {"x": x})
-    raise NoForm("a remainder of integers by anything but a positive constant")
+    if not isinstance(y, int) or isinstance(y, bool) or y == 0:
+        raise NoForm("a remainder of integers by anything but a constant")
+    up = f"x % {abs(y)}"  # from 0 on; below 0 it is one divisor less
+    down = f"select({up} == 0, 0, {up} - {abs(y)})"
+    if "remainder" in node.op:
+        return b.map(up if y > 0 else down, {"x": x})
+    return b.map(f"select(x < 0, {down}, {up})", {"x": x})
+
+
+@row("angle")
+def _angle_of_reals(b: Builder, node: Node, a: Args) -> Value:
+    return b.map("select(x < 0, 3.141592653589793, select(x != x, x, 0.0))", {"x": a["self"]})
 
 
 @row("round")
@@ -367,8 +376,16 @@ def _cast(b: Builder, node: Node, a: Args) -> Value:
     if source == "bool":
         return b.map("select(x, 1, 0)", {"x": x})
     if wanted.startswith(("int", "uint")) and source in FLOATS:
+        if source == "float64" and not _has_wide(b):
+            raise NoForm("a whole number of a float64 value in a module without a float64 tensor")
         return b.map("trunc(x)", {"x": x})
     return b.map("x", {"x": x})
+
+
+def _has_wide(b: Builder) -> bool:
+    """Return whether a float64 tensor is given: kernels without one compute in float32, where other whole numbers come out."""
+    made = {op.name for op in b.ops}
+    return any(dtype == "float64" and name not in made for name, dtype in b.dtypes.items())
 
 
 def dtype_of(value: Any) -> str | None:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 from septran.aten.graph import Node
-from septran.frontend.table.build import Args, Builder, NoForm, Value, row
+from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import cut
-from septran.frontend.table.movement import moved, put
+from septran.frontend.table.movement import moved, put, strided_places
 from septran.frontend.view import View
 from septran.ir.dtypes import FLOATS
 
@@ -132,3 +132,44 @@ def _unpool(b: Builder, node: Node, a: Args) -> Value:
     room = b.map("0", {}, (*lead, math.prod(out[-d:])), name="room")
     found = put(b, "last", room, b.reshape(x, short), b.reshape(i, short), len(lead))
     return b.reshape(found, out)
+
+
+@row("put")
+def _put_flat(b: Builder, node: Node, a: Args) -> Value:
+    """Written at places of the flattened tensor; the last of two on one place."""
+    y, i, x = a.view("self"), a.view("index"), a.view("source")
+    op = "sum" if a["accumulate"] else "last"
+    n = (i.elements,)
+    i = b.map(f"select(i < 0, i + {y.elements}, i)", {"i": i}, dtype=b.dtypes[i.source])
+    found = put(b, op, b.reshape(y, (y.elements,)), b.reshape(x, n), b.reshape(i, n), 0)
+    return b.reshape(found, y.shape)
+
+
+@row("as_strided_scatter")
+def _strided_scatter(b: Builder, node: Node, a: Args) -> Value:
+    """Written at its own places of the flattened tensor, which torch keeps row by row."""
+    y, x = a.view("self"), a.view("src")
+    place = strided_places(b, x.shape, a["stride"], a["storage_offset"])
+    flat = b.reshape(y, (y.elements,))
+    found = put(b, "last", flat, b.reshape(x, (x.elements,)), place, 0)
+    return b.reshape(found, y.shape)
+
+
+@row("diagonal_scatter")
+def _diagonal_scatter(b: Builder, node: Node, a: Args) -> Value:
+    """One choice for each element: that of the diagonal, or what was there."""
+    y, x, k = a.view("self"), a.view("src"), a["offset"] or 0
+    line = (0 if a["dim1"] is None else a["dim1"]) % y.rank
+    column = (1 if a["dim2"] is None else a["dim2"]) % y.rank
+    axis, other = (line, column) if k >= 0 else (column, line)
+    order = list(range(x.rank - 1))
+    order.insert(axis - (other < axis), x.rank - 1)
+    shape = [x.shape[d] for d in order]
+    shape.insert(other, 1)
+    count = x.shape[-1]
+    wide = b.reshape(x.permute(order), shape)
+    if count < y.shape[axis]:  # lines that have nothing of it read its end
+        where = f"min(at({axis}), {count - 1})"
+        wide = moved(b, wide, axis, y.shape[axis], where, dtype=b.dtypes[x.source])
+    test = f"at({column}) == at({line}) + {number(k)}"
+    return b.map(f"select({test}, x, y)", {"x": wide, "y": y}, y.shape)
