@@ -132,9 +132,9 @@ def test_names_that_hide_others_are_not_taken_for_them():
         "for i, j in T.Parallel(32, 32)", "for i1, j in T.Parallel(32, 32)"
     )
     text = text.replace("A_s[i, j] = T.if_then_else((i <", "A_s[i1, j] = T.if_then_else((i1 <")
-    same = changed(kernel, kernel.source, text.replace("k1 + i, j]", "k1 + i1, j]"))
+    same = changed(kernel, kernel.source, text.replace("% 3 + i, j]", "% 3 + i1, j]"))
     assert refused(plan, lowered, same) == ""
-    captured = changed(same, "X_s[k0", "X_s[i1")
+    captured = changed(same, "X_s[(k0_k1", "X_s[(i1")
     assert "copy A_s <- X_s" in refused(plan, lowered, captured)
 
 
