@@ -69,7 +69,7 @@ MUTANTS = {
         GEMM, r"\{b\[2 \* h\], b\[2 \* h \+ 1\]\}", "{b[h], b[2 * h + 1]}", "st_mma.cuh"
     ),
     "odd: element path copies one element for all": Mutant(
-        ODD, r"convert<T>\(x\.at\(j\)\)", "convert<T>(x.at(i))", "st_copy.cuh"
+        ODD, r"i\[R - 1\] = first \+ k;", "", "st_copy.cuh"
     ),
     "odd: bound of the store ignored": Mutant(
         ODD, r"bool ok = col < n\[rank - 1\];", "bool ok = true;", "st_view.cuh"
@@ -115,7 +115,7 @@ MUTANTS = {
     "attention: barrier dropped": Mutant(ATTENTION, r"\n\s*__syncthreads\(\);", ""),
     "conv: padding not zero": Mutant(
         CONV,
-        r"in \? convert<T>\(x\.at\(at\)\) : from<T>\(0\.f\)",
+        r"in \? convert<T>\(x\.at\(at\)\) : from<T>\(fill\)",
         "convert<T>(x.p[0])",
         "st_copy.cuh",
     ),

@@ -327,7 +327,7 @@ MUTANTS = {
     ),
     "plain writes not fenced": Mutant(r"\n\s*st::fence_for_wgmma\(\);", "", "", CP_ASYNC),
     "tail of K not zero": Mutant(
-        r"const int count = [^;]*;", "const int count = in ? 8 : 0;", BULK, CP_ASYNC
+        r"return left < 0 \? 0 : left > 8 \? 8 : left;", "return in ? 8 : 0;", BULK, CP_ASYNC
     ),
     "no fence before wgmma": Mutant(r"pin\(C\);\n\s*wgmma_fence\(\);", "pin(C);", WGMMA),
     "not committed": Mutant(r"\n\s*wgmma_commit\(\);\n", "\n", WGMMA),
