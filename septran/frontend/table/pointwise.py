@@ -376,7 +376,7 @@ def _cast(b: Builder, node: Node, a: Args) -> Value:
     if source == "bool":
         return b.map("select(x, 1, 0)", {"x": x})
     if wanted.startswith(("int", "uint")) and source in FLOATS:
-        if source == "float64" and not _has_wide(b):
+        if source == "float64" and not _has_wide(b) and _from_inputs(b, x.source):
             raise NoForm("a whole number of a float64 value in a module without a float64 tensor")
         return b.map("trunc(x)", {"x": x})
     return b.map("x", {"x": x})
@@ -386,6 +386,18 @@ def _has_wide(b: Builder) -> bool:
     """Return whether a float64 tensor is given: kernels without one compute in float32, where other whole numbers come out."""
     made = {op.name for op in b.ops}
     return any(dtype == "float64" and name not in made for name, dtype in b.dtypes.items())
+
+
+def _from_inputs(b: Builder, name: str) -> bool:
+    """Return whether a tensor depends on one that is given; places that a module counts out (a triangle's) do not, and are small."""
+    made, waiting, seen = {op.name: op for op in b.ops}, [name], set[str]()
+    while waiting:
+        at = waiting.pop()
+        if at not in made:
+            return True
+        seen.add(at)
+        waiting += [view.source for view in made[at].ins.values() if view.source not in seen]
+    return False
 
 
 def dtype_of(value: Any) -> str | None:

@@ -97,7 +97,8 @@ def _antialiased(b: Builder, node: Node, a: Args) -> Value:
 def _filtered(b: Builder, x: View, axis: int, count: int, step: Fraction, *, cubic: bool) -> View:
     """Return one axis read at `count` centres, `step` apart; each weighs its neighbours by their distance.
 
-    The distance is a quotient of whole numbers, so that only the weight rounds. Cubic: Keys' convolution with a = -1/2.
+    The distance is a quotient of whole numbers, so that only the weight rounds. Cubic: Keys' convolution with a = -1/2, as
+    products, in which a small weight is no difference of large numbers: a large neighbour would show its rounding.
     """
     n = x.shape[axis]
     p, q = step.numerator, step.denominator
@@ -106,7 +107,7 @@ def _filtered(b: Builder, x: View, axis: int, count: int, step: Fraction, *, cub
     wide = max(step, Fraction(1))
     far = f"abs((2 * at(0) + 1) * {q} - (2 * at(1) + 1) * {p})"
     t = b.map(f"{far} / {float(2 * q * wide)!r}", {}, (n, count), name="apart")
-    near = "select(t < 1, (1.5 * t - 2.5) * t * t + 1, select(t < 2, ((2.5 - 0.5 * t) * t - 4) * t + 2, 0))"
+    near = "select(t < 1, (1 - t) * (1 + t - 1.5 * t * t), select(t < 2, 0.5 * (1 - t) * (2 - t) * (2 - t), 0))"
     weight = b.map(near if cubic else "max(1 - t, 0)", {"t": t}, name="weight")
     total = b.reduce("sum", weight, (0,), name="weights")
     table = b.map("w / s", {"w": weight, "s": total}, name="share")
