@@ -52,7 +52,7 @@ class Expected:
 
     flushes: 0 stands for a number below the normal ones, too. others: what integers may be instead, element by element.
     undecided: how large a number may be where the value is NaN for exact arithmetic alone, 0 elsewhere. torchs: torch's own float32, where that is not finite and
-    the value is.
+    the value is, or is infinite and the value NaN.
     """
 
     name: str
@@ -282,7 +282,9 @@ def _one(
         return found
     if bool(effects.numbers.any()):
         found = replace(found, undecided=_UNDECIDED * effects.numbers)
-    lost = None if effects.torchs is None else ~effects.torchs.isfinite() & values.isfinite()
+    lost = None
+    if (torchs := effects.torchs) is not None:
+        lost = torch.where(values.isnan(), torchs.isinf(), ~torchs.isfinite() & values.isfinite())
     return found if lost is None or not bool(lost.any()) else replace(found, torchs=effects.torchs)
 
 

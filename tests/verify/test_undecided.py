@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from septran.accuracy import load_policy
 from septran.plan.problem import problem_of
@@ -62,6 +63,19 @@ def test_what_it_cannot_make_is_wrong(standard: Problem, number: float) -> None:
 def test_the_other_rows_are_compared_as_ever(standard: Problem) -> None:
     assert _ratio(standard, _rows()) < 1
     assert _ratio(standard, _rows(), (3, 0.5)) > 1
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
+def test_what_is_left_of_what_cancelled_may_stand_over_zero(tmp_path: Path, number: float) -> None:
+    """0 / 0 for exact arithmetic, a last place over 0 for torch in float32, and for others one of the other sign."""
+    problem = _problem(tmp_path, "return (x - x.mean(-1, keepdim=True)) / (x * 0.0)")
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    x[1] = 0
+    x[1, [1, 2, 3, 9]] = 1e4, -1e4, -3e-4, 3e-4  # float32 loses the last one beside the first
+    (own,) = budget.evaluate(problem, budget.tensors({"x": x}), dtype=torch.float32)
+    assert own[1, 0].isinf()
+    assert _ratio(problem, x, (16, number)) < 1
+    assert _ratio(problem, x, (16, 0.5)) > 1 and _ratio(problem, x, (3, 0.5)) > 1
 
 
 OWN = {  # what the module computes, and the input at which it is NaN however it is rounded
