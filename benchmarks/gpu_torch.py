@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from septran.cli import deadline
+from septran.errors import OutOfTime
+from septran.stopwatch import gpu_slot
 from septran.verify import timing
 from septran.verify.cases import Case, draw
 from septran.verify.problem import Problem
@@ -89,37 +91,19 @@ def limit(dtype: str, l2: int) -> tuple[float, str]:
 
 def cold_ms(call: Callable[[], object], l2: int, *, repeats: int = 20) -> float:
     """Return the median milliseconds of `call` with a cold L2 of `l2` bytes, by events."""
-    import torch
-
-    flush = torch.empty(max(4 * l2, 1 << 27), dtype=torch.uint8, device="cuda")
-    for _ in range(3):
-        call()
-    found = []
-    for _ in range(repeats):
-        flush.fill_(1)
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        stop.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(stop))
-    return statistics.median(found)
+    slot = gpu_slot(call, {}, l2)
+    slot(3)
+    return 1e3 * statistics.median(slot(1) for _ in range(repeats))
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in the body after that time; torch.compile may take for ever."""
-
-    def over(signum: int, frame: object) -> None:
-        raise TimeoutError(f"not done in {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        with deadline.within(seconds):
+            yield
+    except OutOfTime:
+        raise TimeoutError(f"not done in {seconds:g} s") from None
 
 
 def library(name: str) -> Callable[..., object] | None:

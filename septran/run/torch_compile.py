@@ -15,9 +15,12 @@ from pathlib import Path
 from septran.plan.problem import problem_of
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from septran.reference import Remote
+from septran.stopwatch import gpu_slot
 from septran.verify.cases import Case, draw
 
 _BUDGET_S = 1.0
+_L2_BYTES = 64 << 20
+"""at least what any GPU here has"""
 
 
 def main(text: str) -> int:
@@ -53,19 +56,8 @@ def main(text: str) -> int:
 
 def _gpu_seconds(call: Callable[[], object]) -> float:
     """Return the median of 30 calls by events, each with a cold L2, as kernels are timed on a GPU."""
-    import torch
-
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    found: list[float] = []
-    for _ in range(30):
-        flush.fill_(1)
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        stop.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(stop) * 1e-3)
-    return statistics.median(found)
+    slot = gpu_slot(call, {}, _L2_BYTES)
+    return statistics.median(slot(1) for _ in range(30))
 
 
 def _seconds(call: object) -> float:
