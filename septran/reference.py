@@ -6,6 +6,7 @@ the real modules at the first use of an attribute, so that listing operators doe
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from abc import ABC, abstractmethod
@@ -32,6 +33,11 @@ class Later:
     def real(self) -> Any:
         """Import and return the module."""
         return sys.modules.get(self._module) or importlib.import_module(self._module)
+
+
+def bound(fn: Callable[..., Any], *given: Any) -> Callable[[], Any]:
+    """Return a call of `fn` that costs no more than the call itself, as `Reference.best` wants one."""
+    return functools.partial(fn, *given)
 
 
 class Remote(ABC):

@@ -23,7 +23,7 @@ from septran.call.call_entries import CallEntry, call_key, folder_of, own_file, 
 from septran.call.stamp import file_state, stamp
 from septran.document import plain_text
 from septran.errors import SeptranError
-from septran.toolchain.launch_type import launch_type, threads_end_at_forks
+from septran.toolchain.launch_type import call_directly, launch_type, threads_end_at_forks
 
 PLAIN_IMPORTS = frozenset(
     "__future__ collections dataclasses functools itertools math septran task_lang tasklang torch typing".split()
@@ -109,6 +109,10 @@ class _Sleep:
 class Asleep:
     """A kernel like CompiledKernel that has not been compiled in this process; see the module's text."""
 
+    _quick: tuple[Callable[..., Any], ...] = ()
+    _into: tuple[Callable[..., Any], ...] = ()
+    _outputs: tuple[str, ...] = ()
+
     def __init__(self, key: str, wake: Callable[[], Any]) -> None:
         """Use `septran.compile`."""
         self._sleep = _Sleep(key, wake)
@@ -116,12 +120,15 @@ class Asleep:
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Run the kernel; raises as `CompiledKernel`."""
         if not named:
-            for quick in self._sleep.quick:
+            for quick in self._quick:
                 found = quick(*values)
                 if found is not NotImplemented:
                     return found
             made = self._sleep.found(values)
             if made is not None:
+                with self._sleep.lock:
+                    if type(self) is Asleep:
+                        self._quick = self._sleep.quick
                 found = made(*values)
                 if found is not NotImplemented:
                     return found
@@ -166,6 +173,7 @@ def _loaded(entry: CallEntry, library: bytes) -> Callable[..., Any] | None:
             made = kind(str(file), entry.symbol, entry.params, _never)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # what is mapped stays mapped
+        call_directly(Asleep, made)
         launch = made if entry.shape is None else made.shaped(entry.shape)
     except (OSError, ValueError, TypeError):
         return None

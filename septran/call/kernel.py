@@ -33,6 +33,7 @@ from septran.plan.specialize import Specialized, signature, specialize
 from septran.tasklang.load import Logic
 from septran.tasklang.operator import evaluate_dim
 from septran.tasklang.tree import Task
+from septran.toolchain.launch_type import call_directly
 from septran.trial.place import place_of
 from septran.verify.verdict import Verdict
 
@@ -99,7 +100,6 @@ class CompiledKernel:
         self._backward = backward
         self._read: tuple[str, ...] = ()
         self._outputs = self.operator.outputs if self.operator is not None else ()
-        self._written = frozenset(self._outputs)
         self._registered: Callable[..., Any] | None = None
         self.verdicts: dict[str, Verdict] = {}
         self._compiling: Callable[[], bool] = bool
@@ -146,16 +146,16 @@ class CompiledKernel:
                 wanted and there is no backward. EnvironmentProblem: V111, the target is not here.
             NotCorrect: V2xx, the kernel failed verification. TaskLangError, MappingError.
         """
+        # where the extension can, only what no quick call takes comes here (launch/objects.h); a tracer always does
         if self._quick and not self._traced():
             if not named:
                 for quick in self._quick:
                     found = quick(*values)
                     if found is not NotImplemented:
                         return found
-            elif named.keys() == self._written:
-                values_in_order = (*values, *map(named.__getitem__, self._outputs))
+            elif tuple(named) == self._outputs:
                 for quick in self._into:
-                    found = quick(*values_in_order)
+                    found = quick(*values, *named.values())
                     if found is not NotImplemented:
                         return found
         if self.operator is None:
@@ -326,13 +326,13 @@ class CompiledKernel:
     def _keep_quick(self, bound: Bound, run: Callable[..., None], order: tuple[str, ...]) -> None:
         """Let the next call of this kind go straight to the kernel, where its loader can.
 
-        Only plain calls do: inputs in order, every output made, scalars at their defaults.
+        Only plain calls do: inputs in order, every output made or every one given, scalars at their defaults.
         """
         assert self.operator is not None
         outputs = self.operator.outputs
         key = (bound.shape, tuple(bound.dims.items()), bound.dtype)
         plain = (
-            bound.outputs == outputs
+            bound.outputs in (outputs, ())
             and not bound.scalars
             and tuple(n for n in order if n not in outputs) == self._read
             and tuple(n for n in order if n in outputs) == outputs
@@ -342,6 +342,7 @@ class CompiledKernel:
         flat = bound.shape is None or (len(bound.shape) == 1 and self._open is not None)
         if not flat and not hasattr(run, "shaped"):
             return  # sizes go along with tensors of the kernel's own rank alone
+        call_directly(CompiledKernel, run)
         launch: Any = run if flat or bound.shape is None else run.shaped(bound.shape)  # type: ignore[attr-defined]
         into = launch.into if self._open is None else partial(launch.into, len(self._read))
         with self._lock:

@@ -25,7 +25,7 @@ from septran.toolchain.launch_type import launch_type, threads_end_at_forks
 from septran.toolchain.torch_call import checked, explain
 
 _SOURCE = Path(__file__).with_name("launch") / "launch.cpp"
-_DIRECT = _SOURCE.with_name("direct.h")
+_HEADERS = tuple(_SOURCE.with_name(name) for name in ("direct.h", "objects.h"))
 _NOTHING = _SOURCE.with_name("nothing.c")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
@@ -94,7 +94,14 @@ def extension_file() -> Path | None:
         _SOURCE,
         (*_FLAGS, f"-I{headers}"),
         cache_folder() / "host",
-        extra=f"{compiler.version} {sys.version} {sysconfig.get_config_var('SOABI')} {_DIRECT.read_text('utf-8')}",
+        extra=" ".join(
+            [
+                compiler.version,
+                sys.version,
+                str(sysconfig.get_config_var("SOABI")),
+                *(h.read_text("utf-8") for h in _HEADERS),
+            ]
+        ),
         shared=True,
     ).path
 

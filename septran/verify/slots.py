@@ -9,6 +9,7 @@ So every timed call did the work, whatever the kernel did to the host's memory.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import random
@@ -319,4 +320,4 @@ def torch_calls(
     """Return calls of `fn` on each set; bound: `fn(**set)` prepares and returns the call."""
     if bound:
         return [fn(**given) for given in sets]
-    return [lambda given=given: fn(**given) for given in sets]  # type: ignore[misc]
+    return [functools.partial(fn, **given) for given in sets]

@@ -40,6 +40,8 @@ Build = Callable[[Kernel, Path], Built]
 _MILLISECONDS, _MOST, _CASES, _MOST_BYTES, _CPU_S = 400, 32, 24, 1 << 20, 30
 # an emulated call takes milliseconds: fewer known inputs leave more time for others
 _EMULATED_MILLISECONDS, _FEW_CASES, _FEWEST = 400, 6, 24
+# how often a budget holds what sqrt(n) equal terms rounded alike are off by
+_ALIKE = 4.0
 _CHECK = "comparisons that decide by inputs"
 _KINDS = {
     name: number
@@ -339,7 +341,7 @@ def _judged(verdict: Verdict, found: _Found) -> Verdict:
         return verdict
     with budget.threads(1), kept_memory():
         now = judged(verdict, found.problem, transcript, load_policy(), unordered=False)
-    if now.passed or not _another_number(now):
+    if now.passed or not _another_number(now, found.problem):
         return verdict
     return replace(
         now,
@@ -348,12 +350,21 @@ def _judged(verdict: Verdict, found: _Found) -> Verdict:
     )
 
 
-def _another_number(found: Verdict) -> bool:
-    """Whether the result that is furthest out is another number, and not one that many equal terms rounded: made inputs have those."""
+def _another_number(found: Verdict, problem: Problem) -> bool:
+    """Whether the result that is furthest out is another number, and not one that many equal terms rounded: made inputs have those.
+
+    A budget is for roundings of both signs, about sqrt(n) of n; where all are alike there are n of them.
+    """
     if found.worst is None:
         return True
     got, expected = float(found.worst.got), float(found.worst.expected)
-    return not abs(got - expected) <= 1e-2 * max(abs(got), abs(expected))
+    off = abs(got - expected)
+    reduction = problem.reference.reduction
+    terms = (
+        reduction(problem.dims) if reduction else sum(math.prod(p.shape) for p in problem.inputs)
+    )
+    alike = _ALIKE * math.sqrt(max(terms, 1)) * float(found.worst.budget)
+    return not (off <= alike and off <= 1e-2 * max(abs(got), abs(expected)))
 
 
 def _never_turned(search: _Found, kernel: Kernel, text: str) -> list[str]:

@@ -174,3 +174,91 @@ def test_results_are_torchs_own_tensors(add, slow):
         assert slow == []
         assert type(found) is torch.Tensor and found.dtype == dtype
         assert torch.equal(found, x + x)
+
+
+def test_a_kernel_that_is_only_called_with_its_output_is_quick(slow):
+    kernel = septran.compile(op="add")
+    x, y = torch.rand(3, 5), torch.empty(3, 5)
+    for _ in range(3):
+        assert kernel(x, x, Y=y.zero_()) is None
+        assert torch.equal(y, x + x)
+    assert len(slow) == 1
+
+
+def test_quick_calls_have_no_frame_of_python(add):
+    """Where the extension is; what they do not take is met with in Python, whose `__call__` may be replaced."""
+    x, y = torch.rand(3, 5), torch.empty(3, 5)
+    add(x, x)
+    frames: list[str] = []
+
+    def seen(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            frames.append(frame.f_code.co_name)
+
+    sys.setprofile(seen)
+    try:
+        quick = add(x, x)
+        add(x, x, Y=y)
+    finally:
+        sys.setprofile(None)
+    assert torch.equal(quick, x + x) and torch.equal(y, x + x)
+    assert "__call__" not in frames
+
+
+@pytest.mark.parametrize("named", [{"Y": None}, {"Z": None}, {"Y": None, "Z": None}, {"other": 1}])
+def test_keywords_that_are_not_the_outputs_are_met_in_python(add, named):
+    x, y = torch.rand(3, 5), torch.empty(3, 5)
+    values = {name: y if name == "Y" else x for name in named}
+    if "other" in named:
+        with pytest.raises(TypeError, match="C140"):
+            add(x, x, **values)
+        return
+    found = add(*(x for _ in range(2 - ("Z" in named))), **values)
+    assert torch.equal(y if found is None else found, x + x)
+
+
+def test_a_class_whose_call_is_not_pythons_is_left_alone():
+    kind = launcher.extension()
+    if kind is None:
+        return
+    for other in (int, type("NoCall", (), {}), 3):
+        with pytest.raises(TypeError):
+            kind.direct(other)
+
+
+def test_objects_without_kernels_are_called_in_python():
+    """A class may have `_quick` of another type, and errors of kernels are the call's."""
+    kind = launcher.extension()
+    if kind is None:
+        return
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    class Called:
+        _quick: Any = ()
+        _into: Any = 3
+        _outputs: Any = ("y",)
+
+        def __call__(self, *values: Any, **named: Any) -> Any:
+            return values, named
+
+    kind.direct(Called)
+    kind.direct(Called)
+    one = Called()
+    assert one(1, 2) == ((1, 2), {})
+    assert one(1, y=2) == ((1,), {"y": 2})
+    one._quick = (lambda *_: NotImplemented, lambda *v: sum(v))
+    assert one(1, 2) == 3
+    one._into = (lambda *v: v,)
+    assert one(1, y=2) == (1, 2)
+    assert one(*range(80), y=2) == (tuple(range(80)), {"y": 2})
+    one._outputs = ("a", "b")
+    assert one(0, b=1, a=2) == (0, 2, 1)
+    assert one(0, b=1) == ((0,), {"b": 1})
+    one._quick = (fails,)
+    with pytest.raises(ZeroDivisionError):
+        one(1)
+    del Called._quick, one._quick
+    with pytest.raises(AttributeError):
+        one(1)

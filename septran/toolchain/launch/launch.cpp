@@ -11,6 +11,7 @@
 //   launch.values(t, ..) as fresh, for a caller that records no gradients: what a tensor asks of them is not looked at
 //   launch.shaped(shape) the same for tensors that all have `shape`, for a kernel of flat arrays
 //   launch.lying(shapes) the same for tensors of these shapes, one for each in order, each of as many elements as the kernel's
+//   Launch.direct(cls)   lets calls of objects of a class of Python go straight to their kernels (objects.h)
 // Source of the API: DLPack 1.3, "DLPackExchangeAPI". What torch's libraries export besides (direct.h) saves more than half of a small call.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -21,6 +22,7 @@
 #include <cstddef>
 
 #include "direct.h"
+#include "objects.h"
 
 namespace {
 
@@ -350,6 +352,7 @@ PyMethodDef methods[] = {
     {"values", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(values)), METH_FASTCALL, nullptr},
     {"shaped", shaped, METH_O, nullptr},
     {"lying", lying, METH_O, nullptr},
+    {"direct", direct_calls, METH_O | METH_STATIC, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, call), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};

@@ -1,0 +1,49 @@
+"""What a call is said to cost besides its kernel is what a user's loop takes where the kernel does next to nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+import septran
+from septran.toolchain.launch_type import call_directly
+from septran.verify import call_cost as costs
+
+
+def _least(kernel: Any, x: torch.Tensor) -> float:
+    """Return seconds of a call, the least of some loops: others may have the processor."""
+    found = []
+    for _ in range(7):
+        begun = time.perf_counter()
+        for _ in range(2000):
+            kernel(x, x)
+        found.append((time.perf_counter() - begun) / 2000)
+    return min(found)
+
+
+def test_a_small_call_costs_what_a_plain_loop_takes():
+    kernel = septran.compile(op="add")
+    x = torch.ones(8)
+    kernel(x, x)
+    emitted = kernel.specialized(x, x).kernel
+    said = [costs.call_cost(emitted) for _ in range(5)]
+    least = min(cost.call + cost.allocate for cost in said)
+    assert 0.5 < least / _least(kernel, x) < 2.0
+
+
+def test_without_the_extension_a_call_is_charged_its_checks(monkeypatch):
+    kernel = septran.compile(op="add").specialized(torch.ones(8), torch.ones(8)).kernel
+    called = []
+
+    def stand_in(_: object) -> object:
+        return lambda *tensors: called.append([tuple(t.shape) for t in tensors])
+
+    monkeypatch.setattr(costs, "stand_in", stand_in)
+    assert costs.call_cost(kernel).call > 0
+    assert called[0] == [(8,)] * 3
+
+
+def test_a_launcher_without_direct_calls_is_no_error():
+    call_directly(int, object())
