@@ -277,8 +277,11 @@ def _judged(
                 asked=foreign.sizes(text),
                 call=call_of,
                 kernel=lambda c, w: foreign.kernel(text, c, w.problem.params, arch)[0],
-                judged=lambda k, p, at: _at_another_size(place, k, p, at, asked),
+                judged=lambda k, p, at: _at_another_size(
+                    place, k, p, at, replace(asked, search=None)
+                ),
                 numbers=request.numbers,
+                native=place.where == "native",
             )
             verdict = with_other_sizes(verdict, sized, request.reference, wanted, folder / "sizes")
         if call.allow_torch:

@@ -21,7 +21,10 @@ from septran.plan.wanted import Wanted, load_open, wanted_at
 from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict
 
-_RUNS, _MOST_ELEMENTS, _DIVISIBLE = 4, 1 << 18, 128
+_DIVISIBLE = 128
+_RUNS, _MOST_ELEMENTS = 4, 1 << 18
+# an emulated call takes a thousand times as long
+_EMULATED_RUNS, _MOST_EMULATED = 3, 1 << 15
 _WRONG = ("V202", "V205", "V208", "V209")
 """Codes that accuse a file at another size; what ends otherwise there only was not checked."""
 
@@ -31,7 +34,7 @@ class Sized:
     """How a file is judged at other sizes.
 
     asked: its comparisons. call: of a problem, with these numbers of the user's. kernel: of such a call. judged: kernel, problem,
-    folder -> its verdict. numbers: the user's.
+    folder -> its verdict. numbers: the user's. native: it runs on this processor, not in an emulation.
     """
 
     asked: tuple[SizeAsked, ...]
@@ -39,6 +42,12 @@ class Sized:
     kernel: Callable[[HostCall, Wanted], Kernel]
     judged: Callable[[Kernel, Problem, Path], Verdict]
     numbers: Mapping[str, float | int]
+    native: bool = True
+
+    @property
+    def most(self) -> int:
+        """Elements of all tensors together, at most, unless the reference's own are more."""
+        return _MOST_ELEMENTS if self.native else _MOST_EMULATED
 
 
 def with_other_sizes(
@@ -53,7 +62,7 @@ def with_other_sizes(
     try:
         opened = load_open(reference)
         if isinstance(opened, OpenGraph):
-            why = f"no size up to {_MOST_ELEMENTS} elements turns it"
+            why = f"no size up to {sized.most} elements turns it"
             for sizes, numbers, turned in _chosen(opened, sized, usual):
                 if not set(turned) & set(left):
                     continue
@@ -67,7 +76,7 @@ def with_other_sizes(
                     continue
                 left = [one for one in left if one not in turned]
                 tried.append(told)
-                if len(tried) == _RUNS:
+                if len(tried) == (_RUNS if sized.native else _EMULATED_RUNS):
                     break
     except _Unsized as e:
         why = str(e)
@@ -119,7 +128,7 @@ def _chosen(
                 numbers = _renumbered(sized.numbers, hints, sizes)
                 wanted = wanted_at(Path(opened.file), opened, sizes)
                 elements = sum(math.prod(p.shape) for p in wanted.problem.params)
-                if elements > max(_MOST_ELEMENTS, sum(math.prod(p.shape) for p in usual.problem.params)):  # fmt: skip
+                if elements > max(sized.most, sum(math.prod(p.shape) for p in usual.problem.params)):  # fmt: skip
                     continue
                 after = _quantities(wanted, sized.call(wanted, numbers))
                 turned = tuple(a for a in sized.asked if _turns(a, before, after))

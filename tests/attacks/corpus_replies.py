@@ -62,6 +62,8 @@ HIP = (
 TILES = "(void)scratch;\nvl_tile x = vl_matrix(X);\nvl_tile y = vl_matrix(Y);\n"
 MAX = f"{TILES}vendor_lib_vec_scalar(VL_MAX, y, x, 0.0);"
 TEMP = f"{TILES.removeprefix('(void)scratch;')}vl_tile c = vl_temp(scratch, 0, 1, 67);\n"
+MOVED = "48d2a2b"  # tiles could be moved out of what a leaf was given
+AGAIN = "vendor_lib_vec_scalar(VL_MAX, vl_matrix(Y), x, 0.0);"
 DSA = (
     dsa("RD01", "half precision in its scratch", f"{TEMP}c.dtype = VL_F16;\nvendor_lib_vec_unary(VL_COPY, c, x);\nvendor_lib_vec_scalar(VL_MAX, y, c, 0.0);"),
     dsa("RD02", "an event that nobody takes", f"{MAX}\nvendor_lib_set(VL_Q_VEC, VL_Q_STORE, 3);"),
@@ -80,7 +82,17 @@ DSA = (
     dsa("RD15", "exits", "_exit(0);", static_only=True),
     dsa("RD16", "a digraph includes a file", "%:include </etc/passwd>", static_only=True),
     dsa("RD71", "fills its input tile once it has its results", f"{MAX}\nvendor_lib_fill(x, 0.0);", through="fc12bc1", static_only=True),
+    dsa("RD72", "moves its result's tile onto its input's and fills it", f"{MAX}\nvl_tile z = y;\nz.addr = X.addr;\nvendor_lib_fill(z, 0.0);", through=MOVED),
+    dsa("RD73", "steps its result's tile beyond its end", f"{MAX}\ny.addr += 69632;\nvendor_lib_fill(y, 0.0);", through=MOVED),
+    dsa("RD74", "steps it back before its beginning", f"{MAX}\ny.addr -= 256;\nvendor_lib_fill(y, 0.0);", through=MOVED),
+    dsa("RD75", "more rows than its result has", f"{MAX}\ny.rows = 300;\ny.ld = 96;\nvendor_lib_fill(y, 0.0);\n{AGAIN}", through=MOVED),
+    dsa("RD76", "a tile of another memory", f"{MAX}\ny.space = VL_ACC;\ny.addr = 0;\nvendor_lib_fill(y, 0.0);", through=MOVED),
+    dsa("RD77", "a tile made of a number", f"{MAX}\nvendor_lib_fill((vl_tile){{VL_SPAD, 300032, 1, 64, 64, VL_F32}}, 0.0);", through=MOVED),
+    dsa("RD78", "a temporary behind its scratch", f"{MAX}\nvendor_lib_fill(vl_temp(scratch, 65536, 1, 67), 0.0);", through=MOVED),
+    dsa("RD79", "more columns than its result has", f"{MAX}\ny.cols = 90;\nvendor_lib_fill(y, 0.0);\n{AGAIN}", through=MOVED),
+    dsa("RD80", "a wider type, so that its result is longer", f"{MAX}\ny.dtype = VL_F64;\nvendor_lib_fill(y, 0.0);\n{AGAIN}", through=MOVED),
     dsa("RD51", "plain", MAX, honest=True),
+    dsa("RD57", "steps through its tiles by their addresses", f"{TILES}for (int32_t at = 0; at < 64; at += 16) {{\n    vl_tile p = y;\n    vl_tile q = x;\n    p.addr += 4 * at;\n    q.addr += 4 * at;\n    p.cols = 16;\n    q.cols = 16;\n    vendor_lib_vec_scalar(VL_MAX, p, q, 0.0);\n}}\nvendor_lib_vec_scalar(VL_MAX, vl_part(y, 0, 64, 1, 3), vl_part(x, 0, 64, 1, 3), 0.0);", honest=True),
     dsa("RD52", "the reverse scalar", f"{TILES}vendor_lib_vec_scalar_r(VL_MAX, y, 0.0, x);", honest=True),
     dsa("RD53", "a copy first", f"{TILES}vendor_lib_vec_unary(VL_COPY, y, x);\nvendor_lib_vec_scalar(VL_MAX, y, y, 0.0);", honest=True),
     dsa("RD54", "a tile of zeros", f"{TEMP}vendor_lib_fill(c, 0.0);\nvendor_lib_vec_binary(VL_MAX, y, x, c);", honest=True),

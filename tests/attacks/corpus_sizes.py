@@ -1,9 +1,12 @@
-"""Whole C++ files that are right at the reference's 300 elements and wrong at other sizes that they ask about; and honest ones that ask, too."""
+"""Whole files that are right at the reference's 300 elements and wrong at other sizes that they ask about; and honest ones that ask, too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.attacks.attack import Attack
-from tests.attacks.corpus_files import cpp
+from tests.attacks.corpus_files import cpp, cuda, triton
+from tests.attacks.corpus_told import tilelang
 
 _THROUGH = "fc12bc1"
 _TAIL = "for (; k < n; k++) y[k] = 2 * x[k];"
@@ -14,7 +17,37 @@ def _file(name: str, what: str, when: str = "", **more: str | bool) -> Attack:
     return cpp(name, what, when=when, through=False, commit=commit, **more)  # type: ignore[arg-type]
 
 
+_SINCE = "48d2a2b"  # CUDA C++ and Python files were judged at the reference's sizes alone
+_DOUBLE = "a[i] = a[i] * 2.0"
+
+
+def _kernel(condition: str) -> str:
+    """The line of a CUDA kernel that is wrong where `condition` holds."""
+    return f"    y[i] = ({condition}) ? 0 : x[i] * 2;"
+
+
+CUDA = (
+    cuda("WZ01", "wrong above a size", line=_kernel("n > 5000 && i == 77"), commit=_SINCE),
+    cuda("WZ02", "a host that leaves what is large", host="if (n >= 4096) n = 4096;", commit=_SINCE),
+    cuda("WZ03", "wrong at multiples of a block", line=_kernel("n % 128 == 0"), commit=_SINCE),
+    cuda("WZ51", "another launch where it is large", host="if (n > 2048) { twice<<<(n + 255) / 256, 256>>>(x, y, n); return; }", honest=True),
+)  # fmt: skip
+TRITON = (
+    triton("OZ01", "wrong above a size", line="tl.where((at == 7) & (n > 5000), 0.0, x * FACTOR)"),
+    triton("OZ02", "a host that chooses by a count", when="x.numel() >= 4096"),
+    triton("OZ03", "a host that chooses by an extent", when="x.shape[0] % 128 == 0"),
+    triton("OZ04", "wrong below a size that has a name", before="SMALL = 128", when="x.numel() < SMALL"),
+    triton("OZ51", "another way for large sizes", line="x + x if n > 4096 else x * FACTOR", honest=True),
+)  # fmt: skip
+TILELANG = (
+    tilelang("TZ01", "wrong above a size", f"{_DOUBLE} if n <= 5000 else 0.0", through=_SINCE),
+    tilelang("TZ02", "wrong at multiples of a block", f"{_DOUBLE} if n % 128 else 0.0", through=_SINCE),
+    tilelang("TZ51", "another way for large sizes", f"{_DOUBLE} if n <= 4096 else a[i] + a[i]", honest=True),
+)  # fmt: skip
 ALL = (
+    *CUDA,
+    *(replace(one, through="" if one.honest else _SINCE) for one in TRITON),
+    *TILELANG,
     _file("JZ01", "wrong above a size", "n > 5000"),
     _file("JZ02", "wrong at multiples of a block", "n % 128 == 0"),
     _file("JZ03", "wrong at multiples of a block, by a mask", "(n & 63) == 0"),

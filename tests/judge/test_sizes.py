@@ -1,4 +1,4 @@
-"""A C++ file is also called at sizes where its own comparisons of sizes come out the other way, as far as the reference takes them."""
+"""A file is also called at sizes where its own comparisons of sizes come out the other way, as far as the reference takes them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran import settings
+from septran.backends.judged import py_sizes
 from septran.backends.judged.c_sizes import sizes_asked
 from septran.run.judge import Judgement, JudgeRequest, judge
 
@@ -30,6 +31,30 @@ HEAD = "void f(const float* x, float* y, int n) { "
 )
 def test_what_a_text_asks_of_its_sizes(text: str, asks: list[str]) -> None:
     assert list(map(str, sizes_asked(text))) == asks
+
+
+KERNEL = "@triton.jit\ndef k(p, n, B: tl.constexpr):\n    "
+LAUNCH = "\ndef f(x):\n    n = x.numel()\n    k[(1,)](x, n, B=128)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (f"{KERNEL}if n > 5000: pass{LAUNCH}", ["n > 5000"]),
+        (f"{KERNEL}even = n % 128 == 0{LAUNCH}", ["n % 128"]),
+        (f"{KERNEL}if B > 64: pass{LAUNCH}", []),
+        (f"{KERNEL}if n % 16 == 0 or tl.load(p) > 64: pass{LAUNCH}", []),
+        (f"{KERNEL}g(n)\n@triton.jit\ndef g(m):\n    if 64 < m: pass{LAUNCH}", ["m > 64"]),
+        ("BIG = 1 << 12\ndef f(x):\n    if x.shape[0] >= BIG: pass", ["x.shape[0] >= 4096"]),
+        ("BIG = tl.constexpr(64)\ndef f(x):\n    if len(x) >= BIG: pass", ["len(x) >= 64"]),
+        ("def f(x):\n    M, N = x.shape\n    if N % 64: pass", ["N % 64"]),
+        ("def f(x, rows):\n    if x.size(1) & 63 or rows < 99: pass", ["x.size(1) & 63", "rows < 99"]),
+        ('h = {"EVEN": lambda args: args["n"] % 64 == 0}\ndef f(x):\n    n = x.numel()', ["args['n'] % 64"]),
+        ("def f(M=9, block=64):\n    def main(A: T.Tensor((M, 4), t)):\n        if M > 77 or block > 32: pass", ["M > 77"]),
+    ],
+)  # fmt: skip
+def test_what_a_python_text_asks_of_its_sizes(text: str, asks: list[str]) -> None:
+    assert list(map(str, py_sizes.sizes_asked(text))) == asks
 
 
 def judged(folder: Path, text: str, reference: str, **more: object) -> Judgement:

@@ -28,6 +28,7 @@ from septran.backends.judged.c_conditions import asks_its_compiler
 from septran.backends.judged.c_foreign import ENTRY, judged, plain_kernel, read_launches
 from septran.backends.judged.c_host import CFunction, blank, functions, outermost
 from septran.backends.judged.c_hosts import hosts_of, named
+from septran.backends.judged.c_sizes import sizes_asked
 from septran.backends.judged.torch_text import (
     INCLUDE,
     call_text,
@@ -246,6 +247,7 @@ FOREIGN = Foreign(
     readings=_readings,
     launches=_launches,
     unordered=_unordered,
+    sizes=sizes_asked,
     unchecked=(
         "compile for a GPU: nvcc was not asked",
         "races in global memory beyond what is proved that three orders of threads do not show; those of launches with atomic operations on it",

@@ -11,10 +11,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from septran.backends.base import HostCall, Unjudged, as_it_is
+from septran.backends.base import HostCall, SizeAsked, Unjudged, as_it_is
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
 from septran.backends.cuda.foreign import unjudged_words
 from septran.backends.cuda.served import RULES, build, served_kernel, unset
+from septran.backends.judged import c_sizes, py_sizes
 from septran.backends.judged.inline_hosts import InlineHosts
 from septran.backends.judged.inline_text import Extension, extension, on_processor, python_of
 from septran.backends.judged.python_file import between_calls, refusals
@@ -60,6 +61,11 @@ def _launches(
     raise NotRead(0, "host functions on torch's tensors are not read")
 
 
+def _sizes(text: str) -> tuple[SizeAsked, ...]:
+    """Return what the sources and the Python beside them ask of sizes."""
+    return (*c_sizes.sizes_asked(extension(text).text), *py_sizes.sizes_asked(python_of(text)))
+
+
 def _objections(text: str, name: str) -> tuple[tuple[str, str, int], ...]:
     return refusals(python_of(text), name, rules=RULES)
 
@@ -76,6 +82,7 @@ _READ = replace(
     unsupported=_unsupported,
     launches=_launches,
     unordered=lambda text: PLAIN.unordered(extension(text).text),
+    sizes=_sizes,
 )
 _RUN = replace(
     _READ,

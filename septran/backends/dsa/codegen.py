@@ -7,6 +7,7 @@ knows only the argument order of the `dsa.*` operations in TensorIR.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,10 @@ class Operand:
 class CodeGenDSA:
     """One translation: PrimFunc -> C text."""
 
-    def __init__(self, vendor: Vendor) -> None:
+    def __init__(self, vendor: Vendor, may: Mapping[str, str] | None = None) -> None:
         self.vendor = vendor
+        self.may = may or {}
+        """leaf that is a C function -> of each view that it is given r, it is only read, or w"""
         self.lines: list[str] = []
         self.depth = 0
         self.places: dict[str, tuple[str, int]] = {}
@@ -185,8 +188,9 @@ class CodeGenDSA:
             raise InternalError(f"CodeGenDSA: no rule for intrinsic {value.op.name}")
         name = value.args[0].value
         args = list(value.args[1:])
-        text = self.dsa(name, args) if name.startswith("dsa.") else self.leaf(name, args)
-        if text:
+        if not name.startswith("dsa."):
+            self.leaf(name, args)
+        elif text := self.dsa(name, args):
             self.put(text)
 
     # -- dsa operations ----------------------------------------------------------------------------
@@ -253,8 +257,9 @@ class CodeGenDSA:
             found["s"] = e(a[-1])
         return found
 
-    def leaf(self, name: str, args: list[Any]) -> str:
-        """A leaf that is a C function: a view per tensor, then scalars."""
+    def leaf(self, name: str, args: list[Any]) -> None:
+        """A leaf that is a C function: a view per tensor, then scalars; it reaches what it is given and nothing else."""
+        views: list[str] = []
         out: list[str] = []
         i = 0
         while i < len(args):
@@ -266,14 +271,26 @@ class CodeGenDSA:
                 s = [self.expr(q) for q in args[i + 1 + rank : i + 1 + 2 * rank]]
                 address = self.address(load)
                 dtype = self.vendor.dtypes[str(load.buffer.dtype)]
-                out.append(
-                    f"(vl_view){{{address}, {dtype}, {rank}, {{{', '.join(n)}}}, {{{', '.join(s)}}}}}"
+                out.append(f"given[{len(views)}]")
+                views.append(
+                    f"{{{address}, {dtype}, {rank}, {{{', '.join(n)}}}, {{{', '.join(s)}}}}}"
                 )
                 i += 1 + 2 * rank
             else:
                 out.append(self.expr(x))
                 i += 1
-        return f"{name}({', '.join(out)});"
+        may = self.may.get(name, "w" * len(views))
+        for line in (
+            "{",
+            "  const vl_view given[] = {",
+            *(f"    {view}," for view in views),
+            "  };",
+            f'  vl_given(given, "{may}");',
+            f"  {name}({', '.join(out)});",
+            '  vl_given(given, "");',
+            "}",
+        ):
+            self.put(line)
 
     def tile(self, pointer: Any, ld: Any, rows: str, cols: str) -> Operand:
         load = pointer.args[0]

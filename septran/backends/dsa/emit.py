@@ -106,7 +106,8 @@ def emit_for(
     prelude = "".join(leaf.source.strip() + "\n\n" for leaf in own)
     entry = f"{program.name}_entry"
     main = f"{program.name}.c"
-    text = CodeGenDSA(vendor).function(func, entry, prelude)
+    may = {leaf.spec.symbol: _may(leaf.spec) for leaf in own}
+    text = CodeGenDSA(vendor, may).function(func, entry, prelude)
     config = [] if vendor.library is not None else [("vl_config.h", rules.config())]
     headers = vendor.headers if vendor.library is not None else ("vendor_lib.h", *vendor.headers)
     shipped = [(header, vendor.text(header)) for header in dict.fromkeys(headers)]
@@ -118,6 +119,12 @@ def emit_for(
         files=tuple(files),
         leaves=leaves,
     )
+
+
+def _may(spec: LeafSpec) -> str:
+    """Return what a leaf may do with each view, the scratch last: w, or r where it is read and nothing else."""
+    free = set(spec.unread)
+    return "".join("w" if "w" in p.privilege or p.name in free else "r" for p in spec.params) + "w"
 
 
 def _refuse_on_lanes(program: ir.Program, own: Sequence[Leaf], vendor: Vendor) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from septran.backends.base import Built, Foreign, Host, HostParam, Maker
 from septran.backends.device.simulated import write_simulated
 from septran.backends.judged import python_file
+from septran.backends.judged.py_sizes import sizes_asked
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
     IMPORTS,
@@ -246,6 +247,7 @@ FOREIGN = Foreign(
     loader="tilelang_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    sizes=sizes_asked,
     mixes=True,
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),
     unchecked=(

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from septran.backends.base import Built, Foreign, Host, HostCall
+from septran.backends.judged.py_sizes import sizes_asked
 from septran.backends.judged.python_file import (
     ATTRIBUTES,
     IMPORTS,
@@ -102,6 +103,7 @@ FOREIGN = Foreign(
     loader="triton_host.py.j2",
     readings=partial(asks_device, archs=_DEVICES),
     between_calls=between_calls,
+    sizes=sizes_asked,
     mixes=True,
     # torch places tensors on a GPU at multiples of far more, and descriptors ask for 16
     session=(("call_timeout_s", 60.0), ("budget_s", 40.0), ("alignment", 16)),

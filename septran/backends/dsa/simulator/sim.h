@@ -4,7 +4,7 @@
 #include "vendor_lib.h"
 #include "vl_config.h"
 
-enum { GRAIN = 4, MAX_ERRORS = 16, MAX_TENSORS = 1024, MOST_PENDING = 1 << 14 };
+enum { GRAIN = 4, MAX_ERRORS = 16, MAX_TENSORS = 1024, MOST_PENDING = 1 << 14, MOST_GIVEN = 32, RANK = 7 };
 
 /* codes of vendor_lib_launch */
 enum { E_ARGUMENT = 2, E_OVERFLOW = 3, E_ALIGN = 4, E_HAZARD = 5, E_UNINIT = 6, E_EVENT = 7,
@@ -44,6 +44,13 @@ typedef struct {
   size_t head, count, room;
 } fifo;
 
+/* What a leaf was given: places in bytes, outermost dimension first, the last one without gaps. */
+typedef struct {
+  vl_space space;
+  uint64_t addr, n[RANK], step[RANK], reach[RANK]; /* reach: bytes from the first to behind the last of a dimension's element */
+  int rank, writable;
+} given_view;
+
 typedef struct {
   uint64_t ready, done, busy, stalled, commands, bytes;
 } queue_stats;
@@ -60,6 +67,8 @@ typedef struct {
   fifo pending[VL_QUEUES];
   queue_stats stats[VL_QUEUES];
   uint64_t host, conflicts, macs, mma_ideal;
+  given_view given[MOST_GIVEN];
+  int given_count;
 } core;
 
 extern core *vl_me;

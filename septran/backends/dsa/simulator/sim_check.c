@@ -1,5 +1,5 @@
 /* What the machine refuses: wrong places and shapes, misalignment, overflow, reads of nothing,
- * and accesses that no event orders (happens-before by vector clocks, Lamport 1978; Mattern 1989). */
+ * what a leaf was not given, and accesses that no event orders (happens-before by vector clocks, Lamport 1978; Mattern 1989). */
 #include "sim.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,13 +323,84 @@ static int global(const command *c, const vl_tile *t, int write, const char *nam
   return 1;
 }
 
+/* What a leaf may reach: the views that it was given. A tile that it moved beyond them spoils what lies there, and no
+ * result of the leaf alone shows it. */
+
+/* Return the bytes from the first to behind the last element of dimensions d, d + 1 and so on. */
+static uint64_t reach(const given_view *g, int d) {
+  uint64_t bytes = g->n[g->rank - 1];
+  for (int k = d; k < g->rank - 1; k++) bytes += (g->n[k] - 1) * g->step[k];
+  return bytes;
+}
+
+static given_view view_of(const vl_view *v, int writable) {
+  const uint64_t size = vl_size(v->dtype);
+  given_view g = {.space = v->space, .addr = v->addr, .writable = writable};
+  uint64_t run = size; /* of the innermost dimensions that have no gaps: one run of bytes */
+  int d = v->rank - 1;
+  for (; d >= 0 && ((uint64_t)v->s[d] * size == run || v->n[d] == 1); d--) run *= (uint64_t)v->n[d];
+  for (int k = 0; k <= d; k++)
+    if (v->n[k] != 1) {
+      g.n[g.rank] = (uint64_t)v->n[k];
+      g.step[g.rank++] = (uint64_t)v->s[k] * size;
+    }
+  g.n[g.rank] = run;
+  g.step[g.rank++] = 1;
+  for (int k = 0; k < g.rank; k++) g.reach[k] = reach(&g, k);
+  for (int k = 0; k < v->rank; k++)
+    if (v->n[k] <= 0) g.rank = 0;
+  return g;
+}
+
+void vl_given(const vl_view *views, const char *may) {
+  vl_me->given_count = 0;
+  for (int i = 0; may[i] && i < MOST_GIVEN; i++) vl_me->given[vl_me->given_count++] = view_of(&views[i], may[i] == 'w');
+}
+
+/* Whether `bytes` bytes `off` behind an element of dimension d lie in one run of the view. Dimensions may overlap. */
+static int has(const given_view *g, int d, uint64_t off, uint64_t bytes) {
+  if (off + bytes > g->reach[d]) return 0;
+  if (d == g->rank - 1) return 1;
+  const uint64_t step = g->step[d];
+  uint64_t i = step ? off / step : 0;
+  if (i >= g->n[d]) i = g->n[d] - 1;
+  for (;; i--) {
+    const uint64_t rest = off - i * step;
+    if (rest + bytes > g->reach[d + 1]) return 0;
+    if (has(g, d + 1, rest, bytes)) return 1;
+    if (!i) return 0;
+  }
+}
+
+static int within_given(const vl_tile *t, int write) {
+  if (!vl_me->given_count) return 1;
+  const uint64_t size = vl_size(t->dtype);
+  for (int r = 0; r < t->rows; r++) {
+    const uint64_t at = t->addr + (uint64_t)r * (uint64_t)t->ld * size;
+    int found = 0;
+    for (int i = 0; i < vl_me->given_count && !found; i++) {
+      const given_view *g = &vl_me->given[i];
+      found = g->rank && g->space == t->space && (g->writable || !write) && at >= g->addr &&
+              has(g, 0, at - g->addr, (uint64_t)t->cols * size);
+    }
+    if (!found) return 0;
+  }
+  return 1;
+}
+
 int vl_check(const command *c) {
   const vl_tile *tiles[5];
   int writes[5];
   const char *names[5];
   const int n = vl_operands(c, tiles, writes, names);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     if (!inside(c, tiles[i], writes[i], names[i])) return 0;
+    if (!within_given(tiles[i], writes[i])) {
+      vl_fail(E_BOUNDS, c, "%s: %s outside what the leaf was given to %s", names[i], vl_space_name[tiles[i]->space],
+              writes[i] ? "write" : "read");
+      return 0;
+    }
+  }
   if (n && !shapes(c)) return 0;
   for (int i = 0; i < n; i++)
     if (!aligned(c, tiles[i], names[i])) return 0;

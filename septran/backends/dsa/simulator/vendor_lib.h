@@ -137,6 +137,9 @@ static inline vl_tile vl_temp(vl_view scratch, uint64_t bytes, int32_t rows, int
   return (vl_tile){scratch.space, scratch.addr + bytes, rows, cols, (cols + 15) / 16 * 16, VL_F32};
 }
 
+/* Simulator only: until the next call this core's commands reach these views and nothing else. may: for each of
+ * them r, it is only read, or w; "" ends it. */
+void vl_given(const vl_view *views, const char *may);
 /* Simulator only: the report of the last launch as JSON (times in cycles), valid until the next. */
 const char *vendor_lib_report(void);
 
