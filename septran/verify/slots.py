@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import mmap
 import os
 import random
 import secrets
@@ -114,10 +115,11 @@ class HostTimed:
 
     @property
     def input_sets(self) -> list[dict[str, Any]]:
-        """Inputs for torch: windows of the same kind into regions of its own."""
+        """Inputs for torch: windows of the same kind into regions of its own, in pages of the kernel's size."""
         rng = random.Random(self._case.seed)
+        pool = {name: _in_shared_pages(array) for name, array in self._pool.items()}
         return [
-            self._inputs(self._pool, [rng.randrange(row.windows) for row in self._rows])
+            self._inputs(pool, [rng.randrange(row.windows) for row in self._rows])
             for _ in range(_SETS)
         ]
 
@@ -297,6 +299,19 @@ def _wrong(problem: Problem, known: Sequence[budget.Expected], raw: Mapping[str,
         if found.wrong:
             return f"{found.wrong} elements of {param.name} were wrong"
     return ""
+
+
+def _in_shared_pages(array: Any) -> Any:
+    """Return a copy in memory of the kind that the kernel's tensors lie in.
+
+    numpy asks for large pages, which a user's `torch.randn` has not: torch would read faster than the kernel can.
+    """
+    import numpy as np
+
+    pages = mmap.mmap(-1, max(array.nbytes, PAGE))
+    copy = np.frombuffer(pages, array.dtype, array.size).reshape(array.shape)
+    copy[:] = array
+    return copy
 
 
 def _busy() -> bool:

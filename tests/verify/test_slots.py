@@ -269,3 +269,16 @@ def test_inputs_for_torch_are_valid_windows(tmp_path: Path) -> None:
     assert len(sets) > 4
     assert all(s["X"].shape == (N,) for s in sets)
     assert len({float(s["X"][0]) for s in sets}) == len(sets)
+
+
+def test_inputs_for_torch_lie_in_pages_as_the_kernels_do(tmp_path: Path) -> None:
+    """numpy would put a large input into large pages, which torch then reads faster than the kernel its own."""
+    problem = _problem()
+    source = kernels.entry(f"{OPEN} work(x, y);", before=f"{hosting.BEFORE}{WORK}")
+    kernel, built = hosting.build(source, problem, tmp_path)
+    with HostTimed(kernel, built, problem, ONE) as timed:
+        first = timed.input_sets[0]["X"]
+        address = first.__array_interface__["data"][0]
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    spans = [(line.split()[0].split("-"), line.split()[1]) for line in lines]
+    assert [kind for (a, b), kind in spans if int(a, 16) <= address < int(b, 16)] == ["rw-s"]
