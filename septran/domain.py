@@ -19,6 +19,9 @@ class Domain:
     one_sign: bound of real inputs where all of them have the same sign (sums of products then grow in every
         layer of a network). None = `high`.
     sentinel: of index inputs, an integer outside of the range that stands for "none" and may come as well.
+    nonzero: of integers, 0 does not come: something is divided by them.
+    rising: of index inputs, the first is `low`, and each is at least the one before: where bags begin.
+    value: the bytes of the one value that the input has; it is not drawn. Only of what stands in a module's own text.
     specials: NaN, infinities, denormals, signed zeros and huge values may be given. Switch it off only
         where the operator's meaning is undefined for them.
     """
@@ -28,4 +31,7 @@ class Domain:
     high: float | str | None = None
     one_sign: float | None = None
     sentinel: int | None = None
+    nonzero: bool = False
+    rising: bool = False
+    value: bytes | None = None
     specials: bool = True

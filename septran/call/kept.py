@@ -33,7 +33,9 @@ def verdict_key(kernel: Kernel, problem: Problem, meaning: str, backend: Backend
     meaning: the content hash of the file that the reference is from.
     """
     asked = [list(map(repr, problem.params)), dict(problem.dims), dict(problem.scalars), meaning]
-    return content_hash([kernel.sha, asked, place_key(backend)])
+    # what stands in a module's text is part of what it means, and not of the logic's text
+    given = [[n, d.value.hex()] for n, d in sorted(problem.domains.items()) if d.value is not None]
+    return content_hash([kernel.sha, asked, given, place_key(backend)])
 
 
 def place_key(backend: Backend) -> str:

@@ -29,12 +29,15 @@ Kind = Literal[
     "extern",
 ]
 
+WIDE = ("int32", "int64")
+"""Dtypes of whole numbers that a float32 may not hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One canonical node.
 
-    kind: map (attrs expr; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
+    kind: map (attrs expr, and rounds where floats make a whole number in it; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
         matmul (a [.., m, k], b [.., k, n]; panels: b is [n / c, k, c], panels of c columns), conv (x, w; stride, pad, dilation, groups, transposed),
         window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis),
         scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),

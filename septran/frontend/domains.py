@@ -14,6 +14,7 @@ from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Input, Ref
 from septran.domain import Domain
 from septran.frontend.canon import Canon
+from septran.frontend.whole_domains import LAYOUT, behind, wanted_of, whole_numbers
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
@@ -51,12 +52,11 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         and _defined_near_zero(graph)
     )
     found: dict[str, Domain] = {}
+    wanted = wanted_of(graph)
     for param, name in names.items():
         one = inputs[name]
-        if one.meta.dtype == "bool":
-            found[param] = Domain(kind="bool")
-        elif one.meta.dtype not in FLOATS:
-            found[param] = _whole_numbers(graph, one)
+        if one.meta.dtype not in FLOATS:
+            found[param] = whole_numbers(graph, one, wanted.get(name, frozenset()))
         elif name in shares:
             found[param] = Domain(kind="unit", specials=False)
         elif name in positive:
@@ -85,8 +85,6 @@ def _casts(canon: Canon, *dtypes: str) -> bool:
 
 _SHARES = {"binary_cross_entropy": ("self", "target")}
 """Operator -> its arguments for which torch has a value between 0 and 1 only."""
-_LAYOUT = ("view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "expand", "slice", "select", "clone",
-           "_unsafe_view", "t", "detach", "alias", "contiguous")  # fmt: skip
 
 
 def _probabilities(graph: Graph) -> frozenset[str]:
@@ -95,7 +93,7 @@ def _probabilities(graph: Graph) -> frozenset[str]:
     found: dict[str, str] = {}
     for node in graph.nodes:
         source = node.named.get("self")
-        if base_name(node.op) in _LAYOUT and isinstance(source, Ref):
+        if base_name(node.op) in LAYOUT and isinstance(source, Ref):
             seen_as[node.name] = seen_as.get(source.name, source.name)
         for argument in _SHARES.get(base_name(node.op), ()):
             value = node.named.get(argument)
@@ -106,7 +104,7 @@ def _probabilities(graph: Graph) -> frozenset[str]:
     for kinds in (("target",), ("self", "target")):  # a `self` is a sigmoid's result nearly always
         if not found or _accepts(graph, shares):
             break
-        shares |= _behind(graph, {n for n, a in found.items() if a in kinds}) & floats
+        shares |= behind(graph, {n for n, a in found.items() if a in kinds}) & floats
     return shares
 
 
@@ -120,33 +118,8 @@ def _accepts(graph: Graph, shares: frozenset[str]) -> bool:
     return True
 
 
-def _behind(graph: Graph, names: set[str]) -> set[str]:
-    """Return the names of all that these values are computed from."""
-    found = set(names)
-    for node in reversed(graph.nodes):
-        if node.name in found:
-            found |= {v.name for v in node.named.values() if isinstance(v, Ref)}
-    return found
-
-
 def _variance(one: Input) -> bool:
     return one.kind == "buffer" and one.target.endswith("running_var")
-
-
-def _whole_numbers(graph: Graph, one: Input) -> Domain:
-    """Return the range of the file's own integers, which are valid where an index is wanted."""
-    import numpy as np
-
-    raw = graph.values.get(one.name)
-    if not raw:
-        return Domain()
-    values = np.frombuffer(raw, dtype=one.meta.dtype)
-    low, high = int(values.min()), int(values.max()) + 1
-    below = np.unique(values[values < 0])
-    if len(below) == 1 and low < -1 and high > 0:  # as the label -100, which losses leave out
-        rest = values[values >= 0]
-        return Domain(kind="index", low=int(rest.min()), high=high, sentinel=low)
-    return Domain(kind="index", low=low, high=high)
 
 
 def _range(

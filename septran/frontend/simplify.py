@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from septran.frontend.canon import Canon, Op
+from septran.frontend.canon import WIDE, Canon, Op
 from septran.frontend.panels import read_panels
 from septran.frontend.pools import pooled
 from septran.frontend.table.build import substitute
@@ -70,8 +70,10 @@ def _cheap(source: Op, reader: Op, given: set[str]) -> bool:
     if source.kind != "map":
         return False
     only_given = all(v.source in given for v in source.ins.values())
-    if not source.ins or source.dtype == "bool":
+    if not source.ins or source.dtype == "bool":  # positions are small, and exact in floats, too
         return True
+    if source.attrs.get("rounds") and reader.dtype in WIDE:
+        return False
     return only_given and source.elements * 4 <= reader.elements
 
 

@@ -112,7 +112,7 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
         case = Case(name=family.name, family=family.name, seed=rng.getrandbits(63), target=target)
         found.append(case)
         if family.name == "normal" and problem.inputs:
-            given = [p.name for p in problem.meant]
+            given = [p.name for p in problem.meant if problem.domain(p.name).value is None]
             for number, who in enumerate(rng.sample(given, min(len(given), _NEAR)), start=1):
                 name = "near_duplicate" if number == 1 else f"near_duplicate_{number}"
                 touched = (who, rng.uniform(0.05, 0.95))
@@ -210,12 +210,19 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
 
     domain = problem.domain(param.name)
     dtype = numpy_dtype(param.dtype)
+    if domain.value is not None:
+        return np.resize(np.frombuffer(domain.value, dtype=dtype), param.shape)
     if domain.kind == "bool" or param.dtype == "bool":
         return rng.integers(0, 2, param.shape).astype(dtype)
     if domain.kind == "index" or not is_float(param.dtype):
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
         drawn = rng.integers(low, max(high, low + 1), param.shape)
+        if domain.nonzero:
+            drawn = np.where(drawn == 0, _beside_zero(low, high), drawn)
+        if domain.rising:
+            drawn = np.sort(drawn, axis=None).reshape(param.shape)
+            drawn.reshape(-1)[:1] = low
         if domain.sentinel is not None:
             drawn = np.where(rng.random(param.shape) < _NONE, domain.sentinel, drawn)
         return drawn.astype(dtype)
@@ -237,6 +244,10 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
     values = _into_domain(values, domain, problem.dims)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(values.astype(dtype))
+
+
+def _beside_zero(low: int, high: int) -> int:
+    return 1 if high > 1 or low >= 0 else -1
 
 
 _NONE = 0.125
@@ -357,9 +368,14 @@ def _touch(problem: Problem, array: Array, name: str, position: float) -> None:
     if array.dtype == bool or domain.kind == "bool":
         flat[at] = not flat[at]
     elif array.dtype.kind in "iu":
+        if domain.rising:
+            flat[at] = flat[max(at - 1, 0)]  # a bag less; more of them may not be in order
+            return
         low = int(_bound(domain.low, problem.dims, -8 if domain.kind != "index" else 0))
         high = int(_bound(domain.high, problem.dims, 8))
         flat[at] = low + (int(flat[at]) - low + 1) % max(high - low, 1)
+        if domain.nonzero and not flat[at]:
+            flat[at] = _beside_zero(low, high)
     elif domain.kind == "real" and domain.low is None and domain.high is None:
         flat[at] = -(float(flat[at]) + 1.0)
     else:

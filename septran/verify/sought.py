@@ -289,7 +289,8 @@ def _plan(problem: Problem, drawn: list[dict[str, Array]], milliseconds: int) ->
 def _kind(problem: Problem, param: KernelParam) -> tuple[int, float, float]:
     """Return how elements of an input are changed, and the least and the largest they become; 0: they are not."""
     domain = problem.domain(param.name)
-    fixed = param.name in problem.sizes or domain.sentinel is not None
+    drawn = domain.sentinel is None and domain.value is None
+    fixed = param.name in problem.sizes or not drawn or domain.nonzero or domain.rising
     kind = _KINDS.get(param.dtype, 0)
     if fixed or not kind:
         return 0, 0.0, 0.0

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from septran.aten.graph import Meta, Node
-from septran.frontend.canon import Kind, Op
+from septran.frontend.canon import WIDE, Kind, Op
 from septran.frontend.view import View
 from septran.ir.brackets import closing
+from septran.ir.dtypes import FLOATS
 
 Value = Any
 """What a graph value is while it is translated: a View, a number, None, or a tuple of these."""
 Row = Callable[["Builder", Node, "Args"], Value]
 
+_FLOAT = re.compile(
+    r"(?<!/)/(?!/)|\d\.|\*\*|\b(?!(?:select|min|max|abs|at|and|or|not)\()[a-z]\w*\("
+)
+"""A sign, number or function that is one of floats."""
 ROWS: dict[str, Row] = {}
 """ATen operator name, without namespace and overload -> its row."""
 
@@ -96,6 +102,8 @@ class Builder:
             k: self.copy(v) if any(_repeats(v, d) for d in _walked(kind, k, v, attrs)) else v
             for k, v in ins.items()
         }
+        if kind == "map" and dtype in WIDE and self._rounds(str(attrs["expr"]), stored):
+            attrs["rounds"] = True
         op = Op(
             name=self.fresh(_clean(name or self.node.name)),
             kind=kind,
@@ -110,6 +118,11 @@ class Builder:
         self.ops.append(op)
         self.dtypes[op.name] = dtype
         return View.of(op.name, op.shape)
+
+    def _rounds(self, expr: str, operands: Mapping[str, View]) -> bool:
+        """Return whether an expression of whole numbers is computed in floats, and becomes whole when it is stored."""
+        floats = any(self.dtypes[v.source] in FLOATS for v in operands.values())
+        return floats or _FLOAT.search(expr) is not None
 
     def empty(self, meta: Meta) -> View:
         """Return a tensor without elements: a `cat` leaves it out, and nothing else reads it."""
@@ -232,8 +245,6 @@ def number(value: Value) -> str:
 
 def substitute(expr: str, name: str, text: str) -> str:
     """Return `expr` with the operand `name` replaced by `text`, which is put in parentheses."""
-    import re
-
     plain = re.fullmatch(r"[A-Za-z_]\w*|[\d.]+(e-?\d+)?|\(.*\)", text) is not None
     return re.sub(rf"\b{name}\b", text if plain and _balanced(text) else f"({text})", expr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from septran.aten.graph import Dtype, Node
+from septran.frontend.table import integers
 from septran.frontend.table.bits import bits
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.view import View
@@ -178,8 +179,10 @@ def _rounded(b: Builder, node: Node, x: Value, y: Value, how: str) -> Value:
         below = "select(r != 0 and (r < 0) != (y < 0), 1.0, 0.0)"
         exact = f"round((x - r) / y) - {below}"
         return b.map(f"select(y == 0, x / y, {exact})", {"x": x, "y": y, "r": r})
+    if isinstance(y, View):
+        return integers.quotient(b, x, y, node.meta.dtype, how)
     if not isinstance(y, int) or y == 0:
-        raise NoForm("a rounded division of integers by anything but a constant")
+        raise NoForm("a rounded division of integers by anything but integers")
     x = x if y > 0 else b.map("-x", {"x": x}, name="turned")
     k = abs(y)
     expr = f"x // {k}" if how == "floor" else f"select(x < 0, -((-x) // {k}), x // {k})"
@@ -194,8 +197,11 @@ def _remainder(b: Builder, node: Node, a: Args) -> Value:
             return b.map("fmod(x, y)", {"x": x, "y": y})
         r = b.map("fmod(x, y)", {"x": x, "y": y}, name="rest")
         return b.map("select(r != 0 and (r < 0) != (y < 0), r + y, r)", {"r": r, "y": y})
+    if isinstance(y, View):
+        how = "floor" if "remainder" in node.op else "trunc"
+        return integers.remainder(b, x, y, node.meta.dtype, how)
     if not isinstance(y, int) or isinstance(y, bool) or y == 0:
-        raise NoForm("a remainder of integers by anything but a constant")
+        raise NoForm("a remainder of integers by anything but integers")
     up = f"x % {abs(y)}"  # from 0 on; below 0 it is one divisor less
     down = f"select({up} == 0, 0, {up} - {abs(y)})"
     if "remainder" in node.op:

@@ -55,7 +55,8 @@ def temp_lines(
             "1" if frame.space[d] == 1 or d in ones else extent(frame, operands, d, pieces)
             for d in range(len(frame.space))
         ]
-        lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)})')
+        kind = f', dtype="{values.whole[name]}"' if name in values.whole else ""
+        lines.append(f'{name} = task.tensor("{name}", {tuple_text(shape)}{kind})')
     return lines
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from septran.frontend.canon import Op
+from septran.frontend.canon import WIDE, Op
 from septran.frontend.simplify import REPEATED, occurrences
 from septran.frontend.table.build import substitute
 from septran.frontend.write.frame import Frame, Tile
@@ -53,6 +53,8 @@ class Values:
     held: dict[str, str]
     temps: dict[str, frozenset[int]] = field(default_factory=dict)
     """local tensor -> the dims that have size 1 in it and more in the space"""
+    whole: dict[str, str] = field(default_factory=dict)
+    """local tensor of whole numbers that a float32 may not hold -> its dtype; the others have the dtype that sums have"""
     _written: dict[str, bool] = field(default_factory=dict)
     _lengths: dict[str, int] = field(default_factory=dict)
 
@@ -74,6 +76,8 @@ class Values:
             return False
         if op.dtype != "bool" and not (len(readers) == 1 and self._same(op, readers[0])):
             return False
+        if op.attrs.get("rounds") and any(r.dtype in WIDE for r in readers):
+            return False  # a sum of whole numbers would become one of floats
         times = sum(
             occurrences(key, str(o.attrs["expr"]))
             for o in self.frame.group.ops
@@ -105,6 +109,8 @@ class Values:
         if op.name not in self.held:
             self.held[op.name] = self.frame.names.fresh(op.name)
             self.temps[self.held[op.name]] = self.frame.ones[op.name]
+            if op.kind == "map" and op.dtype in WIDE:
+                self.whole[self.held[op.name]] = op.dtype
         return self.held[op.name]
 
     def expression(self, op: Op, leaf: Leaf) -> tuple[str, dict[str, str]]:

@@ -1,0 +1,104 @@
+"""Which whole numbers and truth values a module's inputs and weights may hold while it is judged.
+
+A tensor that stands in the module's own text is part of what it means and keeps its value. All others are drawn, buffers of positions, too:
+a kernel that has them written into it would go wrong when somebody loads other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from septran.aten.evaluate import base_name
+from septran.aten.graph import Graph, Input, Node, Ref
+from septran.domain import Domain
+from septran.ir.dtypes import FLOATS
+
+LAYOUT = ("view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "expand", "slice", "select", "clone",
+          "_unsafe_view", "t", "detach", "alias", "contiguous")  # fmt: skip
+"""Operators whose elements are some of those that they read, as they are."""
+_DIVISIONS = ("remainder", "fmod", "floor_divide", "div")
+
+
+def whole_numbers(graph: Graph, one: Input, wanted: frozenset[str]) -> Domain:
+    """Return the range of the file's own integers, which are valid where an index is wanted. wanted: of `wanted_of`."""
+    import numpy as np
+
+    raw = graph.values.get(one.name)
+    if raw and one.kind == "constant_tensor":
+        low, high = _ends(np.frombuffer(raw, dtype=one.meta.dtype))
+        return Domain(kind="index", low=low, high=high, value=raw)
+    if one.meta.dtype == "bool":
+        return Domain(kind="bool")
+    if not raw:
+        return Domain(nonzero="nonzero" in wanted)
+    values = np.frombuffer(raw, dtype=one.meta.dtype)
+    low, high = _ends(values)
+    below = np.unique(values[values < 0])
+    if len(below) == 1 and low < -1 and high > 0:  # as the label -100, which losses leave out
+        rest = values[values >= 0]
+        return Domain(kind="index", low=int(rest.min()), high=high, sentinel=low)
+    return Domain(
+        kind="index",
+        low=low,
+        high=high,
+        # torch has no value for a zero; where the file has one all the same, torch says so
+        nonzero="nonzero" in wanted and not bool((values == 0).any()),
+        rising="rising" in wanted,
+    )
+
+
+def _ends(values: Any) -> tuple[int, int]:
+    return int(values.min()), int(values.max()) + 1
+
+
+def wanted_of(graph: Graph) -> Mapping[str, frozenset[str]]:
+    """Return input -> what torch wants of its whole numbers besides a range.
+
+    nonzero: something is divided by what is made of them. rising: they are where bags begin, in whatever layout.
+    """
+    divisors, ends = set[str](), set[str]()
+    for node in graph.nodes:
+        if _divides(node):
+            divisors |= _named(node, "other")
+        elif base_name(node.op) == "embedding_bag":
+            ends |= _named(node, "offsets")
+    found: dict[str, frozenset[str]] = {}
+    for name, words in (
+        ("nonzero", behind(graph, divisors)),
+        ("rising", _as_they_are(graph, ends)),
+    ):
+        for one in graph.inputs:
+            if one.name in words:
+                found[one.name] = found.get(one.name, frozenset()) | {name}
+    return found
+
+
+def _divides(node: Node) -> bool:
+    """Return whether a node divides whole numbers, for which torch refuses a zero."""
+    made = node.results[0] if node.results else None
+    whole = made is not None and made.dtype not in FLOATS
+    return whole and base_name(node.op) in _DIVISIONS
+
+
+def _named(node: Node, argument: str) -> set[str]:
+    value = node.named.get(argument)
+    return {value.name} if isinstance(value, Ref) else set()
+
+
+def behind(graph: Graph, names: set[str]) -> set[str]:
+    """Return the names of all that these values are computed from."""
+    found = set(names)
+    for node in reversed(graph.nodes):
+        if node.name in found:
+            found |= {v.name for v in node.named.values() if isinstance(v, Ref)}
+    return found
+
+
+def _as_they_are(graph: Graph, names: set[str]) -> set[str]:
+    """Return the names of what these values are, with those that are read in another layout."""
+    found = set(names)
+    for node in reversed(graph.nodes):
+        if node.name in found and base_name(node.op) in (*LAYOUT, "_to_copy", "to"):
+            found |= _named(node, "self")
+    return found
