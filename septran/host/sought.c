@@ -37,7 +37,8 @@ enum { FIXED, F32, F64, F16, BF16, I8, U8, I32, I64, BOOL };
 enum { PARAMS, CASES, MILLISECONDS, MOST, HEAD };
 enum { LESS, SAME, MORE, WAYS, GOALS = 2 * WAYS }; /* once, and in all executions */
 enum { REAL, WHOLE, JOINT }; /* numbers; whole numbers; how far several comparisons are from holding together, where no side is equal */
-enum { FEW = 150 }; /* calls of an interpreted kernel, for which it may take twice the time */
+/* An interpreted kernel may take twice the time for that many calls, and four times while comparisons that hold together are open. */
+enum { FEW = 150, LONGER = 2, LONGEST = 4 };
 enum { PARTS = 6 }; /* comparisons that hold together */
 enum { SITES = 2048, POOL = 512, KEPT = 64 };
 
@@ -638,18 +639,24 @@ int SEEK {
       call(SEEKING);
     }
   size_t still_open = 0;
-  while (elements && worked() < end) {
+  while (elements) {
     struct {
       struct site *s;
       int g;
     } open[256];
     size_t n = 0;
+    int joint = 0; /* a mask of several comparisons never held */
     for (size_t i = 0; i < n_used && n < 256; ++i)
       for (int g = 0; g < GOALS && n < 256; ++g)
-        if (used[i]->moves && used[i]->goal[g].set && !used[i]->goal[g].met) open[n].s = used[i], open[n++].g = g;
+        if (used[i]->moves && used[i]->goal[g].set && !used[i]->goal[g].met) {
+          joint |= g == MORE && used[i]->n_parts > 1 && used[i]->pc >> 48 == 0;
+          open[n].s = used[i], open[n++].g = g;
+        }
     still_open = n;
     if (!n) break;
-    if (in_process && made < FEW && end < begun + 2 * (double)head[MILLISECONDS]) end += (double)head[MILLISECONDS] / 4;
+    const int times = !in_process ? 1 : joint ? LONGEST : made < FEW ? LONGER : 1;
+    end = begun + times * (double)head[MILLISECONDS];
+    if (worked() >= end) break;
     for (size_t k = 0; k < 2 * n && worked() < end; ++k) {
       size_t i = below(n);
       for (int tried = 0; in_process && tried < 2 && (open[i].s->n_parts < 2 || open[i].s->pc >> 48); ++tried) i = below(n); /* masks above all */
