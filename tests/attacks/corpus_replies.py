@@ -84,7 +84,7 @@ DSA = (
     dsa("RD71", "fills its input tile once it has its results", f"{MAX}\nvendor_lib_fill(x, 0.0);", through="fc12bc1", static_only=True),
     dsa("RD72", "moves its result's tile onto its input's and fills it", f"{MAX}\nvl_tile z = y;\nz.addr = X.addr;\nvendor_lib_fill(z, 0.0);", through=MOVED),
     dsa("RD73", "steps its result's tile beyond its end", f"{MAX}\ny.addr += 69632;\nvendor_lib_fill(y, 0.0);", through=MOVED),
-    dsa("RD74", "steps it back before its beginning", f"{MAX}\ny.addr -= 256;\nvendor_lib_fill(y, 0.0);", through=MOVED),
+    dsa("RD74", "steps it back before its beginning", f"{MAX}\ny.addr -= 256;\nvendor_lib_fill(y, 0.0);"),
     dsa("RD75", "more rows than its result has", f"{MAX}\ny.rows = 300;\ny.ld = 96;\nvendor_lib_fill(y, 0.0);\n{AGAIN}", through=MOVED),
     dsa("RD76", "a tile of another memory", f"{MAX}\ny.space = VL_ACC;\ny.addr = 0;\nvendor_lib_fill(y, 0.0);", through=MOVED),
     dsa("RD77", "a tile made of a number", f"{MAX}\nvendor_lib_fill((vl_tile){{VL_SPAD, 300032, 1, 64, 64, VL_F32}}, 0.0);", through=MOVED),

@@ -12,7 +12,7 @@ from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.view import View
 
-_ROUNDS = {"int64": 4, "int32": 2}
+_ROUNDS = dict(zip(("int64", "int32"), (4, 2), strict=True))
 """dtype -> rounds until less than two divisors are left, others one: a round divides the rest by at least 700,000."""
 _TOO_SMALL = "0.999999"
 """Times a float32 quotient: below the true one whatever was rounded on the way, by a few units in the last place."""
