@@ -187,6 +187,10 @@ def test_a_kernel_that_is_only_called_with_its_output_is_quick(slow):
 
 def test_quick_calls_have_no_frame_of_python(add):
     """Where the extension is; what they do not take is met with in Python, whose `__call__` may be replaced."""
+    if launcher.extension() is None:
+        pytest.skip(
+            "the extension cannot be built: no Python headers, or a torch without the exchange API"
+        )
     x, y = torch.rand(3, 5), torch.empty(3, 5)
     add(x, x)
     frames: list[str] = []
@@ -220,7 +224,7 @@ def test_keywords_that_are_not_the_outputs_are_met_in_python(add, named):
 def test_a_class_whose_call_is_not_pythons_is_left_alone():
     kind = launcher.extension()
     if kind is None:
-        return
+        pytest.skip("the extension cannot be built")
     for other in (int, type("NoCall", (), {}), 3):
         with pytest.raises(TypeError):
             kind.direct(other)
@@ -230,7 +234,7 @@ def test_objects_without_kernels_are_called_in_python():
     """A class may have `_quick` of another type, and errors of kernels are the call's."""
     kind = launcher.extension()
     if kind is None:
-        return
+        pytest.skip("the extension cannot be built")
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.view import View
+from septran.ir.dtypes import nbytes
 
-_ROUNDS = dict(zip(("int64", "int32"), (4, 2), strict=True))
-"""dtype -> rounds until less than two divisors are left, others one: a round divides the rest by at least 700,000."""
+_ROUNDS = {8: 4, 4: 2}
+"""Bytes of an integer -> rounds until less than two divisors are left, others one: a round divides the rest by at least 700,000."""
 _TOO_SMALL = "0.999999"
 """Times a float32 quotient: below the true one whatever was rounded on the way, by a few units in the last place."""
 _STEPS = {"int64": 52, "int32": 27, "int16": 15, "uint8": 9, "int8": 9}
@@ -39,7 +40,7 @@ def division(b: Builder, x: Value, y: Value, dtype: str) -> Division:
 
     d = made("select(y == 0, 1, y)", "divisor", y=y)
     parts, r = [], x
-    for _ in range(_ROUNDS.get(dtype, 1)):
+    for _ in range(_ROUNDS.get(nbytes(dtype), 1)):
         q = made(f"trunc(r / d * {_TOO_SMALL})", "part", r=r, d=d)
         parts.append(q)
         r = made("r - q * d", "left", r=r, q=q, d=d)
