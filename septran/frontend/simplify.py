@@ -17,6 +17,9 @@ _LONG = 600
 """Characters of a map expression that is not cloned any more."""
 REPEATED = 120
 """Characters of an expression that is still written more than once into another: twice at each step of a chain is no end."""
+_STEP = re.compile(r"\b(floor|ceil|round|trunc)\(")
+_ROUNDED = re.compile(r"\d\.\d|\d[eE]-|\*|(?<!/)/(?!/)")
+"""A number that is not whole, a product or a quotient."""
 
 
 def simplify(canon: Canon) -> Canon:
@@ -33,7 +36,7 @@ def simplify(canon: Canon) -> Canon:
             made.update((o.name, o) for o in before)
             ops += before
         if op.kind == "map":
-            op = _inlined(op, made, given)
+            op = _inlined(op, made, given, readers)
         made[op.name] = op
         ops.append(op)
     needed = {v.source for v in canon.results}
@@ -45,12 +48,14 @@ def simplify(canon: Canon) -> Canon:
     return replace(canon, ops=tuple(reversed(alive)))
 
 
-def _inlined(op: Op, made: Mapping[str, Op], given: set[str]) -> Op:
+def _inlined(op: Op, made: Mapping[str, Op], given: set[str], readers: Mapping[str, int]) -> Op:
     ins = dict(op.ins)
     expr = str(op.attrs["expr"])
     for key, view in op.ins.items():
         source = made.get(view.source)
         if source is None or not _cheap(source, op, given) or not aligned(view, source.shape):
+            continue
+        if readers[source.name] > 1 and steps(source):
             continue
         if occurrences(key, expr) > 1 and len(str(source.attrs["expr"])) > REPEATED:
             continue
@@ -75,6 +80,15 @@ def _cheap(source: Op, reader: Op, given: set[str]) -> bool:
     if source.attrs.get("rounds") and reader.dtype in WIDE:
         return False
     return only_given and source.elements * 4 <= reader.elements
+
+
+def steps(source: Op) -> bool:
+    """Return whether what a map makes jumps where a float's rounding decides: cloned into two readers it may be two numbers.
+
+    The place that an element is taken from and the weight that it gets have to follow one and the same floor.
+    """
+    expr = str(source.attrs["expr"])
+    return bool(_STEP.search(expr) and _ROUNDED.search(expr))
 
 
 def aligned(view: View, shape: tuple[int, ...]) -> bool:
