@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from septran.backends.size_asked import SizeAsked
 from septran.errors import InternalError
 from septran.ir.nodes import Buffer, LeafCall, Program
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
@@ -107,37 +108,6 @@ class HostCall:
     made_with: tuple[Passed, ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     allow_torch: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SizeAsked:
-    """A comparison of a size with a number in a file's text.
-
-    name: of the size, as the file has it. sign: %, &, <, <=, >, >=, == or !=. of: what it is: a parameter, "size(AXIS)" or "numel()" of a
-    tensor, or "", where that is not known.
-    """
-
-    name: str
-    sign: str
-    number: int
-    of: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.sign} {self.number}"
-
-    def holds(self, size: int) -> bool:
-        """Return how it comes out for a size; of % and &, whether the rest is 0."""
-        n = self.number
-        return {
-            "%": size % n == 0,
-            "&": size & n == 0,
-            "<": size < n,
-            "<=": size <= n,
-            ">": size > n,
-            ">=": size >= n,
-            "==": size == n,
-            "!=": size != n,
-        }[self.sign]
 
 
 class Unjudged(Exception):

@@ -7,14 +7,16 @@ and as divisible as can be. Where the reference fixes them, or a size is too lar
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from septran.aten.open_graph import OpenGraph
-from septran.backends.base import HostCall, SizeAsked
+from septran.backends.base import HostCall
+from septran.backends.size_asked import Size, SizeAsked, ways
 from septran.errors import SeptranError
 from septran.kernel import Kernel
 from septran.plan.wanted import Wanted, load_open, wanted_at
@@ -25,6 +27,7 @@ _DIVISIBLE = 128
 _RUNS, _MOST_ELEMENTS = 4, 1 << 18
 # an emulated call takes a thousand times as long
 _EMULATED_RUNS, _MOST_EMULATED = 3, 1 << 15
+_TRIED = 24
 _WRONG = ("V202", "V205", "V208", "V209")
 """Codes that accuse a file at another size; what ends otherwise there only was not checked."""
 
@@ -55,6 +58,12 @@ def with_other_sizes(
 ) -> Verdict:
     """Return the verdict, or that of a size at which the file is wrong; comparisons that nothing turned are unchecked."""
     if not verdict.passed or not sized.asked:
+        return verdict
+    known = _quantities(usual, sized.call(usual, sized.numbers))
+    # two sizes with each other: what is none of the host's may be a place in a row
+    sure = tuple(a for a in sized.asked if len(a.sizes) == 1 or all(s.of in known and s.of for s in a.sizes))  # fmt: skip
+    sized = replace(sized, asked=sure)
+    if not sure:
         return verdict
     left = list(sized.asked)
     tried: list[str] = []
@@ -120,7 +129,7 @@ def _chosen(
     before = _quantities(usual, sized.call(usual, sized.numbers))
     for one in sized.asked:
         for name in hints:
-            for value in _values(one, hints[name], before):
+            for value in _values(one, hints[name], before, sized.most):
                 sizes = {**hints, name: value}
                 dim = next(d for d in opened.dims if d.name == name)
                 if not dim.low <= value <= dim.high or value == hints[name]:
@@ -172,30 +181,39 @@ def _quantities(wanted: Wanted, call: HostCall) -> dict[str, set[int]]:
 
 
 def _turns(asked: SizeAsked, before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> bool:
-    """Return whether a comparison comes out otherwise than it did for all that its size may have been."""
-    name = asked.of if asked.of in before else ""
-    was = {asked.holds(n) for n in before[name]}
-    now = {asked.holds(n) for n in after.get(name, set())}
+    """Return whether a comparison comes out otherwise than it did for all that its sizes may have been."""
+    was = {bool(asked.holds(way)) for way in ways(asked.sizes, before)}
+    now = {bool(asked.holds(way)) for way in ways(asked.sizes, after)}
     return bool(now - was)
 
 
-def _values(asked: SizeAsked, hint: int, before: Mapping[str, set[int]]) -> Sequence[int]:
-    """Return values of a dim at which a comparison may come out otherwise, the most divisible first; where it is a product of dims, too."""
-    if asked.sign in ("==", "!=") and any(asked.number in v for v in before.values()):
-        return ()  # the file says that it is made for this size
-    # a tensor has `rest` times as many elements as the dim is long
-    rests = sorted({n // hint for n in set().union(*before.values()) if n % hint == 0 and n})
+def _values(
+    asked: SizeAsked, hint: int, before: Mapping[str, set[int]], most: int
+) -> tuple[int, ...]:
+    """Return values of a dim at which a comparison may come out otherwise, those first that are as divisible as the usual one and near.
+
+    A size that is a multiple of the dim's usual value grows with the dim, or stays; each way is reckoned through for all values.
+    """
     found: list[int] = []
+    dims = np.arange(2, max(most, hint + 1) + 1)
     step = math.gcd(hint, _DIVISIBLE)
-    for rest in rests:
-        near = asked.number // rest
-        steps = (step, 1) if asked.sign not in "%&" else (1,)
-        for by in steps:
-            over, under = by * (near // by + 1), by * ((near - 1) // by)
-            found += [over, over + by, under, by * (near // by)]
-        if asked.sign in "%&":
-            found += [hint + 1, hint - 1]
-        if asked.sign == "&":  # of a mask, the multiple is one more
-            whole = asked.number + 1
-            found += [whole * (n // whole + 1) for n in (near, hint)]
-    return tuple(itertools.islice(dict.fromkeys(n for n in found if n > 1), 24))
+    for way in ways(asked.sizes, before):
+        if _made_for(asked, way):
+            return ()
+        grows = [s for s, n in way.items() if n and n % hint == 0]
+        for moved in (grows, *([one] for one in grows if len(grows) > 1)):
+            sizes = {s: n // hint * dims if s in moved else n for s, n in way.items()}
+            held = np.broadcast_to(np.asarray(asked.holds(sizes), bool), dims.shape)
+            turned = dims[held != bool(asked.holds(way))]
+            for by in (step, 1):
+                near = turned[turned % by == 0]
+                # the second first: at the first, what is left out behind a bound is nothing yet
+                found += [*near[near > hint][1::-1], *near[near < hint][-2:]]
+    return tuple(dict.fromkeys(int(n) for n in found))[:_TRIED]
+
+
+def _made_for(asked: SizeAsked, way: Mapping[Size, int]) -> bool:
+    """Whether a file says that it is made for a size: that it is the usual one, or one of those."""
+    plain = all(isinstance(t, Size | int | float) for t in (asked.term, asked.other))
+    equal = asked.sign in ("==", "!=") and plain
+    return equal and bool(asked.holds(way)) == (asked.sign == "==")

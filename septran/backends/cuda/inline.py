@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from septran.backends.base import HostCall, SizeAsked, Unjudged, as_it_is
+from septran.backends.base import HostCall, Unjudged, as_it_is
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
 from septran.backends.cuda.foreign import unjudged_words
 from septran.backends.cuda.served import RULES, build, served_kernel, unset
@@ -20,6 +20,7 @@ from septran.backends.judged.inline_hosts import InlineHosts
 from septran.backends.judged.inline_text import Extension, extension, on_processor, python_of
 from septran.backends.judged.python_file import between_calls, refusals
 from septran.backends.judged.torch_text import launching, torch_functions
+from septran.backends.size_asked import SizeAsked
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
 
