@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from septran.backends.size_asked import SizeAsked
 from septran.errors import InternalError
 from septran.ir.nodes import Buffer, LeafCall, Program
+from septran.ir.size_asked import SizeAsked
 from septran.kernel import Kernel, KernelParam, Leaf, LeafSpec, leaf_specs
 from septran.passes.name_leaves import Runtime, name_leaves
 from septran.passes.run import Pass, PassRun, lower

@@ -16,8 +16,8 @@ import numpy as np
 
 from septran.aten.open_graph import OpenGraph
 from septran.backends.base import HostCall
-from septran.backends.size_asked import Size, SizeAsked, ways
 from septran.errors import SeptranError
+from septran.ir.size_asked import Size, SizeAsked, ways
 from septran.kernel import Kernel
 from septran.plan.wanted import Wanted, load_open, wanted_at
 from septran.verify.problem import Problem

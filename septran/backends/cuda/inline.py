@@ -20,7 +20,7 @@ from septran.backends.judged.inline_hosts import InlineHosts
 from septran.backends.judged.inline_text import Extension, extension, on_processor, python_of
 from septran.backends.judged.python_file import between_calls, refusals
 from septran.backends.judged.torch_text import launching, torch_functions
-from septran.backends.size_asked import SizeAsked
+from septran.ir.size_asked import SizeAsked
 from septran.kernel import Kernel, KernelParam
 from septran.prove.foreign.launch import Launch, NotRead
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from septran.backends.judged.c_host import blank
 from septran.backends.judged.c_terms import NUMBER, WHOLE, Terms, tokens_of
-from septran.backends.size_asked import Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
 from septran.ir.brackets import closing, split_top
+from septran.ir.size_asked import Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
 
 _PARAMETER = re.compile(rf"[(,]\s*(?:const\s+)?(?:{WHOLE}\s+)+(\w+)\s*(?=[,)])")
 _IS_WHOLE = re.compile(rf"\s*(?:const\s+)?(?:{WHOLE}[\s&]+)+(\w+)\s*(?:=[^,]*)?")

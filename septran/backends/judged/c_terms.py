@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from septran.backends.size_asked import SIGNS, Size, Term, reckoned
+from septran.ir.size_asked import SIGNS, Size, Term, reckoned
 
 WHOLE = r"(?:unsigned|int|long|short|(?:std::)?(?:size_t|ptrdiff_t|u?int(?:16|32|64)_t))"
 NUMBER = r"(?:0[xX][0-9a-fA-F']+|\d[\d']*)"

@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 
-from septran.backends.size_asked import Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
+from septran.ir.size_asked import Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
 
 _SIGNS = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
