@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from septran.backends.cpp.across import across, close_blocks, open_blocks, row_of
+from septran.backends.cpp.ahead import asked_for
 from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.rows import RowGroup, RowPrim, reads
 from septran.backends.cpp.spelling import REDUCTIONS, SPELLING
@@ -18,7 +19,7 @@ from septran.ir.scalar import Index, Name, Node, Op, walk
 _AT_ONCE = 4
 """Rows that are reduced together, so that what they share is loaded once."""
 _LONG = 16384
-"""Bytes of a row from which that pays: shorter ones are read faster one after another, as one stream. Longer ones need no request for the next row."""
+"""Bytes of a row from which that pays: shorter ones are read faster one after another, as one stream."""
 _EVEN, _OVER = "even ", "over "
 """What an operand's name begins with where it stands for the factors of a hoisted division."""
 
@@ -109,41 +110,16 @@ class RowLoop:
             for prim in (p.prim for loop in self.group.loops for p in loop):
                 for name in (*reads(prim, leaf.params), prim.out):
                     row.pointer(name)
-        walks = [loop for loop in self.group.loops if loop[0].inner is not None]
         for number, loop in enumerate(self.group.loops):
             self.loop = number
             if loop[0].inner is None:
                 for row in rows:
                     row.single(loop[0])
             else:
-                # Several passes over a row: the next one is fetched while the second computes on what the first brought.
-                fetched: list[str] = []
-                if len(walks) > 1 and loop is walks[1]:
-                    fetched += self._next_rows(rows[0], "next_row")
-                if len(walks) > 1 and loop is walks[-1]:
-                    fetched += self._next_rows(rows[0], "next_output")
-                self._inner(loop, rows, tuple(fetched))
+                loops = self.group.loops
+                self._inner(loop, rows, asked_for(leaf, loops, loop, rows[0], self.rank))
 
-    def _next_rows(self, row: _Row, how: str) -> tuple[str, ...]:
-        """Return, per tensor in GLOBAL, a call that asks for its next row: "next_row" of what is read only, "next_output" of the rest."""
-        leaf = self.leaf
-        prims = [p.prim for loop in self.group.loops for p in loop]
-        made = {prim.out for prim in prims}
-        found: dict[str, None] = {}
-        for name in (n for prim in prims for n in (*reads(prim, leaf.params), prim.out)):
-            param = leaf.params[name]
-            rank = len(param.shape)
-            follows = rank == self.rank >= 2 and param.shape[-2] != 1 and param.shape[-1] != 1
-            asked = (name in made) is (how == "next_output")
-            if how == "next_row" and param.shape[-1] * nbytes(param.dtype) > _LONG:
-                continue
-            if asked and follows and param.mem == "GLOBAL" and row.unit(name):
-                found[f"{how}({row.start[name]} + {identifier(name)}.s[{rank - 2}]"] = None
-        return tuple(found)
-
-    def _inner(
-        self, loop: tuple[RowPrim, ...], rows: list[_Row], next_rows: tuple[str, ...]
-    ) -> None:
+    def _inner(self, loop: tuple[RowPrim, ...], rows: list[_Row], asked: tuple[str, ...]) -> None:
         """Print one loop over the elements of `rows`."""
         leaf = self.leaf
         space = loop[0].space
@@ -160,18 +136,21 @@ class RowLoop:
             u, q = leaf.fresh("u"), leaf.fresh("q")
             pairs = self._in_pairs(loop, rows[0])
             by = 2 if pairs else 1
+            if all(p.reduces for p in loop):
+                # g++ would write out a row of known length and read it in two sweeps, as each sum has one use: memory is slower then.
+                leaf.line("#pragma GCC unroll 1")
             leaf.open(f"for (; {j} + 4 * L <= {length}; {j} += 4 * L)")
             leaf.line("#pragma GCC unroll 4")
             leaf.open(f"for (long {u} = 0, {q} = {j}; {u} < 4; {u} += {by}, {q} += {by} * L)")
             if pairs:
-                self._vector(loop, rows, q, None, {"even": u, "odd": f"{u} + 1"}, next_rows)
+                self._vector(loop, rows, q, None, {"even": u, "odd": f"{u} + 1"}, asked)
             else:
-                self._vector(loop, rows, q, None, {"": u}, next_rows)
+                self._vector(loop, rows, q, None, {"": u}, asked)
             leaf.close()
             leaf.close()
         else:
             leaf.open(f"for (; {j} + L <= {length}; {j} += L)")
-            self._vector(loop, rows, j, None, {"": "0"}, next_rows)
+            self._vector(loop, rows, j, None, {"": "0"}, asked)
             leaf.close()
         leaf.traffic.rewind(mark)
         rest = leaf.fresh("rest")
@@ -189,11 +168,11 @@ class RowLoop:
         j: str,
         rest: str | None,
         parts: Mapping[str, str],
-        next_rows: tuple[str, ...],
+        asked: tuple[str, ...],
     ) -> None:
         """Print the work at position `j`. parts: which elements ("": all, else even or odd) -> the sum that takes them."""
         taken = set(self.leaf.taken)
-        for address in next_rows:
+        for address in asked:
             self.leaf.line(f"{address} + {j});")
         for half, part in parts.items():
             for row in rows:

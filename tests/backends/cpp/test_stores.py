@@ -80,6 +80,20 @@ def test_the_next_row_is_asked_for_in_the_second_pass_and_long_rows_are_not():
     assert "next_row" not in leaf_text("softmax", "softmax_leaf", M=8, N=32768)
 
 
+def test_the_row_that_is_written_last_is_asked_for_by_a_walk_over_what_the_cache_has():
+    text = leaf_text("layernorm", "layernorm_leaf", M=8, N=1024)
+    assert text.index("next_row(X_row") < text.index("own_output(Y_row") < text.index("vrsqrt")
+    # One walk before the last: it brings its own row from memory. Exponentials in the row of results: it is there already.
+    assert "own_output" not in leaf_text("rmsnorm", "rmsnorm_leaf", M=8, N=1024)
+    assert "own_output" not in leaf_text("softmax", "softmax_leaf", M=8, N=1024)
+
+
+def test_a_row_that_is_only_summed_is_read_in_order():
+    whole = "#pragma GCC unroll 1\n"
+    assert leaf_text("layernorm", "layernorm_leaf", M=8, N=1024).count(whole) == 1
+    assert whole not in leaf_text("rmsnorm", "rmsnorm_leaf", M=8, N=1024)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 9])
 def test_a_row_has_the_same_bits_alone_and_among_others(rows):
     rng = np.random.default_rng(rows)

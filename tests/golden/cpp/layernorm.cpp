@@ -17,6 +17,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
         F mu_acc[4];
         clear<Sum>(mu_acc);
         long j = 0;
+        #pragma GCC unroll 1
         for (; j + 4 * L <= n_; j += 4 * L) {
             #pragma GCC unroll 4
             for (long u = 0, q = j; u < 4; u += 1, q += 1 * L) {
@@ -39,6 +40,7 @@ static void leaf_layernorm_8d42f1(st::View<float, 2> Y, st::View<const float, 2>
             #pragma GCC unroll 4
             for (long u_ = 0, q_ = j_; u_ < 4; u_ += 1, q_ += 1 * L) {
                 next_row(X_row + X.s[0] + q_);
+                own_output(Y_row + q_);
                 const F X_v = load<F>(X_row + q_);
                 const F t_v = (X_v - (mu_1 / 300.0f)) * (X_v - (mu_1 / 300.0f));
                 store(t_row + q_, t_v);

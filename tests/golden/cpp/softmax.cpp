@@ -14,6 +14,7 @@ static void leaf_softmax_899f31(st::View<float, 2> Y, st::View<const float, 2> X
         F m_acc[4];
         clear<Max>(m_acc);
         long j = 0;
+        #pragma GCC unroll 1
         for (; j + 4 * L <= n; j += 4 * L) {
             #pragma GCC unroll 4
             for (long u = 0, q = j; u < 4; u += 1, q += 1 * L) {
