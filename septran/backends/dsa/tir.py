@@ -73,9 +73,10 @@ class _Lower:
 
     def __init__(self, stored: Stored) -> None:
         from tilelang import tvm  # noqa: F401  (makes the bundled tvm importable)
-        from tvm import tirx
+        from tvm import arith, tirx
 
         self.t: Any = tirx
+        self.folded: Any = arith.Analyzer().simplify
         self.stored = stored
         self.buffers: dict[str, Any] = {}
         self.vars: dict[str, Any] = {}
@@ -163,9 +164,9 @@ class _Lower:
 
     def loop(self, var: Any, extent: Any, body: Any, notes: dict[str, Any] | None = None) -> Any:
         t = self.t
-        return t.For(
-            var, t.IntImm("int32", 0), extent, t.stmt.ForKind.SERIAL, body, None, notes or {}
-        )
+        zero, kind = t.IntImm("int32", 0), t.stmt.ForKind.SERIAL
+        # as the parser folds it: a second parse for nothing but this is half of all the time
+        return t.For(var, zero, self.folded(extent), kind, body, None, notes or {})
 
     # -- operations ------------------------------------------------------------------------------
 
