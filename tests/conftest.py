@@ -8,9 +8,11 @@ Tests need no GPU, no key and no network. A session in which everything was skip
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import pytest
 
 from septran.backends.base import Availability
 from septran.backends.cpp.backend import emulator
+from tests.support.homes import with_tools
 
 GOLDEN = Path(__file__).parent / "golden"
 _CLEARED = (
@@ -154,11 +157,23 @@ def _quiet_environment(_session_home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     os.environ.update(before)
 
 
+@pytest.fixture(autouse=True)
+def _short_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `gen` adds about speed, in this process: no test of the suite believes a figure of a busy machine.
+
+    Tests of how kernels are timed call what times them, or a command of its own process.
+    """
+    one = sys.modules.get("septran.run.one")
+    if one is not None:
+        quick = functools.partial(one.time_kernel, budget_s=0.05, slot_s=0.002)
+        monkeypatch.setattr(one, "time_kernel", quick)
+
+
 @pytest.fixture
-def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty SEPTRAN_HOME for this test alone."""
-    home = tmp_path / "fresh-home"
-    home.mkdir()
+def fresh_home(_session_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A SEPTRAN_HOME for this test alone, without a run, a kernel or a setting."""
+    home = with_tools(tmp_path / "fresh-home", _session_home)
+    home.mkdir(exist_ok=True)
     monkeypatch.setenv("SEPTRAN_HOME", str(home))
     return home
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from septran.call import asleep, call_entries, recorded, stamp
+from tests.support.homes import with_tools
 
 PROGRAM = """
 import sys, torch, septran
@@ -71,9 +72,9 @@ def run(home: Path, made: str = SOFTMAX, right: str = "x.softmax(-1)", more: str
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(tmp_path_factory: pytest.TempPathFactory, _session_home: Path) -> Path:
     """A home in whose cache one call of softmax is."""
-    home = tmp_path_factory.mktemp("filled")
+    home = with_tools(tmp_path_factory.mktemp("filled"), _session_home)
     time.sleep(max(0.0, 1.5 - (time.time() - home.stat().st_ctime)))
     assert run(home) == "compiled"
     return home
@@ -373,9 +374,8 @@ def test_a_logic_file_that_reads_others_is_not_kept(tmp_path, text, plain):
     assert recorded._plain(path) is plain
 
 
-def test_a_users_file_is_cached_by_its_text(tmp_path):
-    home, path = tmp_path / "home", tmp_path / "logic.py"
-    home.mkdir()
+def test_a_users_file_is_cached_by_its_text(tmp_path, fresh_home):
+    home, path = fresh_home, tmp_path / "logic.py"
     path.write_text(LOGIC)
     made = f"septran.compile({str(path)!r}, target='cpp')"
     assert [run(home, made, "x + x") for _ in range(2)] == ["compiled", "cached"]

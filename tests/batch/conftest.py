@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from septran.cli.main import main
 from tests.packaging.sources import ROOT
+from tests.support.homes import with_tools
 
 SMALL = """\
 ops: [relu, row_sum]
@@ -70,23 +73,41 @@ class Shop:
         return (self.home / "runs" / "latest").resolve()
 
 
-def shop(folder: Path) -> Shop:
-    (folder / "home").mkdir()
+def shop(folder: Path, session: Path) -> Shop:
+    with_tools(folder / "home", session).mkdir(exist_ok=True)
     (folder / "work").mkdir()
     return Shop(folder / "home", folder / "work")
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, Outcome, Path]:
+def real(
+    tmp_path_factory: pytest.TempPathFactory, _session_home: Path
+) -> tuple[Shop, Outcome, Path]:
     """A finished batch of 2 operators x 2 sizes: its shop, what the call said, its run."""
-    found = shop(tmp_path_factory.mktemp("real"))
+    found = shop(tmp_path_factory.mktemp("real"), _session_home)
     done = found.call("batch", found.file(SMALL), "--json", "--workers", "2", "--threads", "1")
     return found, done, found.run_dir()
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Shop:
-    return shop(tmp_path)
+def own(tmp_path: Path, _session_home: Path) -> Shop:
+    return shop(tmp_path, _session_home)
+
+
+@pytest.fixture
+def here(
+    own: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Return call(*args): `own.call` in this process, for commands that end before they run anything."""
+    monkeypatch.setenv("SEPTRAN_HOME", str(own.home))
+    monkeypatch.chdir(own.folder)
+
+    def call(*args: str) -> Outcome:
+        capsys.readouterr()
+        code = main(args)
+        return Outcome(code, *capsys.readouterr())
+
+    return call
 
 
 def _paths() -> str:

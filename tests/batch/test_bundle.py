@@ -71,7 +71,7 @@ def test_a_strangers_signature_on_a_wrong_kernel_proves_nothing(bundle, own, tmp
     [("verdict", "max_error"), ("verdict", "seed"), ("verdict", "level"), ("verdict", "not_checked"),
      ("kernel", "entry"), ("request", "op"), ("key",), ("signature",)],
 )  # fmt: skip
-def test_every_part_is_under_the_signature(where, bundle, own, tmp_path):
+def test_every_part_is_under_the_signature(where, bundle, here, tmp_path):
     data = json.loads(bundle.read_text())
     place = data
     for word in where[:-1]:
@@ -80,6 +80,6 @@ def test_every_part_is_under_the_signature(where, bundle, own, tmp_path):
     place[where[-1]] = ["x"] if isinstance(old, list) else "0" * 64 if isinstance(old, str) else 1
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(data))
-    done = own.call("verify", "--bundle", str(changed))
+    done = here("verify", "--bundle", str(changed))
     assert done.code == 2, done.out + done.err
     assert "V222" in done.err or "V221" in done.err

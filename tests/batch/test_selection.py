@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from septran.batch import run as batch_run
 from septran.batch.run import sort_of
 from septran.batch.worker import run_cell
 from septran.cli.main import main
+from tests.batch.conftest import Shop, shop
 from tests.tasklang.test_load import OPERATOR
 
 ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: false\n"
@@ -38,35 +40,42 @@ ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: f
         ),
     ],
 )
-def test_a_word_that_names_nothing_is_refused(own, old, new, told):
+def test_a_word_that_names_nothing_is_refused(own, here, old, new, told):
     assert old in ONE
-    done = own.call("batch", own.file(ONE.replace(old, new)), "--list")
+    done = here("batch", own.file(ONE.replace(old, new)), "--list")
     assert (done.code, done.out) == (2, "")
     assert "C061" in done.err and told in done.err
 
 
-def test_two_files_with_one_operator(own):
+def test_two_files_with_one_operator(own, here):
     for name, factor in (("a", "X"), ("b", "X + 1")):
         (own.folder / f"{name}.py").write_text(
             OPERATOR.replace("lambda X: X", f"lambda X: {factor}")
         )
-    done = own.call("batch", own.file("logics: [a.py, b.py]\nbackends: [cpp]\n"), "--list")
+    done = here("batch", own.file("logics: [a.py, b.py]\nbackends: [cpp]\n"), "--list")
     assert done.code == 2
     assert "C068" in done.err and "a.py" in done.err and "b.py" in done.err
 
 
 @pytest.mark.parametrize("flags", [(), ("--list",)])
-def test_a_selection_of_nothing_is_exit_5_and_makes_no_run(own, flags):
-    done = own.call("batch", own.file(ONE), "-k", "sofmax", *flags)
+def test_a_selection_of_nothing_is_exit_5_and_makes_no_run(own, here, flags):
+    done = here("batch", own.file(ONE), "-k", "sofmax", *flags)
     assert (done.code, done.out) == (5, "")
     assert "C066" in done.err and "none of 1 cells" in done.err
     assert not (own.home / "runs").exists()
 
 
-def test_a_run_that_another_process_has_is_not_run_twice(own):
-    first = own.call("batch", own.file(ONE), "--json")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, _session_home: Path) -> Shop:
+    """A shop with one finished batch."""
+    found = shop(tmp_path_factory.mktemp("finished"), _session_home)
+    first = found.call("batch", found.file(ONE), "--json")
     assert first.code == 0, first.err
-    (run,) = (p for p in (own.home / "runs").iterdir() if not p.is_symlink() and p.is_dir())
+    return found
+
+
+def test_a_run_that_another_process_has_is_not_run_twice(finished):
+    own, run = finished, finished.run_dir()
     with (run / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = own.call("batch", "--resume", "latest")
@@ -213,8 +222,7 @@ def test_a_damaged_plan_is_said(planned, own, capsys, text):
     assert "C136" in capsys.readouterr().err
 
 
-def test_nothing_failed_last_time(own):
-    assert own.call("batch", own.file(ONE)).code == 0
-    done = own.call("batch", own.file(ONE), "--lf")
+def test_nothing_failed_last_time(finished):
+    done = finished.call("batch", finished.file(ONE), "--lf")
     assert done.code == 5
     assert "nothing failed last time" in done.err

@@ -9,6 +9,7 @@ import pytest
 
 from septran.cli.main import main
 from tests.packaging.sources import ROOT
+from tests.support.homes import with_tools
 from tests.tasklang.test_load import OPERATOR
 from tests.tasklang.test_reader import FEW, WAYS_TO_END, written
 
@@ -21,8 +22,8 @@ MAPPING = (ROOT / "mappings" / "cpp.mapping.yaml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
+def run(tmp_path, monkeypatch, capfd, _session_home):
+    monkeypatch.setenv("SEPTRAN_HOME", str(with_tools(tmp_path / "home", _session_home)))
     monkeypatch.setenv("SEPTRAN_LOGIC_SECONDS", "1")
     monkeypatch.chdir(tmp_path)
 
