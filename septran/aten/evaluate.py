@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.aten.graph import Dtype, Graph, Node, Ref
 from septran.aten.inside import INSIDE, cancelled
+from septran.aten.scalars import as_taken, dtypes_of
 from septran.aten.sums import root_of_squares
 from septran.ir.dtypes import FLOATS
 from septran.rounding import Rounding
@@ -204,6 +205,7 @@ def _plan_of(key: _ByIdentity) -> _Plan:
     """Return how to run a graph: the judge runs one hundreds of times, and a node may take less time than looking at it."""
     results = tuple(o.value.name for o in key.graph.outputs if isinstance(o.value, Ref))
     nodes = _needed(key.graph, set(results))
+    dtypes = dtypes_of(key.graph)
     reads = [frozenset(node.refs()) for node in nodes]
     last: dict[str, int] = {}
     for at, refs in enumerate(reads):
@@ -212,7 +214,7 @@ def _plan_of(key: _ByIdentity) -> _Plan:
         steps=tuple(
             _Step(
                 node=node,
-                run=runner(node),
+                run=runner(as_taken(node, dtypes)),
                 exact=base_name(node.op) in EXACT,
                 refs=refs,
                 drops=tuple(n for n in refs if last[n] == at and n not in results),
@@ -337,9 +339,6 @@ def _plain_runner(
 
     fn: Callable[..., Any] = getattr(getattr(torch.ops.aten, name), overload)
     named = dict(node.named)
-    divisor = named.get("other")
-    if name in _STEPS and isinstance(divisor, float) and _dtype_of(node) != "float64":
-        named["other"] = torch.tensor(divisor, dtype=torch.float32).item()
     plain = [  # a text of a graph leaves out what is None
         _reader(named.pop(a.name) if a.name in named else a.default_value)
         for a in fn._schema.arguments  # type: ignore[attr-defined]
@@ -485,8 +484,6 @@ def _with_mean(name: str, given: dict[str, Any]) -> tuple[Any, Any]:
 
 
 _MEANS = {"var_mean": "var", "std_mean": "std"}
-_STEPS = ("fmod", "remainder", "floor_divide")
-"""What jumps at multiples of its divisor, which torch rounds to float32 before: 1.4 is a multiple of that 0.7 or is not."""
 _TOPK = ("self", "k", "dim", "largest")
 _SEARCHES = ("searchsorted", "bucketize")
 _AT_ONCE = 1 << 24

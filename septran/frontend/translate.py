@@ -13,6 +13,7 @@ from typing import Any, Literal
 from septran.aten.evaluate import allowed, base_name
 from septran.aten.graph import Graph, Meta, Node, Ref, storable
 from septran.aten.once import PREFIX
+from septran.aten.scalars import STEPS, as_taken, dtypes_of
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
 from septran.frontend.opaque import Part, in_order, named, parts, whole
@@ -93,6 +94,7 @@ def input_names(graph: Graph) -> list[str]:
 
 def _start(graph: Graph) -> tuple[Builder, dict[str, Any], list[Given]]:
     builder = Builder()
+    builder.declared = dtypes_of(graph)
     builder.fresh("task")  # what the written logic imports
     env: dict[str, Any] = {}
     given: list[Given] = []
@@ -223,6 +225,8 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
     name = base_name(node.op)
     if draws_numbers(node):
         raise NoForm(_NO_NUMBERS)
+    if name not in STEPS:
+        node = as_taken(node, builder.declared)
     args = Args({k: _value(v, env) for k, v in node.named.items()})
     row = row_of(builder, node, args)
     if row is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,6 +83,21 @@ def nbytes(dtype: str) -> int:
 def is_float(dtype: str) -> bool:
     """Return whether `dtype` is a floating-point type."""
     return DTYPES[dtype].kind == "float"
+
+
+def as_stored(value: float, dtype: str, rounding: Callable[[float], float] = round) -> float:
+    """Return a number as a float `dtype` holds it, ties to even. rounding: math.floor, math.ceil: the neighbour on that side."""
+    row = DTYPES[dtype]
+    if value == 0 or not math.isfinite(value) or row.digits == 53:
+        return float(value)
+    exponent = max(math.frexp(value)[1] - 1, row.least) - row.digits + 1
+    found = math.ldexp(rounding(math.ldexp(value, -exponent)), exponent)
+    if abs(found) <= row.largest:
+        return found
+    return math.copysign(
+        math.inf if rounding is round or (found > 0) == (rounding is math.ceil) else row.largest,
+        found,
+    )
 
 
 def compute_dtype(dtypes: Collection[str]) -> str:

@@ -63,10 +63,11 @@ class Args:
 
 @dataclass(slots=True)
 class Builder:
-    """Collects canonical nodes. dtypes: stored tensor -> dtype."""
+    """Collects canonical nodes. dtypes: stored tensor -> dtype; declared: value of the exported graph -> dtype."""
 
     ops: list[Op] = field(default_factory=list)
     dtypes: dict[str, str] = field(default_factory=dict)
+    declared: dict[str, str] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     node: Node | None = None
 

@@ -135,7 +135,6 @@ _LOGIC = {
     "or": ("select(x, 1, select(y, 1, 0)) > 0", "x + m - k"),
 }
 """logic -> its map expression on bools, and on integers in words of `bits.bits`"""
-_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 def _unary(b: Builder, node: Node, a: Args) -> Value:
@@ -258,12 +257,6 @@ def _pow(b: Builder, node: Node, a: Args) -> Value:
     return b.map("x ** y", {"x": x, "y": e})
 
 
-@row(*_COMPARE)
-def _compare(b: Builder, node: Node, a: Args) -> Value:
-    sign = _COMPARE[node.op.split(".")[1]]
-    return b.map(f"x {sign} y", {"x": a["self"], "y": other(a)})
-
-
 @row("logical_not", "bitwise_not")
 def _not(b: Builder, node: Node, a: Args) -> Value:
     if node.meta.dtype != "bool":
@@ -382,13 +375,13 @@ def _cast(b: Builder, node: Node, a: Args) -> Value:
     if source == "bool":
         return b.map("select(x, 1, 0)", {"x": x})
     if wanted.startswith(("int", "uint")) and source in FLOATS:
-        if source == "float64" and not _has_wide(b) and _from_inputs(b, x.source):
+        if source == "float64" and not has_wide(b) and _from_inputs(b, x.source):
             raise NoForm("a whole number of a float64 value in a module without a float64 tensor")
         return b.map("trunc(x)", {"x": x})
     return b.map("x", {"x": x})
 
 
-def _has_wide(b: Builder) -> bool:
+def has_wide(b: Builder) -> bool:
     """Return whether a float64 tensor is given: kernels without one compute in float32, where other whole numbers come out."""
     made = {op.name for op in b.ops}
     return any(dtype == "float64" and name not in made for name, dtype in b.dtypes.items())
