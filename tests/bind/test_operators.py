@@ -86,6 +86,7 @@ def test_every_pass_keeps_the_meaning_at_odd_sizes(name, target, arch):
     _same_meaning(op, dims, dtype, outcomes(found, backend), given)
 
 
+@pytest.mark.each_value  # hashes of kernels show it of every cell
 @pytest.mark.parametrize(("name", "target", "arch"), _cases(lambda name, target: True))
 def test_every_operator_binds_and_lowers_at_its_sample_sizes(name, target, arch):
     op, path = OPERATORS[name]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.docs.shop import Shop, opened
+from tests.support.homes import with_tools
 
 
 @pytest.fixture(scope="package")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def made(tmp_path_factory: pytest.TempPathFactory, _session_home: Path) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("shop")
+    with_tools(folder / "home", _session_home)
     with (
         pytest.MonkeyPatch.context() as patched,
-        opened(tmp_path_factory.mktemp("shop"), patched) as shop,
+        opened(folder, patched) as shop,
     ):
         yield shop
 

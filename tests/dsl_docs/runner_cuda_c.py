@@ -18,8 +18,9 @@ from septran.agent.docs import Block
 from septran.backends.cuda.dialect import CUDA, Dialect
 from septran.backends.cuda.emit import WGMMA_HEADERS, header, runtime_folder
 from septran.backends.cuda.prepare import prepare
-from septran.backends.cuda.toolchain import EMULATION_FLAGS, emulation, nvcc
+from septran.backends.cuda.toolchain import _FIRST, EMULATION_FLAGS, emulation, nvcc
 from septran.toolchain.compilers import cache_folder, cpp_compiler
+from septran.toolchain.first_headers import first_headers
 from septran.toolchain.hosted import support_object
 from tests.dsl_docs.runner import Outcome
 
@@ -80,12 +81,14 @@ def emulated(body: str, case: Case, folder: Path, spelled: Dialect) -> Outcome:
         pytest.skip("no g++")
     source, program = folder / "block.cpp", folder / "block"
     source.write_text(prepare(_program(body, case, spelled)), encoding="utf-8")
-    flags = [f for f in EMULATION_FLAGS if f not in ("-shared", "-O2")]
+    flags = ["-O0", *(f for f in EMULATION_FLAGS if f not in ("-shared", "-O2"))]
     runtime = runtime_folder()
     wave = [f"-DCUEMU_WAVE={spelled.wave}"]
     for name in spelled.headers:
         shutil.copyfile(header(spelled, name), folder / name)
-    command = [compiler.path, "-O1", *flags, *wave, f"-I{runtime.parent / 'emulator'}"]
+    flags += [*wave, f"-I{runtime.parent / 'emulator'}"]
+    first = first_headers(compiler, flags, _FIRST[spelled.api])
+    command = [compiler.path, *flags, *(("-include", str(first)) if first else ())]
     machine = support_object(compiler, emulation(*wave), cache_folder() / "host").path
     built = subprocess.run(
         [*command, str(source), str(machine), "-o", str(program)],

@@ -28,9 +28,8 @@ def _ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+def home(fresh_home: Path) -> Path:
+    return fresh_home
 
 
 def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(

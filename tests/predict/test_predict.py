@@ -139,7 +139,13 @@ def test_a_gpu_that_is_not_here_has_a_time_a_bound_and_reasons(septran):
     )
 
 
-@pytest.mark.parametrize("backend", ["cuda_c", "triton_cuda", "tilelang_cuda"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "triton_cuda",
+        *(pytest.param(b, marks=pytest.mark.wider) for b in ("cuda_c", "tilelang_cuda")),
+    ],
+)
 def test_a_large_pointwise_operator_is_bound_by_the_memory_of_a_gpu(backend):
     found = told("add", backend, N=100_000_000)
     assert found.bound == "DRAM"

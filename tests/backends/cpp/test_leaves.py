@@ -206,7 +206,8 @@ def test_gemm_on_plain_views(size):
 
 
 @pytest.mark.parametrize(
-    "dtype", [pytest.param("float64", marks=pytest.mark.wider), "bfloat16", "float16"]
+    "dtype",
+    ["float16", *(pytest.param(d, marks=pytest.mark.wider) for d in ("float64", "bfloat16"))],
 )
 def test_gemm_dtypes_on_plain_views(dtype):
     gemm_case(20, 70, 520, dtype=dtype)

@@ -72,7 +72,9 @@ def conv(taps, rows, inside, columns, dtype="float32", *, acc=False):
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("rows", [(3, 3), (2, 13), (5, 8), (2, 30)])
+@pytest.mark.parametrize(
+    "rows", [(3, 3), (2, 13), (2, 30), pytest.param((5, 8), marks=pytest.mark.wider)]
+)
 @pytest.mark.parametrize(("inside", "columns"), [(3, 16), (5, 10), (33, 48)])
 def test_sums_over_taps(rows, inside, columns):
     found, wanted = conv(3, rows, inside, columns)
