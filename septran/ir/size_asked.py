@@ -18,6 +18,7 @@ SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 LEAST = 32
 """Small numbers are those of tails and dimensions."""
+_LEAST_BLOCKS = 8
 _WINDOW = 16
 """What comes out both ways within so many sizes, wherever they begin, asks for a tail."""
 _MOST_WAYS, _MOST_PARTS, _MOST_NUMBER, _ALTERNATIVES = 64, 40, 2.0**53, 4
@@ -49,6 +50,8 @@ class Reckoned:
         return f" {'/' if self.op == '//' else self.op} ".join(sides)
 
 
+BLOCKS = "blocks"
+"""`Size.of` of a place in a grid, and of its extent: nobody knows what they are at a size, and the more elements there are, the more they are."""
 Term = Size | Reckoned | int | float
 _CALLS = ("min", "max", "cdiv")
 
@@ -182,7 +185,7 @@ def compared(a: Term, sign: str, b: Term) -> SizeAsked | None:
     if not asked.sizes:
         return None
     if isinstance(a, Size) and isinstance(b, int | float):
-        return asked if b >= LEAST else None
+        return asked if b >= _least(a) else None
     if _rest(a) and sign in ("==", "!="):  # a rest of a plain size: by the number that divides
         return asked if a.b >= LEAST else None  # type: ignore[union-attr, operator]
     return None if len(asked.sizes) == 1 and _is_small(asked) else asked
@@ -190,7 +193,7 @@ def compared(a: Term, sign: str, b: Term) -> SizeAsked | None:
 
 def rests(term: Term) -> Iterator[SizeAsked]:
     """Yield what a term that nothing compares asks: whether its divisions and bits leave nothing, and where its min and max end."""
-    if not isinstance(term, Reckoned):
+    if not isinstance(term, Reckoned) or any(s.of == BLOCKS for s in sizes_of(term)):
         return
     found: SizeAsked | None = None
     if term.op == "%" and isinstance(term.b, int):
@@ -217,13 +220,17 @@ def _rest(term: Term) -> bool:
     return plain and isinstance(term.b, int)  # type: ignore[union-attr]
 
 
+def _least(size: Size) -> int:
+    return _LEAST_BLOCKS if size.of == BLOCKS else LEAST
+
+
 def _is_small(asked: SizeAsked) -> bool:
     """Whether it turns only below small sizes, or with each few of them."""
     import numpy as np
 
-    near = np.arange(LEAST, 8192)
-    far = np.concatenate([np.arange(8192, 1 << 24, 997), *(2 ** np.arange(13, 25) + d for d in (-1, 0, 1))])  # fmt: skip
     (size,) = asked.sizes
+    near = np.arange(_least(size), 8192)
+    far = np.concatenate([np.arange(8192, 1 << 24, 997), *(2 ** np.arange(13, 25) + d for d in (-1, 0, 1))])  # fmt: skip
     held = np.broadcast_to(np.asarray(asked.holds({size: near}), bool), near.shape)
     if held.all() or not held.any():
         further = np.asarray(asked.holds({size: far}), bool)

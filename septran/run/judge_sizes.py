@@ -17,7 +17,7 @@ import numpy as np
 from septran.aten.open_graph import OpenGraph
 from septran.backends.base import HostCall
 from septran.errors import SeptranError
-from septran.ir.size_asked import Size, SizeAsked, ways
+from septran.ir.size_asked import BLOCKS, Size, SizeAsked, ways
 from septran.kernel import Kernel
 from septran.plan.wanted import Wanted, load_open, wanted_at
 from septran.verify.problem import Problem
@@ -27,7 +27,7 @@ _DIVISIBLE = 128
 _RUNS, _MOST_ELEMENTS = 4, 1 << 18
 # an emulated call takes a thousand times as long
 _EMULATED_RUNS, _MOST_EMULATED = 3, 1 << 15
-_TRIED = 24
+_TRIED, _OF_A_BLOCK = 24, 128
 _WRONG = ("V202", "V205", "V208", "V209")
 """Codes that accuse a file at another size; what ends otherwise there only was not checked."""
 
@@ -61,7 +61,7 @@ def with_other_sizes(
         return verdict
     known = _quantities(usual, sized.call(usual, sized.numbers))
     # two sizes with each other: what is none of the host's may be a place in a row
-    sure = tuple(a for a in sized.asked if len(a.sizes) == 1 or all(s.of in known and s.of for s in a.sizes))  # fmt: skip
+    sure = tuple(a for a in sized.asked if len(a.sizes) == 1 or all(s.of in known and s.of not in ("", BLOCKS) for s in a.sizes))  # fmt: skip
     sized = replace(sized, asked=sure)
     if not sure:
         return verdict
@@ -174,6 +174,7 @@ def _quantities(wanted: Wanted, call: HostCall) -> dict[str, set[int]]:
             ("numel()", count),
         ):
             found.setdefault(name, set()).add(size)
+    found[BLOCKS] = {n // _OF_A_BLOCK for n in found["numel()"]}
     for param, passed in zip(call.host.params, call.args, strict=False):
         if param.kind == "number" and isinstance(passed.value, int):
             found[param.name] = {passed.value}
@@ -200,9 +201,11 @@ def _values(
     for way in ways(asked.sizes, before):
         if _made_for(asked, way):
             return ()
-        grows = [s for s, n in way.items() if n and n % hint == 0]
+        blocks = [s for s in way if s.of == BLOCKS]
+        grows = [s for s, n in way.items() if n and n % hint == 0 and s not in blocks]
         for moved in (grows, *([one] for one in grows if len(grows) > 1)):
             sizes = {s: n // hint * dims if s in moved else n for s, n in way.items()}
+            sizes |= {s: max(before["numel()"]) // hint * dims // _OF_A_BLOCK for s in blocks}
             held = np.broadcast_to(np.asarray(asked.holds(sizes), bool), dims.shape)
             turned = dims[held != bool(asked.holds(way))]
             for by in (step, 1):

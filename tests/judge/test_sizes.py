@@ -11,6 +11,7 @@ from septran.backends.judged import py_sizes
 from septran.backends.judged.c_sizes import sizes_asked
 from septran.run.judge import Judgement, JudgeRequest, judge
 
+INDEX = "__global__ void k(float* y, int n) { const int i = blockIdx.x * blockDim.x + threadIdx.x;"
 HEAD = "void f(const float* x, float* y, int n) { "
 
 
@@ -55,6 +56,23 @@ HEAD = "void f(const float* x, float* y, int n) { "
             + "int k = 0; for (; k + 64 <= n; k += 64) y[k] = 0; for (; k < n; k++) y[k] = 0; }",
             [],
         ),
+        (HEAD + "for (int i = 0; i < n; i++) y[i] = i > 99 ? 0 : x[i]; }", ["n - 1 > 99"]),
+        (
+            HEAD
+            + "for (int i = 0; i < n; i++) for (int j = 0; j < 64; j++) if (j > 40 && i % 4) y[i] = 0; }",
+            [],
+        ),
+        (HEAD + "int m; memcpy(&m, &n, 4); if (m > 99) y[0] = 0; }", ["n > 99"]),
+        (HEAD + "int d[2] = {n, 1}; if (d[0] > 99) y[0] = 0; }", ["n > 99"]),
+        (
+            f"__global__ void k(float* y) {{ if (c > 99) y[0] = 0; }}\n{HEAD}cudaMemcpyToSymbol(c, &n, 4); }}",
+            ["n > 99"],
+        ),
+        (f"{INDEX} if (i < n) y[i] = i > 99; }}", ["n - 1 > 99"]),
+        (
+            f"{INDEX} if (i >= n) return; if (threadIdx.x < 32 || blockIdx.x > 70) y[i] = 0; }}",
+            ["blockIdx.x > 70"],
+        ),
         (HEAD + "if (x[n] + n > 99 || f(n) > 99 || x[0] * (n + 1) > 99) y[0] = 0; }", []),
         (HEAD + "for (int i = 0; i < (n + 3) / 4; i++) y[i] = (n + 7) / 8 * 8; }", []),
         (HEAD + "for (int i = 0; i < 100; i++) y[i] = n < 2.5; }", []),
@@ -81,7 +99,10 @@ LAUNCH = "\ndef f(x):\n    n = x.numel()\n    k[(1,)](x, n, B=128)\n"
         (f"{KERNEL}if n * 3 > 999 or (n >> 4) & 1: pass{LAUNCH}", ["x.numel() * 3 > 999", "(x.numel() >> 4) & 1"]),
         ("def half(v):\n    return v // 2\ndef f(x):\n    most = 9 * 9\n    if half(len(x)) > most: pass", ["len(x) / 2 > 81"]),
         ("def f(x):\n    g = (min(triton.cdiv(x.numel(), 64), 32),)", ["cdiv(x.numel(), 64) <= 32"]),
-        ("def f(x):\n    m, n = x.shape\n    if m == n: pass\n    for i in range(n):\n        if i > 64: pass", ["m == n"]),
+        ("def f(x):\n    m, n = x.shape\n    if m == n: pass\n    for i in range(n):\n        if i > 64: pass", ["m == n", "n - 1 > 64"]),
+        (f"{KERNEL}at = tl.program_id(0) * B + tl.arange(0, B)\n    y = (at < n) & (at > 99){LAUNCH}", ["x.numel() - 1 > 99"]),
+        (f"{KERNEL}y = tl.program_id(0) * 64 + tl.arange(0, 64) > 999{LAUNCH}", ["(tl.program_id(0) * 64) + 0 > 999"]),
+        ("def f(n=300):\n    with T.Kernel(T.ceildiv(n, 64)) as bx:\n        for i in T.Parallel(64):\n            a = (bx > 70) & (i > 40)", ["bx > 70"]),
         ("BIG = 1 << 12\ndef f(x):\n    if x.shape[0] >= BIG: pass", ["x.shape[0] >= 4096"]),
         ("BIG = tl.constexpr(64)\ndef f(x):\n    if len(x) >= BIG: pass", ["len(x) >= 64"]),
         ("def f(x):\n    M, N = x.shape\n    if N % 64: pass", ["N % 64 != 0"]),

@@ -23,6 +23,12 @@ _STEPPED = re.compile(r"(?:\+\+|--)\s*(\w+)|\b(\w+)\s*(?:\+\+|--)")
 _STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{([^{}]*)\}")
 _FIELD = re.compile(r"[\s*&](\w+)\s*(?:=[^;,]*)?[;,]")
 _FUNCTION = re.compile(r"\b(\w+)\s*(?:=\s*\[[^\]]{0,200}\]\s*)?\(([^(){};]{0,4000})\)\s*(?:(?:const|noexcept|mutable|->\s*\w+)\s*)*\{")  # fmt: skip
+_LOOP = re.compile(r"\bfor\s*\([^;()]*?\b(\w+)\s*=[^;]*;\s*(?=\w)\1\s*<(?![<=])")
+_INDEX = re.compile(r"\b(\w+)\s*=[^;=]*\bblockIdx\s*\.[^;]*;")
+_COPIED = re.compile(
+    r"\b(memcpy|cudaMemcpyToSymbol(?:Async)?)\s*\(\s*&?\s*(\w+)\s*,\s*&\s*(\w+)\s*,"
+)
+_ARRAY = re.compile(r"\b(\w+)\s*\[\w*\]\s*=?\s*\{([^{}]*)\}")
 _CALL = r"\b{}\s*(?:<(?!<)[^;(){{}}]{{0,200}}?>\s*)?(?:<<<[^;{{}}]{{0,400}}?>>>\s*)?\("
 _NO_NAMES = ("if", "for", "while", "switch", "return", "catch", "sizeof", "else", "do")
 _MOST, _MOST_HEADS, _ROUNDS, _ALTERNATIVES = 16, 200, 3, 3
@@ -100,6 +106,8 @@ def _names(plain: str) -> _Names:
             for scope, part in scopes:
                 _assigned(part, scope, names)
                 _filled(part, scope, fields, names)
+                _copied(part, scope, names)
+                _reached(part, scope, names)
                 _returned(part, scope, names)
             if sum(map(len, names.known.values())) == before:
                 break
@@ -161,6 +169,28 @@ def _assigned(part: str, scope: str, names: _Names) -> None:
                 names.add(where, f".{name}" if len(target) > 1 else name, one)
         if op and not any(any(sizes_of(t)) for t in names.of(scope, name)):
             names.known.pop((scope, name), None)
+
+
+def _reached(part: str, scope: str, names: _Names) -> None:
+    """The largest that a loop's number, or an index of a grid, becomes: one less than the size that ends it."""
+    ends = [(m[1], m.end()) for m in _LOOP.finditer(part)]
+    for name in {m[1] for m in _INDEX.finditer(part)}:
+        ends += [(name, m.end()) for m in re.finditer(rf"\b{name}\s*(?:<|>=)(?![<=])", part)]
+    for name, end in ends:
+        for term in _terms(part[end:], names, scope, whole=False):
+            for last in reckoned("-", [term], [1]) if any(sizes_of(term)) else ():
+                names.add(scope, name, last)
+
+
+def _copied(part: str, scope: str, names: _Names) -> None:
+    """What is copied from a size's address, and what an array holds that is made of sizes."""
+    for where, target, name in _COPIED.findall(part):
+        for term in names.of(scope, name):
+            names.add("" if where != "memcpy" else scope, target, term)
+    for m in _ARRAY.finditer(part):
+        for term in (t for text in split_top(m[2]) for t in _terms(text, names, scope)):
+            if any(sizes_of(term)):
+                names.add(scope, f"{m[1]}[]", term)
 
 
 def _returned(part: str, scope: str, names: _Names) -> None:

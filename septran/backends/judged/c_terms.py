@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from septran.ir.size_asked import SIGNS, Size, Term, reckoned
+from septran.ir.size_asked import BLOCKS, SIGNS, Size, Term, reckoned
 
 WHOLE = r"(?:unsigned|int|long|short|(?:std::)?(?:size_t|ptrdiff_t|u?int(?:16|32|64)_t))"
 NUMBER = r"(?:0[xX][0-9a-fA-F']+|\d[\d']*)"
@@ -23,7 +23,7 @@ _FUNCTIONS_OF_ONE = ("ceil", "floor", "round", "abs")
 _KEYWORDS = ("return", "if", "while", "switch", "constexpr", "else", "and", "or", "not", "case")
 _OPENS = ("(", "+", "-")
 _MOST_DEEP, _MOST_NUMBER = 24, 2**53
-_PLACES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+_PLACES, _BLOCKS = ("threadIdx", "blockDim"), ("blockIdx", "gridDim")
 _GOES_ON = frozenset((*_LEVELS, ".", "->", "::", "~", ")", "]"))
 """after these what stands here is part of something else"""
 
@@ -130,7 +130,9 @@ class Terms:
             return self._called(name)
         if self.here in (".", "->"):
             return self._member(name)
-        if self.here in ("[", "{", "::", "++", "--"):
+        if self.here == "[":
+            return self._element(name)
+        if self.here in ("{", "::", "++", "--"):
             return []
         return self._of(self._scope, name)
 
@@ -144,6 +146,15 @@ class Terms:
             if not depth:
                 break
         return list(found)
+
+    def _element(self, name: str) -> list[Term]:
+        """What an array of sizes may hold."""
+        found = self._of(self._scope, f"{name}[]")
+        end = self.at + 2
+        if not found or end >= len(self.words) or self.words[end] != "]":
+            return []
+        self.at = end + 1
+        return found
 
     def _member(self, name: str) -> list[Term]:
         self.at += 1
@@ -163,6 +174,8 @@ class Terms:
             return []
         if self.here in ("(", "[", ".", "->", "++", "--"):
             return []
+        if name in _BLOCKS:
+            return [Size(BLOCKS, f"{name}.{member}")]
         return [] if name in _PLACES else self._of("", f".{member}")
 
     def _arguments(self, n: int) -> list[list[Term]]:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 
-from septran.ir.size_asked import Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
+from septran.ir.size_asked import BLOCKS, Size, SizeAsked, Term, compared, reckoned, rests, sizes_of
 
 _SIGNS = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
@@ -65,6 +65,10 @@ class _Sizes:
             name: [r.value for r in ast.walk(f) if isinstance(r, ast.Return) and r.value is not None][:_ALTERNATIVES]
             for name, f in functions.items()
         }  # fmt: skip
+        self._indices = _indices(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.With):
+                self._grid(node)
         for name, function in functions.items():
             args = [*function.args.posonlyargs, *function.args.args]
             plain = args[: len(args) - len(function.args.defaults)]
@@ -78,6 +82,10 @@ class _Sizes:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
                     self._assigned(node)
+                elif isinstance(node, ast.Compare):
+                    self._reached(node)
+                elif isinstance(node, ast.For):
+                    self._looped(node)
             for call in calls:
                 if (called_one := functions.get(_called(call))) is not None:
                     self._handed(call, called_one)
@@ -104,6 +112,10 @@ class _Sizes:
                 return [Size(_axis(axis), ast.unparse(value))]
             case ast.Call(func=ast.Name(id="len"), args=[_]):
                 return [Size("size(0)", ast.unparse(value))]
+            case ast.Call(func=ast.Attribute(attr="program_id" | "num_programs")):
+                return [Size(BLOCKS, ast.unparse(value))]
+            case ast.Call(func=ast.Attribute(attr="arange"), args=[_, _]):
+                return [0]  # the first of a tile
             case ast.Subscript(value=ast.Attribute(attr="shape"), slice=axis):
                 return [Size(_axis(axis), ast.unparse(value))]
             case ast.Subscript(slice=ast.Constant(value=str() as name)):  # args["n"] of a heuristic
@@ -156,6 +168,29 @@ class _Sizes:
                 for term in terms:
                     self._add(name.id, term)
 
+    def _looped(self, node: ast.For) -> None:
+        """The largest number of a loop that a size ends; of other loops the first."""
+        if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call) and node.iter.args:
+            ends = [t for t in self.of(node.iter.args[-1]) if any(sizes_of(t))]
+            for term in reckoned("-", ends, [1]) or [0]:
+                self._add(node.target.id, term)
+
+    def _reached(self, node: ast.Compare) -> None:
+        """The largest that an index of all programs becomes: one less than the size that masks it."""
+        match node:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt()], comparators=[bound]):
+                terms = [t for t in self.of(bound) if any(sizes_of(t))]
+                for term in reckoned("-", terms, [1]) if name in self._indices else ():
+                    self._add(name, term)
+
+    def _grid(self, node: ast.With) -> None:
+        """`with T.Kernel(..) as bx`: places in a grid."""
+        for item in node.items:
+            kernel = isinstance(item.context_expr, ast.Call) and _last(item.context_expr.func) == "Kernel"  # fmt: skip
+            for name in ast.walk(item.optional_vars) if kernel and item.optional_vars else ():
+                if isinstance(name, ast.Name):
+                    self._add(name.id, Size(BLOCKS, name.id))
+
     def _handed(self, call: ast.Call, function: ast.FunctionDef) -> None:
         args = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         handed = [(a.arg, v) for a, v in zip(args, call.args, strict=False)]
@@ -164,6 +199,17 @@ class _Sizes:
             for term in self.of(value):
                 if any(sizes_of(term)):
                     self._add(name, term)
+
+
+def _indices(tree: ast.Module) -> set[str]:
+    """Return the names of what is made of a program's number."""
+    return {
+        t.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign) and "program_id" in ast.dump(n.value)
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
 
 
 def _set_once(tree: ast.Module) -> set[str]:

@@ -106,6 +106,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.mixed = Mixed()
         self.called = ""
         self.launching = False
+        self.calls = 0
         self.kept: list[Any] = []
         self.known: dict[int, str] = {}
         self.inputs: set[int] = set()
@@ -265,18 +266,8 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     def __init__(self, gate: Gate) -> None:
         super().__init__()
         self.gate = gate
-        self.reads = {
-            torch.Tensor.numpy,
-            torch.Tensor.tolist,
-            torch.Tensor.__array__,
-            torch.Tensor.item,
-        }
-        self.reads |= {
-            torch.Tensor.__float__,
-            torch.Tensor.__int__,
-            torch.Tensor.__bool__,
-            torch.Tensor.__index__,
-        }
+        reads = ("numpy", "tolist", "item", "__array__", "__float__", "__int__", "__bool__", "__index__")  # fmt: skip
+        self.reads = {getattr(torch.Tensor, name) for name in reads}
 
     def __torch_function__(
         self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -447,7 +438,9 @@ def gate_digest(gate: Gate) -> bytes:
 def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
     """Stand around one call of a host function; `tensors` as of `Gate.begin`."""
     gate.begin(tensors)
-    with Machine(gate), gate:
+    gate.calls += 1
+    # users call kernels with and without gradients
+    with torch.set_grad_enabled(gate.calls % 2 == 1), Machine(gate), gate:
         yield gate
         if gate.mixed.beyond:
             raise gate.refused(*gate.mixed.told())
