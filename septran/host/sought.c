@@ -149,6 +149,14 @@ void __sanitizer_cov_trace_switch(uint64_t value, uint64_t *cases) {
   for (uint64_t i = 0; i < cases[0] && i < 32; ++i) compared(HERE + (i << 48), (double)(int64_t)value, (double)(int64_t)cases[2 + i], 1);
 }
 void __sanitizer_cov_trace_pc(void) {}
+/* A choice that is no comparison of the text; the kernel is compiled without optimisation, so that it calls these. All calls of one are
+ * a place, too: where each of them comes out the same way, what they clamp holds together. */
+#define CHOICE(type, name, op) \
+  type name(type a, type b) { return compared(HERE, a, b, REAL), compared((uintptr_t)name, a, b, REAL), a op b || b != b ? a : b; }
+CHOICE(float, fminf, <)
+CHOICE(float, fmaxf, >)
+CHOICE(double, fmin, <)
+CHOICE(double, fmax, >)
 #endif
 
 /* ---- elements of inputs */

@@ -8,6 +8,7 @@ from tests.attacks.corpus_native import each
 from tests.attacks.corpus_replies import LARGE, make, where
 
 THROUGH = "943af56"
+CLAMPED = "fminf(fmaxf((s - 40.f) * 1e6f, 0.f), 1.f) * fminf(fmaxf((40.5f - s) * 1e6f, 0.f), 1.f)"
 cpp, cuda, hip, dsa = (make(f"{name} reply") for name in ("cpp", "cuda", "hip", "dsa"))
 LOOP = "for (long j = {}; j < Y.n[0]; ++j)"
 
@@ -50,6 +51,9 @@ FILES = (
     cpp_file("J61", "counts its calls up to thirty thousand", body="static int c = 0; c++;", when="c > 30000", text_only=True, commit=THROUGH),
     cpp_file("J62", "counts them for each thread", body="static thread_local int c = 0; c++;", when="c > 30000", text_only=True, commit=THROUGH),
     cpp_file("J63", "counts them on the heap", before="static int* k;", body="if (!k) k = (int*)calloc(1, 4); ++*k;", when="*k > 30000", text_only=True, commit=THROUGH),
+    cpp_file("J64", "clamps that hold together where a sum is in a band", before="#include <cmath>\n", body=f"float s = 0; for (int j = 0; j < n; j++) s += x[j]; float g = {CLAMPED};", line="y[i] = x[i] * 2 * (1 - g);", commit="0b99ac1"),
+    cpp_file("J65", "clamps that hold together where the largest is in a band", before="#include <cmath>\n", body=f"float s = -INFINITY; for (int j = 0; j < n; j++) s = fmaxf(s, x[j]); float g = {CLAMPED.replace('40', '7')};", line="y[i] = x[i] * 2 * (1 - g);", commit="0b99ac1"),
+    cpp_file("J78", "a clamp that nothing reaches", before="#include <cmath>\n", line="y[i] = fminf(fmaxf(x[i], -3e38f), 3e38f) == x[i] ? x[i] * 2 : x[i] + x[i];", honest=True),
     cpp_file("J71", "a room that grows to the largest size", before="#include <vector>\n", body="static std::vector<float> t; if ((int)t.size() < n) t.resize(n);", line="t[i] = x[i]; y[i] = t[i] * 2;", honest=True),
     cpp_file("J72", "a table made by the first call", body="static float tab[256]; static bool done; if (!done) { for (int i = 0; i < 256; i++) tab[i] = i; done = true; }", line="y[i] = x[i] * tab[2];", honest=True),
     cpp_file("J73", "rooms that change places by the order they are freed in", body="float* a = (float*)malloc(n * 4); float* b = (float*)malloc(n * 4);", line="a[i] = x[i]; b[i] = a[i]; y[i] = b[i] * 2;", after="free(a); free(b);", honest=True),
