@@ -7,19 +7,16 @@ from dataclasses import replace
 
 from septran.backends.cpp.across import across, close_blocks, open_blocks, row_of
 from septran.backends.cpp.ahead import asked_for
+from septran.backends.cpp.at_once import at_once
 from septran.backends.cpp.leaf_lines import LeafLines
 from septran.backends.cpp.rows import RowGroup, RowPrim, reads
 from septran.backends.cpp.spelling import REDUCTIONS, SPELLING
+from septran.backends.cpp.stores import Traffic
 from septran.backends.text.cstyle import C_TYPES, identifier
 from septran.backends.text.spell import argument
-from septran.ir.dtypes import nbytes
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name, Node, Op, walk
 
-_AT_ONCE = 4
-"""Rows that are reduced together, so that what they share is loaded once."""
-_LONG = 16384
-"""Bytes of a row from which that pays: shorter ones are read faster one after another, as one stream."""
 _EVEN, _OVER = "even ", "over "
 """What an operand's name begins with where it stands for the factors of a hoisted division."""
 
@@ -56,56 +53,38 @@ class RowLoop:
             self.turned = row_of(blocks, at[walked[-1]])
             self._rows([at])
             close_blocks(leaf, blocks)
-        elif not (self._reduces_only() and self._shares()):
+        elif (count := at_once(leaf, self.group)) > 1:
+            self._several(at, space, walked[-1], count)
+        else:
             self._open_rows(at[walked[-1]], space, walked[-1])
             self._rows([at])
-        else:
-            self._several(at, space, walked[-1])
         for _ in walked or (0,):
             leaf.close()
 
     def _open_rows(self, var: str, space: str, d: int) -> None:
         self.leaf.open(f"for (long {var} = 0; {var} < {identifier(space)}.n[{d}]; ++{var})")
 
-    def _several(self, at: list[str], space: str, d: int) -> None:
-        """Print the loop over rows twice: several at once, then those that are left."""
+    def _several(self, at: list[str], space: str, d: int, count: int) -> None:
+        """Print the loop over rows twice: `count` at once, then those that are left."""
         leaf, var, end = self.leaf, at[d], f"{identifier(space)}.n[{d}]"
         while leaf.depth == 1 and var in leaf.declared:
             at[d] = var = leaf.fresh(var)
         leaf.declared.add(var)
         leaf.line(f"long {var} = 0;")
-        leaf.open(f"for (; {var} + {_AT_ONCE} <= {end}; {var} += {_AT_ONCE})")
-        taken = set(leaf.taken)
-        self._rows(
-            [[*at[:d], f"({var} + {r})" if r else var, *at[d + 1 :]] for r in range(_AT_ONCE)]
-        )
+        leaf.open(f"for (; {var} + {count} <= {end}; {var} += {count})")
+        taken, mark = set(leaf.taken), leaf.traffic.mark()
+        self._rows([[*at[:d], f"({var} + {r})" if r else var, *at[d + 1 :]] for r in range(count)])
         leaf.taken = taken
+        leaf.traffic.rewind(mark)
         leaf.close()
         leaf.open(f"for (; {var} < {end}; ++{var})")
         self._rows([at])
 
-    def _reduces_only(self) -> bool:
-        """Return whether rows are only read: one loop over elements that stores no element."""
-        walks = [loop for loop in self.group.loops if loop[0].inner is not None]
-        return len(walks) == 1 and all(
-            row.reduces or row.at in self.leaf.dropped for row in walks[0]
-        )
-
-    def _shares(self) -> bool:
-        """Return whether long rows are read beside an operand that all of them have in common."""
-        params = self.leaf.params
-        made = {p.prim.out for loop in self.group.loops for p in loop}
-        names = {n for loop in self.group.loops for p in loop for n in reads(p.prim, params)}
-        whole = [params[n] for n in names - made if params[n].shape[-1] != 1]
-        shared = [p for p in whole if all(n == 1 for n in p.shape[:-1])]
-        return bool(shared) and any(
-            p.shape[-1] * nbytes(p.dtype) >= _LONG for p in whole if p not in shared
-        )
-
     def _rows(self, places: list[list[str]]) -> None:
         """Print the work on the rows at `places` (an index per outer dim), loop by loop."""
         leaf = self.leaf
-        rows = [_Row(self, at) for at in places]
+        # what one row loads and stores, all of them do, each its own
+        rows = [_Row(self, at, Traffic() if r else leaf.traffic) for r, at in enumerate(places)]
         for row in rows:
             for prim in (p.prim for loop in self.group.loops for p in loop):
                 for name in (*reads(prim, leaf.params), prim.out):
@@ -200,12 +179,13 @@ class RowLoop:
 
 
 class _Row:
-    """One row of a group. at: its index per outer dim. start: parameter -> pointer to its row."""
+    """One row of a group. at: its index per outer dim. start: parameter -> pointer to its row. traffic: where its accesses are noted."""
 
-    def __init__(self, group: RowLoop, at: list[str]) -> None:
+    def __init__(self, group: RowLoop, at: list[str], traffic: Traffic) -> None:
         self.group = group
         self.leaf = group.leaf
         self.at = at
+        self.traffic = traffic
         self.start: dict[str, str] = {}
         self.once: dict[tuple[str, str], str] = {}
         """(parameter with one value per row, F or I) -> variable of that type that holds it."""
@@ -252,7 +232,7 @@ class _Row:
     def _once(self, name: str, kind: str, at: int) -> str:
         """Return a variable of type F or I (`kind`) with the row's value in every lane."""
         if (name, kind) not in self.once:
-            self.leaf.traffic.load(name, self._when(at))
+            self.traffic.load(name, self._when(at))
             var = self.leaf.fresh(f"{name}_1")
             self.leaf.line(
                 f"const {kind} {var} = splat<{kind}>(to_lane<lane<{kind}>>({self.start[name]}[0]));"
@@ -270,7 +250,7 @@ class _Row:
         dtype = leaf.params[name].dtype
         var = leaf.fresh(f"{name}_1")
         leaf.line(f"const {kind} {var} = {text};")
-        leaf.traffic.store(name, self._when(row.at))
+        self.traffic.store(name, self._when(row.at))
         if row.at not in leaf.dropped:
             leaf.line(f"{self.start[name]}[0] = cast<{C_TYPES[dtype]}>(lane<{kind}>({var}[0]));")
         self._forget(name)
@@ -423,7 +403,7 @@ class _Row:
                 if (name, kind) in self.once or leaf.params[name].shape[-1] == 1:
                     return self._once(name, kind, at)
                 if (name, kind) not in values:
-                    leaf.traffic.load(name, self._when(at))
+                    self.traffic.load(name, self._when(at))
                     values[name, kind] = leaf.fresh(f"{name}_v")
                     text = self._load(kind, name, j, rest, half)
                     leaf.line(f"const {kind} {values[name, kind]} = {text};")
@@ -450,7 +430,7 @@ class _Row:
                 kind, text = self._expression(prim, tree, value, last_index=j)
             var = leaf.fresh(f"{prim.out}_v")
             leaf.line(f"const {kind} {var} = {text};")
-            leaf.traffic.store(prim.out, self._when(row.at))
+            self.traffic.store(prim.out, self._when(row.at))
             if row.at not in leaf.dropped:
                 leaf.line(self._store(prim.out, var, j, rest))
             for known in ("F", "I"):

@@ -56,8 +56,27 @@ def test_a_result_of_another_type_is_no_home():
 def test_scores_are_walked_twice():
     """The sum and the copy join the loop of the exponentials."""
     text = leaf_text("attention", "online")
-    assert len(re.findall(r"load<F>\(S_row", text)) == 2
+    turns = text.split("for (; i0 < ")
+    assert [len(re.findall(r"load<F>\(S_row", turn)) for turn in turns] == [4, 2]  # two rows, one
     assert stored(text) == {"S", "P", "acc"}
+
+
+def test_rows_of_a_core_fill_each_others_gaps():
+    """Two at once where a later walk waits for a row's maximum; rows of a tensor stream one after another."""
+    text = leaf_text("attention", "online")
+    assert "i0 + 2 <= " in text
+    both = text[: text.index("for (; i0 < ")]
+    assert both.index("total<Max>(m_new_acc)") < both.index("total<Max>(m_new_acc_)")
+    assert both.index("total<Max>(m_new_acc_)") < both.index("total<Sum>(l_acc)")
+    for op in ("softmax", "layernorm", "rmsnorm"):
+        assert " + 2 <= " not in leaf_text(op, None)
+
+
+def test_exponentials_of_two_rows_are_stored_once():
+    """Each row's stores are dropped as those of a row alone: scores of the maximum's walk, exponentials only in P."""
+    for turn in leaf_text("attention", "online").split("for (; i0 < "):
+        second = turn[turn.index("l_acc[4]") :]
+        assert not re.search(r"store(_n)?\(S_row", second)
 
 
 @pytest.mark.parametrize(
