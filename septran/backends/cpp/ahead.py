@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from septran.backends.cpp.leaf_lines import LeafLines
+from septran.backends.cpp.row import Row
 from septran.backends.cpp.rows import RowPrim, reads
 from septran.backends.text.cstyle import identifier
 from septran.ir.dtypes import nbytes
@@ -16,20 +16,8 @@ _LONG = 16384
 """Bytes of a row that needs no request for the next one."""
 
 
-class Row(Protocol):
-    """Where the rows of parameters are. start: parameter -> pointer to its row."""
-
-    start: dict[str, str]
-
-    def unit(self, name: str) -> bool:
-        """Return whether a row's elements are neighbours."""
-        ...
-
-
-def asked_for(
-    leaf: LeafLines, loops: Sequence[Walk], loop: Walk, row: Row, rank: int
-) -> tuple[str, ...]:
-    """Return the calls by which one of `loops` asks for elements ahead, each open for a place to be added. rank: of what is walked.
+def asked_for(leaf: LeafLines, loops: Sequence[Walk], loop: Walk, row: Row) -> tuple[str, ...]:
+    """Return the calls by which one of `loops` asks for elements ahead, each open for a place to be added.
 
     The second of several walks computes on what the first has brought, so it asks for the next row; the last asks for the next row of
     results, and those between for the row that is written after them. The first walk asks for nothing: its row comes from memory.
@@ -42,7 +30,7 @@ def asked_for(
     made = {prim.out for prim in prims}
     names = dict.fromkeys(n for prim in prims for n in (*reads(prim, leaf.params), prim.out))
     streams = [n for n in names if _streams(leaf, row, n)]
-    following = [n for n in streams if _follows(leaf, n, rank)]
+    following = [n for n in streams if _follows(leaf, n, row.rank)]
     asked: list[str] = []
     if at == 1:
         read = [n for n in following if n not in made and _bytes(leaf, n) <= _LONG]
