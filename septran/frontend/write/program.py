@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ from septran.frontend.write.recurrent import Steps, write_recurrent
 from septran.frontend.write.rows import write_rows
 from septran.frontend.write.window import write_window
 from septran.ir.dtypes import HALVES
+
+_TUNABLE = re.compile(r'task\.tunable\("(\w+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,8 @@ def write(canon: Canon, *, sizes_open: bool = False) -> Written:
     for at, one in enumerate(grouping.groups):
         kernel, before = _kernel(one, kept), len(lines)
         lines += comment(canon, one, source)
-        lines += kernel.text()
+        text = kernel.text()
+        lines += _apart(text, one.name) if len(grouping.groups) > 1 else text
         homes |= dict.fromkeys(range(before + 1, len(lines) + 1), at)
         own = [_launch(kernel)] if isinstance(kernel, Kernel) else kernel.launches()
         launches += own
@@ -83,6 +87,11 @@ def write(canon: Canon, *, sizes_open: bool = False) -> Written:
         canon=canon,
         homes=homes,
     )
+
+
+def _apart(lines: Sequence[str], kernel: str) -> list[str]:
+    """Return the lines of a kernel with tunables of its own: one size for all kernels would be the least that any of them asks for."""
+    return [_TUNABLE.sub(rf'task.tunable("\1_{kernel}"', line) for line in lines]
 
 
 def _grouped(canon: Canon, nests: bool) -> tuple[Canon, Grouping]:
