@@ -42,3 +42,10 @@ def test_a_kernel_of_short_rows_takes_as_many_as_it_would_alone(tmp_path: Path) 
     alone = sizes(Module(name="model", body="torch.softmax(x[:, :8], 1)", inputs=inputs), tmp_path)
     assert len(both) == 2
     assert max(both.values()) == alone["rows"] > min(both.values())
+
+
+def test_a_sum_over_long_rows_is_begun_and_continued_as_one_piece(tmp_path: Path) -> None:
+    body = "return (x - x.amax(1, keepdim=True)).exp().sum(1)"  # it was E132 in the text that was written
+    module = Module(name="model", body=body, inputs="torch.randn(3, 20001)")
+    assert "block" in sizes(module, tmp_path)
+    computes_the_module(imported(module.write(tmp_path)), tmp_path)

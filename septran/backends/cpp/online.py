@@ -19,7 +19,7 @@ _LONG = 8192
 _BLOCK = 64
 """Vectors of a block: 4 KB of float32 in AVX-512."""
 
-Walk = Callable[[tuple[RowPrim, ...], str, str], None]
+PrintWalk = Callable[[tuple[RowPrim, ...], str, str], None]
 """Prints a loop over the elements from one variable to another."""
 
 
@@ -67,7 +67,7 @@ def _below(tree: Node) -> tuple[str, str] | None:
     return None
 
 
-def one_pass(leaf: LeafLines, row: Row, found: Online, length: str, walk: Walk) -> None:
+def one_pass(leaf: LeafLines, row: Row, found: Online, length: str, walk: PrintWalk) -> None:
     """Print the pass over a row of `length` elements."""
     name = leaf.fresh
     highest, total, top = name("highest"), name("sum"), name("top")

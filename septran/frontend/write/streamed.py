@@ -29,7 +29,7 @@ def write_streamed(frame: Frame, tiles: list[Tile]) -> Kernel:
         if tile.tunable:
             line = f'{tile.tunable} = task.tunable("{tile.tunable}", {tile.default})'
             kernel.body.insert(0, line)
-    for operand in operands:
+    for operand in (o for o in operands if _is_cut(o, blocks)):
         kernel.add(f"{outer[operand.name]}p = {_blocks(operand, outer[operand.name], blocks)}")
     levels = _levels(frame)
     held = {o.value: o.name for o in frame.outputs}
@@ -58,6 +58,10 @@ def _block_tiles(frame: Frame, tiles: list[Tile]) -> dict[int, Tile]:
     found = dict.fromkeys(reduced, ONE)
     found[reduced[-1]] = tunable("block", min(BLOCK, frame.space[reduced[-1]]))
     return found
+
+
+def _is_cut(operand: Operand, blocks: dict[int, Tile]) -> bool:
+    return any(n > 1 for d, n in enumerate(operand.dims) if d in blocks)
 
 
 def _blocks(operand: Operand, piece: str, blocks: dict[int, Tile]) -> str:
@@ -125,6 +129,10 @@ def _pass(
     kernel.depth += 1
     pieces = {}
     for o in operands:
+        if not _is_cut(o, blocks):
+            # by one name: a sum is started before the loop and goes on in it
+            pieces[o.name] = outer[o.name]
+            continue
         at = [index[d] if d in blocks and n > 1 else "0" for d, n in enumerate(o.dims)]
         pieces[o.name] = f"{outer[o.name]}p[{', '.join(at)}]"
     held = {

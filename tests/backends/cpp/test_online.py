@@ -42,3 +42,6 @@ def test_rows_in_blocks_give_what_whole_rows_give():
     want = F.cross_entropy(x.double(), target, reduction="none")
     assert want[[4, 5, 6]].isnan().all()
     torch.testing.assert_close(got.double(), want, rtol=3e-6, atol=3e-6, equal_nan=True)
+    outside = torch.tensor([[-5], [N]])
+    got = septran.compile(op="cross_entropy")(x[:2], outside)[:, 0]
+    torch.testing.assert_close(got, torch.logsumexp(x[:2], 1))  # no element is at such a place
