@@ -138,6 +138,47 @@ ST_INLINE f32v vsigmoid(f32v x) {
     const f32v e = vexp(-vabs(x));
     return ((x < 0.0f) ? e : splat<f32v>(1.0f)) / (1.0f + e);
 }
+#if defined(__AVX512F__) && !defined(__clang__)
+// erf(x) / x is a polynomial of the fourth degree on each eighth up to 3.93, fitted to within 6e-8 of it; row d has the 32 factors of
+// the d-th power. Two registers are one table that an instruction looks 16 numbers up in.
+alignas(64) static const float erf_factors[5][32] = {
+    {0x1.20dd76p+0f, 0x1.1f5e1ap+0f, 0x1.1af54ep+0f, 0x1.13e08cp+0f, 0x1.0a7ef6p+0f, 0x1.fe8f16p-1f, 0x1.e57b74p-1f, 0x1.cacbc2p-1f,
+     0x1.af767ap-1f, 0x1.9450bcp-1f, 0x1.7a0518p-1f, 0x1.611066p-1f, 0x1.49c38ep-1f, 0x1.3448f8p-1f, 0x1.20ac04p-1f, 0x1.0ee122p-1f,
+     0x1.fd9ae2p-2f, 0x1.e09a7ap-2f, 0x1.c67206p-2f, 0x1.aed2p-2f, 0x1.996eeep-2f, 0x1.8603ep-2f, 0x1.74538p-2f, 0x1.642828p-2f,
+     0x1.555368p-2f, 0x1.47ad4p-2f, 0x1.3b1358p-2f, 0x1.2f6828p-2f, 0x1.24923ap-2f, 0x1.1a7b9p-2f, 0x1.11111p-2f, 0x1.08421p-2f},
+    {0x1.c544e8p-31f, -0x1.7d8ff2p-7f, -0x1.7306eep-6f, -0x1.09ac2ep-5f, -0x1.4c3874p-5f, -0x1.7edee6p-5f, -0x1.a0cdcep-5f, -0x1.b2931cp-5f,
+     -0x1.b5dbp-5f, -0x1.ad1534p-5f, -0x1.9b12e2p-5f, -0x1.82ad1cp-5f, -0x1.667edap-5f, -0x1.48b7cap-5f, -0x1.2b07aap-5f, -0x1.0e9e1cp-5f,
+     -0x1.e8712ep-6f, -0x1.b87066p-6f, -0x1.8d734ep-6f, -0x1.67575ap-6f, -0x1.45c32p-6f, -0x1.284242p-6f, -0x1.0e5896p-6f, -0x1.ef1beep-7f,
+     -0x1.c6e932p-7f, -0x1.a35762p-7f, -0x1.83bf9ep-7f, -0x1.6793ecp-7f, -0x1.4e5c5cp-7f, -0x1.37b3d8p-7f, -0x1.234526p-7f, -0x1.10c83ap-7f},
+    {-0x1.81277cp-8f, -0x1.766bc2p-8f, -0x1.576642p-8f, -0x1.276b9ap-8f, -0x1.d6dd06p-9f, -0x1.5275bep-9f, -0x1.9a7d8ep-10f, -0x1.4574f8p-11f,
+     0x1.9921a4p-13f, 0x1.bbf452p-11f, 0x1.5aa518p-10f, 0x1.ab14fep-10f, 0x1.d4d95ap-10f, 0x1.df897ap-10f, 0x1.d35492p-10f, 0x1.b7e9e8p-10f,
+     0x1.93ca4p-10f, 0x1.6bfb9cp-10f, 0x1.4408cap-10f, 0x1.1e3152p-10f, 0x1.f76006p-11f, 0x1.ba09e6p-11f, 0x1.846d8ap-11f, 0x1.560bd4p-11f,
+     0x1.2e221ap-11f, 0x1.0bd916p-11f, 0x1.dcc03p-12f, 0x1.a9f518p-12f, 0x1.7e09c4p-12f, 0x1.57e94ap-12f, 0x1.36ac76p-12f, 0x1.199374p-12f},
+    {0x1.086ep-24f, 0x1.c4e084p-14f, 0x1.ac38ecp-13f, 0x1.245fbcp-12f, 0x1.554fb4p-12f, 0x1.66a4dp-12f, 0x1.5a6efap-12f, 0x1.3639dp-12f,
+     0x1.01af28p-12f, 0x1.8a253ep-13f, 0x1.0fd662p-13f, 0x1.40554cp-14f, 0x1.0aa4d6p-15f, -0x1.52a2fap-19f, -0x1.bdcefcp-16f, -0x1.5c3536p-15f,
+     -0x1.9bd42p-15f, -0x1.adf31ap-15f, -0x1.a197p-15f, -0x1.8327c4p-15f, -0x1.5bf13ep-15f, -0x1.324b06p-15f, -0x1.0a1aa6p-15f, -0x1.cae778p-16f,
+     -0x1.8a5dbep-16f, -0x1.52c81p-16f, -0x1.238696p-16f, -0x1.f73c9cp-17f, -0x1.b3fccep-17f, -0x1.7b4992p-17f, -0x1.4b5bfp-17f, -0x1.22b27cp-17f},
+    {0x1.cc69bep-16f, 0x1.b426e8p-16f, 0x1.6c346ap-16f, 0x1.0168c6p-16f, 0x1.08d69p-17f, 0x1.d6ff74p-22f, -0x1.96a266p-18f, -0x1.6e6a58p-17f,
+     -0x1.cfc1f6p-17f, -0x1.f058c6p-17f, -0x1.da782ap-17f, -0x1.9ddf06p-17f, -0x1.4bc66cp-17f, -0x1.e74a54p-18f, -0x1.425e96p-18f, -0x1.6e85c8p-19f,
+     -0x1.30afb6p-20f, -0x1.e95b5ap-27f, 0x1.74470cp-21f, 0x1.213152p-20f, 0x1.4a4238p-20f, 0x1.4b38ep-20f, 0x1.352ae2p-20f, 0x1.142bcap-20f,
+     0x1.dff6e8p-21f, 0x1.9a1bfap-21f, 0x1.5b2728p-21f, 0x1.24a5bap-21f, 0x1.ed20b2p-22f, 0x1.a0391cp-22f, 0x1.60733ap-22f, 0x1.2ba678p-22f},
+};
+template <int Power> ST_INLINE f32v erf_factor(i32v piece) {
+    const float* const row = erf_factors[Power];
+    return __builtin_ia32_vpermt2varps512_mask(piece, load<f32v>(row), load<f32v>(row + 16), (unsigned short)-1);
+}
+ST_INLINE f32v verf(f32v x) {
+    const f32v size = vabs(x), a = below(splat<f32v>(3.93f), size);  // NaN stays
+    const f32v moved = a * 8.0f + 12582912.0f;  // the nearest eighth, in the lowest bits
+    const f32v t = a * 8.0f - (moved - 12582912.0f);
+    const i32v piece = (i32v)moved;
+    f32v q = erf_factor<4>(piece) * t + erf_factor<3>(piece);
+    q = q * t + erf_factor<2>(piece);
+    q = q * t + erf_factor<1>(piece);
+    q = q * t + erf_factor<0>(piece);
+    return (size >= 3.9246f) ? copysign(splat<f32v>(1.0f), x) : x * q;
+}
+#else
 // x N(x^2) / D(x^2), fitted for |x| < 3.93, where erf is 1 to within half a unit in the last place; within
 // 3e-7 of the result. One division costs a third of what an exponential for the tail does.
 ST_INLINE f32v verf(f32v x) {
@@ -148,6 +189,7 @@ ST_INLINE f32v verf(f32v x) {
     const f32v n = (n2 * z + n1) * z + n0, d = (d2 * z + d1) * z + d0;
     return (y >= 15.4f) ? copysign(splat<f32v>(1.0f), x) : x * n / d;
 }
+#endif
 ST_INLINE f32v vpow(f32v x, f32v y) {
     f32v r;
     for (int i = 0; i < lanes<f32v>; ++i) r[i] = std::pow(x[i], y[i]);
