@@ -8,7 +8,8 @@ BIN    := $(VENV)/bin
 # pytest options, e.g. make test ARGS="-k gemm -x"
 ARGS   ?=
 # test processes side by side; a file's tests stay together, and files of a few long tests are not kept for the end
-JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 8 ] && echo $$n || echo 8)
+# one more than there are cores, as a test process waits a fifth of its time for children and for limits that it tests
+JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-wide lint format types venv clean llm-local leaf-tokens

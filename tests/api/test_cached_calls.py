@@ -374,6 +374,7 @@ def test_a_logic_file_that_reads_others_is_not_kept(tmp_path, text, plain):
     assert recorded._plain(path) is plain
 
 
+@pytest.mark.wider
 def test_a_users_file_is_cached_by_its_text(tmp_path, fresh_home):
     home, path = fresh_home, tmp_path / "logic.py"
     path.write_text(LOGIC)

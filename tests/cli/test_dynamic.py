@@ -107,6 +107,7 @@ def get_dynamic_shapes():
 """
 
 
+@pytest.mark.wider
 def test_a_module_file_says_which_sizes_stay_open(septran, tmp_path: Path):
     file = tmp_path / "relu.py"
     file.write_text(FILE)

@@ -76,7 +76,9 @@ def _quick(name: str) -> tuple[str, ...]:
     """Return the edges of test_rows: by default last tiles that are shorter, all where it is slow."""
     if name not in DEFAULT:
         return tuple(EDGES)
-    return ("row",) if name in ONE_LAUNCH else ("row", "ragged")
+    if name in ONE_LAUNCH:
+        return ("row",)
+    return ("row", "ragged") if name == "cpp" else ("ragged",)
 
 
 @pytest.mark.slow

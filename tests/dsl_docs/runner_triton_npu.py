@@ -1,4 +1,4 @@
-"""The delta pages of AMD use the checks of triton_cuda, which compiles for gfx942 too."""
+"""The delta pages of Ascend use the checks of triton_cuda: they have no compiler of their own here."""
 
 from __future__ import annotations
 

@@ -105,6 +105,7 @@ def test_kernels_stand_before_and_behind_and_views_move_nothing(tmp_path: Path) 
     assert [i.name for i in softmax.inputs] == ["linalg_inv"]
 
 
+@pytest.mark.wider
 def test_compile_keeps_kernels_around_what_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     module, x = Spectrum(), torch.randn(3, 6)
     with warnings.catch_warnings(record=True) as said:

@@ -68,6 +68,7 @@ def _right(loaded: septran.call.loaded.LoadedModule, net: Net) -> bool:
         return torch.allclose(loaded(X)["rows"], net(X)["rows"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.wider
 def test_another_process_prepares_and_calls_it(kept: Path, net: Net) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(kept)], capture_output=True, text=True, check=True
