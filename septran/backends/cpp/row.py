@@ -47,6 +47,8 @@ class Row:
         """(parameter with one value per row, F or I) -> variable of that type that holds it."""
         self.sums: dict[str, str] = {}
         """result of the loop -> the array of its parts"""
+        self._even: dict[str, str] = {}
+        """what is stored in pairs -> the variable of its even elements"""
 
     # ---- where things are
     def pointer(self, name: str) -> None:
@@ -304,7 +306,7 @@ class Row:
             leaf.line(f"const {kind} {var} = {text};")
             self.traffic.store(prim.out, self._when(row.at))
             if row.at not in leaf.dropped:
-                leaf.line(self._store(prim.out, var, j, rest))
+                self._put(prim.out, var, j, rest, half)
             for known in ("F", "I"):
                 values.pop((prim.out, known), None)
             if leaf.params[prim.out].dtype == leaf.dtype:
@@ -337,6 +339,16 @@ class Row:
         if rest is None:
             return f"load<{kind}>({row} + {j})"
         return f"load_n<{kind}>({row} + {j}, {rest})"
+
+    def _put(self, name: str, var: str, j: str, rest: str | None, half: str) -> None:
+        """Print the store of a vector; the even half of a pair waits for the odd one."""
+        if half == "even":
+            self._even[name] = var
+        elif half:
+            pair = f"{self._even.pop(name)}, {var}"
+            self.leaf.line(f"store_pairs({self.start[name]} + {j}, {pair});")
+        else:
+            self.leaf.line(self._store(name, var, j, rest))
 
     def _store(self, name: str, var: str, j: str, rest: str | None) -> str:
         row = self.start[name]

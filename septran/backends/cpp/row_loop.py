@@ -170,8 +170,11 @@ class RowLoop:
             leaf.close()
             leaf.close()
         else:
-            leaf.open(f"for (; {j} + L <= {end}; {j} += L)")
-            self._vector(loop, rows, j, None, {"": "0"}, asked)
+            pairs = self._in_pairs(loop, rows[0])
+            step = "2 * L" if pairs else "L"
+            leaf.open(f"for (; {j} + {step} <= {end}; {j} += {step})")
+            halves = {"even": "0", "odd": "0"} if pairs else {"": "0"}
+            self._vector(loop, rows, j, None, halves, asked)
             leaf.close()
         leaf.traffic.rewind(mark)
         rest = leaf.fresh("rest")
@@ -201,18 +204,20 @@ class RowLoop:
     def _in_pairs(self, loop: tuple[RowPrim, ...], row: Row) -> bool:
         """Return whether a loop may take even elements apart from odd ones: all are bfloat16, and no place of theirs matters.
 
-        A word of two is one load and one instruction for each of them; elements in order take twice that.
+        A word of two is one load and one instruction for each of them, and two results are one store; elements in order take twice that.
         """
         leaf = self.leaf
-        if leaf.double or any(not p.reduces and p.at not in leaf.dropped for p in loop):
+        stored = {p.prim.out for p in loop if not p.reduces and p.at not in leaf.dropped}
+        read = {n for p in loop for n in reads(p.prim, leaf.params)}
+        # a pair is stored when both are made, so nothing of it may be read before
+        if leaf.double or stored & read or (stored and any(p.reduces for p in loop)):
             return False
         made = {p.prim.out for p in loop}
-        read = {n for p in loop for n in reads(p.prim, leaf.params)} - made
-        whole = [n for n in read if leaf.params[n].shape[-1] != 1]
+        whole = [n for n in (read - made) | stored if leaf.params[n].shape[-1] != 1]
         trees = [leaf.spec.expression(p.prim) for p in loop if p.prim.name == "map"]
         placed = any(isinstance(node, Index) for tree in trees for node in walk(tree))
         return (
-            bool(whole)
+            len(whole) > len(stored)
             and not placed
             and all(leaf.params[n].dtype == "bfloat16" and row.unit(n) for n in whole)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 
 import ml_dtypes
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from septran.backends.cpp.backend import CPP
+from septran.backends.cpp.emit import runtime_folder
 from septran.kernel import leaf_specs
 from septran.plan.resolve import GenRequest, lower_plan, resolve
 from tests.backends.cpp.programs import prim, run_leaf
+from tests.support.shared import compile_shared
 
 
 def leaf_text(op: str, task: str | None, **dims: int) -> str:
@@ -23,7 +26,7 @@ def leaf_text(op: str, task: str | None, **dims: int) -> str:
 
 
 def stored(text: str) -> set[str]:
-    return set(re.findall(r"store(?:_n)?\((\w+?)_row", text))
+    return set(re.findall(r"store(?:_n|_pairs)?\((\w+?)_row", text))
 
 
 @pytest.mark.parametrize(
@@ -167,6 +170,60 @@ def test_bfloat16_is_rounded_to_nearest_even_and_keeps_subnormal_numbers():
         nan = np.isnan(want.astype(np.float32))
         assert np.array_equal(np.isnan(got.astype(np.float32)), nan)
         assert np.array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
+
+
+@pytest.mark.parametrize("arch", ["native", "x86_64_v3", "generic"])
+def test_two_vectors_stored_as_pairs_are_rounded_as_one_is(arch, tmp_path):
+    headers = "".join((runtime_folder() / f"{n}.h").read_text() for n in ("view", "vec"))
+    loop = """extern "C" __attribute__((visibility("default"))) void pairs(const float* x, const float* z, st::bf16* y, long n) {
+        using namespace st;
+        for (long i = 0; i < n; i += lanes<f32v>) store_pairs(y + 2 * i, load<f32v>(x + i), load<f32v>(z + i)); }"""
+    built = compile_shared(headers + loop, tmp_path, arch=arch)
+    assert built.ok, built.log
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, 1 << 16, dtype=np.uint32)
+    bits[::3] = (bits[::3] & 0xFFFF0000) | 0x8000  # halfway
+    bits[5::96] &= 0x807FFFFF  # subnormal, alone in its vector
+    bits[1 << 15 :] |= 0x40000000
+    bits[7 << 13 :] &= 0x80000000  # zeros
+    bits[(7 << 13) + 11] = 0x00345678
+    x = bits.view(np.float32)
+    got = np.zeros(x.size, ml_dtypes.bfloat16)
+    even, odd = (np.ascontiguousarray(part) for part in (x[::2], x[1::2]))
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (even, odd, got)]
+    ctypes.CDLL(str(built.artifact)).pairs(*pointers, ctypes.c_long(even.size))
+    with np.errstate(all="ignore"):
+        want = x.astype(ml_dtypes.bfloat16)
+    nan = np.isnan(x)
+    assert np.array_equal(np.isnan(got.astype(np.float32)), nan)
+    assert np.array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 65, 1000])
+def test_maps_of_bfloat16_are_computed_in_pairs_unless_a_result_is_read_again(n):
+    rng = np.random.default_rng(n)
+    x, z = (rng.standard_normal((3, n)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    product = prim("map", "Y", named={"x": "X", "z": "Z"}, expr="x * z")
+    again = prim("map", "W", named={"y": "Y", "x": "X"}, expr="y - x")
+    made = {"Y": (x.shape, "bfloat16"), "W": (x.shape, "bfloat16")}
+    one = run_leaf([product], {"X": x, "Z": z}, {"Y": made["Y"]})["Y"]
+    two = run_leaf([product, again], {"X": x, "Z": z}, made)
+    want = (x.astype(np.float32) * z.astype(np.float32)).astype(ml_dtypes.bfloat16)
+    assert np.array_equal(one, want)
+    assert np.array_equal(two["Y"], want)
+    assert np.array_equal(two["W"], want - x)
+
+
+@pytest.mark.parametrize(
+    ("op", "pairs"),
+    [("gelu", True), ("rmsnorm", True), ("softmax", False)],  # exponentials are float32
+)
+def test_pairs_are_stored_where_all_that_is_walked_is_bfloat16(op, pairs):
+    plan = resolve(GenRequest(op=op, backend="cpp", dtype="bfloat16"))
+    (_, spec), *_ = leaf_specs(lower_plan(plan).program)
+    leaf = CPP.library(spec)
+    assert leaf is not None
+    assert ("store_pairs(" in leaf.source) is pairs
 
 
 def test_division_by_a_row_value_is_right_at_every_size():

@@ -16,6 +16,7 @@ typedef double f64v __attribute__((vector_size(ST_VB)));
 typedef int64_t i64v __attribute__((vector_size(ST_VB)));
 #if defined(__AVX512F__)
 typedef short wide_half __attribute__((vector_size(32)));
+typedef short wide_word __attribute__((vector_size(64)));
 #endif
 
 template <class V> struct lane_of;
@@ -136,7 +137,50 @@ ST_INLINE auto nearest_bf16(f32v v) {
 #endif
 }
 ST_INLINE bool any_subnormal(f32v v) { return __builtin_ia32_fpclassps512_mask(v, 0x20, (unsigned short)-1) != 0; }
+// Whether an element is zero; true where nobody looked.
+ST_INLINE bool any_zero(wide_word v) {
+#if defined(__clang__)
+    return true;
+#else
+    return __builtin_ia32_ptestnmw512(v, wide_word{} + (short)0x7fff, 0xffffffffu) != 0;
 #endif
+}
+// The first half's elements each before one of the second half.
+template <int... I> ST_INLINE wide_word in_turn(wide_word v, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(v, v, (I % 2 * 16 + I / 2)..., (I % 2 * 16 + I / 2 + 8)...);
+}
+// Two vectors rounded, `low` in front; one instruction for both.
+ST_INLINE wide_word nearest_bf16(f32v low, f32v high) {
+#if defined(__clang__)
+    return (wide_word)__builtin_ia32_cvtne2ps2bf16_512(high, low);
+#elif __GNUC__ >= 13
+    return (wide_word)__builtin_ia32_cvtne2ps2bf16_v32bf(high, low);
+#else
+    return (wide_word)__builtin_ia32_cvtne2ps2bf16_v32hi(high, low);
+#endif
+}
+#endif
+
+// In the upper half of each word, the bfloat16 nearest to it; what is in the lower half says nothing.
+ST_INLINE u32v near_bf16(f32v v) {
+    const u32v u = (u32v)v;
+    return (v == v) ? u + 0x7fff + ((u >> 16) & 1) : u | 0x400000;
+}
+
+// What load_even and load_odd take apart, put together again.
+ST_INLINE void store_pairs(bf16* p, f32v even, f32v odd) {
+#if defined(__AVX512BF16__)
+    const wide_word halves = nearest_bf16(even, odd);
+    // a subnormal number became zero there: only where something is zero has to be looked
+    if (__builtin_expect(!any_zero(halves) || !(any_subnormal(even) || any_subnormal(odd)), 1)) {
+        const wide_word mixed = in_turn(halves, std::make_integer_sequence<int, 16>());
+        std::memcpy(p, &mixed, sizeof mixed);
+        return;
+    }
+#endif
+    const u32v words = (near_bf16(even) >> 16) | (near_bf16(odd) & 0xffff0000u);
+    std::memcpy(p, &words, sizeof words);
+}
 
 template <class V, class T> ST_INLINE void store(T* p, V v) {
     using L = lane<V>;
@@ -151,9 +195,7 @@ template <class V, class T> ST_INLINE void store(T* p, V v) {
             return;
         }
 #endif
-        const u32v u = (u32v)v;
-        const u32v r = (v == v) ? (u + 0x7fff + ((u >> 16) & 1)) >> 16 : (u >> 16) | 0x40;
-        const half h = __builtin_convertvector(r, half);
+        const half h = __builtin_convertvector(near_bf16(v) >> 16, half);
         std::memcpy(p, &h, sizeof h);
 #if defined(__AVX512F__)
     } else if constexpr (std::is_same_v<T, f16> && std::is_same_v<V, f32v>) {

@@ -139,44 +139,42 @@ ST_INLINE f32v vsigmoid(f32v x) {
     return ((x < 0.0f) ? e : splat<f32v>(1.0f)) / (1.0f + e);
 }
 #if defined(__AVX512F__) && !defined(__clang__)
-// erf(x) / x is a polynomial of the fourth degree on each eighth up to 3.93, fitted to within 6e-8 of it; row d has the 32 factors of
-// the d-th power. Two registers are one table that an instruction looks 16 numbers up in.
-alignas(64) static const float erf_factors[5][32] = {
-    {0x1.20dd76p+0f, 0x1.1f5e1ap+0f, 0x1.1af54ep+0f, 0x1.13e08cp+0f, 0x1.0a7ef6p+0f, 0x1.fe8f16p-1f, 0x1.e57b74p-1f, 0x1.cacbc2p-1f,
-     0x1.af767ap-1f, 0x1.9450bcp-1f, 0x1.7a0518p-1f, 0x1.611066p-1f, 0x1.49c38ep-1f, 0x1.3448f8p-1f, 0x1.20ac04p-1f, 0x1.0ee122p-1f,
-     0x1.fd9ae2p-2f, 0x1.e09a7ap-2f, 0x1.c67206p-2f, 0x1.aed2p-2f, 0x1.996eeep-2f, 0x1.8603ep-2f, 0x1.74538p-2f, 0x1.642828p-2f,
-     0x1.555368p-2f, 0x1.47ad4p-2f, 0x1.3b1358p-2f, 0x1.2f6828p-2f, 0x1.24923ap-2f, 0x1.1a7b9p-2f, 0x1.11111p-2f, 0x1.08421p-2f},
-    {0x1.c544e8p-31f, -0x1.7d8ff2p-7f, -0x1.7306eep-6f, -0x1.09ac2ep-5f, -0x1.4c3874p-5f, -0x1.7edee6p-5f, -0x1.a0cdcep-5f, -0x1.b2931cp-5f,
-     -0x1.b5dbp-5f, -0x1.ad1534p-5f, -0x1.9b12e2p-5f, -0x1.82ad1cp-5f, -0x1.667edap-5f, -0x1.48b7cap-5f, -0x1.2b07aap-5f, -0x1.0e9e1cp-5f,
-     -0x1.e8712ep-6f, -0x1.b87066p-6f, -0x1.8d734ep-6f, -0x1.67575ap-6f, -0x1.45c32p-6f, -0x1.284242p-6f, -0x1.0e5896p-6f, -0x1.ef1beep-7f,
-     -0x1.c6e932p-7f, -0x1.a35762p-7f, -0x1.83bf9ep-7f, -0x1.6793ecp-7f, -0x1.4e5c5cp-7f, -0x1.37b3d8p-7f, -0x1.234526p-7f, -0x1.10c83ap-7f},
-    {-0x1.81277cp-8f, -0x1.766bc2p-8f, -0x1.576642p-8f, -0x1.276b9ap-8f, -0x1.d6dd06p-9f, -0x1.5275bep-9f, -0x1.9a7d8ep-10f, -0x1.4574f8p-11f,
-     0x1.9921a4p-13f, 0x1.bbf452p-11f, 0x1.5aa518p-10f, 0x1.ab14fep-10f, 0x1.d4d95ap-10f, 0x1.df897ap-10f, 0x1.d35492p-10f, 0x1.b7e9e8p-10f,
-     0x1.93ca4p-10f, 0x1.6bfb9cp-10f, 0x1.4408cap-10f, 0x1.1e3152p-10f, 0x1.f76006p-11f, 0x1.ba09e6p-11f, 0x1.846d8ap-11f, 0x1.560bd4p-11f,
-     0x1.2e221ap-11f, 0x1.0bd916p-11f, 0x1.dcc03p-12f, 0x1.a9f518p-12f, 0x1.7e09c4p-12f, 0x1.57e94ap-12f, 0x1.36ac76p-12f, 0x1.199374p-12f},
-    {0x1.086ep-24f, 0x1.c4e084p-14f, 0x1.ac38ecp-13f, 0x1.245fbcp-12f, 0x1.554fb4p-12f, 0x1.66a4dp-12f, 0x1.5a6efap-12f, 0x1.3639dp-12f,
-     0x1.01af28p-12f, 0x1.8a253ep-13f, 0x1.0fd662p-13f, 0x1.40554cp-14f, 0x1.0aa4d6p-15f, -0x1.52a2fap-19f, -0x1.bdcefcp-16f, -0x1.5c3536p-15f,
-     -0x1.9bd42p-15f, -0x1.adf31ap-15f, -0x1.a197p-15f, -0x1.8327c4p-15f, -0x1.5bf13ep-15f, -0x1.324b06p-15f, -0x1.0a1aa6p-15f, -0x1.cae778p-16f,
-     -0x1.8a5dbep-16f, -0x1.52c81p-16f, -0x1.238696p-16f, -0x1.f73c9cp-17f, -0x1.b3fccep-17f, -0x1.7b4992p-17f, -0x1.4b5bfp-17f, -0x1.22b27cp-17f},
-    {0x1.cc69bep-16f, 0x1.b426e8p-16f, 0x1.6c346ap-16f, 0x1.0168c6p-16f, 0x1.08d69p-17f, 0x1.d6ff74p-22f, -0x1.96a266p-18f, -0x1.6e6a58p-17f,
-     -0x1.cfc1f6p-17f, -0x1.f058c6p-17f, -0x1.da782ap-17f, -0x1.9ddf06p-17f, -0x1.4bc66cp-17f, -0x1.e74a54p-18f, -0x1.425e96p-18f, -0x1.6e85c8p-19f,
-     -0x1.30afb6p-20f, -0x1.e95b5ap-27f, 0x1.74470cp-21f, 0x1.213152p-20f, 0x1.4a4238p-20f, 0x1.4b38ep-20f, 0x1.352ae2p-20f, 0x1.142bcap-20f,
-     0x1.dff6e8p-21f, 0x1.9a1bfap-21f, 0x1.5b2728p-21f, 0x1.24a5bap-21f, 0x1.ed20b2p-22f, 0x1.a0391cp-22f, 0x1.60733ap-22f, 0x1.2ba678p-22f},
+// erf(x) / x is a polynomial of the third degree on each eighth up to 3.92, fitted so that the result is within 4.5 units in the last
+// place and never above 1; row d has the 32 factors of the d-th power. Two registers are one table that an instruction looks 16 numbers up in.
+alignas(64) static const float erf_factors[4][32] = {
+    {0x1.20dd74p+0f, 0x1.1f5e16p+0f, 0x1.1af54cp+0f, 0x1.13e08ap+0f, 0x1.0a7ef4p+0f, 0x1.fe8f16p-1f, 0x1.e57b76p-1f, 0x1.cacbc4p-1f,
+     0x1.af767ep-1f, 0x1.9450bep-1f, 0x1.7a051cp-1f, 0x1.61106ap-1f, 0x1.49c39p-1f, 0x1.3448fap-1f, 0x1.20ac06p-1f, 0x1.0ee122p-1f,
+     0x1.fd9ae2p-2f, 0x1.e09a7ap-2f, 0x1.c67206p-2f, 0x1.aed2p-2f, 0x1.996eecp-2f, 0x1.8603dep-2f, 0x1.74538p-2f, 0x1.642828p-2f,
+     0x1.555366p-2f, 0x1.47ad4p-2f, 0x1.3b1358p-2f, 0x1.2f6828p-2f, 0x1.24923ap-2f, 0x1.1a7b9p-2f, 0x1.11110ep-2f, 0x1.08421p-2f},
+    {0x1.cce59ap-18f, -0x1.7d8ff2p-4f, -0x1.7306eap-3f, -0x1.09ac2ap-2f, -0x1.4c387p-2f, -0x1.7edee2p-2f, -0x1.a0cdc2p-2f,
+     -0x1.b2930ep-2f, -0x1.b5daf2p-2f, -0x1.ad1528p-2f, -0x1.9b12d8p-2f, -0x1.82ad14p-2f, -0x1.667ed6p-2f, -0x1.48b7c6p-2f,
+     -0x1.2b07aap-2f, -0x1.0e9e1cp-2f, -0x1.e8712ep-3f, -0x1.b87066p-3f, -0x1.8d735p-3f, -0x1.67575cp-3f, -0x1.45c322p-3f,
+     -0x1.284244p-3f, -0x1.0e5898p-3f, -0x1.ef1bfp-4f, -0x1.c6e932p-4f, -0x1.a35764p-4f, -0x1.83bfap-4f, -0x1.6793ecp-4f,
+     -0x1.4e5c5cp-4f, -0x1.37b3d8p-4f, -0x1.234526p-4f, -0x1.10c84ap-4f},
+    {-0x1.81b75ep-2f, -0x1.75feb6p-2f, -0x1.570b34p-2f, -0x1.272b4p-2f, -0x1.d69ad6p-3f, -0x1.52725ep-3f, -0x1.9ae31cp-4f,
+     -0x1.46e342p-5f, 0x1.91e316p-7f, 0x1.ba0416p-5f, 0x1.59b7e8p-4f, 0x1.aa4616p-4f, 0x1.d4337cp-4f, 0x1.df0faap-4f,
+     0x1.d303fep-4f, 0x1.b7bc18p-4f, 0x1.93b738p-4f, 0x1.6bfb6cp-4f, 0x1.44146ap-4f, 0x1.1e4362p-4f, 0x1.f7894cp-5f, 0x1.ba334cp-5f,
+     0x1.84942ep-5f, 0x1.562e58p-5f, 0x1.2e4018p-5f, 0x1.0bf2b6p-5f, 0x1.dceb94p-6f, 0x1.aa19acp-6f, 0x1.7e2896p-6f, 0x1.58034ep-6f,
+     0x1.36c27ep-6f, 0x1.19a52ep-6f},
+    {0x1.cd7358p-7f, 0x1.c4dca6p-5f, 0x1.ac320ap-4f, 0x1.245776p-3f, 0x1.554076p-3f, 0x1.669484p-3f, 0x1.5a50d2p-3f, 0x1.36170cp-3f,
+     0x1.018b62p-3f, 0x1.89e2d8p-4f, 0x1.0f9ec2p-4f, 0x1.4001b8p-5f, 0x1.0a368ap-6f, -0x1.56692ep-10f, -0x1.bdfb0cp-7f,
+     -0x1.5c3198p-6f, -0x1.9bc22cp-6f, -0x1.adec08p-6f, -0x1.a17eaep-6f, -0x1.8311e4p-6f, -0x1.5bdf0ep-6f, -0x1.323c9ap-6f,
+     -0x1.0a0f8ap-6f, -0x1.cad698p-7f, -0x1.8a50fap-7f, -0x1.52be5ap-7f, -0x1.237f1ep-7f, -0x1.f730f8p-8f, -0x1.b3f39cp-8f,
+     -0x1.7b4236p-8f, -0x1.4b55fcp-8f, -0x1.23dc3ep-8f},
 };
 template <int Power> ST_INLINE f32v erf_factor(i32v piece) {
     const float* const row = erf_factors[Power];
     return __builtin_ia32_vpermt2varps512_mask(piece, load<f32v>(row), load<f32v>(row + 16), (unsigned short)-1);
 }
 ST_INLINE f32v verf(f32v x) {
-    const f32v size = vabs(x), a = below(splat<f32v>(3.93f), size);  // NaN stays
-    const f32v moved = a * 8.0f + 12582912.0f;  // the nearest eighth, in the lowest bits
-    const f32v t = a * 8.0f - (moved - 12582912.0f);
+    const f32v a = below(splat<f32v>(3.92f), vabs(x));  // NaN stays; from 3.92 on the result is 1
+    const f32v moved = a + 1572864.0f;  // the nearest eighth, counted in the lowest bits
+    const f32v t = a - (moved - 1572864.0f);
     const i32v piece = (i32v)moved;
-    f32v q = erf_factor<4>(piece) * t + erf_factor<3>(piece);
-    q = q * t + erf_factor<2>(piece);
+    f32v q = erf_factor<3>(piece) * t + erf_factor<2>(piece);
     q = q * t + erf_factor<1>(piece);
     q = q * t + erf_factor<0>(piece);
-    return (size >= 3.9246f) ? copysign(splat<f32v>(1.0f), x) : x * q;
+    return copysign(a * q, x);
 }
 #else
 // x N(x^2) / D(x^2), fitted for |x| < 3.93, where erf is 1 to within half a unit in the last place; within
