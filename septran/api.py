@@ -49,7 +49,7 @@ def compile(
     instead: a callable with the module's own signature and weights. mode: "eval", or "as-is" to leave norms
     and dropout as the module has them. fallback: "torch" leaves to torch what has no form, and what the
     target refuses, with a warning: `compiled.host_leaves` names what; the rest is kernels.
-    prepare: compute what depends on the module's own tensors alone once, and again where one of these changed: batch
+    prepare: compute what no input changes once, and again where one of these changed: batch
     norms folded into weights, normalised or added weights. `compiled.prepared` names them.
     op: a shipped operator's name instead of a file; the target is then the CPU when none is given.
     At least one of `mapping_file` and `target` is given with a file. target: a backend's name ("cpp");

@@ -45,7 +45,7 @@ from septran.cli.values import Finite
 @click.option(
     "--prepare",
     is_flag=True,
-    help="With --task: compute once what depends on weights alone; fold batch norms into them.",
+    help="With --task: compute once what no input changes (weights, tables); fold batch norms.",
 )
 @click.option("--search", type=click.Choice(["best-of", "evolve"]))
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")

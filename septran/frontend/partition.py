@@ -29,7 +29,7 @@ class Kernels:
 class HostPart:
     """A part of a module that stays torch's. operators: for people; line: in the user's file, 0 when unknown; why: it is no kernel.
 
-    once: it reads the module's own tensors alone, so it is computed once, in float64, and again where one of them changed.
+    once: it reads no input, so it is computed once, in float64, and again where one of them changed.
     """
 
     graph: Graph

@@ -1,4 +1,4 @@
-"""What a module computes of its own tensors alone, apart from the rest: it is computed once and not at each call."""
+"""What a module computes of its own tensors, or of positions and numbers, alone: it is computed once and not at each call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from septran.aten.once import PREFIX
 from septran.frontend.fold_norm import fold_norms
 from septran.frontend.pack_weights import pack_weights
 from septran.frontend.partition import HostPart
+from septran.frontend.tables import tables
 from septran.frontend.translate import draws_numbers, forms
 
-WHY = "prepared once from the module's own tensors, in float64, and rounded once"
+WHY = "prepared once, as no input changes it, in float64, and rounded once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Prepared:
 
 
 def prepare(graph: Graph, columns: int = 0) -> Prepared:
-    """Return a module with what depends on its own tensors alone apart: folded batch norms, normalised or added weights.
+    """Return a module with what depends on no input apart: folded batch norms, normalised or added weights, masks, tables.
 
     columns: of the panels in which products read their weights, 0: as these are. Tensors that the module changes itself
     (statistics of a batch) are not its own here.
@@ -81,15 +82,16 @@ def _told(node: Node) -> str:
 
 
 def _fixed(graph: Graph, own: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the nodes that are computed of the module's own tensors, and why others of them are not prepared."""
+    """Return the nodes that are computed of the module's own tensors, or are tables of nothing, and why others are not prepared."""
     fixed: set[str] = set()
     numbers: set[str] = set()
+    nothing, made = tables(graph)
     kept: list[str] = []
     for node in graph.nodes:
         reads = set(node.refs())
         if draws_numbers(node) or not reads <= fixed | numbers | own:
             continue
-        if not reads & (fixed | own):
+        if node.name not in made and (node.name in nothing or not reads & (fixed | own)):
             numbers.add(node.name)
         elif not allowed(node.op):
             kept.append(f"{node.name}: the judge does not run {node.op}")

@@ -56,7 +56,9 @@ def gen_partitioned(
         return None
     steps = _steps(request, graph)
     if request.prepare and not any(isinstance(s, HostPart) and s.once for s in steps):
-        progress("nothing to prepare: no result is of the module's own tensors alone")
+        progress(
+            "nothing to prepare: no weight is computed with, and no table made, before an input is read"
+        )
     if not any(isinstance(s, HostPart) for s in steps):
         return None
     found, operator = whole_of(graph)

@@ -48,6 +48,21 @@ LORA = Module(
     body="return self.n(torch.relu(x @ (self.w + self.z @ self.a * 0.5).t()))",
     inputs="torch.randn(3, 5)",
 )
+TABLES = Module(
+    name="tables",
+    body="""
+t = x.shape[1]
+mask = torch.zeros(t, t)
+mask[2:, :3] = -100.0
+mask[:2, 3:] = 7.0
+angles = torch.outer(torch.arange(t).float(), 10000 ** (torch.arange(0, 8, 2).float() / -8))
+cos, sin = (angles.cos(), angles.sin() + 1).__iter__()
+rows = torch.arange(t).reshape(2, -1).t().contiguous().roll(1, 0).sqrt().floor().long()
+causal = torch.arange(t)[:, None] >= torch.arange(t)[None]
+y = x[:, rows.flatten()].reshape(x.shape) * torch.cat([cos, sin], -1)
+return (torch.where(causal, y @ y.mT, 0.0) + mask).softmax(-1)""",
+    inputs="torch.randn(2, 6, 8)",
+)
 REFUSED = Module(
     name="refused",
     init="self.c = nn.Conv2d(3, 4, 1)\nself.b = nn.BatchNorm2d(4)\nself.first = nn.BatchNorm2d(3)\n"
@@ -69,7 +84,7 @@ def drawn(graph: Graph) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("module", "kernels", "made"),
-    [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2)],
+    [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2), (TABLES, (20, 5), 3)],
     ids=lambda v: getattr(v, "name", None),
 )
 def test_preparation_and_the_rest_are_the_module(
@@ -88,6 +103,37 @@ def test_preparation_and_the_rest_are_the_module(
         torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11)
     before, after = (len(imported(g).written.grouping.groups) for g in (graph, found.rest))
     assert (before, after) == kernels
+
+
+def test_what_kernels_compute_as_fast_as_they_read_it_is_no_table(tmp_path: Path) -> None:
+    """A causal mask, and a table larger than the inputs are and 4 MiB."""
+    body = "(x @ x.mT).masked_fill(torch.ones(5, 5).triu(1) == 1, 0) + torch.arange(5) * 2.0"
+    assert prepare(graph_of(Module(name="m", body=body).write(tmp_path))).part is None
+    for wide, made in ((1024, True), (1025, False)):
+        body = f"x.sum() * torch.arange({wide} * 1024).sin()"
+        found = prepare(graph_of(Module(name="m", body=body).write(tmp_path)))
+        assert (found.part is not None) == made, wide
+
+
+@pytest.mark.wider
+def test_a_table_is_made_once_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Turned(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            angles = torch.outer(torch.arange(3).float(), torch.arange(4).sqrt())
+            return x * angles.cos()
+
+    module, x = Turned(), torch.randn(2, 3, 4)
+    compiled = septran.compile(module, (x,), target="cpp", prepare=True, verify=False)
+    assert compiled.prepared == ("cos",)
+    torch.testing.assert_close(compiled(x), module(x))
+    compiled.save(tmp_path / "turned")
+    torch.testing.assert_close(septran.load(tmp_path / "turned")(x), module(x))
+    assert compiled.verify().passed
+    monkeypatch.setattr(
+        "septran.trial.partitioned.run_part",
+        lambda part, values: {n: t * 1.001 for n, t in run_part(part, values).items()},
+    )
+    assert compiled.verify().code == "V202"
 
 
 def test_what_stays_says_why(tmp_path: Path) -> None:
