@@ -7,6 +7,7 @@
     |   |   +-- Unsupported     M170-M173, the target has no code for what the logic says
     |   +-- ArgumentError       C140, the values of a call; a TypeError, too
     |   +-- IndexProblem        C145, a position in a call that is not there; an IndexError, too
+    |   +-- DivisionProblem     C147, a whole number is divided by a zero of the call; a ZeroDivisionError, too
     |   +-- ConfigError         Cxxx, configs, assets, flags
     +-- EnvironmentProblem      Vxxx, a tool, device, key or network is missing (exit 3)
     +-- NotCorrect              a kernel ran and is wrong (exit 1)
@@ -195,6 +196,10 @@ class ArgumentError(InputError, TypeError):
 
 class IndexProblem(InputError, IndexError):
     """A call with a position outside of what it picks from; Python code that expects an IndexError sees one."""
+
+
+class DivisionProblem(InputError, ZeroDivisionError, RuntimeError):
+    """A call that divides a whole number by zero; Python code that expects torch's RuntimeError sees one, too."""
 
 
 class TaskLangError(InputError):

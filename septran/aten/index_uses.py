@@ -1,6 +1,6 @@
-"""Which inputs of a graph are positions in something, and in which range they have to be.
+"""Which inputs of a graph are positions in something, in which range they have to be, and by which a whole number is divided.
 
-torch raises IndexError for a position outside; a kernel must not be given one, as it has no way to say so.
+torch raises for a position outside, and for a zero; a kernel must not be given one, as it has no way to say so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from septran.aten.evaluate import base_name
 from septran.aten.graph import Graph, Meta, Node, Ref
 from septran.aten.open_graph import OpenGraph
-from septran.errors import ConfigError, IndexProblem
+from septran.errors import ConfigError, DivisionProblem, IndexProblem
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _ALONG = {
 }  # fmt: skip
 """Operator -> the argument with positions along its `dim`."""
 _EACH = ("index", "_unsafe_index", "index_put", "_unsafe_index_put")
+_DIVIDES = ("floor_divide", "remainder", "fmod")
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
 
 
@@ -40,6 +41,7 @@ _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
 class IndexUse:
     """An input of the user's whose values are positions. low, high: what they may be, `high` not included.
 
+    divides: its values are divisors instead, and may be anything but zero.
     op: torch's name of what reads them; line: in the user's file, 0 when unknown.
     """
 
@@ -48,10 +50,11 @@ class IndexUse:
     high: int
     op: str
     line: int
+    divides: bool = False
 
 
 def index_uses(graph: Graph) -> tuple[IndexUse, ...]:
-    """Return the uses of inputs as positions, where they come as they are: reshaped or copied, but not computed with."""
+    """Return the uses of inputs as positions and divisors, where they come as they are: reshaped or copied, but not computed with."""
     metas: dict[str, Meta] = {i.name: i.meta for i in graph.inputs}
     origin = {
         i.name: i.name for i in graph.inputs if i.kind == "user_input" and i.meta.dtype in _WHOLE
@@ -68,6 +71,13 @@ def index_uses(graph: Graph) -> tuple[IndexUse, ...]:
                     op = base_name(node.op)
                     use = IndexUse(name=origin[name], low=low, high=high, op=op, line=node.line)
                     found.setdefault(use)
+            divisor = _divisor(node)
+            if divisor in origin:
+                op = base_name(node.op)
+                use = IndexUse(
+                    name=origin[divisor], low=0, high=0, op=op, line=node.line, divides=True
+                )
+                found.setdefault(use)
         if node.results and node.results[0] is not None:
             metas[node.name] = node.results[0]
     return tuple(found)
@@ -87,6 +97,14 @@ def _wide(node: Node) -> bool:
     """Return whether a result can hold any position: a cast to fewer bits changes it."""
     made = node.results[0] if node.results else None
     return made is not None and made.dtype in ("int64", "int32") and made.dtype not in FLOATS
+
+
+def _divisor(node: Node) -> str:
+    """Return what a node divides whole numbers by, "" where it divides none."""
+    name, other = base_name(node.op), node.named.get("other")
+    whole = bool(node.results) and node.results[0] is not None and node.results[0].dtype in _WHOLE
+    divides = name in _DIVIDES or (name == "div" and node.named.get("rounding_mode") is not None)
+    return other.name if whole and divides and isinstance(other, Ref) else ""
 
 
 def _positions(node: Node, metas: Mapping[str, Meta]) -> Iterator[tuple[str, int, int]]:
@@ -117,7 +135,7 @@ def _one(value: object, low: int, high: int) -> Iterator[tuple[str, int, int]]:
 def check_positions(
     uses: tuple[IndexUse, ...], users: Mapping[str, torch.Tensor], module: str
 ) -> None:
-    """Raise IndexProblem C145 where an input of a call holds a position outside.
+    """Raise IndexProblem C145 where an input of a call holds a position outside, DivisionProblem C147 where it holds a zero that divides.
 
     users: the call's tensors by the graph's names; module: its name, for the message.
     """
@@ -125,9 +143,17 @@ def check_positions(
         tensor = users[use.name]
         if not tensor.numel():
             continue
+        at = f" (line {use.line})" if use.line else ""
+        if use.divides:
+            if not bool(tensor.all()):
+                raise DivisionProblem.of(
+                    "C147",
+                    f"{module}: {use.name} holds a zero, and {use.op}{at} divides whole numbers by it",
+                    help="torch raises for it, too; give divisors that are not zero",
+                )
+            continue
         low, high = (int(end) for end in tensor.aminmax())
         if low < use.low or high >= use.high:
-            at = f" (line {use.line})" if use.line else ""
             raise IndexProblem.of(
                 "C145",
                 f"{module}: {use.name} holds {low if low < use.low else high}, and {use.op}{at} "

@@ -113,7 +113,7 @@ class LoadedModule:
         return dict(self._weights) | held
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside."""
+        """Return what the module returns; raises ArgumentError C140 for shapes that were not saved, IndexProblem C145 for positions outside, DivisionProblem C147 for zeros that divide."""
         import torch
         from torch.compiler import is_dynamo_compiling
         from torch.utils import _pytree as pytree

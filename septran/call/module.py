@@ -155,6 +155,7 @@ class CompiledModule:
             ConfigError: C150, C151, C152. NotCorrect: V2xx, a kernel failed verification.
             EnvironmentProblem: V111, the target is not here.
             IndexProblem: C145, an input holds a position outside of what it picks from.
+            DivisionProblem: C147, an input holds a zero by which whole numbers are divided.
         """
         if self._quick and not kwargs and not self._traced():
             for quick in self._quick:
@@ -439,6 +440,7 @@ def _exported(
     """Return what an export says as plain values, the bytes of inputs and weights, and the structure of the results."""
     from septran.errors import Span
     from septran.frontend.child import capture as child
+    from septran.frontend.refusals import export_help
     from septran.frontend.table import KNOWN
 
     path = _source(module)
@@ -455,7 +457,7 @@ def _exported(
             "C151",
             f"torch.export cannot capture {type(module).__name__}: {e.message}",
             Span(str(path), max(1, e.line)),
-            help="data-dependent shapes and Python branches on values have no graph",
+            help=export_help(e.message),
         ) from e
     finally:
         _set_training(module, was)

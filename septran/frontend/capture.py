@@ -12,6 +12,7 @@ from septran import sandbox
 from septran.aten.graph import Graph, parse_graph
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
+from septran.frontend.refusals import export_help, file_help
 from septran.frontend.table import KNOWN
 from septran.preloaded import Preload
 
@@ -127,7 +128,7 @@ def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
             "C151",
             f"torch.export cannot capture Model: {message}",
             span,
-            help="data-dependent shapes and Python branches on values have no graph",
+            help=export_help(message),
         )
     if what == "differs":
         return ConfigError.of(
@@ -141,5 +142,5 @@ def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
         "C134",
         f"{path}: {told}",
         span,
-        help="a module file defines Model, get_inputs and get_init_inputs (docs/import.md)",
+        help=file_help(message),
     )

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from septran.errors import ConfigError
 from septran.frontend.capture import capture
+from septran.frontend.refusals import export_help, file_help
 from septran.plan.task_file import import_module, load_task_file
 from tests.frontend.importing import graph_of
 from tests.frontend.modules import Module
@@ -38,6 +39,7 @@ def test_the_graph_comes_back_with_lines_and_values(tmp_path: Path) -> None:
         ("x = 1\n", "does not define Model", 1),
         ("\nraise ValueError('no')\n", "ValueError: no", 2),
         ("def (\n", "SyntaxError: invalid syntax", 1),
+        ("x = 1\n  y = 2\n", "IndentationError: unexpected indent\n", 2),
     ],
 )
 def test_a_file_that_is_not_of_the_form(tmp_path: Path, text: str, words: str, line: int) -> None:
@@ -47,6 +49,38 @@ def test_a_file_that_is_not_of_the_form(tmp_path: Path, text: str, words: str, l
     assert error.codes == ("C134",)
     assert words in str(error)
     assert error.diagnostics[0].span.line == line
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'mine'", "away from its folder"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "on the CPU"),
+        ("SyntaxError: invalid syntax", "cannot read"),
+        ("TypeError: Model.__init__() missing 1 required positional argument: 'a'", "list of what"),
+        ("ValueError: no", "defines Model"),
+    ],
+)
+def test_what_to_do_about_a_file(said: str, words: str) -> None:
+    assert words in file_help(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "GuardOnDataDependentSymNode: Could not guard on data-dependent expression",
+            "branches on",
+        ),
+        ("RuntimeError: Found <class 'O'> in output, which is not a known type.", "tuples, lists"),
+        ("RuntimeError: element 0 of tensors does not require grad", "without gradients"),
+        ("TypeError: Model.forward() missing 1 required positional argument: 'y'", "in its order"),
+        ("RuntimeError: shape '[5, 5]' is invalid for input of size 32", "raised this"),
+        ("Unsupported: a call", "branches on"),
+    ],
+)
+def test_what_to_do_about_an_export(said: str, words: str) -> None:
+    assert words in export_help(said)
 
 
 def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:

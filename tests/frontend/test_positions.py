@@ -12,7 +12,7 @@ from torch import nn
 import septran
 from septran.aten.index_uses import check_positions, index_uses, open_index_uses
 from septran.call.module import export, export_open
-from septran.errors import IndexProblem
+from septran.errors import DivisionProblem, IndexProblem
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = torch.arange(35.0).reshape(5, 7)
@@ -83,6 +83,49 @@ def test_what_is_computed_before_and_what_is_no_position_are_not_looked_at() -> 
         lambda i: X.take_along_dim(i[:, None], 0),
     ):
         assert index_uses(export(Of(fn), (torch.tensor([0, 1]),), {}, mode="eval")[0]) == ()
+
+
+DIVIDED = {
+    "floor_divide": lambda i: torch.arange(2) // i,
+    "remainder": lambda i: X.sum(0)[:2].long() % i.reshape(1, 2),
+    "fmod": lambda i: torch.fmod(i + 1, i.int()),
+    "div": lambda i: torch.div(9 - i, i, rounding_mode="trunc"),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_a_zero_that_divides_whole_numbers_is_refused(name: str) -> None:
+    fn, good, bad = DIVIDED[name], torch.tensor([3, -1]), torch.tensor([1, 0])
+    uses = index_uses(export(Of(fn), (good,), {}, mode="eval")[0])
+    assert [(u.name, u.op, u.divides) for u in uses] == [("ids", name, True)]
+    Of(fn)(good)
+    check_positions(uses, {"ids": good}, "Of")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        Of(fn)(bad)
+    for kind in (DivisionProblem, ZeroDivisionError, RuntimeError):
+        with pytest.raises(kind, match=r"C147.*ids holds a zero"):
+            check_positions(uses, {"ids": bad}, "Of")
+
+
+def test_a_zero_that_divides_floats_or_nothing_is_none() -> None:
+    for fn in (
+        lambda i: X[0, :2] // i,
+        lambda i: 3 / i,
+        lambda i: i // 2,
+        lambda i: torch.div(i, i),
+        lambda i: 5 % (i + 1),
+    ):
+        assert index_uses(export(Of(fn), (torch.tensor([1, 1]),), {}, mode="eval")[0]) == ()
+
+
+@pytest.mark.wider
+def test_a_compiled_division_by_zero_raises_at_each_call() -> None:
+    halved = Of(lambda i: 9 // i)
+    compiled = septran.compile(halved, (torch.tensor([2, 3]),), target="cpp")
+    for _ in range(3):
+        assert compiled(torch.tensor([4, -2])).tolist() == [2, -5]
+        with pytest.raises(DivisionProblem):
+            compiled(torch.tensor([4, 0]))
 
 
 def test_an_open_size_says_no_range() -> None:

@@ -164,7 +164,9 @@ def _guarded(path: Path, run: Any) -> Any:
 
 
 def _first(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:300]
+    # a SyntaxError's own text ends with the name of the copy that runs
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return (text.strip().splitlines() or [""])[0][:300]
 
 
 def _build(module: ModuleType, path: Path, config: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:

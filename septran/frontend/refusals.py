@@ -1,0 +1,53 @@
+"""What to do where a module's file cannot be run, or its module not be exported, by what was said about it."""
+
+from __future__ import annotations
+
+import re
+
+_FORM = "a module file defines Model, get_inputs and get_init_inputs (docs/import.md)"
+_FILES = (
+    (
+        r"^(ModuleNotFound|Import)Error",
+        "the file runs by itself, away from its folder: write what it imports into it, or install that as a package",
+    ),
+    (
+        r"\bCUDA\b|\bcuda\b|\bNVIDIA\b",
+        "make the module and its inputs on the CPU, whatever the target is: no .cuda() and no device=",
+    ),
+    (r"^(Syntax|Indentation|Tab)Error", "Python cannot read the file"),
+    (
+        r"^TypeError: .*__init__\(\) (missing|takes)",
+        "get_init_inputs returns the list of what Model is made with, and get_inputs what it is called with",
+    ),
+)
+_VALUES = "data-dependent shapes and Python branches on values have no graph"
+_EXPORTS = (
+    (r"[Dd]ata-dependent|unbacked|\.item\(|\.tolist\(|GuardOn", _VALUES),
+    (
+        r"in output, which is not a known type",
+        "return tensors, or tuples, lists, named tuples and dicts of these",
+    ),
+    (
+        r"require grad|grad_fn",
+        "`forward` is exported without gradients: write the derivative out, or compile the module without it",
+    ),
+    (
+        r"^TypeError: .*(forward|missing|positional|keyword)",
+        "`forward` is called with what get_inputs returns, in its order; other arguments need a default",
+    ),
+    (
+        r"^(Runtime|Index|Value|Type|Attribute|Key|Name|Assertion|ZeroDivision|NotImplemented)(Error)",
+        "`forward` raised this; call Model(*get_init_inputs())(*get_inputs()) in Python, and where that works write this "
+        "line with torch's own operators",
+    ),
+)
+
+
+def file_help(message: str) -> str:
+    """Return what to do about an exception ("ValueError: ...") that a module's file raised."""
+    return next((words for sign, words in _FILES if re.search(sign, message)), _FORM)
+
+
+def export_help(message: str) -> str:
+    """Return what to do about an exception that ended an export."""
+    return next((words for sign, words in _EXPORTS if re.search(sign, message)), _VALUES)
