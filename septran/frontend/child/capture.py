@@ -164,8 +164,7 @@ def _guarded(path: Path, run: Any) -> Any:
 
 
 def _first(error: BaseException) -> str:
-    # a SyntaxError's own text ends with the name of the copy that runs
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = error.msg if isinstance(error, SyntaxError) else str(error)  # its own names the copy
     return (text.strip().splitlines() or [""])[0][:300]
 
 
