@@ -22,7 +22,15 @@ _FILES = (
 )
 _VALUES = "data-dependent shapes and Python branches on values have no graph"
 _EXPORTS = (
-    (r"[Dd]ata-dependent|unbacked|\.item\(|\.tolist\(|GuardOn", _VALUES),
+    (
+        r"uninitialized parameter|LazyModule",
+        "give lazy layers their sizes: call the module once in __init__, or use the layer that is not lazy",
+    ),
+    (
+        r"data-independent implementation|memory format option|Sparse|'meta'",
+        "inputs and weights are dense tensors with values, not sparse and not on the meta device",
+    ),
+    (r"[Dd]ata-dependent|unbacked|-oo to int|\.item\(|\.tolist\(|GuardOn", _VALUES),
     (
         r"in output, which is not a known type",
         "return tensors, or tuples, lists, named tuples and dicts of these",

@@ -77,10 +77,21 @@ def test_what_to_do_about_a_file(said: str, words: str) -> None:
         ("TypeError: Model.forward() missing 1 required positional argument: 'y'", "in its order"),
         ("RuntimeError: shape '[5, 5]' is invalid for input of size 32", "raised this"),
         ("Unsupported: a call", "branches on"),
+        ("ValueError: Attempted to use an uninitialized parameter", "not lazy"),
+        ("RuntimeError: unsupported memory format option Contiguous", "dense"),
     ],
 )
 def test_what_to_do_about_an_export(said: str, words: str) -> None:
     assert words in export_help(said)
+
+
+def test_what_torch_cannot_take_is_told(tmp_path: Path) -> None:
+    """The file itself is right, and so is its module; the export stumbles before `forward`."""
+    error = _refused(
+        Module(name="model", init="self.l = nn.LazyLinear(3)", body="self.l(x)").write(tmp_path)
+    )
+    assert error.codes == ("C151",) and "uninitialized parameter" in str(error)
+    assert "not lazy" in (error.diagnostics[0].help or "")
 
 
 def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:

@@ -32,8 +32,6 @@ _FUNCTION = "reference"
 """A file may define a function of this name instead of a module; it has no weights."""
 _DEEPEST = 4
 """Rules of torch that are followed one after another."""
-
-
 _FEW = 4096
 """Elements of a tensor that is made where a module asks for values while it is made."""
 _OPEN = "get_dynamic_shapes"
@@ -55,6 +53,8 @@ def main() -> None:
         found = _capture(path, out, config)
     except Refused as e:
         found = {"refused": e.what, "message": e.message, "line": e.line}
+    except Exception as e:  # torch's, about what the file made: a lazy layer, a sparse tensor
+        found = {"refused": "export", "message": f"{type(e).__name__}: {_first(e)}", "line": 1}
     (out / "graph.json").write_text(json.dumps(found), encoding="utf-8")
 
 
