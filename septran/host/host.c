@@ -29,7 +29,7 @@
 
 void st_entry(void *const *args); /* the kernel's; the linker knows it by another name */
 
-enum { PAGE = 4096, MAX_THREADS = 256, USES = 4, LINE = 64, GRAIN = 16, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E, SHALLOW = 65536 };
+enum { PAGE = 4096, MAX_THREADS = 1024, USES = 4, LINE = 64, GRAIN = 16, POISON = 0xFF, NUMBER = 0x4B, LITTLE = 0x02, LARGE = 0x7E, SHALLOW = 65536 };
 static const size_t SCRATCH = ROOM_BYTES;
 static const size_t HEAP = ROOM_BYTES;
 

@@ -37,6 +37,7 @@ SILENCED = (
     *("fputs", "fputc", "fwrite", "fflush"),
 )
 NAME = re.compile(r"[A-Za-z_]\w*")
+_OWN_HEADER = re.compile(r'^#include "([\w.]+)"', re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,8 @@ def trusted_object(
     extra: what else it depends on. shared: linked as a library, in place of an object.
     """
     digest = hashlib.sha256(source.read_bytes())
+    for header in _OWN_HEADER.findall(source.read_text(encoding="utf-8")):
+        digest.update((source.parent / header).read_bytes())
     for part in (compiler, *flags, extra):
         digest.update(part.encode() + b"\0")
     kept = cache / f"{source.stem}-{digest.hexdigest()[:32]}{'.so' if shared else '.o'}"

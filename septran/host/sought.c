@@ -39,6 +39,7 @@ enum { LESS, SAME, MORE, WAYS, GOALS = 2 * WAYS }; /* once, and in all execution
 enum { REAL, WHOLE, JOINT }; /* numbers; whole numbers; how far several comparisons are from holding together, where no side is equal */
 /* An interpreted kernel may take twice the time for that many calls, and four times while comparisons that hold together are open. */
 enum { FEW = 150, LONGER = 2, LONGEST = 4 };
+#define JUMPS_PART 0.4 /* of that time for results that jump */
 enum { PARTS = 6 }; /* comparisons that hold together */
 enum { SITES = 2048, POOL = 512, KEPT = 64 };
 
@@ -171,9 +172,8 @@ static struct param *param_of(size_t e) {
   while (p->kind == FIXED || e >= p->first + p->count) ++p;
   return p;
 }
-static double get(const char *set, size_t e) {
-  const struct param *p = param_of(e);
-  const char *at = set + p->at + (e - p->first) * unit_of[p->kind];
+static double get_as(const struct param *p, const char *from, size_t nth) {
+  const char *at = from + nth * unit_of[p->kind];
   float f;
   uint32_t u;
   uint16_t h;
@@ -190,6 +190,10 @@ static double get(const char *set, size_t e) {
     case I8: return *(const int8_t *)at;
     default: return *(const uint8_t *)at;
   }
+}
+static double get(const char *set, size_t e) {
+  const struct param *p = param_of(e);
+  return get_as(p, set + p->at, e - p->first);
 }
 static void put(char *set, size_t e, double x) {
   const struct param *p = param_of(e);
@@ -234,8 +238,10 @@ static uint64_t made;
 static char *now;
 
 static uint8_t came_out(const struct site *s) { return (uint8_t)((s->count[LESS] > 0) | (s->count[SAME] > 0) << 1 | (s->count[MORE] > 0) << 2); }
+enum { JUMPED = 1 << 20 };
 static void keep(uint64_t score) {
   size_t i = n_found < KEPT ? n_found : below(KEPT); /* with more than there is room for, some of them */
+  while (n_found == KEPT && found[i].score == JUMPED) i = below(KEPT);
   if (n_found < KEPT) found[n_found++].set = malloc(set_bytes);
   memcpy(found[i].set, now, set_bytes);
   found[i].score = score;
@@ -537,6 +543,7 @@ static double worked(void) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
+#include "jumps.h"
 #ifndef CALLS_BACK
 /* ---- what a file keeps from call to call */
 
@@ -672,6 +679,7 @@ int SEEK {
     }
   }
   for (size_t k = 0; k < n_found && worked() < end + (double)head[MILLISECONDS]; ++k) make_small(k);
+  if (elements) find_jumps(seeds[head[CASES] > 1 ? 1 : 0], JUMPS_PART * (double)head[MILLISECONDS]);
   for (size_t i = 0; i < n_used; ++i) { /* never the one way or the other */
     const struct goal *g = used[i]->goal;
     if (used[i]->moves && used[i]->pc >> 48 == 0 && ((!g[SAME].met && used[i]->kind != JOINT) || !g[LESS].met || !g[MORE].met))

@@ -26,6 +26,7 @@ from septran.run.judge_call import called
 from septran.run.judge_includes import Whole, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
+from septran.run.judge_states import with_states
 from septran.run.judge_target import entry_of, target_of
 from septran.run.judge_torch import Computed, computed, with_torch
 from septran.settings import Settings
@@ -284,6 +285,8 @@ def _judged(
                 native=place.where == "native",
             )
             verdict = with_other_sizes(verdict, sized, request.reference, wanted, folder / "sizes")
+        if kernel.main.endswith(".py"):
+            verdict = with_states(verdict, folder, kernel.source)
         if call.allow_torch:
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)

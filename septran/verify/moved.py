@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _CHECK = "other surroundings"
 # calls at least and at most, and by how much their number grows; processor seconds; bytes of all tensors above which there are none
 _LEAST, _MOST, _STEP, _SECONDS, _MOST_BYTES = 2, 4096, 8, 0.15, 64 << 20
-_TEAMS = (1, 4, 6, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256)
+_TEAMS = (1, 4, 6, 8, 12, 16, 24, 32, 64, 96, 128, 192, 256, 384, 768, 1024)
 _PICKED = 2  # more numbers of threads that nobody knows before
 _FEW = 64  # a file may have room for no more threads: only a wrong result accuses it then
 # in another rounding mode: parts of the largest result that one may be off by, and of the results that may be off by more

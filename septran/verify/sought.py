@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 Build = Callable[[Kernel, Path], Built]
-_MILLISECONDS, _MOST, _CASES, _MOST_BYTES, _CPU_S = 400, 32, 24, 1 << 20, 30
+_MILLISECONDS, _MOST, _CASES, _MOST_BYTES, _CPU_S = 400, 40, 24, 1 << 20, 30
 # an emulated call takes milliseconds: fewer known inputs leave more time for others
 _EMULATED_MILLISECONDS, _FEW_CASES, _FEWEST = 400, 6, 24
 # how often a budget holds what sqrt(n) equal terms rounded alike are off by
@@ -49,7 +49,12 @@ _KINDS = {
         ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"), 1
     )
 }
-_DECIDES = re.compile(r"\b(?:if|while|switch|constexpr)\b|\?|&&|\|\||[=!<>]=|\bbool\b")
+_DECIDES = re.compile(
+    r"\b(?:if|while|switch|constexpr)\b|\?|&&|\|\||[=!<>]=|\bbool\b"
+    # what decides without a comparison: bits of a number, one that is cut to an integer, factors that make a step of a slope
+    r"|>>(?!\()|\b(?:signbit|copysign\w*|memcpy|bit_cast|\w*_as_u?int|floor\w*|ceil\w*|trunc\w*|l?l?r?int\w*|l?l?round\w*|isgreater|isless)\b"
+    r"|\(\s*(?:std::)?(?:int|long|unsigned|u?int\d+_t|size_t)\s*\)|_cast<|\d[eE]\+?\d|\b\d{4,}\b"
+)
 _SELECTS = re.compile(r"\b(?:if|while|where|select|if_then_else|\w*cmp)\b|[=!]=|[<>]")
 _TENSORS = re.compile(r"#\s*include\s*[<\"](?:torch|ATen|c10)/")
 _TWO_SIDED = re.compile(r"[=!]=")
@@ -276,7 +281,7 @@ def _plan(problem: Problem, drawn: list[dict[str, Array]], milliseconds: int) ->
     for param in problem.params:
         size = math.prod(param.shape) * nbytes(param.dtype)
         read = param.privilege != "w"
-        kind, low, high = _kind(problem, param) if read else (0, 0.0, 0.0)
+        kind, low, high = _kind(problem, param) if read else (_KINDS.get(param.dtype, 0), 0.0, 0.0)
         parts += [
             np.array([size, int(read), kind], np.uint64).tobytes(),
             np.array([low, high], np.float64).tobytes(),

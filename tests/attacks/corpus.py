@@ -11,12 +11,14 @@ from tests.attacks import (
     corpus_dsl,
     corpus_files,
     corpus_host,
+    corpus_jumps,
     corpus_leaf,
     corpus_native,
     corpus_python,
     corpus_replies,
     corpus_sizes,
     corpus_sought,
+    corpus_states,
     corpus_surroundings,
     corpus_told,
 )
@@ -39,6 +41,8 @@ _ALL: tuple[Attack, ...] = (
     *corpus_surroundings.ALL,
     *corpus_sizes.ALL,
     *corpus_told.ALL,
+    *corpus_states.ALL,
+    *corpus_jumps.ALL,
 )
 _FAMILIES = list(dict.fromkeys(a.family for a in _ALL))
 CORPUS = tuple(sorted(_ALL, key=lambda a: _FAMILIES.index(a.family)))

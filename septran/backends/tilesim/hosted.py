@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from septran_torch_host import DEVICE, Gate, HostError, Module, gate_digest, own_work
+from septran_torch_host import DEVICE, Gate, HostError, gate_digest, own_work
+from septran_torch_states import Module
 
 from .common import Symbol, TensorType
 from .errors import SimError
@@ -242,7 +243,7 @@ def entry(
 ) -> Callable[..., Any]:
     """Return what is called with tensors: a function, an object of a class, or a kernel made for sizes.
 
-    made_with: (keyword, "" by place; value). state: as of `septran_torch_host.Module`.
+    made_with: (keyword, "" by place; value). state: as of `septran_torch_states.Module`.
     """
     given = list(made_with)
     if isinstance(found, PrimFunc):

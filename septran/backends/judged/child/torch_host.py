@@ -77,6 +77,10 @@ _ASKS = (
 )
 
 
+_UNWRITTEN = (float("nan"), float("nan"), 0.0, float("nan"), 0.5)
+"""what memory holds that nobody wrote, by the number of the call: a kernel may tell NaN from what it finds on a device"""
+
+
 class HostError(RuntimeError):
     """What the host function may not do, or what its result is not."""
 
@@ -124,13 +128,9 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self.known[place] = name
             if not writable:
                 self.inputs.add(place)
-            self.watch.add(
-                place,
-                tensor.untyped_storage().nbytes(),
-                tensor.element_size(),
-                name,
-                writable=writable,
-            )
+            # of a part of a larger tensor no more than the part
+            size, item = tensor.numel() * tensor.element_size(), tensor.element_size()
+            self.watch.add(tensor.data_ptr(), size, item, name, writable=writable)
 
     def __torch_dispatch__(
         self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -209,7 +209,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
                 size, item = tensor.untyped_storage().nbytes(), tensor.element_size()
                 self.watch.add(place, size, item, self.known[place])
                 if name in _EMPTY:
-                    poison(tensor)
+                    poison(tensor, _UNWRITTEN[self.calls % len(_UNWRITTEN)])
             if name in _COPIES:
                 sources = {self._place(a) for a in args if isinstance(a, torch.Tensor)}
                 if sources & self.watch.stored:
@@ -251,13 +251,13 @@ def own_work() -> Iterator[None]:
         yield
 
 
-def poison(tensor: Any) -> None:
-    """Fill memory that nobody has written with what shows: NaN, or 77."""
+def poison(tensor: Any, number: float = float("nan")) -> None:
+    """Fill memory that nobody has written with what shows: a number, and of integers 77 for NaN."""
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
     whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), 0, (size,), (1,))
-    whole.fill_(
-        float("nan") if tensor.is_floating_point() else (1 if tensor.dtype == torch.bool else 77)
-    )
+    if not tensor.is_floating_point() and number != 0:
+        number = 1 if tensor.dtype == torch.bool else 77
+    whole.fill_(number)
 
 
 class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
@@ -275,15 +275,23 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         kwargs = dict(kwargs or {})
         if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined,unused-ignore]
             return DEVICE
-        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined,unused-ignore]
+        if func == torch.Tensor.is_cuda.__get__ or func is torch.Tensor.is_shared:  # type: ignore[attr-defined,unused-ignore]
             return True
+        if func == torch.Tensor.is_cpu.__get__:  # type: ignore[attr-defined,unused-ignore]
+            return False
         if func is torch.Tensor.get_device:
             return 0
+        if func is torch.Tensor.type and len(args) == 1 and not kwargs:
+            return str(func(*args)).replace("torch.", "torch.cuda.", 1)
+        if func is torch.Tensor.cpu:
+            return args[0].clone()  # the host has memory of its own
         if func in self.reads:
             raise self.gate.refused("reads a tensor's values", "a launch is what may look at them")
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.to:
+            if "cpu" in map(_kind_of, (*args[1:], kwargs.get("device"))):
+                kwargs["copy"] = True
             args = tuple(a for a in args if not _is_device(a))
             kwargs.pop("device", None)
             if len(args) == 1 and not kwargs:
@@ -299,10 +307,16 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
             self.gate.called = outer
 
 
+def _kind_of(value: Any) -> str:
+    """Return what kind of device a value names, "" where it names none."""
+    if isinstance(value, torch.device):
+        return str(value.type)
+    kind = value.split(":")[0] if isinstance(value, str) else ""
+    return kind if kind in ("cuda", "cpu") else ""
+
+
 def _is_device(value: Any) -> bool:
-    return isinstance(value, torch.device) or (
-        isinstance(value, str) and value.split(":")[0] in ("cuda", "cpu")
-    )
+    return bool(_kind_of(value))
 
 
 class Card(NamedTuple):
@@ -357,6 +371,7 @@ def pretend_cuda(card: Card) -> None:
         "device_of": lambda *_: contextlib.nullcontext(),
         "stream": lambda *_: contextlib.nullcontext(),
         "empty_cache": lambda: None,
+        "is_bf16_supported": lambda *_: card.capability >= (8, 0),
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
@@ -389,13 +404,13 @@ def deliver(result: Any, outputs: list[tuple[str, Any]], gate: Gate) -> None:
             )
         if one.dtype != target.dtype:
             raise HostError(
-                f"host: {name} is {_word(one.dtype)}, the reference's is {_word(target.dtype)}"
+                f"host: {name} is {word_of(one.dtype)}, the reference's is {word_of(target.dtype)}"
             )
         if one.numel() and not gate.made_by_launch(one):
             text = f"host: {name} was returned without a launch that stored to it"
             gate.watch.last_error = text
             raise HostError(text)
-        target.copy_(one.reshape(target.shape))
+        target.copy_(one.detach().reshape(target.shape))
     gate.end(given)
 
 
@@ -420,7 +435,8 @@ def _extras(given: list[Any], outputs: list[tuple[str, Any]]) -> bool:
     )
 
 
-def _word(dtype: Any) -> str:
+def word_of(dtype: Any) -> str:
+    """Return a dtype's name as messages have it."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -444,48 +460,3 @@ def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
         yield gate
         if gate.mixed.beyond:
             raise gate.refused(*gate.mixed.told())
-
-
-class Module:
-    """An object of a judged class whose weights are those of the reference, new ones in each call."""
-
-    def __init__(self, made: Any, state: list[tuple[str, str]]) -> None:
-        self._made, self._state = made, state
-        self._places = {**dict(made.named_parameters()), **dict(made.named_buffers())}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the object."""
-        return self._made(*args, **kwargs)
-
-    def load(self, tensors: dict[str, Any]) -> None:
-        """Let the object hold these weights; `tensors` by the problem's names.
-
-        Raises:
-            HostError: it has no weight of that name and shape.
-            NotImplementedError: it keeps tensors besides its weights, which new weights would not reach.
-        """
-        for part in self._made.modules():
-            for name, value in vars(part).items():
-                if isinstance(value, torch.Tensor):
-                    raise NotImplementedError(
-                        f"the module keeps a tensor in {name} that is no parameter or buffer"
-                    )
-        for target, param in self._state:
-            place, given = self._places.get(target), tensors[param]
-            has = ", ".join(self._places) or "none"
-            if place is None:
-                raise HostError(
-                    f"host: the reference's weight {target} is none of the module's: {has}"
-                )
-            if (tuple(place.shape) or (1,)) != tuple(given.shape) or place.dtype != given.dtype:
-                told = f"{_word(place.dtype)}{list(place.shape)}"
-                raise HostError(
-                    f"host: weight {target} is {told}, the reference's {_word(given.dtype)}{list(given.shape)}"
-                )
-            holder, _, leaf = target.rpartition(".")
-            part = self._made.get_submodule(holder)
-            given = given.reshape(place.shape)
-            if leaf in part._parameters:
-                part._parameters[leaf] = torch.nn.Parameter(given, requires_grad=False)
-            else:
-                part._buffers[leaf] = given

@@ -53,12 +53,16 @@ class Launches:
             place, item = self._gate._place(value), value.element_size()
             if place not in places:
                 places.append(place)
-            memory = next((m for m in self._gate.watch.memories if m.low == place), None)
+            at, start = value.data_ptr(), value.storage_offset()
+            memory = next((m for m in self._gate.watch.memories if m.low <= at < m.high), None)
             size = None if memory is None else (memory.high - memory.low) // item
+            # an input may be a part of a larger tensor, which is all that there is
+            if memory is not None:
+                start = (at - memory.low) // item
             name = f"{self._gate.known.get(place, 'a tensor')}"
             alike = [p for p in places if self._gate.known.get(p) == name]
             name += f" ({alike.index(place) + 1})" if len(alike) > 1 and place != alike[0] else ""
-            return {"memory": name, "size": size, "start": value.storage_offset()}
+            return {"memory": name, "size": size, "start": start}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         return {"other": str(value)}

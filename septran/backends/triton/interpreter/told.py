@@ -20,6 +20,9 @@ _COMPARES: dict[Any, str] = {
     np.equal: "==",
     np.not_equal: "!=",
 }
+_CHOICES: dict[Any, str] = {np.maximum: ">", np.fmax: ">", np.minimum: "<", np.fmin: "<"}
+_VANISH = (np.exp, np.exp2)
+"""what is as good as 0 far enough below"""
 _JOINS: dict[Any, str] = {np.bitwise_and: "&", np.bitwise_or: "|", np.bitwise_xor: "^"}
 _MANY_FRAMES = 40
 _stock: list[tuple[Any, str, Any]] = []
@@ -45,12 +48,33 @@ def tell(told: Any, file: str) -> None:
             line, which = _place(file)
             if line:
                 told.compared(line, which, _COMPARES[op], _values(a), _values(b), made.data)
+        elif op in _CHOICES:
+            tell_sides(_CHOICES[op], _values(a), _values(b))
         elif op in _JOINS and made.data.dtype == np.bool_:
             told.joined(*_place(file), _JOINS[op], a.data, b.data, made.data)
         elif op is np.multiply and told.known(a.data) and told.known(b.data):
             told.joined(*_place(file), "&", a.data, b.data, made.data)
         elif op is np.subtract and told.known(b.data) and (a.data == 1).all():
             told.turned(b.data, made.data)
+        return made
+
+    def tell_sides(op: str, x: Any, y: Any) -> None:
+        """Tell what decides without a comparison of the text: the larger of two, a sign, whether an exponential vanishes."""
+        line, which = _place(file)
+        if line and x.dtype.kind in "fiu":
+            with np.errstate(all="ignore"):
+                found = np.asarray(x > y if op == ">" else x < y)
+            told.compared(line, (which, op), op, x, y, found)
+
+    def unary_op(stock: Any, self: Any, a: Any, op: Any) -> Any:
+        if op in _VANISH:
+            tell_sides(">", _values(a), np.float64(-1.0))
+        return stock(self, a, op)
+
+    def create_bitcast(stock: Any, self: Any, src: Any, dst_type: Any) -> Any:
+        made = stock(self, src, dst_type)
+        if _values(src).dtype.kind == "f" and made.data.dtype.kind in "iu":
+            tell_sides(">", _values(src), np.float64(0.0))
         return made
 
     def ternary_op(stock: Any, self: Any, a: Any, b: Any, c: Any, op: Any) -> Any:
@@ -78,6 +102,8 @@ def tell(told: Any, file: str) -> None:
     builder = it.InterpreterBuilder
     put(builder, "binary_op", binary_op)
     put(builder, "ternary_op", ternary_op)
+    put(builder, "unary_op", unary_op)
+    put(builder, "create_bitcast", create_bitcast)
     put(builder, "cast_impl", cast_impl)
     put(Lockstep, "same", same)
     put(Lockstep, "_group", group)
