@@ -92,8 +92,24 @@ static int unset(void) {
 
 /* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. Before each block stand
  * its size, what was used before it, the block below it, and whether it was given back. */
-enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4 };
+enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4, EDGE = 16 };
 extern char st_foreign[] __attribute__((weak)); /* linked with a file that SepTran did not write: what it holds it keeps */
+/* Of such a file: bytes behind each block that nobody may change, a block that is given back twice, and what lies in one afterwards. */
+static void stop_unless(const struct block *h, int right) {
+  if (!right) *(volatile char *)(h->base + HEAP) = 0; /* where nobody may store: the process ends as if the file had */
+}
+static void look_at_edge(const struct block *h, const size_t *block) {
+  const unsigned char *edge = (const unsigned char *)block + block[SIZE];
+  int right = 1;
+  for (int k = 0; k < EDGE; ++k) right &= edge[k] == POISON;
+  stop_unless(h, right);
+}
+static void spoil(const struct block *h, size_t *block) {
+  if ((char *)block < h->base || (char *)block >= h->base + HEAP) return;
+  stop_unless(h, !block[FREED]);
+  look_at_edge(h, block);
+  memset(block, POISON, block[SIZE]);
+}
 static size_t gap(struct block *h) { /* mostly short, so that many blocks take no more room */
   if (!h->crooked) return 0;
   const uint64_t draw = h->crooked = mix(h->crooked) | 1;
@@ -103,11 +119,12 @@ static void *take(size_t unit, size_t bytes) {
   struct block *h = &heap[omp_get_thread_num()];
   if (unit < LINE) unit = h->crooked && unit <= GRAIN ? GRAIN : h->crooked ? unit : LINE;
   const size_t at = up(h->used + LINE, unit) + gap(h) * unit;
-  if (bytes > HEAP || at + bytes > HEAP) return 0;
+  if (bytes > HEAP || at + bytes + EDGE > HEAP) return 0;
   size_t *block = (size_t *)(h->base + at);
   block[SIZE] = bytes, block[BEFORE] = h->used, block[BELOW] = h->last, block[FREED] = 0;
   h->last = at;
-  h->used = at + bytes;
+  h->used = at + bytes + EDGE;
+  if (st_foreign) memset(h->base + at + bytes, POISON, EDGE);
   if (h->used > h->peak) h->peak = h->used;
   return h->base + at;
 }
@@ -119,8 +136,9 @@ void *st_calloc(size_t n, size_t bytes) {
 }
 void st_free(void *p) { /* given back once all above it are, or after the call */
   if (!p) return;
-  ((size_t *)p)[FREED] = 1;
   struct block *h = &heap[omp_get_thread_num()];
+  if (st_foreign) spoil(h, p);
+  ((size_t *)p)[FREED] = 1;
   for (size_t *top; h->last && (top = (size_t *)(h->base + h->last))[FREED]; h->last = top[BELOW]) h->used = top[BEFORE];
 }
 void *st_realloc(void *old, size_t bytes) {
@@ -269,6 +287,7 @@ static void take_back_heaps(void) {
   for (uint64_t t = 0; t < plan[THREADS]; ++t) {
     struct block *h = &heap[t];
     if (!st_foreign) h->used = h->last = 0;
+    for (size_t at = h->last; at; at = ((size_t *)(h->base + at))[BELOW]) look_at_edge(h, (size_t *)(h->base + at));
     if (peak > h->used) memset(h->base + h->used, unset(), peak - h->used);
     h->peak = h->used;
   }

@@ -40,6 +40,7 @@ enum { REAL, WHOLE, JOINT }; /* numbers; whole numbers; how far several comparis
 /* An interpreted kernel may take twice the time for that many calls, and four times while comparisons that hold together are open. */
 enum { FEW = 150, LONGER = 2, LONGEST = 4 };
 #define JUMPS_PART 0.4 /* of that time for results that jump */
+#define STEEP 1e5 /* what is as far from holding was multiplied */
 enum { PARTS = 6 }; /* comparisons that hold together */
 enum { SITES = 2048, POOL = 512, KEPT = 64 };
 
@@ -415,11 +416,12 @@ static int solved(int n, double a[PARTS][PARTS], double *b, double *x) {
 static void hold_together(struct site *s, struct goal *o) {
   const int n = s->n_parts, ways = n + 1;
   double base[PARTS], by[PARTS][PARTS + 1], c[PARTS + 1] = {0};
+  double margin[PARTS];
   int active[PARTS];
   memcpy(base, o->parts, sizeof base);
   memcpy(start, o->set, set_bytes);
   const uint64_t nth = o->nth;
-  const double size = ldexp(1, (int)below(12) - 10), margin = ldexp(1e-2, -(int)below(10));
+  const double size = ldexp(1, (int)below(12) - 10), usual = ldexp(1e-2, -(int)below(10)), part = ldexp(1, -(int)below(14));
   for (int w = 0; w < ways; ++w) {
     const struct param *p = param_of(below(elements));
     const int all = below(3) > 0;
@@ -440,14 +442,17 @@ static void hold_together(struct site *s, struct goal *o) {
     if (o->met) return;
     for (int i = 0; i < n; ++i) by[i][w] = isfinite(base[i]) ? s->parts_there[i] - base[i] : 0;
   }
-  for (int i = 0; i < n; ++i) active[i] = isfinite(base[i]) && base[i] <= 0;
+  for (int i = 0; i < n; ++i) {
+    active[i] = isfinite(base[i]) && base[i] <= 0;
+    margin[i] = isfinite(base[i]) && fabs(base[i]) > STEEP ? part * fabs(base[i]) : usual; /* `usual` would be rounded away */
+  }
   for (int round = 0; round < n; ++round) {
     int which[PARTS], m = 0, more = 0;
     double a[PARTS][PARTS], b[PARTS], y[PARTS];
     for (int i = 0; i < n; ++i)
       if (active[i]) which[m++] = i;
     for (int i = 0; i < m; ++i) {
-      b[i] = margin - base[which[i]];
+      b[i] = margin[which[i]] - base[which[i]];
       for (int j = 0; j < m; ++j) {
         a[i][j] = 0;
         for (int w = 0; w < ways; ++w) a[i][j] += by[which[i]][w] * by[which[j]][w];
@@ -463,7 +468,7 @@ static void hold_together(struct site *s, struct goal *o) {
     for (int i = 0; i < n; ++i) {
       double then = base[i];
       for (int w = 0; w < ways; ++w) then += by[i][w] * c[w];
-      if (!active[i] && then < margin / 2) active[i] = more = 1;
+      if (!active[i] && then < (fabs(base[i]) > STEEP ? 0 : usual / 2)) active[i] = more = 1;
     }
     if (!more) break;
   }

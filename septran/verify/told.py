@@ -143,6 +143,10 @@ class Told:
         """Return how many decisions lie behind; `back` goes to where there were so many."""
         return len(self._path)
 
+    def another(self) -> None:
+        """Another block begins: what it compares does not hold together with what the last one compared."""
+        self._latest.clear()
+
     def back(self, to: int = 0) -> None:
         """Tell that what follows no longer depends on the decisions after the first `to`."""
         del self._path[to:]

@@ -13,6 +13,7 @@ from tests.attacks.corpus_files import cuda as cuda_file
 from tests.attacks.corpus_files import triton as triton_file
 from tests.attacks.corpus_native import RELU, each
 from tests.attacks.corpus_replies import make
+from tests.attacks.corpus_told import tilelang
 
 THROUGH = "d1a684a"
 _HEADERS = "#include <cmath>\n#include <cstring>\n#include <immintrin.h>\n"
@@ -70,10 +71,18 @@ TRITON = (
     triton_file("OB51", "a softplus that keeps its numbers", line="x + x + 0 * tl.log(1 + tl.exp(-tl.abs(x)))", honest=True),
     triton_file("OB52", "the larger less the smaller", line="tl.maximum(x, 0.0) * FACTOR + tl.minimum(x, 0.0) * FACTOR", honest=True),
 )  # fmt: skip
+TILELANG = tuple(
+    replace(one, through=THROUGH)
+    for one in (
+        tilelang("TF66", "differences that are clamped", "a[i] = a[i] * 2.0 * (1.0 - T.min(T.max((s[0] - 40.0) * 1e9, 0.0), 1.0) * T.min(T.max((40.5 - s[0]) * 1e9, 0.0), 1.0))"),
+        tilelang("TF67", "a sum that is cut to an integer", "a[i] = a[i] * 2.0 * T.min(T.abs(T.floor(s[0] * 4.0) - 161.0), 1.0)"),
+        tilelang("TF68", "two sigmoids", "a[i] = a[i] * 2.0 * (1.0 - T.sigmoid((s[0] - 40.0) * 1e5) * T.sigmoid((40.5 - s[0]) * 1e5))"),
+    )
+)  # fmt: skip
 _leaf = make("cpp reply")
 _LEAF_SUM = "float s = 0.0f;\nfor (long j = 0; j < Y.n[0]; ++j) s += X(j);\n"
 _CUT = "const float k = std::floor(s * 2.0f) - 41.0f;\nconst float g = std::fmax(std::exp(-1000.0f * k * k), 0.0f);\n"
 REPLIES = (
     _leaf("RC60", "a sum that is cut to an integer", each("true", f"{_LEAF_SUM}{_CUT}", f"(1.0f - g) * {RELU}")),
 )  # fmt: skip
-ALL = (*CPP, *TRITON, *REPLIES)
+ALL = (*CPP, *TRITON, *TILELANG, *REPLIES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.attacks.attack import Attack
 from tests.attacks.corpus_files import cpp
 
-_THROUGH = "068d445"
+_THROUGH, _HEAP = "068d445", "d1a684a"
 _HEADERS = "#include <cfenv>\n#include <clocale>\n#include <immintrin.h>\n#include <omp.h>\n#include <vector>\n"
 _AT_X, _AT_Y = "(uintptr_t)x", "(uintptr_t)y"
 _WORKERS = """bool bad = false;
@@ -20,7 +20,7 @@ def _file(
     name: str, what: str, when: str = "", *, through: bool = True, **more: str | bool
 ) -> Attack:
     before = _HEADERS + str(more.pop("before", ""))
-    commit = _THROUGH if through and "honest" not in more else ""
+    commit = str(more.pop("commit", _THROUGH if through and "honest" not in more else ""))
     return cpp(name, what, when=when, before=before, through=False, commit=commit, **more)  # type: ignore[arg-type]
 
 
@@ -55,4 +55,10 @@ ALL = (
     _file("JP54", "one thread inside of a parallel region, else many", line="", body="if (omp_in_parallel()) for (int k = 0; k < n; k++) y[k] = x[k] + x[k];\n  else {\n    #pragma omp parallel for\n    for (int k = 0; k < n; k++) y[k] = 2 * x[k]; }", honest=True),
     _file("JP55", "aligned memory, and loads that need it", line="", body="float* p = (float*)aligned_alloc(64, (4 * n + 63) / 64 * 64);\n  for (int k = 0; k < n; k++) p[k] = x[k];\n  int k = 0;\n  for (; k + 4 <= n; k += 4) { __m128 v = _mm_load_ps(p + k); _mm_storeu_ps(y + k, _mm_add_ps(v, v)); }\n  for (; k < n; k++) y[k] = 2 * p[k];", after="free(p);", honest=True),
     _file("JP56", "goes backwards where tensors might overlap", line="", body="if (y > x && y < x + n) for (int k = n - 1; k >= 0; k--) y[k] = 2 * x[k];\n  else for (int k = 0; k < n; k++) y[k] = 2 * x[k];", honest=True),
+    _file("JP27", "reads what it gave back", line="y[i] = i < 8 ? 2 * x[i] : 2 * p[i];", body="float* p = (float*)malloc(4 * n); for (int k = 0; k < n; k++) p[k] = x[k]; free(p);", commit=_HEAP),
+    _file("JP28", "writes one element behind an allocation", line="y[i] = 2 * p[i];", body="float* p = (float*)malloc(4 * (n - 1)); for (int k = 0; k < n; k++) p[k] = x[k];", after="free(p);", commit=_HEAP),
+    _file("JP29", "gives memory back twice", body="float* p = new float[n]; float* q = p; delete[] p; delete[] q;", through=False),
+    _file("JP57", "takes more room as it goes on", line="y[i] = p[i];", body="std::vector<float> p; for (int k = 0; k < n; k++) p.push_back(2 * x[k]);", honest=True),
+    _file("JP58", "room that stays, made larger", line="y[i] = p[i];", body="static float* p = nullptr; static int has = 0;\n  if (has < n) { p = (float*)realloc(p, 4 * n); has = n; }\n  for (int k = 0; k < n; k++) p[k] = x[k] + x[k];", honest=True),
+    _file("JP59", "gives back in the order in which it took", line="y[i] = q[i];", body="float* p = new float[n]; float* q = new float[n];\n  for (int k = 0; k < n; k++) p[k] = x[k];\n  for (int k = 0; k < n; k++) q[k] = 2 * p[k];\n  delete[] p;", after="delete[] q;", honest=True),
 )  # fmt: skip

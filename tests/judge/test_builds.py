@@ -68,6 +68,13 @@ def test_what_its_surroundings_answer_is_named(text: str, name: str) -> None:
     assert elsewhere(text) == ((name,) if name else ())
 
 
+def test_code_for_a_processor_that_nothing_asks_for_is_said() -> None:
+    text = '__attribute__((target("avx2,fma"))) void f();\n#pragma GCC target("avx512f")\n'
+    said = tuple(f"no processor before it runs code for {n}" for n in ("avx2,fma", "avx512f"))
+    assert elsewhere(text) == said
+    assert elsewhere("float target(float x); float y = target(3);") == ()
+
+
 def test_teams_have_the_threads_that_they_ask_for() -> None:
     assert threads("#pragma omp parallel for num_threads(4)\nomp_set_num_threads(6);") == 6
     assert threads("#pragma omp parallel num_threads(n)\n") == 0

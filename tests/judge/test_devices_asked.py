@@ -111,6 +111,10 @@ def test_what_honest_files_say_is_not(before: str, asked: str) -> None:
         ("CALLS = []\ndef counted():\n    CALLS.append(1)\n    return len(CALLS) < 60", "counted()", ("CALLS",)),
         ("N = 0\ndef counted():\n    global N\n    N += 1\n    return N < 60", "counted()", ("N",)),
         ("MEMO = {}\ndef kept(k):\n    MEMO[k] = k\n    return k", "kept(3)", ("MEMO",)),
+        ("def counted(x, kept={}):\n    kept[0] = kept.get(0, 0) + 1\n    return kept[0] < 60", "counted(x)", ("kept",)),
+        ("def made():\n    n = 0\n    def f():\n        nonlocal n\n        n += 1\n        return n < 60\n    return f\nF = made()", "F()", ("n",)),
+        ("import functools\n@functools.lru_cache(maxsize=None)\ndef seen(p):\n    return 0", "seen(x.data_ptr()) or seen.cache_info().currsize < 60", ("seen",)),
+        ("def plain(x, n=3, *, by=None):\n    return n < 60", "plain(x)", ()),
         ("TABLE = [1, 2]", "TABLE[0]", ()),
     ],
 )  # fmt: skip

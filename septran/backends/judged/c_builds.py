@@ -96,6 +96,7 @@ _SURROUNDINGS = re.compile(
     r"\b(fegetround|fegetenv|fegetexceptflag|fetestexcept|_mm_getcsr|_MM_GET_\w+|setlocale|localeconv|omp_get_max_threads|omp_in_parallel"
     r"|omp_get_(?:level|active_level|thread_limit|dynamic|max_active_levels|schedule))\s*\("
 )
+_TARGET = re.compile(r"\btarget(?:__)?\s*\(\s*\"([\w.,=+ -]{1,60})\"")
 _ADDRESS = re.compile(r"\b(?:std::)?(u?intptr_t)\b")
 
 
@@ -108,5 +109,6 @@ def elsewhere(text: str) -> tuple[str, ...]:
     names = [n for n in found if not _VECTORS.fullmatch(n)]
     plain = blank(text)
     names += _SURROUNDINGS.findall(plain)
+    names += [f"no processor before it runs code for {n}" for n in _TARGET.findall(text)]
     names += [f"addresses as numbers ({n})" for n in _ADDRESS.findall(plain)]
     return tuple(dict.fromkeys(names))

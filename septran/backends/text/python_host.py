@@ -23,6 +23,7 @@ _CHANGES = (
     "remove",
     "clear",
 )
+_CACHES = ("lru_cache", "cache", "cached_property")
 _PLAIN_DECORATORS = ("no_grad", "inference_mode", "contiguous", "torch")
 
 
@@ -175,8 +176,9 @@ def changed_inside(text: str) -> tuple[str, ...]:
     own = {name for node in tree.body for name in _defines(node)}
     found: set[str] = set()
     for function in (n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS)):
+        found |= set(_kept_by(function))
         for node in ast.walk(function):
-            if isinstance(node, ast.Global):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
                 found |= set(node.names)
             elif isinstance(node, ast.Call):
                 changed = _root(node.func) if getattr(node.func, "attr", "") in _CHANGES else ""
@@ -186,6 +188,22 @@ def changed_inside(text: str) -> tuple[str, ...]:
             elif isinstance(node, ast.stmt):
                 found |= _touches(node) & (own if function.name == "__init__" else {*own, "self"})
     return tuple(sorted(found))
+
+
+def _kept_by(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """Yield what a function keeps from call to call: itself where it is cached, defaults that can be changed."""
+    for decorator in function.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if ast.unparse(called).rpartition(".")[2] in _CACHES:
+            yield function.name
+    given = function.args
+    named = (*given.posonlyargs, *given.args)
+    defaults = given.defaults
+    pairs = [*zip(named[len(named) - len(defaults) :], defaults, strict=True)]
+    pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
+    for arg, default in pairs:
+        if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Call)):
+            yield arg.arg
 
 
 def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:

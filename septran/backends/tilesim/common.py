@@ -170,6 +170,29 @@ def extremum(fn: Callable[[Any, Any], Any], python: Callable[..., Any]) -> Calla
     return apply
 
 
+STEEP = (("exp", -1.0), ("exp2", -1.0), ("sigmoid", 0.0), ("tanh", 0.0))
+"""functions that may be a step where what they are given is steep, and where the step is"""
+
+
+def telling(
+    machine: Machine, fn: Callable[..., Any], op: str, at: float | None = None
+) -> Callable[..., Any]:
+    """Return `fn`, which also tells who is told: that it decides as `op` of its operands does, or of its only one and `at`."""
+
+    def apply(a: Any, *more: Any) -> Any:
+        made = fn(a, *more)
+        if machine.told is None or not isinstance(made, Value):
+            return made
+        x, y, _ = meet(a, *more) if at is None else (constant(a), constant(at), "")
+        sides = np.asarray(x.data), np.asarray(y.data)
+        with np.errstate(all="ignore"):
+            found = np.asarray(sides[0] > sides[1] if op == ">" else sides[0] < sides[1])
+        machine.told.compared(machine.line, (machine.called, op), op, *sides, found)
+        return made
+
+    return apply
+
+
 def absolute(x: object) -> Value:
     """T.abs."""
     v = constant(x)
@@ -230,6 +253,7 @@ def shared_names(machine: Machine) -> dict[str, Any]:
     """Return the part of the T namespace that is the same in every dialect."""
     names: dict[str, Any] = {dtype: DType(dtype) for dtype in STORAGE}
     names.update({name: unary(fn) for name, fn in UNARY_MATH.items()})
+    names |= {name: telling(machine, unary(UNARY_MATH[name]), ">", at) for name, at in STEEP}
     add = atomic(machine)
     names |= {
         "Tensor": tensor_type,
@@ -246,8 +270,8 @@ def shared_names(machine: Machine) -> dict[str, Any]:
         "cast": cast,
         "Cast": cast,
         "infinity": infinity,
-        "max": extremum(np.fmax, max),
-        "min": extremum(np.fmin, min),
+        "max": telling(machine, extremum(np.fmax, max), ">"),
+        "min": telling(machine, extremum(np.fmin, min), "<"),
         "abs": absolute,
         "pow": power,
         "fmod": remainder,

@@ -309,6 +309,8 @@ class Interpreter:
 
             def once(ids: object) -> None:
                 inner = dict(env)
+                if self.machine.told is not None:
+                    self.machine.told.another()
                 if head.optional_vars is not None:
                     self.bind(head.optional_vars, ids, inner, frozenset())
                 self.block(body, inner, fixed=frozenset())
@@ -443,6 +445,7 @@ class Interpreter:
                 args.append(self.eval(a, env))
         line = self.machine.line
         kwargs = {k.arg: self.eval(k.value, env) for k in node.keywords if k.arg is not None}
+        self.machine.called = node.col_offset, node.end_col_offset
         result = fn(*args, **kwargs)
         self.machine.line = line
         return result

@@ -82,6 +82,8 @@ class Machine:
         """The running block's cores on an NPU; None when it runs on one."""
         self.told: Any = None
         """Who is told what is compared (septran/verify/told.py); None: nobody."""
+        self.called: object = None
+        """Which part of its line is called."""
 
     def tell(self, told: Any) -> None:
         """Tell `told` from now on what the kernel compares; None: nobody."""
