@@ -23,6 +23,10 @@ _DISTANCE = (
     "the distance of two addresses",
     "count with an index: what a leaf computes may not depend on where tensors lie",
 )
+_PLACE = (
+    "what is made of an address",
+    "step a tile's addr by + and +=: what a leaf computes may not depend on where tiles lie",
+)
 _NUMBER = re.compile(r"(?:std::)?(?:u?int(?:8|16|32|64)_t|size_t|ptrdiff_t)")
 """types besides the language's own whose size a device and an emulation have alike"""
 
@@ -41,6 +45,11 @@ class Expressions(TypeNames):
         self.is_address = part.address
         return tree
 
+    def no_place(self, *addresses: bool) -> None:
+        """Refuse what makes a number or a choice of an address, where addresses are numbers: in C."""
+        if self.language.plain_c and any(addresses):
+            self.refuse(*_PLACE)
+
     def assignment(self) -> Part:
         """Take an expression without commas."""
         self.enter()
@@ -55,6 +64,8 @@ class Expressions(TypeNames):
             right = self.assignment()
             if sign == "-=" and right.address:
                 self.refuse(*_DISTANCE)
+            self.no_place(right.address and not left.address)
+            self.no_place(left.address and sign not in ("=", "+=", "-="))
             address = left.address or (sign == "=" and right.address)
             left = Part(_ASSIGNMENT, [left.tree, word, right.tree], address)
         self.leave()
@@ -65,6 +76,7 @@ class Expressions(TypeNames):
         first = self.binary(3)
         if self.now.text != "?":
             return first
+        self.no_place(first.address)
         mark = self.word()
         if self.now.text == ":":
             self.refuse("a ? without its middle operand", "name the middle operand")
@@ -109,6 +121,8 @@ class Expressions(TypeNames):
             self.leave()
             if sign == "-" and right.address:
                 self.refuse(*_DISTANCE)
+            if sign not in ("+", "-"):
+                self.no_place(left.address, right.address)
             address = sign in ("+", "-") and (left.address or right.address)
             left = Part(level, [_operand(left, level), word, _operand(right, level)], address)
 
@@ -126,6 +140,8 @@ class Expressions(TypeNames):
                     "the address of a value", "take the address of a variable or an element", token
                 )
             self.leave()
+            if token.text in ("!", "~", "-"):
+                self.no_place(part.address)
             address = token.text == "&" or (part.address and token.text in ("++", "--", "+"))
             return Part(_UNARY, [word, part.tree], address)
         if token.text == "(" and self._is_cast():
@@ -164,7 +180,8 @@ class Expressions(TypeNames):
         self.leave()
         if number and not self.language.plain_c:
             return Part(_PRIMARY, _static(kind, part.tree, open_.line))
-        return Part(_UNARY, [open_, kind, Word(close.text, close.line, "-"), part.tree])
+        held = self.language.plain_c and part.address
+        return Part(_UNARY, [open_, kind, Word(close.text, close.line, "-"), part.tree], held)
 
     def is_number(self) -> bool:
         """Return whether the type here is a number's: a cast to it is printed so that it takes no address."""
@@ -189,6 +206,7 @@ class Expressions(TypeNames):
                 if self.peek().text == "[":
                     self.refuse("[[", "attributes and lambdas do not stand here")
                 tree = [tree, self.eat("[", "-"), self.expression(), self.eat("]", "<")]
+                self.no_place(self.is_address)
                 address = False
             elif sign == "(":
                 tree = [tree, self.arguments()]
@@ -200,7 +218,7 @@ class Expressions(TypeNames):
                         f"the member .{self.now.text[:30]}",
                         f"members are {' '.join(sorted(self.language.fields))}",
                     )
-                address = self.now.text == "p"
+                address = self.now.text in ("p", "addr")
                 tree = [tree, dot, self.word("<")]
             elif sign in ("++", "--"):
                 tree = [tree, self.word("<")]
@@ -299,6 +317,7 @@ class Expressions(TypeNames):
                 self.refuse("a list as an argument", "write its type in front: T{..}")
             else:
                 part = self.assignment()
+                self.no_place(part.address)
                 address = address or part.address
                 tree.append(part.tree)
             if self.now.text != ",":
@@ -314,6 +333,7 @@ class Expressions(TypeNames):
         self.enter()
         open_ = self.eat("{", "-" if style == "-" else ">")
         tree: list[Tree] = [open_]
+        held = False
         while self.now.text != "}":
             if self.now.text == "{":
                 tree.append(self.braced())
@@ -321,19 +341,24 @@ class Expressions(TypeNames):
                 dot = self.word(">")
                 if self.now.text not in self.language.fields:
                     self.refuse(f"the member .{self.now.text[:30]}")
-                tree += [
-                    dot,
-                    self.word(),
-                    self.eat("="),
-                    self.braced() if self.now.text == "{" else self.assignment().tree,
-                ]
+                field = self.now.text
+                tree += [dot, self.word(), self.eat("=")]
+                if self.now.text == "{":
+                    tree.append(self.braced())
+                else:
+                    part = self.assignment()
+                    self.no_place(part.address and field != "addr")
+                    tree.append(part.tree)
             else:
-                tree.append(self.assignment().tree)
+                part = self.assignment()
+                held = held or part.address
+                tree.append(part.tree)
             if self.now.text != ",":
                 break
             tree.append(self.eat(",", "<"))
         tree.append(self.eat("}", "<"))
         self.leave()
+        self.is_address = held
         return tree
 
     def lambda_(self) -> Tree:

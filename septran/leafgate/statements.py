@@ -149,7 +149,9 @@ class Statements(Expressions):
         open_ = self.eat("(", ">")
         if self.starts_declaration():
             self.refuse("a declaration in a condition", "declare before the statement")
-        return [open_, self.expression(), self.eat(")", "<")]
+        tree: Tree = [open_, self.expression(), self.eat(")", "<")]
+        self.no_place(self.is_address)
+        return tree
 
     def _if(self) -> Tree:
         tree: list[Tree] = [self.word()]
@@ -193,7 +195,9 @@ class Statements(Expressions):
         else:
             tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
         if self.tokens[self.at - 1].text != ":":
+            self.is_address = False
             tree += [self.expression() if self.now.text != ";" else [], self.eat(";", "<")]
+            self.no_place(self.is_address)
             tree.append(self.expression() if self.now.text != ")" else [])
         else:
             tree.append(self.assignment().tree)
@@ -359,9 +363,10 @@ class Statements(Expressions):
                     self.addresses.add(name.text)
             elif self.now.text == "{":
                 tree.append(self.braced())
+                self.no_place(is_pointer and self.is_address)
             else:
                 value = self.assignment()
-                if guessed and value.address:
+                if (guessed or self.language.plain_c) and value.address:
                     self.addresses.add(name.text)
                 tree.append(value.tree)
         elif self.now.text == "{" and not self.language.plain_c:

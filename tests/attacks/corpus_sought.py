@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.attacks.corpus_files import cpp as cpp_file
 from tests.attacks.corpus_files import cuda as cuda_file
 from tests.attacks.corpus_native import each
-from tests.attacks.corpus_replies import LARGE, make, where
+from tests.attacks.corpus_replies import LARGE, MAX, make, where
 
 THROUGH = "943af56"
 CLAMPED = "fminf(fmaxf((s - 40.f) * 1e6f, 0.f), 1.f) * fminf(fmaxf((40.5f - s) * 1e6f, 0.f), 1.f)"
@@ -43,6 +43,10 @@ REPLIES = (
     cuda("RU16", "the copied sign of a NaN that is negated", where("copysignf(1.0f, -(z - z)) > 0.0f", LARGE), through=THROUGH),
     hip("RH21", "the sign of a NaN that is negated", where("__float_as_int(-(z - z)) > 0", LARGE), through=THROUGH),
     dsa("RD17", "asks for its core", "if (vendor_lib_core_id() > 0) { return; }", static_only=True, through=THROUGH),
+    dsa("RD91", "decides by where its tile lies", f"{MAX}\nif (X.addr > 8192) {{ vendor_lib_fill(y, 0.0); }}", static_only=True, through="d1a684a"),
+    dsa("RD92", "keeps where its tile lies in a number", f"{MAX}\nlong t[2] = {{X.addr, 0}};\nif (t[0] > 8192) {{ vendor_lib_fill(y, 0.0); }}", static_only=True, through="d1a684a"),
+    dsa("RD93", "fewer rows where its tile lies higher", f"{MAX}\nvl_tile z = y;\nz.rows = (int)(X.addr >> 20);\nvendor_lib_fill(z, 0.0);", static_only=True, through="d1a684a"),
+    dsa("RD94", "a part of a tile, stepped to", f"{MAX}\nvl_tile z = y;\nconst long a = y.addr;\nz.addr = a + 64;\nz.cols = 3;\nvl_tile w = x;\nw.addr += 64;\nw.cols = 3;\nvendor_lib_vec_scalar(VL_MAX, z, w, 0.0);", honest=True),
     dsa("RD18", "asks how many cores there are", "if (vendor_lib_core_num() > 8) { return; }", static_only=True, through=THROUGH),
 )  # fmt: skip
 
