@@ -24,6 +24,7 @@ from septran.ir.scalar import RARE
 from septran.kernel import Kernel, Leaf
 from septran.machine import load_machine
 from septran.passes.drop_accumulators import drop_accumulators
+from septran.passes.drop_copies import drop_copies
 from septran.passes.mark_unread import mark_unread
 from septran.passes.merge_taps import merge_taps
 from septran.passes.staging import staging_passes
@@ -169,6 +170,7 @@ CPP = Backend(
         ("share_windows", share_windows),
         ("merge_taps", merge_taps),
         ("drop_accumulators", drop_accumulators),
+        ("drop_copies", drop_copies),
         ("lie_in_planes", lie_in_planes),
         ("mark_unread", mark_unread),
     ),

@@ -57,11 +57,11 @@ def test_a_result_of_another_type_is_no_home():
 
 
 def test_scores_are_walked_twice():
-    """The sum and the copy join the loop of the exponentials."""
+    """The sum joins the loop of the exponentials, which wait in the scores' place."""
     text = leaf_text("attention", "online")
     turns = text.split("for (; i0 < ")
     assert [len(re.findall(r"load<F>\(S_row", turn)) for turn in turns] == [4, 2]  # two rows, one
-    assert stored(text) == {"S", "P", "acc"}
+    assert stored(text) == {"S", "acc"}
 
 
 def test_rows_of_a_core_fill_each_others_gaps():
@@ -76,10 +76,13 @@ def test_rows_of_a_core_fill_each_others_gaps():
 
 
 def test_exponentials_of_two_rows_are_stored_once():
-    """Each row's stores are dropped as those of a row alone: scores of the maximum's walk, exponentials only in P."""
-    for turn in leaf_text("attention", "online").split("for (; i0 < "):
-        second = turn[turn.index("l_acc[4]") :]
-        assert not re.search(r"store(_n)?\(S_row", second)
+    """Each row stores its scores and its exponentials once in whole vectors and once in the rest, as a row alone does."""
+    two, one = leaf_text("attention", "online").split("for (; i0 < ")
+    for turn, rows in ((two, ("S_row", "S_row_")), (one, ("S_row",))):
+        first, second = turn.split(" l_acc[4]", 1)
+        for walk in (first, second):
+            for row in rows:
+                assert len(re.findall(rf"store(?:_n)?\({row} ", walk)) == 2
 
 
 @pytest.mark.parametrize(

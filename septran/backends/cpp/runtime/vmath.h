@@ -79,7 +79,16 @@ ST_INLINE f32v nearest(f32v x) {
     return (x + magic) - magic;
 }
 
-ST_INLINE f32v vexp(f32v x) {
+// What an instruction finds at the place `at`, counted modulo 32, of a table in two registers.
+#if defined(__AVX512F__) && !defined(__clang__)
+#define ST_TABLES
+ST_INLINE f32v looked_up(const float* table, i32v at) {
+    return __builtin_ia32_vpermt2varps512_mask(at, load<f32v>(table), load<f32v>(table + 16), (unsigned short)-1);
+}
+#endif
+
+// e^x without a table.
+ST_INLINE f32v exp_by_terms(f32v x) {
     x = below(splat<f32v>(89.0f), above(splat<f32v>(-104.0f), x));  // NaN stays
     const f32v n = nearest(x * 1.44269504f);
     f32v r = x - n * 0.693359375f;
@@ -90,6 +99,25 @@ ST_INLINE f32v vexp(f32v x) {
     q = q * r + 0.5f;
     return scale((q * (r * r) + r) + 1.0f, n);
 }
+#if defined(ST_TABLES)
+// 2^(i / 32). e^x is one of them times e^r of an r near 0, for which three terms do, times a power of two.
+alignas(64) static const float exp2_factors[32] = {
+    0x1p+0f, 0x1.059b0ep+0f, 0x1.0b5586p+0f, 0x1.11301ep+0f, 0x1.172b84p+0f, 0x1.1d4874p+0f, 0x1.2387a6p+0f, 0x1.29e9ep+0f,
+    0x1.306fep+0f, 0x1.371a74p+0f, 0x1.3dea64p+0f, 0x1.44e086p+0f, 0x1.4bfdaep+0f, 0x1.5342b6p+0f, 0x1.5ab07ep+0f, 0x1.6247ecp+0f,
+    0x1.6a09e6p+0f, 0x1.71f75ep+0f, 0x1.7a1148p+0f, 0x1.82589ap+0f, 0x1.8ace54p+0f, 0x1.93737cp+0f, 0x1.9c4918p+0f, 0x1.a5503cp+0f,
+    0x1.ae89fap+0f, 0x1.b7f77p+0f, 0x1.c199bep+0f, 0x1.cb720ep+0f, 0x1.d5818ep+0f, 0x1.dfc974p+0f, 0x1.ea4afap+0f, 0x1.f50766p+0f};
+ST_INLINE f32v vexp(f32v x) {
+    x = below(splat<f32v>(89.0f), above(splat<f32v>(-104.0f), x));  // NaN stays
+    const f32v moved = x * 1.44269504f + 393216.0f;  // the nearest 32nd of a power, counted in the lowest bits
+    const f32v n = moved - 393216.0f;
+    f32v r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    const f32v p = (r * 0x1.555556p-3f + 0.5f) * (r * r) + r, factor = looked_up(exp2_factors, (i32v)moved);
+    return scale(p * factor + factor, n);  // which takes the whole number below n
+}
+#else
+ST_INLINE f32v vexp(f32v x) { return exp_by_terms(x); }
+#endif
 ST_INLINE f32v vexp2(f32v x) {
     x = below(splat<f32v>(129.0f), above(splat<f32v>(-150.5f), x));
     const f32v n = nearest(x), f = x - n;
@@ -135,12 +163,12 @@ ST_INLINE f32v vtanh(f32v x) {
     return copysign((a < 0.625f) ? near : far, x);
 }
 ST_INLINE f32v vsigmoid(f32v x) {
-    const f32v e = vexp(-vabs(x));
+    const f32v e = exp_by_terms(-vabs(x));  // the table's half unit more would count twice in e / (1 + e)
     return ((x < 0.0f) ? e : splat<f32v>(1.0f)) / (1.0f + e);
 }
-#if defined(__AVX512F__) && !defined(__clang__)
+#if defined(ST_TABLES)
 // erf(x) / x is a polynomial of the third degree on each eighth up to 3.92, fitted so that the result is within 4.5 units in the last
-// place and never above 1; row d has the 32 factors of the d-th power. Two registers are one table that an instruction looks 16 numbers up in.
+// place and never above 1; row d has the 32 factors of the d-th power.
 alignas(64) static const float erf_factors[4][32] = {
     {0x1.20dd74p+0f, 0x1.1f5e16p+0f, 0x1.1af54cp+0f, 0x1.13e08ap+0f, 0x1.0a7ef4p+0f, 0x1.fe8f16p-1f, 0x1.e57b76p-1f, 0x1.cacbc4p-1f,
      0x1.af767ep-1f, 0x1.9450bep-1f, 0x1.7a051cp-1f, 0x1.61106ap-1f, 0x1.49c39p-1f, 0x1.3448fap-1f, 0x1.20ac06p-1f, 0x1.0ee122p-1f,
@@ -162,18 +190,14 @@ alignas(64) static const float erf_factors[4][32] = {
      -0x1.0a0f8ap-6f, -0x1.cad698p-7f, -0x1.8a50fap-7f, -0x1.52be5ap-7f, -0x1.237f1ep-7f, -0x1.f730f8p-8f, -0x1.b3f39cp-8f,
      -0x1.7b4236p-8f, -0x1.4b55fcp-8f, -0x1.23dc3ep-8f},
 };
-template <int Power> ST_INLINE f32v erf_factor(i32v piece) {
-    const float* const row = erf_factors[Power];
-    return __builtin_ia32_vpermt2varps512_mask(piece, load<f32v>(row), load<f32v>(row + 16), (unsigned short)-1);
-}
 ST_INLINE f32v verf(f32v x) {
     const f32v a = below(splat<f32v>(3.92f), vabs(x));  // NaN stays; from 3.92 on the result is 1
     const f32v moved = a + 1572864.0f;  // the nearest eighth, counted in the lowest bits
     const f32v t = a - (moved - 1572864.0f);
     const i32v piece = (i32v)moved;
-    f32v q = erf_factor<3>(piece) * t + erf_factor<2>(piece);
-    q = q * t + erf_factor<1>(piece);
-    q = q * t + erf_factor<0>(piece);
+    f32v q = looked_up(erf_factors[3], piece) * t + looked_up(erf_factors[2], piece);
+    q = q * t + looked_up(erf_factors[1], piece);
+    q = q * t + looked_up(erf_factors[0], piece);
     return copysign(a * q, x);
 }
 #else
