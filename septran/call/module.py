@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from septran import backends
 from septran.aten.graph import Graph, Output, Ref, parse_graph
 from septran.aten.index_uses import IndexUse, check_positions, index_uses, open_index_uses
+from septran.aten.literals import with_literals
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.call.kept import place_key
 from septran.call.loaded import call_key
@@ -406,7 +407,7 @@ def export(
     """
     path = _source(module)
     data, values, results = _exported(module, args, kwargs, mode=mode)
-    return parse_graph(json.dumps(data), str(path), values), results
+    return with_literals(parse_graph(json.dumps(data), str(path), values)), results
 
 
 def export_open(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from septran import sandbox
 from septran.aten.graph import Graph, parse_graph
+from septran.aten.literals import with_literals
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
 from septran.frontend.refusals import export_help, file_help
@@ -117,7 +118,7 @@ def _read(path: Path, text: str, values: Path) -> Graph | OpenGraph:
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise ConfigError.of("C151", f"{path}: the open sizes of the graph: {e}") from e
         return read_open_graph(opened, str(path), kept)
-    return parse_graph(text, str(path), kept)
+    return with_literals(parse_graph(text, str(path), kept))
 
 
 def _refused(path: Path, data: dict[str, Any]) -> ConfigError:

@@ -18,6 +18,9 @@ _LONG = 600
 REPEATED = 120
 """Characters of an expression that is still written more than once into another: twice at each step of a chain is no end."""
 _STEP = re.compile(r"\b(floor|ceil|round|trunc)\(")
+_DEAR = re.compile(r"\*\*|\b(sin|cos|tan|exp|expm1|log|log1p|pow|sqrt|rsqrt|tanh|erf|erfc)\(")
+_TABLE = 64
+_OFTEN = 16
 _ROUNDED = re.compile(r"\d\.\d|\d[eE]-|\*|(?<!/)/(?!/)")
 """A number that is not whole, a product or a quotient."""
 
@@ -75,11 +78,19 @@ def _cheap(source: Op, reader: Op, given: set[str]) -> bool:
     if source.kind != "map":
         return False
     only_given = all(v.source in given for v in source.ins.values())
+    if worth_storing(source, reader):
+        return False
     if not source.ins or source.dtype == "bool":  # positions are small, and exact in floats, too
         return True
     if source.attrs.get("rounds") and reader.dtype in WIDE:
         return False
     return only_given and source.elements * 4 <= reader.elements
+
+
+def worth_storing(source: Op, reader: Op) -> bool:
+    """Return whether a table of sines, powers and the like is computed much less often where it is stored."""
+    dear = not source.ins and _DEAR.search(str(source.attrs["expr"])) is not None
+    return dear and source.elements >= _TABLE and reader.elements >= _OFTEN * source.elements
 
 
 def steps(source: Op) -> bool:

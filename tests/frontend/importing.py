@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from septran.aten.graph import Graph, parse_graph
+from septran.aten.literals import with_literals
 from septran.frontend.child import capture as child
 from septran.frontend.table import KNOWN
 from septran.frontend.translate import translate
@@ -29,7 +30,7 @@ def graph_of(path: Path, mode: str = "eval") -> Graph:
     stored = path.parent / "values.bin"
     raw = stored.read_bytes() if data["values"] else b""
     values = {r["name"]: raw[r["offset"] : r["offset"] + r["bytes"]] for r in data["values"]}
-    return parse_graph(json.dumps(data), str(path), values)
+    return with_literals(parse_graph(json.dumps(data), str(path), values))
 
 
 def imported(path: Path, mode: str = "eval") -> Imported:

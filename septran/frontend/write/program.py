@@ -12,6 +12,7 @@ from septran.frontend.group import Grouping, group, stored
 from septran.frontend.kernel_group import Group
 from septran.frontend.layout import settle, written_at
 from septran.frontend.opaque import source_lines
+from septran.frontend.positions import fold_positions
 from septran.frontend.simplify import simplify
 from septran.frontend.view import View
 from septran.frontend.write.chain import write_chain
@@ -51,7 +52,10 @@ class Written:
 
 def write(canon: Canon, *, sizes_open: bool = False) -> Written:
     """Return the logic of a module. sizes_open: the kernels may not depend on how long rows are."""
-    canon, grouping = _grouped(simplify(canon), not sizes_open)
+    # an open size may not stand as a number in an expression
+    canon, grouping = _grouped(
+        simplify(canon if sizes_open else fold_positions(canon)), not sizes_open
+    )
     kept = _stores(canon, grouping)
     source = source_lines(canon.file)
     lines = _head(canon)
