@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from septran.accuracy import Policy
+from septran.ir.dtypes import nbytes
+from septran.kernel import KernelParam
 from septran.reference import Reference
 from septran.verify import budget, judge
 from septran.verify.budget import Expected
@@ -35,11 +38,20 @@ class _Rounds:
 
     @property
     def nbytes(self) -> int:
-        """What the first round holds; later ones share its values."""
-        return sum(
+        """What the first round holds, with the inputs that later ones need; those share its values."""
+        found: int = sum(
             2 * one.values.nbytes + (1 + len(self._found)) * one.budget.nbytes
             for one in self._found[0]
         )
+        return _OBJECTS + found + sum(_bytes_of(param) for param in self.problem.inputs)
+
+
+_OBJECTS = 16 << 10
+"""bytes of the objects around the numbers of a case"""
+
+
+def _bytes_of(param: KernelParam) -> int:
+    return math.prod(param.shape) * nbytes(param.dtype)
 
 
 class Known:
@@ -67,15 +79,20 @@ class _Memory:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: dict[object, _Rounds] = {}
+        self._held: dict[object, tuple[_Rounds, int]] = {}
+        self._bytes = 0  # of all that are held, each as large as when it was asked for last
 
     def rounds(self, problem: Problem, case: Case, policy: Policy) -> _Rounds:
         key = _key(problem, case, policy)
-        found = self._held.pop(key, None) or _Rounds(problem, case, policy)
+        found, counted = (
+            self._held.pop(key) if key in self._held else (_Rounds(problem, case, policy), 0)
+        )
         found.at(0)
-        self._held[key] = found  # the newest is the last
-        while len(self._held) > 1 and sum(r.nbytes for r in self._held.values()) > self._most:
-            del self._held[next(iter(self._held))]
+        size = found.nbytes
+        self._held[key] = found, size  # the newest is the last
+        self._bytes += size - counted
+        while len(self._held) > 1 and self._bytes > self._most:
+            self._bytes -= self._held.pop(next(iter(self._held)))[1]
         return found
 
 

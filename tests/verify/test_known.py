@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,20 @@ def test_what_is_remembered_is_computed_once_and_only_for_the_same_question(
         for number in (1, 2, 1):
             Known(problem, case_of(problem, number), policy)
     assert len(asked) == 9, "the oldest goes when there is no room"
+
+
+def test_what_is_held_is_not_counted_again_for_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's worker holds tens of thousands."""
+    counted: list[object] = []
+    real = known._Rounds.nbytes.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(known._Rounds, "nbytes", property(lambda r: counted.append(r) or real(r)))
+    problem, policy = kernels.gemm(), load_policy()
+    inputs = 4 * sum(math.prod(p.shape) for p in problem.inputs)
+    with remembering(40 * (inputs + known._OBJECTS)):
+        for seed in range(60):
+            Known(problem, case_of(problem, seed), policy)
+        assert len(counted) == 60
+        assert known._memory is not None and 1 < len(known._memory._held) < 40
 
 
 @pytest.mark.slow
