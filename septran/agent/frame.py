@@ -7,6 +7,8 @@ generated, so a reply can decide nothing but the body, and the gate (septran.lea
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from septran import assets, spanyaml
@@ -98,37 +100,44 @@ def make_frame(spec: LeafSpec, backend: Backend, kind: str) -> Frame:
 def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
     """Return what a frame with loops needs, for a leaf of one primitive of a simple form, else None.
 
-    kind: map, gemm or reduce. out, rank: the loops. operands: (name, parameter, indices) of a map,
-    an index being a loop's number or None for 0.
+    kind: map or gemm. out, letters: the loops. operands: (name, parameter, indices) of a map, an index being a loop's number or
+    None for 0. What is declared hides no parameter: `a` and `l` are tensors of some users.
     """
     if len(spec.prims) != 1:
         return None
     prim = spec.prims[0]
     shapes = {p.name: p.shape for p in spec.params}
     dtypes = {p.name: p.dtype for p in spec.params}
+    rank = len(shapes[prim.out])
     common = {
         "out": prim.out,
-        "rank": len(shapes[prim.out]),
+        "rank": rank,
         "dtype": dtypes[prim.out],
         "compute": "double" if "float64" in dtypes.values() else "float",
     }
     if prim.name == "map":
-        operands = [
-            {"name": n, "param": p, "at": broadcast_indices(shapes[p], shapes[prim.out])}
-            if p in shapes
-            else {"name": n, "param": p, "at": None}
-            for n, p in prim.named
-            if n != p or p in shapes
-        ]
         expr = str(prim.attr("expr"))
         if any(word in expr for word in ("index(", "**")):
             return None
         called = dict.fromkeys(re.findall(r"\b([a-z]\w*)\s*\(", expr))
+        named = [(n, p) for n, p in prim.named if n != p or p in shapes]
+        own = _apart([n for n, _ in named], {*shapes, *called})
+        free = {*shapes, *called, *own.values()}
+        operands = [
+            {
+                "name": own[n],
+                "param": p,
+                "at": broadcast_indices(shapes[p], shapes[prim.out]) if p in shapes else None,
+            }
+            for n, p in named
+        ]
         return {
             **common,
             "kind": "map",
+            "letters": list(_apart(_LETTERS[:rank], free).values()),
+            "value": _apart(["value"], free)["value"],
             "operands": operands,
-            "expr": expr,
+            "expr": _WORD.sub(lambda word: own.get(word[0], word[0]), expr),
             "functions": tuple(called),
         }
     if prim.name in ("gemm", "gemm_acc") and all(len(shapes[n]) == 2 for n in prim.ins):
@@ -137,6 +146,7 @@ def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
         return {
             **common,
             "kind": "gemm",
+            "own": _apart(["i", "j", "k", "a", "b", "sum"], set(shapes)),
             "a": prim.ins[0],
             "b": prim.ins[1],
             "trans_a": bool(prim.attr("trans_a")),
@@ -144,6 +154,22 @@ def loop_nest(spec: LeafSpec) -> dict[str, object] | None:
             "acc": prim.name == "gemm_acc",
         }
     return None
+
+
+_LETTERS = ("i", "j", "k", "l", "m")
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*\()")
+"""a name in an expression that is not called, nor the e of a number"""
+
+
+def _apart(wanted: Sequence[str], taken: AbstractSet[str]) -> dict[str, str]:
+    """Return wanted name -> the name to declare, which is none of `taken` and no other's."""
+    found: dict[str, str] = {}
+    for word in wanted:
+        name = word
+        while name in taken or name in found.values():
+            name += "_"
+        found[word] = name
+    return found
 
 
 def brings_loops(body: str) -> bool:

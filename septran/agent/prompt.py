@@ -14,6 +14,7 @@ from septran.agent.frame import Frame, make_frame
 from septran.agent.roles import load_role, messages
 from septran.backends.base import Backend
 from septran.kernel import LeafSpec
+from septran.leafgate.names import is_compiled, language
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +125,11 @@ class Prompter:
 
     def _documents(self, role: str, trim: int) -> str:
         wanted = self.config.get("context", "docs")
-        if not load_role(role).docs or wanted == "none":
+        if not load_role(role).docs:
             return ""
+        if wanted == "none":
+            subset = self.backend.subset or self.backend.language
+            return f"Operands: {language(subset).members}.\n" if is_compiled(subset) else ""
         if trim >= 5 or wanted == "api":
             return "\n".join(doc.body for doc in self.docs.api)
         return dsl_docs.always(self.docs)

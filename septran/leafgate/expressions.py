@@ -216,7 +216,7 @@ class Expressions(TypeNames):
                 if self.now.text not in self.language.fields:
                     self.refuse(
                         f"the member .{self.now.text[:30]}",
-                        f"members are {' '.join(sorted(self.language.fields))}",
+                        f"members are {' '.join(sorted(self.language.fields))}: {self.language.members}",
                     )
                 address = self.now.text in ("p", "addr")
                 tree = [tree, dot, self.word("<")]

@@ -45,6 +45,8 @@ class Language:
     name: str
     kinds: Mapping[str, str]
     fields: frozenset[str]
+    members: str
+    """how an operand's members are used, in words"""
     pragmas: re.Pattern[str]
     threads: re.Pattern[str]
     """pragmas that start threads: only where the contract allows them."""
@@ -80,6 +82,7 @@ def language(name: str) -> Language:
         name=name,
         kinds=kinds,
         fields=frozenset(str(value["fields"]).split()),
+        members=str(value["members"]),
         pragmas=re.compile("|".join(value["pragmas"])),
         threads=re.compile("|".join(value.get("thread_pragmas") or ["(?!)"])),
         namespaces=tuple(value.get("namespaces") or ()),

@@ -160,7 +160,9 @@ def test_trimming_drops_the_past_before_the_contract() -> None:
 
 def test_docs_can_be_left_out_for_small_models() -> None:
     none = load("cpp", over=[override("t", {"context": {"docs": "none"}})])
-    assert messages_tokens(render_prompt(RELU, BACKEND, none)) < 900
+    found = render_prompt(RELU, BACKEND, none)
+    assert messages_tokens(found) < 900
+    assert "v.n[0] the extent" in found[0].text, "how an operand is read is no secret even so"
 
 
 def test_text_of_replies_is_never_a_template() -> None:

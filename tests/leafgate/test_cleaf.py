@@ -108,6 +108,7 @@ def test_honest_bodies_pass(name: str, of: str, body: str) -> None:
         ("[[fallthrough]];", "only [[maybe_unused]]"),
         ("C.p->x = 1;", "use . on views"),
         ("C(0, 0) = A.q;", "the member .q"),
+        ("C(0, 0) = A.extent(0);", "n p s: v(i, j) is an element, v.n[0] the extent"),
         ("C(0, 0) = new float[4][0];", "local array"),
         ("C(0, 0) = ({ 1; });", "not part of a leaf"),
         ("C(0, 0) = 1 ?: 2;", "name the middle operand"),
