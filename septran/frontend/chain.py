@@ -58,6 +58,7 @@ def _plain(group: Group) -> bool:
     if (
         anchor.kind != "matmul"
         or group.first
+        or group.attends
         or anchor.attrs.get("panels")
         or len(anchor.shape) != 2
     ):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from septran.frontend.attend import attended
 from septran.frontend.canon import Canon, Op
 from septran.frontend.chain import chained, with_numbers
 from septran.frontend.kernel_group import RESIDENT, Group
@@ -66,7 +67,9 @@ def group(canon: Canon, *, nests: bool = True) -> Grouping:
         home[op.name] = at
         home.update(dict.fromkeys(op.makes, at))  # who reads a state comes after the steps
     alone = _absorbed(groups, canon)
-    joined = _beside(chained(alone, canon, _fits) if nests else alone, parts)
+    if nests:
+        alone = chained(attended(alone, canon, _fits), canon, _fits)
+    joined = _beside(alone, parts)
     joined = with_numbers(joined, [v.source for v in canon.results], _fits)
     merged = {o.name for g in joined for o in g.ops}
     homes = {o.name: g for g in joined for o in g.ops}

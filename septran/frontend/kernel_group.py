@@ -23,12 +23,25 @@ RESIDENT = 1 << 14
 """Elements of one row that are kept in a local tensor; longer rows are walked in blocks."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended:
+    """The parts of an attention kernel's nodes, which follow one another. scores, softmax: how many nodes of each come first.
+
+    masked: whether a row without any key is 0, as torch's attention has it, and not NaN.
+    """
+
+    scores: int
+    softmax: int
+    masked: bool
+
+
 @dataclass(slots=True)
 class Group:
     """Nodes of one kernel. space: what its loops walk over; axes: the reduced ones of it; nests: whether a resident row may be reduced in parts.
 
     first: how many of them are the product of a chain whose result the next product reads, 0 where there is no chain.
     numbers: how many at the end are single numbers that a chain's kernel makes beside it.
+    attends: the parts of attention (`Attended`), None where it is none.
     """
 
     name: str
@@ -38,6 +51,7 @@ class Group:
     nests: bool = True
     first: int = 0
     numbers: int = 0
+    attends: Attended | None = None
 
     @property
     def anchor(self) -> Op | None:

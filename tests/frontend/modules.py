@@ -215,7 +215,7 @@ ATTENTION = (
         args="q, k, v",
         body="F.scaled_dot_product_attention(q, k, v, is_causal=True)",
         inputs="torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8)",
-        kernels=3,
+        kernels=1,
     ),
     Module(
         name="attention_masked",
@@ -223,14 +223,14 @@ ATTENTION = (
         body="F.scaled_dot_product_attention(q, k, v, attn_mask=m)",
         inputs="torch.randn(2, 3, 5, 8), torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8), "
         "torch.randn(2, 1, 5, 9)",
-        kernels=3,
+        kernels=1,
     ),
     Module(
         name="attention_grouped",
         args="q, k, v",
         body="F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
         inputs="torch.randn(2, 4, 5, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)",
-        kernels=5,
+        kernels=3,
     ),
     Module(
         name="attention_self",
@@ -240,7 +240,7 @@ ATTENTION = (
         "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         "return self.o(y.transpose(1, 2).reshape(b, s, c))",
         inputs="torch.randn(2, 7, 24)",
-        kernels=6,
+        kernels=4,
     ),
 )
 

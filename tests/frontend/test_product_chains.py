@@ -61,7 +61,7 @@ APART = {
     "a_result": ("h = torch.relu(self.a(x))\nreturn h, self.b(h)", TWO, 2),
     "right_side": ("h = self.a(x)\nreturn self.w @ h", "self.a = nn.Linear(24, 8)\nself.w = nn.Parameter(torch.randn(5, 37))", 2),
     "wide": ("self.b(torch.relu(self.a(x)))", "self.a = nn.Linear(24, 130)\nself.b = nn.Linear(130, 4)", 2),
-    "a_norm_between": ("self.b(torch.softmax(self.a(x), 1))", TWO, 3),
+    "a_norm_between": ("h = self.a(x)\nreturn self.b(F.layer_norm(h, h.shape[1:]))", TWO, 3),
 }  # fmt: skip
 
 

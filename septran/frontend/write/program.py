@@ -15,6 +15,7 @@ from septran.frontend.opaque import source_lines
 from septran.frontend.positions import fold_positions
 from septran.frontend.simplify import simplify
 from septran.frontend.view import View
+from septran.frontend.write.attention import write_attention
 from septran.frontend.write.chain import write_chain
 from septran.frontend.write.convolution import write_convolution
 from septran.frontend.write.extern import Extern, write_extern
@@ -109,6 +110,8 @@ def _kernel(one: Group, kept: Mapping[str, View]) -> Kernel | Steps | Extern:
     anchor = one.anchor
     if anchor is None:
         return write_rows(one, kept)
+    if one.attends is not None:
+        return write_attention(one, kept)
     if one.first:
         return write_chain(one, kept)
     if anchor.kind == "matmul":
