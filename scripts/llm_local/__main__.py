@@ -1,6 +1,7 @@
 """`make llm-local`: a real model writes C++ leaves, every one is judged, and the table of docs/agents.md is printed.
 
     python -m scripts.llm_local [--model NAME] [--base-url URL] [--seeds 10] [--ops relu,silu,...] [--attempts 3]
+    python -m scripts.llm_local --serve        only serve, for `septran eval --config scripts/llm_local/eval.yaml --base-url URL`
 
 Without --base-url it fetches weights and a server into the cache and serves them on loopback. When that is not possible
 here it says SKIPPED with the reason and exits 0. Exit 1: an easy leaf came out verified in fewer than 8 of 10 seeds.
@@ -114,7 +115,7 @@ def one(
     return writer.write(spec, judge, Budget(attempts=attempts))
 
 
-def serve(model: str, cache: Path) -> tuple[subprocess.Popen[bytes], str]:
+def serve(model: str, cache: Path, context: int) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server; return it and its address. Raises Unavailable."""
     path, package = weights(model, cache), server(cache)
     with socket.socket() as probe:
@@ -124,7 +125,7 @@ def serve(model: str, cache: Path) -> tuple[subprocess.Popen[bytes], str]:
     threads = str(max(1, (os.cpu_count() or 2)))
     with (cache / "server.log").open("wb") as log:
         child = subprocess.Popen(
-            [sys.executable, str(HERE / "serve.py"), str(path), str(port), threads, model],
+            [sys.executable, str(HERE / "serve.py"), str(path), str(port), threads, model, str(context)],
             env={**os.environ, **quiet},
             stdout=log,
             stderr=log,
@@ -144,11 +145,25 @@ def serve(model: str, cache: Path) -> tuple[subprocess.Popen[bytes], str]:
     raise Unavailable("the server did not answer within two minutes")
 
 
+def _until_stopped(child: subprocess.Popen[bytes], url: str) -> int:
+    """Print the address, wait for Ctrl-C or the server's end; return the exit code."""
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.terminate()
+        child.wait()
+        return 0
+
+
 def main() -> int:
     """Run the table; return the exit code."""
     parser = argparse.ArgumentParser(description="a real local model writes C++ leaves")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--base-url", default="", help="use a running endpoint instead")
+    parser.add_argument("--serve", action="store_true", help="serve until Ctrl-C, measure nothing")
+    parser.add_argument("--context", type=int, default=0, help="tokens; 4096, with --serve 8192")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--attempts", type=int, default=3)
     parser.add_argument("--ops", default=",".join((*EASY, *HARD)))
@@ -159,10 +174,13 @@ def main() -> int:
         if options.model not in MODELS:
             parser.error(f"--model is one of {', '.join(MODELS)}, or give --base-url")
         try:
-            child, options.base_url = serve(options.model, options.cache)
+            context = options.context or (8192 if options.serve else 4096)
+            child, options.base_url = serve(options.model, options.cache, context)
         except Unavailable as e:
             sys.stderr.write(f"\n*** llm-local SKIPPED: {e} ***\n\n")
             return 0
+    if options.serve and child is not None:
+        return _until_stopped(child, options.base_url)
     sys.stdout.write("| model | leaf | pass@1 | pass@k | calls | tokens | seconds |\n")
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
     rows: list[tuple[str, Row]] = []

@@ -1,4 +1,4 @@
-"""Serve one GGUF model on loopback: serve.py MODEL PORT THREADS NAME. Runs until it is killed."""
+"""Serve one GGUF model on loopback: serve.py MODEL PORT THREADS NAME CONTEXT. Runs until it is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> None:
     model, port, threads, name = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     params = xllamacpp.CommonParams()
     params.model.path = model
-    params.n_ctx = 4096
+    params.n_ctx = int(sys.argv[5])
     params.n_parallel = 1
     params.hostnames = ["127.0.0.1"]
     params.port = port

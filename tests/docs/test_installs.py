@@ -165,7 +165,7 @@ def test_a_local_model_that_cannot_be_had_is_skipped(clone):
 
 @pytest.mark.slow
 def test_any_endpoint_is_measured(clone):
-    (line,) = (c for c, _ in COMMANDS if "scripts.llm_local" in c)
+    (line,) = (c for c, _ in COMMANDS if "scripts.llm_local --base-url" in c)
     folder, env = clone
     bodies = "".join(library_bodies("relu").values())
     with ChatDouble(lambda body: Answer(f"```cpp\n{bodies}```\n")) as double:
