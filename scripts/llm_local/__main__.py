@@ -125,7 +125,15 @@ def serve(model: str, cache: Path, context: int) -> tuple[subprocess.Popen[bytes
     threads = str(max(1, (os.cpu_count() or 2)))
     with (cache / "server.log").open("wb") as log:
         child = subprocess.Popen(
-            [sys.executable, str(HERE / "serve.py"), str(path), str(port), threads, model, str(context)],
+            [
+                sys.executable,
+                str(HERE / "serve.py"),
+                str(path),
+                str(port),
+                threads,
+                model,
+                str(context),
+            ],
             env={**os.environ, **quiet},
             stdout=log,
             stderr=log,
