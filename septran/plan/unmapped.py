@@ -8,6 +8,7 @@ from septran.ir.access import map_statements
 from septran.ir.nodes import LeafCall, Program, Stmt, leaf_calls
 from septran.mapping.schema import ExplicitMapping
 from septran.passes.drop_accumulators import drop_accumulators
+from septran.passes.drop_copies import drop_copies
 from septran.passes.merge_taps import merge_taps
 from septran.plan.planned import Plan
 from septran.plan.symbolic import Symbolic, bind_symbolic
@@ -22,6 +23,9 @@ WRITTEN = "a product added to zeros and copied out equals the product written th
 MERGED = "products added to the same sums by the iterations of a loop equal one call that adds them in that order"
 
 
+KEPT = "a leaf's last copy into a tensor of the same form equals what it copies, which its readers may read instead"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """A Program that says what the logic means; assumptions: laws used to get it."""
@@ -30,7 +34,14 @@ class Reference:
     assumptions: tuple[str, ...] = ()
 
     def like(self, program: Program) -> Reference:
-        """Return the reference with products written where they go or merged, where `program` has fewer leaves for that."""
+        """Return the reference with products written where they go or merged, or copies left out, where `program` has fewer steps for that."""
+        found = self._merged(program)
+        kept = drop_copies(found.program)
+        if _steps(found.program) > _steps(kept) == _steps(program):
+            return Reference(program=kept, assumptions=(*found.assumptions, KEPT))
+        return found
+
+    def _merged(self, program: Program) -> Reference:
         wanted = len(leaf_calls(program))
         if wanted >= len(leaf_calls(self.program)):
             return self
@@ -44,6 +55,10 @@ class Reference:
             if len(leaf_calls(shorter)) == wanted:
                 return Reference(program=shorter, assumptions=(*self.assumptions, *laws))
         return self
+
+
+def _steps(program: Program) -> int:
+    return sum(len(call.prims) for call in leaf_calls(program))
 
 
 def unmapped(plan: Plan, mapping: ExplicitMapping, bound: Program, what: Symbolic) -> Reference:

@@ -9,6 +9,9 @@ from septran.ir.nodes import Alloc, LeafCall, Program, walk
 from septran.ir.text import parse_program
 from septran.passes.drop_copies import drop_copies
 from septran.passes.interpret import interpret
+from septran.plan.resolve import GenRequest
+from septran.plan.unmapped import KEPT
+from septran.run.prove import prove_request
 
 TEXT = """program p target=t arch=- machine=m
 options {}
@@ -81,3 +84,10 @@ def test_a_source_that_changes_behind_its_copy_stays():
     first, second = (line for line in TEXT.splitlines(keepends=True) if '"s * 2"' in line or '"out": "P"' in line)  # fmt: skip
     turned = parse_program(TEXT.replace(first + second, second + first))
     assert drop_copies(turned) == turned
+
+
+@pytest.mark.parametrize("op", ["attention", "attention_causal"])
+def test_the_logic_without_the_copy_is_what_is_proven(op: str) -> None:
+    certificate = prove_request(GenRequest(op=op, backend="cpp")).certificate
+    assert certificate.holds
+    assert KEPT in certificate.assumptions
