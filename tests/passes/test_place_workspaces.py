@@ -32,10 +32,10 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(5))
 
     def forward(self, x):
-        skip = torch.softmax(self.layers[0](x), -1)
+        skip = torch.log_softmax(self.layers[0](x), -1)
         y = skip
         for layer in self.layers[1:]:
-            y = torch.softmax(layer(y), -1)
+            y = torch.log_softmax(layer(y), -1)
         return y + skip
 
 def get_inputs():
@@ -48,7 +48,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """The finished Program of five products and softmaxes, whose first result is read again at the end."""
+    """The finished Program of five products and logarithms of softmaxes, whose first result is read again at the end."""
     path = tmp_path_factory.mktemp("chain") / "chain.py"
     path.write_text(CHAIN)
     plan, lowered = planned(load_imported(imported(path)), "cpp")
