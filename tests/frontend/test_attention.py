@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from septran.frontend.write.attention import is_causal
 from septran.frontend.write.program import Written, write
 from septran.plan.floor import library_leaves
 from septran.plan.problem import problem_of
@@ -86,6 +87,21 @@ def test_one_kernel(tmp_path: Path, name: str) -> None:
 def test_blocks_behind_the_diagonal_are_not_entered(tmp_path: Path) -> None:
     assert "task.minimum(kn.shape[2], " in _written(tmp_path, *ONE["causal"]).text
     assert "task.minimum" not in _written(tmp_path, *ONE["a_mask"]).text
+
+
+@pytest.mark.parametrize(
+    ("expr", "causal"),
+    [
+        ("select(at(3) <= at(2), s * 0.5, (-1 / 0.0))", True),
+        ("select(at(3) <= at(2), exp(s) + (m), (-1 / 0.0))", True),
+        ("select(at(2) <= at(3), s, (-1 / 0.0))", False),
+        ("select(at(3) <= at(2), s, 0.5)", False),
+        # ends as a causal mask does, and has numbers behind the diagonal
+        ("select(at(3) <= at(2), s, 0.5) * select(m, 1.0, (-1 / 0.0))", False),
+    ],
+)
+def test_what_a_causal_mask_is(expr: str, causal: bool) -> None:
+    assert is_causal(expr, 4) is causal
 
 
 @pytest.mark.parametrize("name", MORE)

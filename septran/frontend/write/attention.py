@@ -32,7 +32,7 @@ _KEYS = tunable("block_size_N", 64)
 _LOWEST = "-3.4028234663852886e38"
 """The lowest float32: a running maximum begins with it, so that scores of -inf alone leave a sum of 0."""
 _OWN = ("S", "P", "m", "l", "c", "m_new", "rows")
-_CAUSAL = re.compile(r"select\(at\((\d+)\) <= at\((\d+)\), .*, \(-1 / 0\.0\)\)")
+_CAUSAL = re.compile(r"select\(at\((\d+)\) <= at\((\d+)\), (.*), \(-1 / 0\.0\)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,9 @@ def _walk(
     blocks = f"{key}n.shape[{along}]"
     numbers = {s: v for s, v in leaf.scalars.items() if n not in v.split()}
     own = {s: v for s, v in leaf.scalars.items() if s not in numbers}
-    causal = _causal(parts)
-    if causal:  # blocks past the diagonal hold nothing
+    if is_causal(
+        str(frame.group.ops[-1].attrs.get("expr", "")), rank
+    ):  # blocks past the diagonal hold nothing
         first = f"first_{'ijklnopq'[rank - 2]}"
         start = f"{first} + rows" if first in numbers else "rows"
         blocks = f"task.minimum({blocks}, task.cdiv({start}, block_size_N))"
@@ -188,11 +189,19 @@ def _temps(values: Values, parts: _Parts, block: str) -> list[str]:
     return lines
 
 
-def _causal(parts: _Parts) -> bool:
-    """Return whether the last that is done to scores leaves out all keys behind the query."""
-    rank = len(parts.group.space)
-    found = _CAUSAL.fullmatch(str(parts.scores.group.ops[-1].attrs.get("expr", "")))
-    return found is not None and (int(found[1]), int(found[2])) == (rank - 1, rank - 2)
+def is_causal(expr: str, rank: int) -> bool:
+    """Return whether an expression leaves out (-inf) all keys behind the query. rank: of scores [.., queries, keys]."""
+    found = _CAUSAL.fullmatch(expr)
+    if found is None or (int(found[1]), int(found[2])) != (rank - 1, rank - 2):
+        return False
+    depth = 0
+    for sign in found[
+        3
+    ]:  # one that closes the first select begins another, which may be of something else
+        depth += (sign == "(") - (sign == ")")
+        if depth < 0:
+            return False
+    return True
 
 
 def _online(parts: _Parts, tiles: Sequence[Tile], index: Mapping[int, str]) -> tuple[Leaf, Values]:
