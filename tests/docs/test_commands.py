@@ -7,14 +7,16 @@ Exit 0 is expected; of what needs something that is installed apart (INSTALLED),
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from septran.cli.main import main
-from tests.docs.shop import RELU, Shop, words_of
+from tests.docs.shop import RELU, Shop, files, words_of
 from tests.docs.test_blocks import blocks, session
 from tests.docs.test_hints import filled, parsed
 from tests.packaging.sources import ROOT
@@ -120,7 +122,13 @@ def completed(command: str, shop: Shop) -> list[str]:
     added = ADDED.get(command, ())
     for name, value in STANDS_FOR.items():
         command = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w=])", value, command)
-    runs = {"RUN": shop.verified, "FIRST": shop.first, "SECOND": shop.second, "N": "5"}
+    runs = {
+        "RUN": shop.verified,
+        "FIRST": shop.first,
+        "SECOND": shop.second,
+        "N": "5",
+        "URL": shop.model,
+    }
     words = [runs.get(w, w) for w in (*words_of(command), *added)]
     verb = " ".join(words[1:3]) if words[1] == "tasks" else words[1]
     words = [FILE[verb] if w == "FILE" else w for w in words]
@@ -156,6 +164,23 @@ def test_a_command_and_its_flags_exist(command):
     # a sentence leaves out what it is not about
     with contextlib.suppress(click.MissingParameter, click.BadOptionUsage):
         parsed(filled(command.split(" > ")[0]))
+
+
+WRITTEN = {"-o", "--certificate", "--report"}
+MADE = {"gemm.mapping.yaml", "logic.py"}  # by the shop, or by what test_a_command_runs does before
+NOWHERE = Shop(Path(), "RUN", "FIRST", "SECOND", ("RUN",), "http://127.0.0.1/v1")
+
+
+@pytest.mark.parametrize("command", [c for c in OWN if c not in PLAYED])
+def test_a_file_that_a_command_reads_is_there(command):
+    words = completed(command, NOWHERE)
+    read = [w for before, w in itertools.pairwise(words) if before not in WRITTEN]
+    named = [w for w in read if re.fullmatch(r"[\w./-]+\.(?:yaml|py|sh|cu|cpp|md|txt|jsonl)", w)]
+    there = files().keys() | MADE
+    missing = [w for w in named if w.removeprefix("./") not in there]
+    assert [
+        w for w in missing if not (w.startswith(("scripts/", "configs/")) and (ROOT / w).is_file())
+    ] == []
 
 
 @pytest.mark.slow
