@@ -16,6 +16,7 @@ from pathlib import Path
 from septran import assets, spanyaml
 from septran.sandbox import patience
 from septran.verify.gate_types import Finding, GateReport
+from septran.verify.object_file import ObjectFile, read
 
 _CONSTRUCTOR_SECTIONS = (".init_array", ".ctors", ".preinit_array")
 # bytes that the C runtime puts there: more is a kernel's own
@@ -39,15 +40,16 @@ def scan_shared_object(path: Path, *, emulator: str = "", target: str = "") -> G
     """
     if path.suffix not in (".so", ".o", ".dylib"):
         return GateReport()
-    tools = ("nm", _disassembler(path), "readelf")
+    tools = (_disassembler(path), "readelf")
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         return GateReport(not_checked=(f"compiled symbols: no {', '.join(missing)} here",))
+    told = read(_tool("readelf", "-SlsW", str(path)))
     findings = [
-        *_imports(path, emulator, target),
+        *_imports(told, emulator, target),
         *_instructions(path),
-        *_constructors(path, 2 if emulator else 1),
-        *_state(path, emulator),
+        *_constructors(told, 2 if emulator else 1),
+        *_state(told, emulator),
     ]
     return GateReport(findings=tuple(findings))
 
@@ -63,11 +65,10 @@ def allowed_symbols(
     return frozenset(names), tuple(re.compile(p) for p in value["patterns"])
 
 
-def _imports(path: Path, emulator: str, target: str) -> list[Finding]:
+def _imports(told: ObjectFile, emulator: str, target: str) -> list[Finding]:
     names, patterns = allowed_symbols(emulator, target)
     found = []
-    for line in _tool("nm", "-D", "--undefined-only", str(path)).splitlines():
-        symbol = line.split()[-1].partition("@")[0]
+    for symbol in told.imports:
         bare = symbol.removesuffix("f").removesuffix("l")
         if symbol in names or bare in names or any(p.fullmatch(symbol) for p in patterns):
             continue
@@ -95,43 +96,35 @@ def _disassembler(path: Path) -> str:
     return f"{machine}-linux-gnu-objdump" if foreign else "objdump"
 
 
-def _constructors(path: Path, allowed: int) -> list[Finding]:
+def _constructors(told: ObjectFile, allowed: int) -> list[Finding]:
     """The compiler's own frame_dummy is the one constructor a kernel has; an emulator adds one."""
     found = []
-    text = _tool("readelf", "-SlsW", str(path))
-    for line in text.splitlines():
-        match = re.search(r"\]\s+(\.\S+)\s+\S+\s+[0-9a-f]+\s+[0-9a-f]+\s+([0-9a-f]+)", line)
-        if (
-            match
-            and match.group(1) in _CONSTRUCTOR_SECTIONS
-            and int(match.group(2), 16) > 8 * allowed
-        ):
-            what = f"runs code when it is loaded ({match.group(1)})"
+    for section in told.sections.values():
+        if section.name in _CONSTRUCTOR_SECTIONS and section.size > 8 * allowed:
+            what = f"runs code when it is loaded ({section.name})"
             found.append(Finding(kind="constructor", what=what))
-        if match and match.group(1) == ".ifunc":
+        if section.name == ".ifunc":
             found.append(Finding(kind="constructor", what="resolves symbols at load"))
-        if match and int(match.group(2), 16) > _LOAD_CODE.get(match.group(1), 1 << 62):
-            what = f"runs code when it is loaded or closed ({match.group(1)})"
+        if section.size > _LOAD_CODE.get(section.name, 1 << 62):
+            what = f"runs code when it is loaded or closed ({section.name})"
             found.append(Finding(kind="constructor", what=what))
-    if re.search(r"^  [A-Z_]+ .*\bRWE\b", text, re.MULTILINE):
+    if told.writable_code:
         found.append(Finding(kind="memory", what="has memory that is writable and executable"))
-    if re.search(r"\bIFUNC\b", text):
+    if any(s.kind == "IFUNC" for s in told.symbols):
         found.append(Finding(kind="constructor", what="has an indirect function resolver"))
     return found
 
 
-def _state(path: Path, emulator: str) -> list[Finding]:
+def _state(told: ObjectFile, emulator: str) -> list[Finding]:
     """Writable variables of the kernel's own: what a remembered answer would need."""
     rules = spanyaml.load(assets.find("configs/gate.yaml").path).value["state"]
     texts = [*rules["native"], *(rules.get(emulator, ()) if emulator else ())]
     allowed = [re.compile(str(text)) for text in texts]
-    found = []
-    for line in _tool("nm", str(path)).splitlines():
-        kind, _, symbol = line[17:].partition(" ")
-        if kind in ("b", "B", "d", "D", "u") and not any(p.fullmatch(symbol) for p in allowed):
-            what = f"keeps {_demangled(symbol)} between calls"
-            found.append(Finding(kind="state", what=what))
-    return found
+    return [
+        Finding(kind="state", what=f"keeps {_demangled(symbol)} between calls")
+        for symbol in told.variables
+        if not any(p.fullmatch(symbol) for p in allowed)
+    ]
 
 
 def _tool(*command: str) -> str:

@@ -24,6 +24,10 @@ from tests.verify import kernels
         ),
         ('puts("x");', "#include <cstdio>", "puts"),
         ("pthread_create(0, 0, 0, 0);", "#include <pthread.h>", "pthread_create"),
+        ("kept++;", "static int kept = 1;", "keeps kept"),
+        ("kept++;", "__attribute__((weak)) int kept = 1;", "keeps kept"),
+        ("kept++;", "static thread_local int kept;", "keeps kept"),
+        ("kept++;", '__attribute__((section(".own"))) int kept = 1;', "keeps kept"),
     ],
 )
 def test_compiled_kernels_that_are_refused(
