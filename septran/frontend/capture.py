@@ -13,7 +13,7 @@ from septran.aten.graph import Graph, parse_graph
 from septran.aten.literals import with_literals
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
-from septran.frontend.refusals import export_help, file_help
+from septran.frontend.refusals import NOTHING_HELP, export_help, file_help
 from septran.frontend.table import KNOWN
 from septran.preloaded import Preload
 
@@ -131,6 +131,8 @@ def _refused(path: Path, data: dict[str, Any]) -> ConfigError:
             span,
             help=export_help(message),
         )
+    if what == "nothing":
+        return ConfigError.of("C150", f"{path}: {message}", span, help=NOTHING_HELP)
     if what == "differs":
         return ConfigError.of(
             "C151",

@@ -20,6 +20,9 @@ _FILES = (
         "get_init_inputs returns the list of what Model is made with, and get_inputs what it is called with",
     ),
 )
+NOTHING_HELP = (
+    "`forward` has to return what it computes: tensors, or tuples, lists and dicts of these"
+)
 _VALUES = "data-dependent shapes and Python branches on values have no graph"
 _EXPORTS = (
     (
@@ -31,6 +34,11 @@ _EXPORTS = (
         "inputs and weights are dense tensors with values, not sparse and not on the meta device",
     ),
     (r"[Dd]ata-dependent|unbacked|-oo to int|\.item\(|\.tolist\(|GuardOn", _VALUES),
+    (
+        r"must be Tensor, not",
+        "`forward` computes with what is no tensor: get_inputs returns the list of its arguments, tensors with values and "
+        "not their shapes",
+    ),
     (
         r"in output, which is not a known type",
         "return tensors, or tuples, lists, named tuples and dicts of these",

@@ -17,6 +17,7 @@ from septran.aten.scalars import STEPS, as_taken, dtypes_of
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
 from septran.frontend.opaque import Part, in_order, named, parts, whole
+from septran.frontend.refusals import NOTHING_HELP
 from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
 from septran.frontend.table.pair import Pair, is_complex, row_of
 from septran.frontend.view import View
@@ -201,7 +202,9 @@ def _tensor(value: Any) -> bool:
 
 
 def _nothing(graph: Graph) -> ConfigError:
-    return ConfigError.of("C150", f"{graph.file}: Model returns no tensor", Span(graph.file, 1))
+    return ConfigError.of(
+        "C150", f"{graph.file}: Model returns no tensor", Span(graph.file, 1), help=NOTHING_HELP
+    )
 
 
 _TAKEN = ("task", "torch", "math")
@@ -335,13 +338,12 @@ def _result(builder: Builder, graph: Graph, value: Ref, env: Mapping[str, Any]) 
     builder.node = next(
         (n for n in graph.nodes if n.name == value.name), graph.nodes[-1] if graph.nodes else None
     )
+    at = Span(graph.file, max(1, builder.node.line) if builder.node else 1)
     if isinstance(found, int | float):
-        raise ConfigError.of("C150", f"{graph.file}: Model returns a constant", Span(graph.file, 1))
+        raise ConfigError.of("C150", f"{graph.file}: Model returns a constant", at)
     assert isinstance(found, View)
     if not found.elements:
-        raise ConfigError.of(
-            "C150", f"{graph.file}: Model returns a tensor without elements", Span(graph.file, 1)
-        )
+        raise ConfigError.of("C150", f"{graph.file}: Model returns a tensor without elements", at)
     return found
 
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
-import linecache
 import math
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -27,9 +25,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_NEEDED = ("Model", "get_init_inputs")
-_FUNCTION = "reference"
-"""A file may define a function of this name instead of a module; it has no weights."""
 _DEEPEST = 4
 """Rules of torch that are followed one after another."""
 _FEW = 4096
@@ -38,12 +33,18 @@ _OPEN = "get_dynamic_shapes"
 """A file may define it: what `torch.export` takes as `dynamic_shapes`."""
 
 
-class Refused(Exception):
-    """A reason that is told to the user as it is. what: form, raised, export, differs."""
+def _beside(name: str) -> Any:
+    """Return a file of this folder; it is loaded under no name, as a module of the user's may have its."""
+    path = Path(__file__).resolve().with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"septran_capture_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    def __init__(self, what: str, message: str, line: int = 1) -> None:
-        super().__init__(message)
-        self.what, self.message, self.line = what, message, line
+
+_form = _beside("form")
+Refused = _form.Refused
 
 
 def main() -> None:
@@ -52,15 +53,18 @@ def main() -> None:
     try:
         found = _capture(path, out, config)
     except Refused as e:
-        found = {"refused": e.what, "message": e.message, "line": e.line}
+        line = e.line or _form.defined(path, "Model")
+        found = {"refused": e.what, "message": e.message, "line": line}
     except Exception as e:  # torch's, about what the file made: a lazy layer, a sparse tensor
-        found = {"refused": "export", "message": f"{type(e).__name__}: {_first(e)}", "line": 1}
+        line = _form.line_of(e, path) or _form.defined(path, "Model")
+        message = f"{type(e).__name__}: {_form.first(e)}"
+        found = {"refused": "export", "message": message, "line": line}
     (out / "graph.json").write_text(json.dumps(found), encoding="utf-8")
 
 
 def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     cost, same = _beside("cost"), _beside("same")
-    module = _read(path)
+    module = _form.read(path)
     model, inputs = _without_values(module, path, config) or _build(module, path, config)
     size = sum(_nbytes(t) for t in _tensors(model, inputs))
     small = size <= config["values_bytes"]
@@ -68,16 +72,18 @@ def _capture(path: Path, out: Path, config: dict[str, Any]) -> dict[str, Any]:
     if small:
         model, inputs = _build(module, path, config)
         before = same.copied(model)
-    shapes = _guarded(path, vars(module).get(_OPEN, lambda: None))
+    shapes = _form.guarded(path, vars(module).get(_OPEN, lambda: None))
     if shapes is None and config.get("open"):
         shapes = _beside("all_open").of(inputs)
     with nullcontext() if small else FakeTensorMode(allow_non_fake_inputs=True):
         program = export(model, inputs, {}, path, shapes, known=frozenset(config["known"]))
     if small and cost.is_small(program) and (why := same.why_not(program, before, model, inputs)):
-        raise Refused("differs", why, _where(model, path))
+        raise Refused("differs", why, _form.returned(model.forward, path, start=True))
     found = describe(program, inputs, path, out if small else None)
+    if not any(isinstance(o["value"], dict) and "ref" in o["value"] for o in found["outputs"]):
+        raise Refused("nothing", "Model returns no tensor", _form.returned(model.forward, path))
     if shapes is not None:
-        found["names"] = _guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
+        found["names"] = _form.guarded(path, lambda: names_of(model.forward, inputs, {}, shapes))
     return found
 
 
@@ -119,71 +125,8 @@ def _values(tree: Any) -> list[torch.Tensor]:
     return [t for t in leaves if isinstance(t, torch.Tensor)]
 
 
-def _where(model: Any, path: Path) -> int:
-    """Return the line of the module's `forward` if it stands in the file."""
-    code = getattr(model.forward, "__code__", None)
-    return code.co_firstlineno if code is not None and code.co_filename == str(path) else 1
-
-
-def _read(path: Path) -> ModuleType:
-    text = path.read_text(encoding="utf-8")
-    module = ModuleType("septran_task")
-    module.__file__ = str(path)
-    sys.modules["septran_task"] = module
-    linecache.checkcache(str(path))
-    _guarded(path, lambda: exec(compile(text, str(path), "exec", dont_inherit=True), vars(module)))
-    if "Model" not in vars(module) and callable(vars(module).get(_FUNCTION)):
-        _as_module(module)
-    missing = [n for n in _NEEDED if n not in vars(module)]
-    if not {"get_inputs", "get_inputs_dyn_list"} & vars(module).keys():
-        missing.append("get_inputs")
-    if missing:
-        raise Refused("form", f"it does not define {', '.join(missing)}")
-    return module
-
-
-def _as_module(module: ModuleType) -> None:
-    """Define `Model` and `get_init_inputs` for a file that has only a function."""
-    function = vars(module)[_FUNCTION]
-
-    class Model(torch.nn.Module):  # type: ignore[misc,unused-ignore]
-        forward = staticmethod(function)
-
-    vars(module).update(Model=Model, get_init_inputs=list)
-
-
-def _guarded(path: Path, run: Any) -> Any:
-    try:
-        return run()
-    except Refused:
-        raise
-    except BaseException as e:
-        lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
-        at = e.lineno if isinstance(e, SyntaxError) else lines[-1] if lines else 1
-        raise Refused("raised", f"{type(e).__name__}: {_first(e)}", at or 1) from e
-
-
-def _first(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)  # its own names the copy
-    return (text.strip().splitlines() or [""])[0][:300]
-
-
 def _build(module: ModuleType, path: Path, config: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    torch.manual_seed(0)
-    names = vars(module)
-
-    def run() -> tuple[Any, tuple[Any, ...]]:
-        given = names["get_init_inputs"]()
-        model = names["Model"](**given) if isinstance(given, dict) else names["Model"](*given)
-        if not isinstance(model, torch.nn.Module):
-            raise Refused("form", f"Model is a {type(model).__name__}, not a torch module")
-        if "get_inputs" in names:
-            inputs = names["get_inputs"]()
-        else:
-            inputs = names["get_inputs_dyn_list"]()[config.get("shape", 0)]
-        return model, (inputs,) if torch.is_tensor(inputs) else tuple(inputs)
-
-    model, inputs = _guarded(path, run)
+    model, inputs = _form.built(module, path, config.get("shape", 0))
     if config["mode"] == "eval":
         model.eval()
     model.requires_grad_(False)
@@ -240,9 +183,8 @@ def export(
         except Exception as e:
             first = first or e
     assert first is not None
-    lines = [f.lineno for f in traceback.extract_tb(first.__traceback__) if f.filename == str(path)]
-    line = (lines[-1] if lines else 1) or 1
-    raise Refused("export", f"{type(first).__name__}: {_first(first)}", line) from first
+    line = _form.line_of(first, path) or _form.returned(model.forward, path)
+    raise Refused("export", f"{type(first).__name__}: {_form.first(first)}", line) from first
 
 
 def _decomposed(program: Any, known: frozenset[str]) -> Any:
@@ -275,16 +217,6 @@ def _decomposed(program: Any, known: frozenset[str]) -> Any:
 def _own_rules() -> dict[Any, Any]:
     found: dict[Any, Any] = _beside("rules").RULES
     return found
-
-
-def _beside(name: str) -> Any:
-    """Return a file of this folder; it is loaded under no name, as a module of the user's may have its."""
-    path = Path(__file__).resolve().with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"septran_capture_{name}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _unknown(program: Any, known: frozenset[str]) -> set[Any]:
@@ -366,7 +298,11 @@ def describe(program: Any, inputs: Any, path: Path, values: Path | None) -> dict
             ):
                 saved.append((node.name, tensor))
         elif node.op == "call_function" and not _about_sizes(node):
-            found["nodes"].append(_node(node, path))
+            try:
+                found["nodes"].append(_node(node, path))
+            except Refused as e:
+                line, _ = _line(node.meta.get("stack_trace") or "", path)
+                raise Refused(e.what, e.message, line) from None
         elif node.op == "output":
             kinds = [s.kind.name.lower() for s in signature.output_specs]
             targets = [s.target or "" for s in signature.output_specs]

@@ -40,9 +40,9 @@ def why_not(program: Any, before: Any, model: Any, inputs: Any) -> str | None:
     first = _called(before, inputs)
     if first is None:
         return None
-    again = _called(model, inputs)
-    if again is not None and (how := _difference(again, first)):
-        return f"the module gives something else when it is called again: {how}"
+    for again in (_called(model, inputs), _called_twice(before, inputs)):
+        if again is not None and (how := _difference(again, first)):
+            return f"the module gives something else when it is called again: {how}"
     try:
         found = _run(program, inputs)
     except Exception:  # the program cannot be run here, then it is judged by the parent alone
@@ -55,10 +55,34 @@ def why_not(program: Any, before: Any, model: Any, inputs: Any) -> str | None:
 def _called(model: Any, inputs: Any) -> Results:
     """Return the tensors that a copy of the module gives for copies of the inputs; None where it cannot be run here."""
     try:
+        return _called_itself(copy.deepcopy(model), inputs)
+    except Exception:  # it cannot be copied
+        return None
+
+
+def _called_itself(model: Any, inputs: Any) -> Results:
+    try:
         with torch.no_grad():
-            return _tensors(copy.deepcopy(model)(*_copied(inputs)))
+            return _tensors(model(*_copied(inputs)))
     except Exception:  # no kernel for a dtype on this processor
         return None
+
+
+def _called_twice(model: Any, inputs: Any) -> Results:
+    """Return what a copy gives at its second call, with the tensors that it held at its first; None where no number changed."""
+    now = copied(model)
+    was = _numbers(now)
+    if _called_itself(now, inputs) is None or _numbers(now) == was:
+        return None
+    with torch.no_grad():
+        now.load_state_dict(model.state_dict())
+    return _called_itself(now, inputs)
+
+
+def _numbers(model: Any) -> list[Any]:
+    """Return the plain values that the parts of a module hold: what they count, which branch they took last."""
+    plain = (bool, int, float, str)
+    return [(k, v) for part in model.modules() for k, v in vars(part).items() if type(v) in plain]
 
 
 def _run(program: Any, inputs: Any) -> list[torch.Tensor]:
