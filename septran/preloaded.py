@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 _WARM = Path(__file__).with_name("sandbox_warm.py")
-_START_S, _ANSWER_S = 60.0, 30.0
+_START_S, _ANSWER_S = 60.0, 60.0
 _MOST_BYTES, _MOST_FDS = 1 << 16, 32
 _MOST = 3
 """Pythons kept at a time, of 0.2 to 0.4 GB each; the one that was longest without a request goes first"""
@@ -40,7 +40,8 @@ _ROOM_BYTES = 2 << 30
 class Preload:
     """What is imported before the fork: names of modules, and the environment that they read while they are imported.
 
-    `module:function`: called, too, when there is such a function; one that remembers what it computed.
+    `module:function`: called, too, when there is such a function; one that remembers what it computed. That is before the second child:
+    many a command has only one, and many of these fail before they need it.
     """
 
     modules: tuple[str, ...]
@@ -116,11 +117,17 @@ class _Server:
             theirs.close()
             os.close(ends_write)
         threading.Thread(target=self._listen, args=(ends,), daemon=True).start()
-        self.usable = self._heard(_START_S) == b"ready"
-        if self.usable:
-            self.pages = _anonymous_pages(self._process.pid)
-        else:
-            self.close()
+        self.awaited = False
+
+    def await_ready(self) -> None:
+        """Wait until it has imported all, or failed."""
+        with self._lock:
+            if self.awaited:
+                return
+            self.awaited = True
+            self.usable = self._heard(_START_S) == b"ready"
+            if not self.usable:
+                self.close()
 
     def start(self, config: Mapping[str, Any], fds: Sequence[int]) -> int | None:
         """Return the number of a new child, None when there is none."""
@@ -141,6 +148,7 @@ class _Server:
             with self._change:
                 if int(answer) not in self._ended:
                     self._running.add(int(answer))
+            self.pages = _anonymous_pages(self._process.pid)
             return int(answer)
 
     def status(self, child: Forked, *, wait: bool) -> int | None:
@@ -232,7 +240,12 @@ def start(
     return Forked(pid, server, read)
 
 
-def _server(preload: Preload) -> _Server | None:
+def begin(preload: Preload) -> None:
+    """Start the Python that children will be forked from soon, and go on: it imports beside this process."""
+    _server(preload, wait=False)
+
+
+def _server(preload: Preload, *, wait: bool = True) -> _Server | None:
     if not hasattr(os, "pidfd_open") or not hasattr(socket, "send_fds") or preload in _HOPELESS:
         return None
     with _GUARD:
@@ -241,7 +254,7 @@ def _server(preload: Preload) -> _Server | None:
             atexit.register(close)
             os.register_at_fork(after_in_child=_forget)
         found = _SERVERS.pop(preload, None)
-        if found is not None and found.gone:
+        if found is not None and found.gone and found.awaited:
             found.close()
             found = None
         if found is None and _free_bytes() < _ROOM_BYTES:
@@ -250,7 +263,9 @@ def _server(preload: Preload) -> _Server | None:
             found = found or _Server(preload)
         except OSError:
             return None
-        if found.gone:
+        if wait:
+            found.await_ready()
+        if wait and found.gone:
             _HOPELESS.add(preload)
             return None
         _SERVERS[preload] = found  # the last of the row is the one asked last

@@ -27,6 +27,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,12 @@ def main() -> None:
     """Import, say so, and serve until nobody is left; in a child, run what was asked for."""
     asked, ends = int(sys.argv[1]), int(sys.argv[2])
     sys.path.append(str(Path(__file__).resolve().parents[1]))
+    later = []
     for name in json.loads(sys.argv[3]):
         module, _, function = name.partition(":")
         found = importlib.import_module(module)
         if function and hasattr(found, function):  # another version of the package may not have it
-            getattr(found, function)()
+            later.append(getattr(found, function))
     gc.collect()
     gc.freeze()
     control = socket.socket(fileno=asked)
@@ -52,7 +54,7 @@ def main() -> None:
     os.close(os.pidfd_open(os.getpid()))  # or it ends here, and children are started afresh
     control.send(b"ready")
     launcher = _launcher()
-    got = _serve(control, ends, launcher)
+    got = _serve(control, ends, launcher, later)
     if got is not None:
         _become(launcher, *got)
 
@@ -64,10 +66,14 @@ def _shares_memory() -> bool:
 
 
 def _serve(
-    control: socket.socket, ends: int, launcher: Any
+    control: socket.socket, ends: int, launcher: Any, later: list[Callable[[], None]]
 ) -> tuple[dict[str, Any], list[int]] | None:
-    """Fork a child for each request and report each end; returns in the children, and at the end of all."""
+    """Fork a child for each request and report each end; returns in the children, and at the end of all.
+
+    later: called before the second child.
+    """
     children: dict[int, int] = {}
+    forked = False
     with selectors.DefaultSelector() as waiting:
         waiting.register(control, selectors.EVENT_READ)
         while True:
@@ -80,6 +86,9 @@ def _serve(
                     _report(children.pop(key.fd), ends)
                     os.close(key.fd)
                     continue
+                if forked and later and not _ready(later):
+                    return None
+                forked = True
                 read, written = os.pipe()
                 own = os.getpid()
                 pid = os.fork()
@@ -98,6 +107,15 @@ def _serve(
                 there = os.pidfd_open(pid)
                 children[there] = pid
                 waiting.register(there, selectors.EVENT_READ)
+
+
+def _ready(later: list[Callable[[], None]]) -> bool:
+    """Call what remembers something for all children that come; return whether they still share nothing."""
+    while later:
+        later.pop()()
+    gc.collect()
+    gc.freeze()
+    return not _shares_memory()
 
 
 def _report(pid: int, ends: int) -> None:

@@ -9,6 +9,7 @@ import click
 from septran.cli.files import INPUT, OUTPUT
 from septran.cli.options import common, terminal
 from septran.cli.printed import Imported
+from septran.cli.request import import_soon
 
 
 @click.command("import")
@@ -32,6 +33,7 @@ def command(file: Path, output: Path | None, mode: str, whole: bool) -> int:
 
     What has no form becomes an opaque leaf, which a model writes (`septran gen --writer llm`).
     """
+    import_soon()
     from septran.plan.task_file import import_module
     from septran.plan.torch_module import write_logic
 

@@ -64,6 +64,14 @@ NO_TUNED = click.option("--no-tuned", is_flag=True, help="Leave results of `sept
 """Of commands that take such results by themselves."""
 
 
+def import_soon() -> None:
+    """Let the Python that imports module files load torch while this one loads what it does with them."""
+    from septran import preloaded
+    from septran.frontend.child.warm import PRELOAD
+
+    preloaded.begin(PRELOAD)
+
+
 def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     """Return the request for the options `given`; what a command does not have takes its default.
 
@@ -74,6 +82,8 @@ def build(given: Mapping[str, Any], settings: Settings) -> GenRequest:
     backend = given["backend"] or _target_of(given["mapping"])
     writer = given.get("writer") or settings.writer
     sized, dynamic = parse_open(given["dims"])
+    if given["task_file"]:
+        import_soon()
     from septran.plan.resolve import GenRequest
 
     return GenRequest(

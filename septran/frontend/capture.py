@@ -13,9 +13,9 @@ from septran.aten.graph import Graph, parse_graph
 from septran.aten.literals import with_literals
 from septran.aten.open_graph import OpenGraph, named, read_open_graph
 from septran.errors import ConfigError, EnvironmentProblem, Span
+from septran.frontend.child.warm import PRELOAD
 from septran.frontend.refusals import NOTHING_HELP, export_help, file_help
 from septran.frontend.table import KNOWN
-from septran.preloaded import Preload
 
 Mode = Literal["eval", "as-is"]
 LIMIT_S = 120.0
@@ -26,8 +26,6 @@ VALUES_BYTES = 64 << 20
 """Inputs and weights of at most this size come back with the graph, as one more family of inputs."""
 _MAX_JSON = 64 << 20
 _CHILD = Path(__file__).resolve().parent / "child" / "capture.py"
-_ENV = {"OMP_NUM_THREADS": "1"}
-_PRELOAD = Preload(("torch.export", "septran.frontend.child.warm:export_once"), tuple(_ENV.items()))
 
 
 def capture(path: Path, *, mode: Mode = "eval", limit_s: float | None = None) -> Graph:
@@ -70,8 +68,8 @@ def capture_open(
             memory_bytes=MEMORY_BYTES,
             address_space=False,
             forks=False,
-            env={**_ENV, "TORCHINDUCTOR_CACHE_DIR": str(folder)},
-            preload=_PRELOAD,
+            env={**dict(PRELOAD.env), "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+            preload=PRELOAD,
         )
         if result.broken:
             raise EnvironmentProblem.of("V214", f"{path}: importing did not start: {result.broken}")

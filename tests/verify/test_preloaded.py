@@ -207,8 +207,9 @@ def test_a_fork_that_cannot_confine_itself_never_runs_the_command(
 def test_no_server_whose_memory_a_child_could_write(kind: str, tmp_path: Path) -> None:
     """A package that maps shared memory while it is imported would let a child change what the next one runs."""
     preload = Preload((f"tests.verify.mapping:{kind}",))
-    assert python("print('ran')", tmp_path, preload).stdout_tail == "ran\n"
-    assert (preload in preloaded._HOPELESS) == (kind == "shared")
+    for _ in range(2):  # functions are called before the second
+        assert python("print('ran')", tmp_path, preload).stdout_tail == "ran\n"
+    assert preloaded._SERVERS[preload].gone == (kind == "shared")
 
 
 def test_no_server_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,3 +262,34 @@ def test_processor_seconds_of_forked_children_are_counted(tmp_path: Path) -> Non
     while preloaded.seconds() - before < 0.2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert 0.2 < preloaded.seconds() - before < 1.0
+
+
+def test_functions_are_called_before_the_second_child(tmp_path: Path) -> None:
+    """Most commands have one child, and many of these fail before they need what a function remembers."""
+    named = Preload(("json", "mimetypes:init", "mimetypes:gone_in_this_version"))
+    look = "import mimetypes, sys\nprint('json' in sys.modules, mimetypes.inited)"
+    assert python(look, tmp_path, named).stdout_tail == "True False\n"
+    assert python(look, tmp_path, named).stdout_tail == "True True\n"
+    assert python(look, tmp_path, named).stdout_tail == "True True\n"
+
+
+def test_one_that_was_begun_is_the_one_that_is_used(tmp_path: Path) -> None:
+    begun = Preload(("json", "csv", "decimal"))
+    preloaded.begin(begun)
+    process = preloaded._SERVERS[begun]._process
+    preloaded.begin(begun)
+    assert python("print(5)", tmp_path, begun).stdout_tail == "5\n"
+    assert preloaded._SERVERS[begun]._process is process
+
+
+def test_one_that_was_begun_for_nothing_ends_with_its_command(tmp_path: Path) -> None:
+    script = tmp_path / "begin.py"
+    script.write_text(
+        "from septran import preloaded\nasked = preloaded.Preload(('json',))\npreloaded.begin(asked)\n"
+        "print(preloaded._SERVERS[asked]._process.pid)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    end = time.monotonic() + 20
+    while Path(f"/proc/{int(done.stdout)}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{int(done.stdout)}").exists()

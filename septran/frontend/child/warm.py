@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from septran.preloaded import Preload
+
+PRELOAD = Preload(
+    ("torch.export", "septran.frontend.child.warm:export_once"), (("OMP_NUM_THREADS", "1"),)
+)
+"""Of children that import a module file, and their environment."""
+
 
 def export_once() -> None:
     """Export a module of one addition, so that all that torch.export loads and remembers at its first use is there (2 s)."""
