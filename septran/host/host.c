@@ -91,8 +91,9 @@ static int unset(void) {
 }
 
 /* The kernel's own allocations: a stack of blocks per thread, taken back and overwritten after the call. Before each block stand
- * its size, what was used before it, the block below it, and whether it was given back. */
-enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4, EDGE = 16 };
+ * its size, what was used before it, the block below it, whether it was given back, and how it was taken. */
+enum { SIZE = -1, BEFORE = -2, BELOW = -3, FREED = -4, HOW = -5, EDGE = 16 };
+enum { BY_MALLOC, BY_NEW, BY_NEW_ARRAY }; /* how a block was taken: it is given back alike */
 extern char st_foreign[] __attribute__((weak)); /* linked with a file that SepTran did not write: what it holds it keeps */
 /* Of such a file: bytes behind each block that nobody may change, a block that is given back twice, and what lies in one afterwards. */
 static void stop_unless(const struct block *h, int right) {
@@ -104,9 +105,8 @@ static void look_at_edge(const struct block *h, const size_t *block) {
   for (int k = 0; k < EDGE; ++k) right &= edge[k] == POISON;
   stop_unless(h, right);
 }
-static void spoil(const struct block *h, size_t *block) {
-  if ((char *)block < h->base || (char *)block >= h->base + HEAP) return;
-  stop_unless(h, !block[FREED]);
+static void spoil(const struct block *h, size_t *block, size_t kind) {
+  stop_unless(h, !block[FREED] && block[HOW] == kind);
   look_at_edge(h, block);
   memset(block, POISON, block[SIZE]);
 }
@@ -115,58 +115,70 @@ static size_t gap(struct block *h) { /* mostly short, so that many blocks take n
   const uint64_t draw = h->crooked = mix(h->crooked) | 1;
   return draw >> 32 & 7 ? (draw >> 8) % 4 : (draw >> 8) % 64;
 }
-static void *take(size_t unit, size_t bytes) {
+static void *take(size_t unit, size_t bytes, size_t kind) {
   struct block *h = &heap[omp_get_thread_num()];
   if (unit < LINE) unit = h->crooked && unit <= GRAIN ? GRAIN : h->crooked ? unit : LINE;
   const size_t at = up(h->used + LINE, unit) + gap(h) * unit;
   if (bytes > HEAP || at + bytes + EDGE > HEAP) return 0;
   size_t *block = (size_t *)(h->base + at);
-  block[SIZE] = bytes, block[BEFORE] = h->used, block[BELOW] = h->last, block[FREED] = 0;
+  block[SIZE] = bytes, block[BEFORE] = h->used, block[BELOW] = h->last, block[FREED] = 0, block[HOW] = kind;
   h->last = at;
   h->used = at + bytes + EDGE;
   if (st_foreign) memset(h->base + at + bytes, POISON, EDGE);
   if (h->used > h->peak) h->peak = h->used;
   return h->base + at;
 }
-void *st_malloc(size_t bytes) { return take(GRAIN, bytes); }
-void *st_aligned_alloc(size_t unit, size_t bytes) { return take(unit, bytes); }
+void *st_malloc(size_t bytes) { return take(GRAIN, bytes, BY_MALLOC); }
+void *st_aligned_alloc(size_t unit, size_t bytes) { return take(unit, bytes, BY_MALLOC); }
 void *st_calloc(size_t n, size_t bytes) {
-  void *p = bytes && n > HEAP / bytes ? 0 : take(GRAIN, n * bytes);
+  void *p = bytes && n > HEAP / bytes ? 0 : take(GRAIN, n * bytes, BY_MALLOC);
   return p ? memset(p, 0, n * bytes) : 0;
 }
-void st_free(void *p) { /* given back once all above it are, or after the call */
-  if (!p) return;
+static void give_back(void *p, size_t kind) { /* it is once all above it are, or after the call */
   struct block *h = &heap[omp_get_thread_num()];
-  if (st_foreign) spoil(h, p);
+  if (!p) return;
+  if (st_foreign && (char *)p >= h->base && (char *)p < h->base + HEAP) spoil(h, p, kind);
   ((size_t *)p)[FREED] = 1;
   for (size_t *top; h->last && (top = (size_t *)(h->base + h->last))[FREED]; h->last = top[BELOW]) h->used = top[BEFORE];
 }
+void st_free(void *p) { give_back(p, BY_MALLOC); }
 void *st_realloc(void *old, size_t bytes) {
-  void *p = take(GRAIN, bytes);
+  void *p = take(GRAIN, bytes, BY_MALLOC);
   if (p && old) memcpy(p, old, ((size_t *)old)[SIZE] < bytes ? ((size_t *)old)[SIZE] : bytes);
   if (p) st_free(old);
   return p;
 }
-int st_posix_memalign(void **out, size_t unit, size_t bytes) { return (*out = take(unit, bytes)) ? 0 : ENOMEM; }
-static void *take_or_stop(size_t unit, size_t bytes) {
-  void *p = take(unit, bytes);
+int st_posix_memalign(void **out, size_t unit, size_t bytes) { return (*out = take(unit, bytes, BY_MALLOC)) ? 0 : ENOMEM; }
+static void *take_or_stop(size_t unit, size_t bytes, size_t kind) {
+  void *p = take(unit, bytes, kind);
   if (!p) __builtin_trap();
   return p;
 }
 /* C++'s operators new and delete, with and without alignment, for one and for many */
-void *st__Znwm(size_t bytes) { return take_or_stop(GRAIN, bytes); }
-void *st__Znam(size_t bytes) { return take_or_stop(GRAIN, bytes); }
-void *st__ZnwmSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes); }
-void *st__ZnamSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes); }
-#define DELETE(name) void name(void *) __attribute__((alias("st_free")))
-DELETE(st__ZdlPv);
-DELETE(st__ZdlPvm);
-DELETE(st__ZdlPvSt11align_val_t);
-DELETE(st__ZdlPvmSt11align_val_t);
-DELETE(st__ZdaPv);
-DELETE(st__ZdaPvm);
-DELETE(st__ZdaPvSt11align_val_t);
-DELETE(st__ZdaPvmSt11align_val_t);
+void *st__Znwm(size_t bytes) { return take_or_stop(GRAIN, bytes, BY_NEW); }
+void *st__Znam(size_t bytes) { return take_or_stop(GRAIN, bytes, BY_NEW_ARRAY); }
+void *st__ZnwmSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes, BY_NEW); }
+void *st__ZnamSt11align_val_t(size_t bytes, size_t unit) { return take_or_stop(unit, bytes, BY_NEW_ARRAY); }
+void st__ZdlPv(void *p) { give_back(p, BY_NEW); }
+void st__ZdaPv(void *p) { give_back(p, BY_NEW_ARRAY); }
+#define DELETE(name, as) void name(void *) __attribute__((alias(as)))
+DELETE(st__ZdlPvm, "st__ZdlPv");
+DELETE(st__ZdlPvSt11align_val_t, "st__ZdlPv");
+DELETE(st__ZdlPvmSt11align_val_t, "st__ZdlPv");
+DELETE(st__ZdaPvm, "st__ZdaPv");
+DELETE(st__ZdaPvSt11align_val_t, "st__ZdaPv");
+DELETE(st__ZdaPvmSt11align_val_t, "st__ZdaPv");
+/* The block in which an address lies, and its bytes; of 0 the address up to which the heap is used. */
+void *st_block(const void *p, size_t *bytes) {
+  const struct block *h = &heap[omp_get_thread_num()];
+  if (!p) return h->base + h->used;
+  if ((const char *)p < h->base || (const char *)p >= h->base + h->used) return 0;
+  for (size_t at = h->last; at; at = ((size_t *)(h->base + at))[BELOW]) {
+    size_t *block = (size_t *)(h->base + at);
+    if ((const char *)p >= (char *)block && (const char *)p < (char *)block + block[SIZE]) return *bytes = block[SIZE], block;
+  }
+  return 0;
+}
 
 /* What a file that SepTran did not write prints goes nowhere: there is no file to print to. */
 int st_printf(const char *f, ...) { return (void)f, 0; }

@@ -27,6 +27,11 @@ from septran.verify.warp_accesses import warp_accesses
 Build = Callable[[Kernel, Path], Built]
 _CALLS, _CALL_S, _BUDGET_S = 4, 15.0, 15.0
 _CHECK = "who stores and loads each byte of shared memory"
+_HINTS = {
+    "race": "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
+    "address": "device code reaches memory of cudaMalloc, pinned and managed memory; the host copies what it wants of the first",
+}
+"""by the kind of what such a build alone sees"""
 
 
 def with_noted_accesses(
@@ -37,7 +42,7 @@ def with_noted_accesses(
     folder: Path,
     sessions: Sessions,
 ) -> Verdict:
-    """Return an accurate `verdict`, or V209 where threads of a noted build race; what it could not see is not checked.
+    """Return an accurate `verdict`, or V209 where threads of a noted build race, or reach the host's memory; what it could not see is not checked.
 
     build: what makes the noted build in `folder`. Kernels whose leaves are all the library's are not built again.
     """
@@ -50,13 +55,10 @@ def with_noted_accesses(
     budget_s = max(_BUDGET_S, sessions.budget_s / 4)  # whoever asks for all inputs gets all calls
     asked = replace(sessions, call_timeout_s=_CALL_S, budget_s=budget_s, minimum_calls=1)
     transcript = called(kernel, built, problem, _calls(problem, verdict.seed), asked, folder)
-    races = [d for d in transcript.diagnostics if d.get("kind") == "race"]
-    if races:
-        return replace(verdict, diagnostics=transcript.diagnostics).rejected(
-            "V209",
-            f"race: {races[0].get('message')}",
-            "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
-        )
+    for kind, hint in _HINTS.items():
+        for said in (d for d in transcript.diagnostics if d.get("kind") == kind):
+            seen = replace(verdict, diagnostics=transcript.diagnostics)
+            return seen.rejected("V209", f"{kind}: {said.get('message')}", hint)
     if transcript.failure == "harness" or ran_out(transcript):
         return verdict.without_for_now(f"{_CHECK}: {harness_text(transcript)}")
     if transcript.failure or not transcript.ran:

@@ -14,6 +14,7 @@ from tests.attacks import (
     corpus_jumps,
     corpus_leaf,
     corpus_native,
+    corpus_owners,
     corpus_python,
     corpus_replies,
     corpus_sizes,
@@ -43,6 +44,7 @@ _ALL: tuple[Attack, ...] = (
     *corpus_told.ALL,
     *corpus_states.ALL,
     *corpus_jumps.ALL,
+    *corpus_owners.ALL,
 )
 _FAMILIES = list(dict.fromkeys(a.family for a in _ALL))
 CORPUS = tuple(sorted(_ALL, key=lambda a: _FAMILIES.index(a.family)))

@@ -99,9 +99,10 @@ def test_the_simulators_hold_what_the_machine_files_say(monkeypatch: pytest.Monk
         for name in names:
             machine = load_machine(name.removeprefix("configs/machines/").removesuffix(".yaml"))
             assert machine.capacity("SHARED") == limit, name
-    from septran.backends.judged.child import torch_mixed
+    from septran.backends.judged.child import torch_left, torch_mixed
 
-    # by the name that it has beside a judged kernel
+    # by the names that they have beside a judged kernel
+    monkeypatch.setitem(sys.modules, "septran_torch_left", torch_left)
     monkeypatch.setitem(sys.modules, "septran_torch_mixed", torch_mixed)
     from septran.backends.judged.child.torch_host import CARDS
 

@@ -50,6 +50,7 @@ def asked_of_emulation(source: str) -> tuple[str, ...]:
     """Return what the emulation's headers are told of a source by flags, so that files without it have none of that."""
     marks = (
         (r"\bcudaStreamCreate", "-DCUEMU_STREAMS"),
+        (r"\b__managed__\b", "-DCUEMU_MANAGED"),
         # a constant without a value is one that the host sets, here or nowhere
         (
             r"\bcuda(MemcpyToSymbol|GetSymbolAddress)|__constant__\s[^;={(]*;",

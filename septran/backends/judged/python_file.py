@@ -43,7 +43,7 @@ ATTRIBUTES = frozenset(
     torch.is_autocast_cpu_enabled torch.get_autocast_dtype torch.get_autocast_gpu_dtype torch.compiler.is_compiling
     torch.compiler.is_dynamo_compiling torch.compiler.is_exporting torch.get_default_dtype torch.get_default_device
     torch.is_inference_mode_enabled is_inference torch.is_deterministic_algorithms_warn_only_enabled
-    torch.seed torch.random torch.get_rng_state torch.get_num_threads torch.get_num_interop_threads torch.cuda.memory_allocated
+    torch.seed torch.random torch.get_rng_state torch.get_num_threads torch.get_num_interop_threads torch.set_num_threads torch.set_num_interop_threads torch.cuda.memory_allocated
     torch.cuda.max_memory_allocated torch.cuda.memory_reserved torch.cuda.max_memory_reserved torch.cuda.mem_get_info
     torch.cuda.memory_stats torch.cuda.memory_summary torch.cuda.memory torch.cuda.is_initialized torch.cuda.device_count
     torch.cuda.get_arch_list torch.cuda.utilization torch.cuda.temperature torch.cuda.power_draw torch.cuda.clock_rate
@@ -122,5 +122,5 @@ def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, in
 
 def lay_torch_host(folder: Path, *more: str) -> None:
     """Write torch's side of a host function into `folder`, from which its child imports it; more: what else lies beside it."""
-    for name in ("torch_host", "torch_mixed", "torch_states", *more):
+    for name in ("torch_host", "torch_left", "torch_mixed", "torch_states", *more):
         shutil.copyfile(_CHILD / f"{name}.py", folder / f"septran_{name}.py")

@@ -241,6 +241,10 @@ def _objection(
                 f"asks what {ast.unparse(of)} has, which is another object in an interpreter",
                 line,
             )
+        case ast.Call(func=ast.Attribute() as called, args=[], keywords=[]) if (
+            _dotted(called, imported) == "torch.finfo"
+        ):
+            yield "attribute", "asks torch.finfo() of torch's default dtype", line
         case ast.Attribute(attr="__name__", value=ast.Call()):
             yield (
                 "attribute",
@@ -251,6 +255,8 @@ def _objection(
             dotted = _dotted(node, imported)
             if isinstance(node.ctx, ast.Store) and dotted.startswith("torch.backends."):
                 return
+            if dotted and not isinstance(node.ctx, ast.Load):
+                yield "attribute", f"changes {dotted}", line
             if word in rules.attributes or dotted in rules.attributes or _private(word):
                 yield (
                     "attribute",

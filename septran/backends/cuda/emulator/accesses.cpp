@@ -146,6 +146,7 @@ void note_load(const void* p, size_t n, int thread) {
     const bool shared = cuemu::in_shared(p);                                                                         \
     if (cuemu::counting && (shared || cuemu::in_global(p)))                                                          \
       cuemu::count_access(__builtin_return_address(0), p, n, #what[0] == 's');                                       \
+    if (!shared) cuemu::check_owner(p, n, #what[0] == 's');                                                          \
     if (shared && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear));             \
   }
 #define CUEMU_ACCESSES(n)                                  \

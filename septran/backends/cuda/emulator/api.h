@@ -52,6 +52,18 @@ Mask lanes_alive() CUEMU_CALL(lanes_alive);
 void* shared_array(const void* site, size_t bytes, size_t alignment) CUEMU_CALL(shared_array);
 void* device_memory(size_t bytes) CUEMU_CALL(device_memory);
 void free_device_memory(void* p) CUEMU_CALL(free_device_memory);
+/// Memory of cudaMalloc: the host does not reach it.
+void not_reached_by_host(const void* p) CUEMU_CALL(not_reached_by_host);
+/// A variable of the device whose address the host asked for.
+void reached_by_device(const void* p, size_t bytes) CUEMU_CALL(reached_by_device);
+/// The next launch's parameters lie here; one of them is this pointer.
+void parameters(const void* at, size_t bytes) CUEMU_CALL(parameters);
+void pointer_parameter(const void* p) CUEMU_CALL(pointer_parameter);
+/// Whether a copy goes from whose memory to whose it says; kind: a cudaMemcpyKind.
+void check_copy(const void* to, const void* from, int kind) CUEMU_CALL(check_copy);
+/// As memmove and memset: what the driver does is no access of the host function's.
+void move_bytes(void* to, const void* from, size_t n) CUEMU_CALL(move_bytes);
+void fill_bytes(void* at, int value, size_t n) CUEMU_CALL(fill_bytes);
 void allow_dynamic_shared(size_t bytes, size_t limit) CUEMU_CALL(allow_dynamic_shared);
 void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shared, void (*body)(void*), void* argument)
     CUEMU_CALL(run_grid);

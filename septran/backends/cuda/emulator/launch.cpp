@@ -80,6 +80,7 @@ void run_grid(const char* name, const dim3& grid, const dim3& block, size_t shar
 #endif
   begin_noting();
   begin_blocks();
+  device_begins(__builtin_frame_address(0));
   const Grid run{body, argument, grid.x * grid.y * grid.z};
   BlocksApart apart;
   apart.try_all(run.total, [&](unsigned i) { run.turn(i); });
@@ -106,6 +107,7 @@ void run_orders(const Output* outputs, size_t count, bool blocks_apart, void (*k
   else if (kWave == 32 && call % 2 == 0) default_nan = 0x7FFFFFFF;  // as PTX has it; in other calls another, because PTX promises none
   else default_nan = 0x7FC00000;
   begin_counting(call == 0);
+  host_begins(__builtin_frame_address(0));
 #ifdef CUEMU_NOTES_ACCESSES
   const bool first = false;  // what is noted in one order holds for all
 #else
@@ -164,12 +166,14 @@ void* device_memory(size_t bytes) {
   if (!p && bytes) fail("memory", "cudaMalloc of %zu bytes", bytes);
   if (bytes) memset(p, unset_byte, bytes);
   if (watched) watched->push({p, bytes});
+  reached_by_device(p, bytes);
   return p;
 }
 
 void free_device_memory(void* p) {
   for (size_t i = 0; watched && i < watched->count; i++)
     if ((*watched)[i].data == p) watched->drop(i--, 1);
+  given_back(p);
   free(p);
 }
 
@@ -183,6 +187,7 @@ void allow_dynamic_shared(size_t bytes, size_t limit) {
 
 void forget_launches() {
   watched = nullptr;
+  forget_owners();
   for (Thread& t : threads) t.copies.forget(), t.groups.forget(), t.unfenced.forget();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (stacks_used) madvise(stacks, stacks_used * kStack, MADV_DONTNEED);

@@ -49,6 +49,12 @@ template <class T> struct List {
 
 /// What memory holds that nobody wrote: NaN, in some calls large or small numbers (see run_orders).
 extern int unset_byte;
+// ownership.cpp
+void reached_by_device(const void* p, size_t bytes);
+void given_back(const void* p);
+void host_begins(const void* frame);    // a host function is called from here
+void device_begins(const void* frame);  // a launch begins
+void forget_owners();
 enum class State : uint8_t { ready, block_wait, warp_wait, poll, done };
 enum Order : int { forward, reverse, shuffled };
 constexpr unsigned kMostThreads = 1024;
@@ -114,6 +120,7 @@ void next_moment();   // all threads of the block see what was stored before
 void next_meeting();  // of the warp that runs: its lanes do
 void note_store(const void* p, size_t n);
 void note_load(const void* p, size_t n, int thread);
+void check_owner(uintptr_t p, size_t n, bool store);  // device code reaches no memory of the host, nor the host of the device
 // What accesses of warps take (warp_accesses.cpp), while it is counted. code: where the access returns to.
 extern bool counting;
 extern uintptr_t stack_low;

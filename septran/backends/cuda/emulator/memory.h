@@ -4,8 +4,15 @@
 
 template <class T> cudaError_t cudaMalloc(T** p, size_t n) {
   *p = static_cast<T*>(cuemu::device_memory(n));
+  cuemu::not_reached_by_host(*p);
   return cudaSuccess;
 }
+namespace cuemu {
+template <class T> cudaError_t memory_of_both(T** p, size_t n) {
+  *p = static_cast<T*>(device_memory(n));
+  return cudaSuccess;
+}
+}  // namespace cuemu
 /// Waits for the whole device, as the driver does.
 static inline cudaError_t cudaFree(void* p) {
   cuemu::all_streams();
@@ -19,9 +26,9 @@ static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {
 }
 enum { cudaMemAttachGlobal = 1, cudaMemAttachHost = 2 };
 enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
-template <class T> cudaError_t cudaMallocManaged(T** p, size_t n, unsigned = cudaMemAttachGlobal) { return cudaMalloc(p, n); }
-template <class T> cudaError_t cudaMallocHost(T** p, size_t n, unsigned = 0) { return cudaMalloc(p, n); }
-template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned) { return cudaMalloc(p, n); }
+template <class T> cudaError_t cudaMallocManaged(T** p, size_t n, unsigned = cudaMemAttachGlobal) { return cuemu::memory_of_both(p, n); }
+template <class T> cudaError_t cudaMallocHost(T** p, size_t n, unsigned = 0) { return cuemu::memory_of_both(p, n); }
+template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned) { return cuemu::memory_of_both(p, n); }
 static inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 /// Rows begin at multiples of 512 bytes.
 template <class T> cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
@@ -29,21 +36,23 @@ template <class T> cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t widt
   return cudaMalloc(p, *pitch * height);
 }
 
-static inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind, cudaStream_t at = nullptr) {
-  cuemu::on_stream(at, [=] { memcpy(d, s, n); });
+static inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t at = nullptr) {
+  cuemu::check_copy(d, s, kind);
+  cuemu::on_stream(at, [=] { cuemu::move_bytes(d, s, n); });
   return cudaSuccess;
 }
 static inline cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind kind) { return cudaMemcpyAsync(d, s, n, kind); }
 static inline cudaError_t cudaMemsetAsync(void* d, int v, size_t n, cudaStream_t at = nullptr) {
-  cuemu::on_stream(at, [=] { memset(d, v, n); });
+  cuemu::on_stream(at, [=] { cuemu::fill_bytes(d, v, n); });
   return cudaSuccess;
 }
 static inline cudaError_t cudaMemset(void* d, int v, size_t n) { return cudaMemsetAsync(d, v, n); }
-static inline cudaError_t cudaMemcpy2DAsync(void* d, size_t to, const void* s, size_t from, size_t width, size_t height, cudaMemcpyKind,
+static inline cudaError_t cudaMemcpy2DAsync(void* d, size_t to, const void* s, size_t from, size_t width, size_t height, cudaMemcpyKind kind,
                                             cudaStream_t at = nullptr) {
   if (width > to || width > from) return cudaErrorInvalidValue;
+  cuemu::check_copy(d, s, kind);
   cuemu::on_stream(at, [=] {
-    for (size_t i = 0; i < height; i++) memcpy(static_cast<char*>(d) + i * to, static_cast<const char*>(s) + i * from, width);
+    for (size_t i = 0; i < height; i++) cuemu::move_bytes(static_cast<char*>(d) + i * to, static_cast<const char*>(s) + i * from, width);
   });
   return cudaSuccess;
 }
@@ -53,7 +62,7 @@ static inline cudaError_t cudaMemcpy2D(void* d, size_t to, const void* s, size_t
 static inline cudaError_t cudaMemset2D(void* d, size_t pitch, int v, size_t width, size_t height) {
   if (width > pitch) return cudaErrorInvalidValue;
   cuemu::before_default();
-  for (size_t i = 0; i < height; i++) memset(static_cast<char*>(d) + i * pitch, v, width);
+  for (size_t i = 0; i < height; i++) cuemu::fill_bytes(static_cast<char*>(d) + i * pitch, v, width);
   return cudaSuccess;
 }
 
@@ -77,6 +86,7 @@ cudaError_t cudaMemcpyFromSymbol(void* d, const T& symbol, size_t n, size_t at =
 }
 template <class P, class T> cudaError_t cudaGetSymbolAddress(P** p, const T& symbol) {
   *p = reinterpret_cast<P*>(cuemu::inside(symbol, 0, 0));
+  cuemu::reached_by_device(*p, sizeof symbol);
   return cudaSuccess;
 }
 template <class T> cudaError_t cudaGetSymbolSize(size_t* n, const T& symbol) {

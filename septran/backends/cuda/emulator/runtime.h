@@ -39,10 +39,19 @@ struct Launch {
   Launch(dim3 g, dim3 b, size_t s = 0, cudaStream_t at = nullptr) : grid(g), block(b), shared(s), stream(at) {}
 };
 
+template <class A> void look_at_parameter(const A& a) {
+  if constexpr (std::is_polymorphic_v<A>) fail("launch", "a parameter is an object with virtual functions, whose table is the host's");
+#ifndef CUEMU_MANAGED  // variables that both sides reach
+  if constexpr (std::is_pointer_v<A> && std::is_object_v<std::remove_pointer_t<A>>) pointer_parameter(const_cast<const void*>(static_cast<const volatile void*>(a)));
+#endif
+}
+
 template <class F, class... A> void launch(const char* name, Launch c, F f, A... a) {
+  (look_at_parameter(a), ...);
   on_stream(c.stream, [=] {
-    auto call = [&] { f(a...); };
+    auto call = [=] { f(a...); };
     using Call = decltype(call);
+    parameters(&call, sizeof call);
     run_grid(name, c.grid, c.block, c.shared, [](void* p) { (*static_cast<Call*>(p))(); }, &call);
   });
 }

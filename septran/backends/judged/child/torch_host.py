@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from septran_torch_left import Before, Untyped
 from septran_torch_mixed import MAY_COMPUTE, NEVER, Mixed, word
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -114,6 +115,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.kept: list[Any] = []
         self.known: dict[int, str] = {}
         self.inputs: set[int] = set()
+        self.untyped = Untyped()
 
     def begin(self, tensors: list[tuple[str, Any, bool]]) -> None:
         """Forget the last call; `tensors`: (name, tensor, whether a kernel may write it)."""
@@ -123,6 +125,7 @@ class Gate(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.mixed.begin(tuple(t for _, t, _ in tensors))
         self.known.clear()
         self.inputs.clear()
+        self.untyped.places.clear()
         for name, tensor, writable in tensors:
             place = self._place(tensor)
             self.known[place] = name
@@ -273,6 +276,7 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        self.gate.untyped.refuse(func, args, kwargs, self.gate.file, self.gate._place)
         if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined,unused-ignore]
             return DEVICE
         if func == torch.Tensor.is_cuda.__get__ or func is torch.Tensor.is_shared:  # type: ignore[attr-defined,unused-ignore]
@@ -302,9 +306,13 @@ class Machine(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         outer = self.gate.called
         self.gate.called = outer or word(func)
         try:
-            return func(*args, **kwargs)
+            made = func(*args, **kwargs)
         finally:
             self.gate.called = outer
+        if isinstance(made, torch.Tensor):
+            given = torch.utils._pytree.tree_leaves((args, kwargs))
+            self.gate.untyped.note(made, given, self.gate._place, lasts=not self.gate.calls)
+        return made
 
 
 def _kind_of(value: Any) -> str:
@@ -457,6 +465,13 @@ def around(gate: Gate, tensors: list[tuple[str, Any, bool]]) -> Iterator[Gate]:
     gate.calls += 1
     # users call kernels with and without gradients
     with torch.set_grad_enabled(gate.calls % 2 == 1), Machine(gate), gate:
+        with own_work():
+            before = Before(tensors)
         yield gate
         if gate.mixed.beyond:
             raise gate.refused(*gate.mixed.told())
+        with own_work():
+            changed = before.changed()
+        if changed:
+            gate.watch.last_error = f"host: the host function {changed}"
+            raise HostError(gate.watch.last_error)
