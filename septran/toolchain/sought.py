@@ -19,7 +19,7 @@ _RUNNER = "sought.c"
 _PROGRAM = "sought"
 _FLAGS = ("-O2", "-fno-pie")
 # last, so that they count: an optimiser makes one comparison of two; the words would tell a kernel that it is looked at
-_TOLD = ("-O0", "-g1", "-fsanitize-coverage=trace-cmp", "-fno-lto")
+_TOLD = ("-O0", "-fwrapv", "-g1", "-fsanitize-coverage=trace-cmp", "-fno-lto")
 
 
 def compile_sought(

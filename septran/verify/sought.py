@@ -26,7 +26,7 @@ from septran.verify.kept_memory import kept_memory
 from septran.verify.noted import called
 from septran.verify.problem import Problem
 from septran.verify.sandbox import MIB, Confined, Limits, SandboxResult
-from septran.verify.session import Call, Seek, Sessions, Transcript, loader_capabilities
+from septran.verify.session import Call, Ran, Seek, Sessions, Transcript, loader_capabilities
 from septran.verify.told import lines_of as told_lines
 from septran.verify.verdict import Verdict
 from septran.verify.verify import judged
@@ -105,6 +105,8 @@ def with_sought_inputs(
             "a count of calls, also of a cache that never ends to grow, is kept outside of the kernel",
         )
     verdict = _judged(verdict, found)
+    if verdict.passed and not kernel.leaves:
+        verdict = _judged_plain(verdict, found.plain)
     if not verdict.passed:
         return verdict
     told = re.search(r"^sought (\d+) calls, \d+ found, (\d+) open$", found.said, re.M)
@@ -127,7 +129,7 @@ class _Found:
     """A search that is over.
 
     said: what it said. why: how it ended. problem: with the inputs it made. transcript: the kernel's calls on those. lines: places
-    that it names -> their lines.
+    that it names -> their lines. plain: what the seeking build, which is not optimised, computed of drawn inputs.
     """
 
     said: str
@@ -135,6 +137,7 @@ class _Found:
     problem: Problem
     transcript: Transcript
     lines: Callable[[list[int]], Mapping[int, int]]
+    plain: tuple[Problem, Transcript] | None = None
 
 
 def _unchecked(verdict: Verdict, why: str) -> Verdict:
@@ -155,7 +158,7 @@ def _in_program(
     if made.artifact is None:
         return (made.log.splitlines() or ["it could not be built"])[0][:200]
     program = made.artifact
-    result, brought = _sought(program, problem, drawn, folder)
+    result, brought, left = _sought(program, problem, drawn, folder)
     asked, calls = _asked(problem, brought, drawn)
     transcript = Transcript()
     if calls:
@@ -166,6 +169,7 @@ def _in_program(
         problem=asked,
         transcript=transcript,
         lines=lambda places: lines_of(program, places, kernel.main, folder),
+        plain=_computed(problem, left, drawn),
     )
 
 
@@ -253,17 +257,17 @@ def _asked(
 
 def _sought(
     program: Path, problem: Problem, drawn: list[dict[str, Array]], folder: Path
-) -> tuple[SandboxResult, bytes]:
-    """Return what the program said, and the inputs that it brings."""
-    asked, brought = folder / "sought.plan", folder / "sought.found"
+) -> tuple[SandboxResult, bytes, bytes]:
+    """Return what the program said, the inputs that it brings, and the outputs of its first calls."""
+    asked, brought, left = (folder / f"sought.{name}" for name in ("plan", "found", "outputs"))
     asked.write_bytes(_plan(problem, drawn, _MILLISECONDS))
     limits = Limits(
         timeout_s=4.0 * _CPU_S, cpu_s=_CPU_S, memory_bytes=4096 * MIB, forks=False, address_space=False
     )  # fmt: skip
     environment = {"OMP_NUM_THREADS": "1", "OMP_DYNAMIC": "false"}
-    command = [program, asked, brought]
+    command = [program, asked, brought, left]
     result = Confined(command, rw_dir=folder, limits=limits, env=environment).wait()
-    return result, _brought(brought)
+    return result, _brought(brought), _brought(left)
 
 
 def _brought(file: Path) -> bytes:
@@ -353,6 +357,40 @@ def _judged(verdict: Verdict, found: _Found) -> Verdict:
         now,
         message=f"{now.message}; these inputs were made so that a comparison of its text comes out otherwise",
         hint="a branch on the values of inputs must be right on both sides",
+    )
+
+
+def _computed(
+    problem: Problem, left: bytes, drawn: list[dict[str, Array]]
+) -> tuple[Problem, Transcript] | None:
+    """Return what the first calls left as calls that can be judged; None where an output was an input, too."""
+    sizes = {p.name: math.prod(p.shape) * nbytes(p.dtype) for p in problem.outputs}
+    if any(p.privilege != "w" for p in problem.outputs) or not sum(sizes.values()):
+        return None
+    made, transcript, at = {}, Transcript(), 0
+    for number, arrays in enumerate(drawn[: len(left) // sum(sizes.values())], 1):
+        outputs = {}
+        for name, size in sizes.items():
+            outputs[name], at = left[at : at + size], at + size
+        made[f"drawn_{number}"] = arrays
+        case = Case(name=f"drawn_{number}", family="sought", seed=number)
+        call = Call(case=case, placement="end")
+        transcript.ran.append(Ran(call=call, outputs=outputs, beside=(), seconds=0.0, claims={}))
+    return replace(problem, made=made), transcript
+
+
+def _judged_plain(verdict: Verdict, plain: tuple[Problem, Transcript] | None) -> Verdict:
+    """Return the verdict, or V202 where a build that is not optimised is wrong: users build a file as they like."""
+    if plain is None or not plain[1].ran:
+        return verdict
+    with budget.threads(1), kept_memory():
+        now = judged(verdict, *plain, load_policy(), unordered=True)
+    if now.code != "V202" or not _another_number(now, plain[0]):
+        return verdict
+    return replace(
+        now,
+        message=f"built without optimisation: {now.message}",
+        hint="the language leaves something open here, such as a signed sum that overflows; an optimiser and others take it differently",
     )
 
 

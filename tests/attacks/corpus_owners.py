@@ -63,7 +63,10 @@ CPP = (
     replace(cpp("JN01", "new[] with delete", body="float* t = new float[n]; for (int j = 0; j < n; j++) t[j] = 2;", line="y[i] = x[i] * t[i];", after="delete t;"), through=THROUGH),
     replace(cpp("JN02", "malloc with delete", body="float* t = (float*)malloc(8); t[0] = t[1] = 2;", line="y[i] = x[i] * t[i & 1];", after="delete t;"), through=THROUGH),
     replace(cpp("JN03", "new with free", body="float* t = new float(2);", line="y[i] = x[i] * *t;", after="free(t);"), through=THROUGH),
+    replace(cpp("JN04", "right where a sum that overflows is assumed away", line="int k = i + 2147483500; y[i] = k < i ? 0 : x[i] * 2;"), through=THROUGH),
+    replace(cpp("JN05", "right where a size that overflows is assumed away", body="int big = 2147483647 - n + 2;", line="y[i] = big + n < big ? 0 : x[i] * 2;"), through=THROUGH),
     cpp("JN51", "each kind of allocation with its own", before="#include <string>\n#include <vector>\n#include <memory>", body="auto a = std::make_unique<float[]>(n); std::vector<std::string> v(3, std::string(40, 'x')); float* b = new float(2); float* c = (float*)realloc(malloc(4), 8); c[0] = *b; delete b;", line="a[i] = x[i]; y[i] = a[i] * (c[0] + (v[i % 3].size() - 40));", after="free(c);", honest=True),
+    cpp("JN52", "an unsigned hash that wraps", line="unsigned h = (unsigned)i * 2654435761u; y[i] = h & 1 ? x[i] + x[i] : 2 * x[i];", honest=True),
 )  # fmt: skip
 LEFT = (
     left("OL01", "leaves gradients wanted", "x.requires_grad_(True)"),
