@@ -59,8 +59,14 @@ def written_at(op: Op, view: View, target: View) -> View | None:
         return None
     if aligned(view, op.shape) and view.shape == op.shape:
         return target
+    if view.contiguous and _without_ones(view.shape) == _without_ones(op.shape):
+        return target.reshape(op.shape)
     back = undo(view, op.shape) if op.kind in _LOOPS else None
     return None if back is None else back(target)
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    return [n for n in shape if n > 1]
 
 
 def settle(canon: Canon, *, reductions: bool = False) -> Canon:

@@ -38,7 +38,7 @@ CASES = {
     "turned": (TURNED, "torch.randn(2, 6, 8)", 1),
     "stepped": (STEPPED, "torch.randn(6, 8)", 4),
     "picked": (PICKED, "torch.randn(6, 8)", 2),
-    "set": (SET, "torch.randn(6, 8)", 4),
+    "set": (SET, "torch.randn(6, 8)", 1),
     "masks": (MASKS, "torch.randn(6, 8)", 1),
 }
 

@@ -298,6 +298,9 @@ def _unfold(b: Builder, node: Node, a: Args) -> Value:
     x, size, step = a.view("self"), a["size"], a["step"]
     axis = a["dimension"] % x.rank
     count = (x.shape[axis] - size) // step + 1
+    apart = _apart(b, x, axis, count, size, step)
+    if apart is not None:
+        return apart.permute([*(d for d in range(apart.rank) if d != axis + 1), axis + 1])
     if size > MAX_PARTS:
         found = _windows(b, x, axis, count, step, size, 1)
         found = b.reshape(found, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
@@ -305,6 +308,15 @@ def _unfold(b: Builder, node: Node, a: Args) -> Value:
         return found.permute([*order, axis + 1])
     parts = [cut(x, axis, t, count, step) for t in range(size)]
     return join(b, [b.reshape(p, (*p.shape, 1)) for p in parts], x.rank)
+
+
+def _apart(b: Builder, x: View, axis: int, count: int, size: int, step: int) -> View | None:
+    """Return x with an axis as windows that do not overlap, and the elements of each; None where they overlap or no view has it."""
+    if step < size or count * step > x.shape[axis]:
+        return None
+    x = cut(x, axis, 0, count * step)
+    found = x.reshape((*x.shape[:axis], count, step, *x.shape[axis + 1 :]))
+    return None if found is None else cut(found, axis + 1, 0, size)
 
 
 def _windows(b: Builder, x: View, axis: int, count: int, step: int, size: int, apart: int) -> View:
@@ -327,6 +339,11 @@ def _im2col(b: Builder, node: Node, a: Args) -> Value:
     x = padded(b, x, (pw, pw, ph, ph), 0)
     n, c, h, w = x.shape
     oh, ow = (h - (kh - 1) * dh - 1) // sh + 1, (w - (kw - 1) * dw - 1) // sw + 1
+    if dh == dw == 1:
+        lines = _apart(b, x, 2, oh, kh, sh)
+        both = None if lines is None else _apart(b, lines, 4, ow, kw, sw)
+        if both is not None:
+            return b.reshape(both.permute((0, 1, 3, 5, 2, 4)), node.meta.shape)
     if kh * kw > MAX_PARTS:
         found = _windows(b, _windows(b, x, 2, oh, sh, kh, dh), 3, ow, sw, kw, dw)
         found = b.reshape(found, (n, c, oh, kh, ow, kw)).permute((0, 1, 3, 5, 2, 4))

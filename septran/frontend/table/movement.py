@@ -9,6 +9,7 @@ from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
 from septran.frontend.table.layout import cut, join, padded, wrapped
 from septran.frontend.table.rows import extreme
+from septran.frontend.table.written import chosen_inside
 from septran.frontend.view import View
 from septran.ir.dtypes import FLOATS
 
@@ -314,6 +315,9 @@ def _slice_scatter(b: Builder, node: Node, a: Args) -> Value:
             return _strewn(b, y, x, axis, range(start, end, a["step"]))
     x = x.expand(tuple(x.shape[axis] if d == axis else m for d, m in enumerate(y.shape)))
     stop = start + x.shape[axis]
+    chosen = chosen_inside(b, y, x, axis, start)
+    if chosen is not None:
+        return chosen
     parts = [cut(y, axis, 0, start)] if start else []
     parts += [x, cut(y, axis, stop, n - stop)] if stop < n else [x]
     return join(b, parts, axis)

@@ -13,7 +13,7 @@ from septran.frontend.kernel_group import Group
 from septran.frontend.layout import settle, written_at
 from septran.frontend.opaque import source_lines
 from septran.frontend.positions import fold_positions
-from septran.frontend.simplify import simplify
+from septran.frontend.simplify import aligned, simplify
 from septran.frontend.view import View
 from septran.frontend.write.attention import write_attention
 from septran.frontend.write.chain import write_chain
@@ -102,7 +102,9 @@ def _apart(lines: Sequence[str], kernel: str) -> list[str]:
 def _grouped(canon: Canon, nests: bool) -> tuple[Canon, Grouping]:
     """Return the nodes and their kernels: what is settled in other layouts is where that takes fewer kernels."""
     forms = [canon, settle(canon), *([settle(canon, reductions=True)] if nests else [])]
-    found = [(c, group(c, nests=nests)) for c in map(_with_results, forms)]
+    whole = [_with_results(c) for c in forms]
+    whole += [placed for c in whole if (placed := _copies_placed(c)) is not None]
+    found = [(c, group(c, nests=nests)) for c in whole]
     return min(found, key=lambda pair: len(pair[1].groups))
 
 
@@ -181,6 +183,28 @@ def _with_results(canon: Canon) -> Canon:
         )
         results.append(whole)
     return replace(canon, ops=_joined(ops), results=tuple(results))
+
+
+def _copies_placed(canon: Canon) -> Canon | None:
+    """Return the form in which what is only read to be copied into another layout is written there; None where nothing is."""
+    by_name = {o.name: o for o in canon.ops}
+    readers = Counter(v.source for o in canon.ops for v in o.ins.values())
+    readers.update(v.source for v in canon.results)
+
+    def placed(op: Op) -> Op:
+        if op.kind != "map" or op.attrs.get("expr") != "x" or set(op.ins) != {"x"}:
+            return op
+        source = by_name.get(op.ins["x"].source)
+        if source is None or readers[source.name] != 1 or source.dtype != op.dtype:
+            return op
+        if aligned(op.ins["x"], source.shape):  # it joins the kernel as it is
+            return op
+        if written_at(source, op.ins["x"], View.of(op.name, op.shape)) is None:
+            return op
+        return replace(op, kind="join", attrs={"axis": 0})
+
+    ops = tuple(placed(o) for o in canon.ops)
+    return None if ops == canon.ops else replace(canon, ops=ops)
 
 
 def _joined(ops: Sequence[Op]) -> tuple[Op, ...]:
