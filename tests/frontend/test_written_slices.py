@@ -80,6 +80,12 @@ MODULES = [
         inputs="torch.randn(2, 3, 9, 16)",
     ),
     Module(
+        name="turned_both_ways",
+        body="return torch.flip(x, [-1, 1]) + x, x.flip(0, 2)",
+        inputs="torch.randn(3, 5, 7)",
+        kernels=6,
+    ),
+    Module(
         name="tables_of_a_stack",
         init="self.a, self.b = nn.Embedding(9, 11), nn.Embedding(7, 11)",
         body="return torch.stack([self.a(x[:, 0]), self.b(x[:, 1])], 1).sum(2)",
@@ -109,6 +115,7 @@ QUICK = (
     "by_position",
     "whole_numbers",
     "patches",
+    "turned_both_ways",
     "tables_of_a_stack",
     "heads_of_gpt",
 )

@@ -239,10 +239,25 @@ def strided_places(
 @row("flip")
 def _flip(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
-    for dim in a["dims"]:
-        axis = dim % x.rank
-        if x.shape[axis] > 1:
-            x = moved(b, x, axis, x.shape[axis], f"{x.shape[axis] - 1} - at({axis})")
+    turned = {d % x.rank for d in a["dims"]} - {d for d, n in enumerate(x.shape) if n == 1}
+    # neighbours that are both turned are one dim from its end
+    merged: list[tuple[int, bool]] = []
+    for d, n in enumerate(x.shape):
+        if d in turned and merged and merged[-1][1]:
+            merged[-1] = (merged[-1][0] * n, True)
+        else:
+            merged.append((n, d in turned))
+    flat = x.reshape([n for n, _ in merged])
+    if flat is None or len(merged) == x.rank:
+        return _turned(b, x, sorted(turned))
+    found = _turned(b, flat, [d for d, (_, is_turned) in enumerate(merged) if is_turned])
+    return b.reshape(found, x.shape)
+
+
+def _turned(b: Builder, x: View, axes: Sequence[int]) -> View:
+    """Return `x` with some axes from their end to their start."""
+    for axis in axes:
+        x = moved(b, x, axis, x.shape[axis], f"{x.shape[axis] - 1} - at({axis})")
     return x
 
 
