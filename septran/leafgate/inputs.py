@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Iterator
 
 from septran import assets, spanyaml
 from septran.kernel import LeafSpec
 from septran.leafgate.refusal import Refusal
 
 _CALL = re.compile(r"\b(\w+)\s*\(")
-_MADE = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;]*);")
+_MADE = re.compile(r"\b\w+\s*=(?!=)[^;]*;")
+_SET = re.compile(r"(?<![=!<>+*/%&|^-])=(?!=)")
 _NAMES_OF_NAMES = 8
 _DESTINATIONS = ("dst", "out", "c", "C")
 
@@ -45,7 +47,7 @@ def _in_c(text: str, read: set[str], written: dict[str, int]) -> tuple[int, str]
     before = text[: text.find("{")].count("\n")
     names = set(read)
     for _ in range(_NAMES_OF_NAMES):
-        names |= {m[1] for m in _MADE.finditer(body) if _is_tile(m[2], names)}
+        names |= {name for name, value in _made(body) if _is_tile(value, names)}
     for call in _CALL.finditer(body):
         if call[1] in written:
             args = _arguments(body[call.end() :])
@@ -53,6 +55,14 @@ def _in_c(text: str, read: set[str], written: dict[str, int]) -> tuple[int, str]
             if _is_tile(at, names):
                 return 1 + before + body.count("\n", 0, call.start()), at
     return None
+
+
+def _made(body: str) -> Iterator[tuple[str, str]]:
+    """Yield each name that is given a value, and the value: `x = a, y = b;` are two, `x = y = a;` two of one."""
+    for statement in _MADE.finditer(body):
+        for one in _arguments(statement[0].removesuffix(";")):
+            *names, value = _SET.split(one)
+            yield from ((word[0], value) for n in names if (word := re.search(r"\w+(?=\s*$)", n)))
 
 
 def _is_tile(value: str, names: set[str]) -> bool:

@@ -42,6 +42,10 @@ WRITTEN = {
         f"{TILES}vendor_lib_vec_scalar(VL_MAX, x, x, 0.0);\nvendor_lib_dma_copy(y, x);",
         f"{TILES}vl_binary op = VL_MAX;\nvendor_lib_vec_scalar(op, x, x, 0.0);",
         f"{TILES}vl_tile z = x;\nvl_tile w = z;\nvendor_lib_fill(w, 0.0);",
+        "const vl_tile x = vl_matrix(X), y = vl_matrix(Y);\nvendor_lib_fill(x, 0.0);",
+        f"{TILES}vl_tile z = y, w = x;\nvendor_lib_fill(w, 0.0);",
+        f"{TILES}vl_tile z, w;\nz = w = x;\nvendor_lib_fill(w, 0.0);",
+        "vl_tile x = vl_part(vl_matrix(X), 0, 0, 1, 4), y;\nvendor_lib_fill(x, 0.0);",
         "vendor_lib_fill(vl_part(vl_matrix(X), 0, 0, 1, 4), 0.0);",
         "vendor_lib_fill((vl_tile){X.space, X.addr, 1, 4, 4, X.dtype}, 0.0);",
     ),
@@ -57,6 +61,8 @@ WRITTEN = {
 }
 RIGHT = {
     "c": (
+        "const vl_tile y = vl_matrix(Y), x = vl_matrix(X);\nvendor_lib_vec_scalar(VL_MUL, y, x, 2.0);",
+        "const vl_tile x = vl_matrix(X), y = vl_matrix(Y);\nvendor_lib_vec_scalar(VL_MUL, y, x, 2.0);",
         f"{TILES}vendor_lib_vec_scalar(VL_MAX, y, x, 0.0);",
         f"{TILES}vl_tile c = vl_temp(scratch, 0, x.rows, X.n[1]);\nvendor_lib_vec_binary(VL_MUL, c, x, x);\nvendor_lib_dma_copy(y, c);",
         f"{TILES}y.rows = x.rows;\nvendor_lib_fill(y, 0.0);",
