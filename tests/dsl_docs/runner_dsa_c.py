@@ -14,9 +14,12 @@ import pytest
 from septran.agent.docs import Block
 from septran.backends.dsa import backend as dsa_c
 from septran.backends.dsa import emit as dsa_emit
+from septran.backends.dsa.backend import DSA_C
 from septran.ir.expr import Const
 from septran.ir.nodes import Alloc, Buffer, Copy, For, Param, Prim, Privilege, Program, Region, Stmt
 from septran.kernel import Leaf, leaf_specs
+from septran.leafgate import Refusal
+from septran.plan.floor import admitted
 from tests.backends.dsa_c_tools import run_text
 from tests.backends.dsa_programs import call, region
 from tests.dsl_docs.runner import Outcome
@@ -103,9 +106,12 @@ def check(block: Block, folder: Path) -> Outcome:
         assert leaf is not None
         if spec.task == "block":
             text = f"{dsa_emit.signature(spec)} {{\n  (void)scratch;\n{block.code}\n}}\n"
-            leaf = Leaf(spec=spec, writer="file", name="doc", source=text)
+            try:
+                leaf = admitted(Leaf(spec=spec, writer="file", name="doc", source=text), DSA_C)
+            except Refusal as refused:
+                return Outcome(False, refused.sentence)
         leaves[spec.key] = leaf
-    kernel = dsa_c.DSA_C.emit(program, leaves)
+    kernel = DSA_C.emit(program, leaves)
     built = dsa_c.build(kernel, folder)
     if not built.ok or block.test == "compile":
         return Outcome(built.ok, built.log)

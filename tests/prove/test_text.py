@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from septran.kernel import Kernel
+from septran.kernel import Kernel, Leaf, leaf_specs
 from septran.plan.fit import Lowered
-from septran.plan.floor import library_leaves
+from septran.plan.floor import admitted, library_leaves
 from septran.plan.resolve import GenRequest, Plan, lower_plan, resolve
 from septran.prove import text_pieces
 from septran.prove.printed import Unread, Unreadable
 from septran.prove.sets import model
 from septran.prove.text import same_text
-from septran.run.prove import finish, prove_lowered, prove_request, unproven
+from septran.run.prove import distributed, prove_lowered, prove_request, unproven
 from tests.backends.operators import all_operators
 from tests.cli.conftest import septran as septran
 from tests.prove.text_mutants import text_mutants
@@ -34,7 +34,10 @@ def printed(op: str, target: str, **dims: int) -> tuple[Plan, Lowered, Kernel]:
 
 def refused(plan: Plan, lowered: Lowered, kernel: Kernel) -> str:
     """Return why the text is refused, "" when it is proven."""
-    core = finish(plan, lowered)
+    leaves = {leaf.spec.key: leaf for leaf in kernel.leaves}
+    core = distributed(
+        plan.backend.finished(lowered.program, leaves), int(plan.machine.limits.get("cores", 1))
+    )
     assert plan.backend.read_back is not None
     try:
         told = plan.backend.read_back(kernel, core.program)
@@ -176,6 +179,45 @@ def test_a_vendor_whose_calls_are_several_is_not_read():
     assert "vendor_lib_mma" in _spellings(load_vendor("vendor_lib"))
     with pytest.raises(Unread, match="the call"):
         _spellings(load_vendor("systolic_style"))
+
+
+C_LEAF = "  const vl_tile y = vl_matrix(Y), x = vl_matrix(X);\n  vendor_lib_vec_scalar(VL_MAX, y, x, 0.0);"
+
+
+def with_c_leaf() -> tuple[Plan, Lowered, Kernel]:
+    """Return relu on dsa_c with a leaf as a model writes it, around which the simulator is told its views."""
+    plan, lowered, _ = printed("relu", "dsa_c", N=4000)
+    leaves = {}
+    for _, spec in leaf_specs(lowered.program):
+        source = f"{plan.backend.signature(spec)} {{\n{C_LEAF}\n}}\n"
+        leaf = Leaf(spec=spec, writer="file", name="mine", source=source)
+        leaves[spec.key] = admitted(leaf, plan.backend)
+    return plan, lowered, plan.backend.emit(lowered.program, leaves)
+
+
+def test_a_leaf_in_c_is_read_as_the_librarys_calls_are():
+    assert refused(*with_c_leaf()) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new"),
+    [
+        (r"(leaf_\w+)\(given\[0\], given\[1\]", r"\1(given[1], given[0]"),
+        (r"(leaf_\w+)\(given\[0\], given\[1\]", r"\1(given[0], given[0]"),
+        (r"(leaf_\w+)\(given\[0\], given\[1\]", r"\1(given[0], given[7]"),
+        (r"(\{VL_S\(X\w*\), VL_F32, )", r"{VL_S(Y_s), VL_F32, "),
+        (r'vl_given\(given, "\w+"\);\n', ""),
+        (r" *leaf_\w+\(given[^\n]*\n", ""),
+    ],
+)
+def test_a_changed_call_of_a_leaf_in_c_is_refused(pattern: str, new: str):
+    plan, lowered, kernel = with_c_leaf()
+    start = kernel.source.index("static void kernel(")
+    body, count = re.subn(pattern, new, kernel.source[start:], count=1)
+    assert count
+    text = kernel.source[:start] + body
+    mutant = kernel.with_files({**dict(kernel.files), kernel.main: text})
+    assert refused(plan, lowered, mutant)
 
 
 # ---- the certificate is about one source

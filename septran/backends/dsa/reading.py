@@ -27,6 +27,12 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _ARGS = "args->"
 _FUNCTIONS = {"dsa_min": "min", "dsa_max": "max", "dsa_div": "//", "dsa_mod": "%"}
 _MEMORIES = ("GLOBAL", "SHARED", "REGISTER")
+_WATCHED = re.compile(
+    r'^ *\{\n *const vl_view given\[\] = \{\n((?: *\{.*\},\n)+) *\};\n *vl_given\(given, "[rw]*"\);\n'
+    r'( *leaf_\w+\(.*\);)\n *vl_given\(given, ""\);\n *\}$',
+    re.MULTILINE,
+)
+"""a leaf in C and what the simulator is told around it"""
 
 
 def read(kernel: Kernel, program: Program) -> Printed:
@@ -48,7 +54,8 @@ def read(kernel: Kernel, program: Program) -> Printed:
     reading = _Reading(load_vendor(rules.vendor))
     cores = int(load_machine(program.machine).limits.get("cores", 1))
     reading.numbers[CORE_NUM] = Const(cores)
-    reading.read(read_body(body.group(1), text.count("\n", 0, body.start(1)) + 1))
+    plain = _WATCHED.sub(_unwatched, body.group(1))
+    reading.read(read_body(plain, text.count("\n", 0, body.start(1)) + 1))
     return Printed(
         file=kernel.main,
         acts=tuple(reading.acts),
@@ -60,6 +67,18 @@ def read(kernel: Kernel, program: Program) -> Printed:
         symbol=lambda call: call.task if call.task.startswith("dsa.") else call.symbol,
         scalars=scalars,
     )
+
+
+def _unwatched(found: re.Match[str]) -> str:
+    """Return the call of a leaf with its views in their places, on the line where it stands."""
+    views = [line.strip().removesuffix(",") for line in found[1].splitlines()]
+
+    def view(at: re.Match[str]) -> str:
+        return f"(vl_view){views[int(at[1])]}" if int(at[1]) < len(views) else at[0]
+
+    above = found[0].count("\n", 0, found.start(2) - found.start())
+    below = found[0].count("\n") - above
+    return "\n" * above + re.sub(r"\bgiven\[(\d+)\]", view, found[2]) + "\n" * below
 
 
 def _names(program: Program) -> dict[str, str]:
