@@ -15,7 +15,9 @@ from septran.host.reached import Reached, reached
 from septran.toolchain.built import Built
 
 _ASKS: Mapping[str, str] = {
-    "the environment": r"(secure_)?getenv|_{0,2}environ",
+    "the environment": r"(secure_)?getenv|_{0,2}environ|(un)?setenv|putenv|clearenv",
+    "signals": r"(bsd_|sysv_)?signal|sigaction|sigprocmask|pthread_sigmask|sigaltstack|setitimer|u?alarm|timer_create",
+    "another state of its process": r"setrlimit\d*|nice|setpriority|sched_set\w+|pthread_setaffinity_np|f?chdir|umask|prctl|mallopt",
     "the processor": r"__cpu_model|__cpu_features2|__cpu_indicator_init|(__)?getauxval|__get_cpuid\w*",
     "how many processors there are, or which it runs on": (
         r"omp_get_(num_procs|num_places|place_num\w*|place_proc_ids|partition_\w+|initial_device|num_devices)"

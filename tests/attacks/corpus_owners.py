@@ -33,12 +33,17 @@ def kernel(param: str, value: str) -> str:
     return f"__global__ void twice(const float* x, {param}, float* y, int n) {{ {_AT} if (i < n) y[i] = {value}; }}"
 
 
+def fast(wrong: str) -> str:
+    return f"__global__ void twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * 2 + ({wrong}); }}"
+
+
 def left(name: str, what: str, host: str = "pass", **more: str | bool) -> Attack:
     made = triton_file(name, what, host=host, through=False, **more)  # type: ignore[arg-type]
     return made if made.honest else replace(made, through=THROUGH)
 
 
 _HOST = "float* t = (float*)malloc(8); t[0] = t[1] = 2;"
+_FAST = "twice<<<(n + 63) / 64, 64>>>(x, y, n);"
 _WAIT = "cudaDeviceSynchronize();"
 _PAIR = "struct P { float* h; float* d; };"
 _SHAPE = "struct B { __device__ virtual float of(float a) const = 0; };\nstruct D : B { __device__ float of(float a) const override { return 2 * a; } };"
@@ -52,6 +57,10 @@ CUDA = (
     cuda("WH07", "reads memory of cudaMalloc on the host", f"float h[2] = {{2, 2}}, *t; cudaMalloc(&t, 8); cudaMemcpy(t, h, 8, cudaMemcpyHostToDevice); if (t[0] != 2) n = 0; {_LAUNCH} cudaFree(t);"),
     cuda("WH08", "copies in the other direction than it says", f"float h[2] = {{2, 2}}, *t; cudaMalloc(&t, 8); cudaMemcpy(t, h, 8, cudaMemcpyDeviceToHost); {_LAUNCH} cudaFree(t);"),
     cuda("WH09", "hands its kernel an object whose functions are the host's", "twice<<<(n + 63) / 64, 64>>>(x, D{}, y, n);", kernel=kernel("D d", "static_cast<const B&>(d).of(x[i])"), before=_SHAPE),
+    cuda("WH10", "blocks larger than its launch bounds", "twice<<<(n + 63) / 64, 64>>>(x, y, n);", kernel=f"#define MOST 32\n__global__ void __launch_bounds__(MOST) twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * 2; }}"),
+    cuda("WH11", "a fast sine of large numbers", _FAST, kernel=fast("1e3f * (__sinf(x[i]) - sinf(x[i]))")),
+    cuda("WH12", "a fast exponential", _FAST, kernel=fast("1e3f * (__expf(-fabsf(x[i])) - expf(-fabsf(x[i])))")),
+    cuda("WH57", "blocks within their launch bounds", "twice<<<(n + 63) / 64, 64>>>(x, y, n);", kernel=f"constexpr int MOST = 64;\n__global__ void __launch_bounds__(MOST, 2) twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * 2; }}", honest=True),
     cuda("WH51", "pinned memory", f"float* t; cudaMallocHost(&t, 8); t[0] = t[1] = 2; {_LAUNCH} {_WAIT} cudaFreeHost(t);", honest=True),
     cuda("WH52", "managed memory", f"float* t; cudaMallocManaged(&t, 8); t[0] = t[1] = 2; {_LAUNCH} {_WAIT} cudaFree(t);", honest=True),
     cuda("WH53", "a structure of a host's and a device's memory", f"{_HOST} P p{{t, nullptr}}; cudaMalloc(&p.d, 8); cudaMemcpy(p.d, p.h, 8, cudaMemcpyHostToDevice); twice<<<(n + 63) / 64, 64>>>(x, p, y, n); cudaFree(p.d); free(t);", kernel=kernel("P p", "x[i] * p.d[i & 1]"), before=_PAIR, honest=True),
@@ -65,6 +74,8 @@ CPP = (
     replace(cpp("JN03", "new with free", body="float* t = new float(2);", line="y[i] = x[i] * *t;", after="free(t);"), through=THROUGH),
     replace(cpp("JN04", "right where a sum that overflows is assumed away", line="int k = i + 2147483500; y[i] = k < i ? 0 : x[i] * 2;"), through=THROUGH),
     replace(cpp("JN05", "right where a size that overflows is assumed away", body="int big = 2147483647 - n + 2;", line="y[i] = big + n < big ? 0 : x[i] * 2;"), through=THROUGH),
+    replace(cpp("JN06", "sets a variable of the environment", after='setenv("OMP_NUM_THREADS", "1", 1);', text_only=True), through=THROUGH),
+    replace(cpp("JN07", "leaves a signal ignored", before="#include <csignal>", after="signal(SIGFPE, SIG_IGN);", text_only=True), through=THROUGH),
     cpp("JN51", "each kind of allocation with its own", before="#include <string>\n#include <vector>\n#include <memory>", body="auto a = std::make_unique<float[]>(n); std::vector<std::string> v(3, std::string(40, 'x')); float* b = new float(2); float* c = (float*)realloc(malloc(4), 8); c[0] = *b; delete b;", line="a[i] = x[i]; y[i] = a[i] * (c[0] + (v[i % 3].size() - 40));", after="free(c);", honest=True),
     cpp("JN52", "an unsigned hash that wraps", line="unsigned h = (unsigned)i * 2654435761u; y[i] = h & 1 ? x[i] + x[i] : 2 * x[i];", honest=True),
 )  # fmt: skip

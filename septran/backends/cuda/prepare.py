@@ -28,6 +28,7 @@ _STATIC_CAST = re.compile(rf"\bstatic_cast\s*<\s*({_INTEGER})\s*>\s*(?=\()")
 _CAST = re.compile(
     rf"\(\s*({_INTEGER})\s*\)(?=\s*(?!const\b|noexcept\b|mutable\b|override\b|->)[\w(.+~!*&-])"
 )
+_BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,[^()]*)?\)\s*(?:void\s+)?(\w+)\s*\(")
 _COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
     (r"\basm\b", "inline PTX"),
@@ -62,6 +63,7 @@ def asked_of_emulation(source: str) -> tuple[str, ...]:
 
 def prepare(source: str) -> str:
     """Return the source for a host compiler; the number of lines does not change."""
+    bounds = _bounds(source)
     source = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", source)
     source = _CONSTANT.sub("__constant__", source)
     source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
@@ -69,7 +71,25 @@ def prepare(source: str) -> str:
     source = _STATIC_CAST.sub(r"cuemu::to<\1>", source)
     source = _CAST.sub(_c_cast, source)
     source = _COPYSIGN.sub("cuemu::copysigned", source)
-    return _launches(source)
+    return _launches(source, bounds)
+
+
+def _bounds(source: str) -> dict[str, str]:
+    """Return how many threads the blocks of kernels may have, by their names, where one number or a constant of the file says it."""
+    found: dict[str, set[str]] = {}
+    for match in _BOUNDS.finditer(source):
+        most, name = match.groups()
+        inside = re.search(r"\bnamespace\s+\w+\s*\{", source)
+        known = most.isdigit() or (
+            not inside
+            and re.search(
+                rf"^[ \t]*#[ \t]*define[ \t]+{most}\b|^(?:static\s+|inline\s+)?constexpr\s[^;(]*\b{most}\s*=",
+                source,
+                re.M,
+            )
+        )
+        found.setdefault(name, set()).add(most if known else "")
+    return {name: most.pop() for name, most in found.items() if len(most) == 1 and most != {""}}
 
 
 def _c_cast(match: re.Match[str]) -> str:
@@ -95,7 +115,7 @@ def _shared_array(match: re.Match[str]) -> str:
     return " ".join(out)
 
 
-def _launches(source: str) -> str:
+def _launches(source: str, bounds: dict[str, str]) -> str:
     while (found := source.find("<<<")) >= 0:
         start, end = _callee_start(source, found), source.index(">>>", found)
         open_ = source.index("(", end)
@@ -105,8 +125,10 @@ def _launches(source: str) -> str:
         name, config = source[start:found].strip(), source[found + 3 : end]
         args = source[open_ + 1 : close]
         tail = f", {args}" if args.strip() else ""
+        plain = name.split("<")[0]
+        most = f".bounded({bounds[plain]})" if plain in bounds else ""
         call = (
-            f'cuemu::launch("{name.split("<")[0]}", cuemu::Launch({config}), '
+            f'cuemu::launch("{plain}", cuemu::Launch({config}){most}, '
             f"[=](auto... a_) {{ {name}(a_...); }}{tail})"
         )
         source = source[:start] + call + source[close + 1 :]

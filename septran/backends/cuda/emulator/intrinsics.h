@@ -218,17 +218,31 @@ constexpr R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }
 #define __log10f cuemu_log10f
 #define __tanf cuemu_tanf
 #define __sincosf cuemu_sincosf
-static inline float cuemu_exp10f(float x) { return exp10f(x); }
-static inline float cuemu_log10f(float x) { return log10f(x); }
-static inline float cuemu_tanf(float x) { return tanf(x); }
-static inline void cuemu_sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
-static inline float cuemu_expf(float x) { return expf(x); }
-static inline float cuemu_logf(float x) { return logf(x); }
-static inline float cuemu_powf(float a, float b) { return powf(a, b); }
-static inline float cuemu_sinf(float x) { return sinf(x); }
-static inline float cuemu_cosf(float x) { return cosf(x); }
+// As the device makes them of its own powers, logarithms and circles (CUDA C++ programming guide, "intrinsic functions"): products in
+// single precision before and behind, a tanh to eleven bits. What its documents allow beyond that is not made worse on purpose: a
+// logarithm to 2^-22 near 1, and 0 for a quotient by more than 2^126.
 static inline float cuemu_log2f(float x) { return log2f(x); }
-static inline float cuemu_tanhf(float x) { return tanhf(x); }
+static inline float cuemu_logf(float x) { return cuemu_log2f(x) * 0.693147182f; }
+static inline float cuemu_log10f(float x) { return cuemu_log2f(x) * 0.301029995f; }
+static inline float cuemu_expf(float x) { return exp2f(x * 1.44269502f); }
+static inline float cuemu_exp10f(float x) { return exp2f(x * 3.32192802f); }
+static inline float cuemu_powf(float a, float b) { return exp2f(b * cuemu_log2f(a)); }
+static inline float cuemu_turn(float x) {
+  const float turns = x * 0.159154937f;
+  return (turns - rintf(turns)) * 6.28318548f;
+}
+static inline float cuemu_sinf(float x) { return sinf(cuemu_turn(x)); }
+static inline float cuemu_cosf(float x) { return cosf(cuemu_turn(x)); }
+static inline float cuemu_tanf(float x) { return cuemu_sinf(x) / cuemu_cosf(x); }
+static inline void cuemu_sincosf(float x, float* s, float* c) { *s = cuemu_sinf(x), *c = cuemu_cosf(x); }
+static inline float cuemu_tanhf(float x) {
+  float t = tanhf(x);
+  unsigned bits;
+  memcpy(&bits, &t, 4);
+  bits &= ~0xFFFu;
+  memcpy(&t, &bits, 4);
+  return x == x ? t : x;
+}
 static inline float rsqrtf(float x) { return 1.f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1. / sqrt(x); }
 static inline float __frsqrt_rn(float x) { return 1.f / sqrtf(x); }

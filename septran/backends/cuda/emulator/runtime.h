@@ -37,6 +37,11 @@ struct Launch {
   size_t shared;
   cudaStream_t stream;
   Launch(dim3 g, dim3 b, size_t s = 0, cudaStream_t at = nullptr) : grid(g), block(b), shared(s), stream(at) {}
+  Launch bounded(size_t most) const {
+    const size_t threads = size_t(block.x) * block.y * block.z;
+    if (threads > most) fail("launch", "a block of %zu threads of a kernel whose __launch_bounds__ are %zu", threads, most);
+    return *this;
+  }
 };
 
 template <class A> void look_at_parameter(const A& a) {
