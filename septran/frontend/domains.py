@@ -14,7 +14,7 @@ from septran.aten.evaluate import base_name, run_graph
 from septran.aten.graph import Graph, Input, Ref
 from septran.domain import Domain
 from septran.frontend.canon import Canon
-from septran.frontend.whole_domains import LAYOUT, behind, wanted_of, whole_numbers
+from septran.frontend.whole_domains import LAYOUT, behind, rows_of, wanted_of, whole_numbers
 from septran.ir.dtypes import FLOATS
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
         and _defined_near_zero(graph)
     )
     found: dict[str, Domain] = {}
-    wanted = wanted_of(graph)
+    wanted, rows = wanted_of(graph), rows_of(graph)
     for param, name in names.items():
         one = inputs[name]
         if one.meta.dtype not in FLOATS:
-            found[param] = whole_numbers(graph, one, wanted.get(name, frozenset()))
+            found[param] = whole_numbers(graph, one, wanted.get(name, frozenset()), rows.get(name))
         elif name in shares:
             found[param] = Domain(kind="unit", specials=False)
         elif name in positive:

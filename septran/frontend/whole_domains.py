@@ -20,8 +20,13 @@ LAYOUT = ("view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "tran
 _DIVISIONS = ("remainder", "fmod", "floor_divide", "div")
 
 
-def whole_numbers(graph: Graph, one: Input, wanted: frozenset[str]) -> Domain:
-    """Return the range of the file's own integers, which are valid where an index is wanted. wanted: of `wanted_of`."""
+def whole_numbers(
+    graph: Graph, one: Input, wanted: frozenset[str], rows: int | None = None
+) -> Domain:
+    """Return the range of the file's own integers, which are valid where an index is wanted.
+
+    wanted: of `wanted_of`. rows: of `rows_of`; columns of one tensor may be positions in tables of several lengths.
+    """
     import numpy as np
 
     raw = graph.values.get(one.name)
@@ -41,7 +46,7 @@ def whole_numbers(graph: Graph, one: Input, wanted: frozenset[str]) -> Domain:
     return Domain(
         kind="index",
         low=low,
-        high=high,
+        high=high if rows is None or low >= rows else min(high, rows),
         # torch has no value for a zero; where the file has one all the same, torch says so
         nonzero="nonzero" in wanted and not bool((values == 0).any()),
         rising="rising" in wanted,
@@ -71,6 +76,21 @@ def wanted_of(graph: Graph) -> Mapping[str, frozenset[str]]:
         for one in graph.inputs:
             if one.name in words:
                 found[one.name] = found.get(one.name, frozenset()) | {name}
+    return found
+
+
+def rows_of(graph: Graph) -> Mapping[str, int]:
+    """Return input -> rows of the shortest table in which a part of it, as it is, is a position."""
+    shapes = {i.name: i.meta.shape for i in graph.inputs}
+    shapes |= {n.name: n.results[0].shape for n in graph.nodes if n.results and n.results[0]}
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        table = node.named.get("weight")
+        if base_name(node.op) != "embedding" or not isinstance(table, Ref):
+            continue
+        for name in _as_they_are(graph, _named(node, "indices")):
+            rows = int(shapes[table.name][0])
+            found[name] = min(rows, found.get(name, rows))
     return found
 
 

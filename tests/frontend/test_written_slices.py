@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.frontend.importing import computes_the_module, imported
+from septran.frontend.whole_domains import rows_of, whole_numbers
+from tests.frontend.importing import computes_the_module, graph_of, imported
 from tests.frontend.modules import Module
 
 GPT = """b, t, c = x.shape
@@ -139,3 +140,18 @@ def test_a_corner_is_one_choice(tmp_path: Path) -> None:
     body = "y = x.clone()\nfor i in range(4):\n    y[i : i + 2, 3 * i : 3 * i + 4] = i\nreturn y"
     found = imported(Module(name="corners", body=body).write(tmp_path))
     assert found.written.text.count("select(") <= 4
+
+
+def test_columns_are_positions_in_tables_of_several_lengths(tmp_path: Path) -> None:
+    """What is drawn for the judge is a position in the shortest table, or torch refuses it."""
+    module = Module(
+        name="columns",
+        init="self.a, self.b = nn.Embedding(9, 3), nn.Embedding(4, 3)",
+        body="return self.a(x[:, 0]) + self.b(x[:, 1])",
+        inputs="torch.tensor([[8, 0], [0, 3]])",
+    )
+    graph = graph_of(module.write(tmp_path))
+    assert rows_of(graph) == {"x": 4, "select": 9, "select_1": 4}
+    (one,) = (i for i in graph.inputs if i.kind == "user_input")
+    assert whole_numbers(graph, one, frozenset(), 4).high == 4
+    assert whole_numbers(graph, one, frozenset()).high == 9
