@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from septran.accuracy import load_policy
+from septran.agent.moved import SUMS, moved
 from septran.agent.tile_work import tile_bytes, tile_flops
 from septran.aten.text import parse_text
 from septran.backends.base import Backend
@@ -106,9 +107,10 @@ def _budget(spec: LeafSpec) -> str:
     said = [
         text
         for text, of in (
-            (f"sums and products within {sums}", {"gemm", "gemm_acc", "reduce", "reduce_acc"}),
+            (f"sums and products within {sums}", SUMS),
             (f"maps within {maps}", {"map"}),
-            ("copies exact", {"copy", "fill", "transpose"}),
+            ("copies exact", {"copy", "fill", "transpose", "gather"}),
+            ("positions exact", {"argreduce"}),
             (_graph_budget(spec), {"extern"}),
         )
         if names & of
@@ -217,6 +219,8 @@ def meaning(spec: LeafSpec, prim: Prim) -> str:
             return f"{prim.name}: {_reduce(prim, shapes)}"
         case "extern":
             return _extern(prim)
+        case "scan" | "argreduce" | "gather" | "scatter_acc":
+            return f"{prim.name}: {moved(prim, len(shapes[prim.out]))}"
     return f"{prim.name}: {prim.out} from {', '.join(prim.ins)} {dict(prim.attrs)}"
 
 

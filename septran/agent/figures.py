@@ -66,6 +66,22 @@ def with_resident(figures: Mapping[str, float], limits: Mapping[str, Any]) -> di
     return {**figures, RESIDENT: float(min(threads, registers // each) // warp)}
 
 
+def cycle_figures(cycles: Mapping[str, Any]) -> dict[str, float]:
+    """Return a simulator's account of a call, all cores together: cycles, and of each queue that had commands what it did.
+
+    busy, waiting: cycles of its commands, and cycles in which its next command waited for another queue.
+    """
+    found = {"cycles": float(cycles["total"])} if cycles.get("total") else {}
+    for name, queue in (cycles.get("queues") or {}).items():
+        if queue.get("commands"):
+            found |= {
+                f"{name}_commands": float(queue["commands"]),
+                f"{name}_busy": float(queue["busy"]),
+                f"{name}_waiting": float(queue["stalled"]),
+            }
+    return found
+
+
 def told_figures(mine: Mapping[str, float], library: Mapping[str, float]) -> str:
     """Return the figures in a line, with the library's where they differ."""
     parts = []

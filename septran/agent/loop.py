@@ -38,6 +38,8 @@ def _run(session: Session, step: Step) -> str:
     """Ask the step's roles in order; return a reason when the conductor ends the work."""
     mode, context = step.mode, session.context()
     for role in step.ask[:-1]:
+        if session.calls_left == 1:  # advice that nobody could follow
+            break
         text = session.helper(role)
         if not text:
             continue

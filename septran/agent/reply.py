@@ -57,10 +57,14 @@ _NO_TYPES = frozenset("return else new namespace struct class union enum templat
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Code out of a reply, or the reason why there is none (for the next prompt)."""
+    """Code out of a reply, or the reason why there is none (for the next prompt).
+
+    refused: the body that the gate refused, whose lines `problem` counts.
+    """
 
     body: str
     problem: str = ""
+    refused: str = ""
 
 
 def clean(text: str) -> str:
@@ -145,7 +149,7 @@ def extract_body(text: str, frame: Frame, spec: LeafSpec) -> Found:
         return Found("", "the code block is empty")
     body = _unrepeated(body, frame)
     problem = body_problem(frame, body)
-    return Found("" if problem else body, problem)
+    return Found("", problem, refused=body) if problem else Found(body)
 
 
 def _looks_like_code(text: str, frame: Frame) -> bool:

@@ -81,6 +81,11 @@ class Session:
         """why the last call gave no reply; None when it gave one"""
 
     @property
+    def calls_left(self) -> int:
+        """How many calls of any role the budget has left."""
+        return max(0, self.budget.attempts - self.asked)
+
+    @property
     def best(self) -> Attempt | None:
         """The fastest verified attempt (the first one, where times are not measured)."""
         return self._best
@@ -121,7 +126,7 @@ class Session:
             log=self.log,
             numbers={
                 "failures": self.failures,
-                "calls_left": max(0, self.budget.attempts - self.asked),
+                "calls_left": self.calls_left,
             },
         )
 
@@ -295,7 +300,9 @@ class Session:
                 problem = f"the reply was cut ({outcome.finish}); {problem}"
             verdict = LeafVerdict(level=Level.REJECTED, status="unusable", message=problem)
             self._shown[number] = Shown(
-                body=_excerpt(outcome.text), status="unusable", message=problem
+                body=found.refused.rstrip() or _excerpt(outcome.text),
+                status="unusable",
+                message=problem,
             )
             return Attempt(
                 number=number, mode=mode, model=outcome.model, leaf=None, verdict=verdict
@@ -392,4 +399,5 @@ def _first_line(text: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    return text.strip()[:600]
+    """Return the beginning of a reply that holds no leaf; fences would end the block that it is shown in."""
+    return text.replace("```", "").strip()[:600]

@@ -20,7 +20,7 @@ def prim_flops(prim: Prim, sizes: Callable[[str], Sequence[int]]) -> int:
     if prim.name in ("gemm", "gemm_acc"):
         columns = sizes(prim.ins[1])[-2 if prim.attr("trans_b") else -1]
         return 2 * math.prod(sizes(prim.ins[0])) * columns
-    if prim.name in ("reduce", "reduce_acc"):
+    if prim.name in ("reduce", "reduce_acc", "scan", "argreduce", "scatter_acc"):
         return math.prod(sizes(prim.ins[0]))
     if prim.name == "map":
         return math.prod(sizes(prim.out)) * expression_flops(str(prim.attr("expr")))

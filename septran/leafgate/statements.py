@@ -148,7 +148,9 @@ class Statements(Expressions):
     def _condition(self) -> Tree:
         open_ = self.eat("(", ">")
         if self.starts_declaration():
-            self.refuse("a declaration in a condition", "declare before the statement")
+            self.refuse(
+                "a declaration inside `if (..)` or `while (..)`", "declare before the statement"
+            )
         tree: Tree = [open_, self.expression(), self.eat(")", "<")]
         self.no_place(self.is_address)
         return tree

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from septran.agent.figures import TILE_CYCLES, told_figures, with_resident
+from septran.agent.figures import TILE_CYCLES, cycle_figures, told_figures, with_resident
 from septran.agent.writer import LeafVerdict
 from septran.backends.base import Built
 from septran.errors import EnvironmentProblem, SeptranError
@@ -238,7 +238,14 @@ class LeafJudge:
         if counted:
             library = int(baseline.verdict.cycles.get("total", 0))
             return replace(
-                found, seconds=_CYCLE_S * counted, baseline_seconds=_CYCLE_S * library or None
+                found,
+                seconds=_CYCLE_S * counted,
+                baseline_seconds=_CYCLE_S * library or None,
+                figures={**found.figures, **cycle_figures(mine.verdict.cycles)},
+                baseline_figures={
+                    **found.baseline_figures,
+                    **cycle_figures(baseline.verdict.cycles),
+                },
             )
         times = compare_kernels(
             (mine.kernel, mine.built),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.agent.figures import preferred, told_figures, with_resident
+from septran.agent.figures import cycle_figures, preferred, told_figures, with_resident
 from septran.agent.llm import llm_writer, outcome_json
 from septran.agent.session import quality
 from septran.agent.writer import Budget, LeafVerdict
@@ -155,3 +155,18 @@ def test_an_emulators_machine_code_says_nothing_of_the_device(tmp_path: Path) ->
     assert static_figures(built, "emulated") == {}
     compiled = Built(ok=True, artifact=None, facts=(("registers", 40), ("cached", True)))
     assert static_figures(compiled, "emulated") == {"registers": 40.0}
+
+
+def test_a_leaf_that_takes_more_cycles_is_told_where_they_went() -> None:
+    def account(total: int, vec: int, waiting: int) -> dict[str, object]:
+        idle = {"busy": 0, "stalled": 0, "commands": 0}
+        return {
+            "total": total,
+            "queues": {"VEC": {"busy": vec, "stalled": waiting, "commands": 9}, "MMA": idle},
+        }
+
+    mine, library = cycle_figures(account(200, 150, 40)), cycle_figures(account(130, 120, 40))
+    assert told_figures(mine, library) == (
+        "cycles 200 (the library's 130), VEC commands 9, VEC busy 150 (the library's 120), VEC waiting 40"
+    )
+    assert cycle_figures({}) == {}

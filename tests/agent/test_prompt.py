@@ -9,6 +9,7 @@ import pytest
 from septran.agent.chat import messages_tokens
 from septran.agent.config import load, override
 from septran.agent.contract import broadcast_indices, meaning, primitive_words, render_leafspec
+from septran.agent.moved import moved
 from septran.agent.prompt import Context, Prompter, Shown, render_prompt, shorten
 from septran.agent.roles import load_role, messages
 from septran.errors import ConfigError
@@ -74,6 +75,41 @@ def test_meaning_of_each_primitive(prim: Prim, text: str) -> None:
         prim,
     )
     assert meaning(leaf, prim) == text
+
+
+@pytest.mark.parametrize(
+    ("attrs", "text"),
+    [
+        (
+            {"name": "scan", "op": "sum", "axis": 1},
+            "scan: Y[i, j] = sum of X[i, r] over r <= j: the element itself is in it",
+        ),
+        (
+            {"name": "scan", "op": "max", "axis": 0, "reverse": True},
+            "scan: Y[i, j] = max of X[r, j] over r >= i (from the end): the element itself is in it; NaN stays from where it occurs",
+        ),
+        (
+            {"name": "argreduce", "op": "min", "axis": 1},
+            "argreduce: Y[i, 0] = the position r of the smallest X[i, r], the first of equal ones; the first NaN where there is one",
+        ),
+        (
+            {"name": "gather", "axis": 1},
+            "gather: Y[i, j] = X[i, r] with r = I[i, j], 0 where r is outside; a dim of size 1 of either operand is read at 0",
+        ),
+        (
+            {"name": "scatter_acc", "op": "last", "axis": 0},
+            "scatter_acc: X[i, j] is stored to Y[r, j] with r = I[i, j], for i = 0, 1, .. in this order, nothing where r is outside",
+        ),
+        (
+            {"name": "scatter_acc", "op": "sum", "axis": 1},
+            "scatter_acc: X[i, j] is combined (sum) into Y[i, r] with r = I[i, j], for j = 0, 1, .. in this order, nothing where r is outside",
+        ),
+    ],
+)
+def test_meaning_along_an_axis(attrs: dict[str, object], text: str) -> None:
+    name = str(attrs.pop("name"))
+    prim = Prim(name=name, out="Y", ins=("X", "I"), attrs=tuple(attrs.items()))
+    assert f"{name}: {moved(prim, 2)}" == text
 
 
 def test_broadcasting() -> None:

@@ -152,6 +152,25 @@ def test_a_slower_leaf_is_not_taken_and_is_improved_first(tmp_path: Path) -> Non
     assert "slow" in prompt(double, 2)
 
 
+def test_the_last_call_is_the_coders(tmp_path: Path) -> None:
+    with ChatDouble(answers(SLOW, FAST)) as double:
+        written, _, _ = run(double, tmp_path / "run", budget=Budget(attempts=2))
+    assert double.unused() == 0
+    assert written.leaf.writer == "llm"
+
+
+def test_a_body_that_the_gate_refuses_is_shown_whole(tmp_path: Path) -> None:
+    lines = [f"  const long long_name_{i} = {i};" for i in range(60)]
+    refused = "\n".join([*lines, "  Y->n[0];\n"])
+    with ChatDouble(answers(refused, FAST)) as double:
+        run(double, tmp_path / "run", budget=Budget(attempts=2))
+    told = prompt(double, 1)
+    assert "line 61 of the body" in told
+    assert all(line.strip() in told for line in refused.splitlines())
+    shown = told.partition("Your last body:")[2].partition("What the judge")[0]
+    assert shown.count("```") == 2
+
+
 def test_the_result_is_monotone_when_optimising_breaks_the_leaf(tmp_path: Path) -> None:
     step: list[Step] = answers(SLOW, WRONG, BROKEN)
     script = [step[0], Answer("faster, please"), step[1], step[2]]
