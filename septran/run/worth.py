@@ -15,7 +15,7 @@ from typing import Any
 
 from septran.agent.chat import messages_tokens
 from septran.agent.config import AgentConfig
-from septran.agent.frame import strip_comments
+from septran.agent.frame import make_frame, strip_comments
 from septran.agent.ledger import Ledger
 from septran.agent.prompt import render_prompt
 from septran.agent.writer import Budget
@@ -32,10 +32,14 @@ _MOVES = frozenset({"fill", "copy"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One distinct leaf of a kernel. kept: why the library's stays without asking, "" = a model is asked."""
+    """One distinct leaf of a kernel. kept: why the library's stays without asking, "" = a model is asked.
+
+    whole: `frame: loops` is asked for, and this leaf is none whose loops are generated.
+    """
 
     work: LeafWork
     kept: str = ""
+    whole: bool = False
 
     @property
     def asked(self) -> bool:
@@ -67,6 +71,7 @@ def candidates(
                 help=f"its leaves are {', '.join(known)}",
             )
     agents = {spec.key for call, spec in specs if call.impl == "agent"}
+    asks_loops = config.get("frame") == "loops"
     found = []
     for work in leaf_work(program, load_machine(program.machine)):
         leaf = floor.get(work.spec.key)
@@ -80,7 +85,8 @@ def candidates(
             kept = ""
         else:
             kept = _kept(work, leaf, backend, config)
-        found.append(Candidate(work=work, kept=kept))
+        whole = not kept and asks_loops and make_frame(work.spec, backend, "loops").kind != "loops"
+        found.append(Candidate(work=work, kept=kept, whole=whole))
     # nothing can be built, and no other leaf judged in the kernel, before these are there
     return tuple(sorted(found, key=lambda c: not c.work.spec.opaque))
 
@@ -182,6 +188,7 @@ class AskPlan:
                     "asked": c.asked,
                     "kept": c.kept,
                     "opaque": c.work.spec.opaque,
+                    "whole": c.whole,
                     "prompt_tokens": next(prompts) if c.asked else None,
                 }
                 for c in self.candidates
@@ -211,7 +218,9 @@ class AskPlan:
 
 
 def _asked(one: Candidate) -> str:
-    return "yes, opaque: no library has it" if one.work.spec.opaque else "yes"
+    if one.work.spec.opaque:
+        return "yes, opaque: no library has it"
+    return "yes, with its loops: they are generated for one map or product" if one.whole else "yes"
 
 
 def ask_plan(

@@ -48,6 +48,18 @@ def test_prices_and_a_budget(septran, fresh_home: Path, tmp_path: Path) -> None:
     assert "may end the search early" in text
 
 
+def test_leaves_whose_loops_are_not_generated_are_named(
+    septran, fresh_home: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "loops.yaml"
+    config.write_text("frame: loops\n")
+    given = ("gen", "--backend", "cpp", "--writer", "llm", "--plan", "--config", str(config))
+    (softmax,) = septran(*given, "--op", "softmax", "--json").json["leaves"]
+    (gelu,) = septran(*given, "--op", "gelu", "--json").json["leaves"]
+    assert (softmax["whole"], gelu["whole"]) == (True, False)
+    assert "with its loops" in septran(*given, "--op", "softmax").out
+
+
 def test_a_named_leaf_is_asked_for_whatever_it_is(septran, fresh_home: Path) -> None:
     given = ("gen", "--op", "gemm", "--backend", "cpp", "--writer", "llm", "--plan")
     assert "no leaf is worth asking" in septran(*given).out
