@@ -182,13 +182,20 @@ def compared(a: Term, sign: str, b: Term) -> SizeAsked | None:
     if not any(sizes_of(a)):
         a, sign, b = b, TURNED.get(sign, sign), a
     asked = SizeAsked(a, sign, b)
-    if not asked.sizes:
-        return None
+    if not asked.sizes or _without_offset(a) == _without_offset(b):
+        return None  # `n - 1 < n` comes out the same way at every size
     if isinstance(a, Size) and isinstance(b, int | float):
         return asked if b >= _least(a) else None
     if _rest(a) and sign in ("==", "!="):  # a rest of a plain size: by the number that divides
         return asked if a.b >= LEAST else None  # type: ignore[union-attr, operator]
     return None if len(asked.sizes) == 1 and _is_small(asked) else asked
+
+
+def _without_offset(term: Term) -> Term:
+    """Return a term without the numbers that are added to it."""
+    while isinstance(term, Reckoned) and term.op in ("+", "-") and isinstance(term.b, int | float):
+        term = term.a
+    return term
 
 
 def rests(term: Term) -> Iterator[SizeAsked]:
