@@ -16,7 +16,20 @@ from septran.leafgate.names import language
 ROOT = Path(assets.find("configs/gate.yaml").path).resolve().parents[1] / "septran" / "backends"
 CPP = "".join(
     f'#include "{ROOT}/cpp/runtime/{part}.h"\n'
-    for part in ("view", "vec", "vmath", "arena", "copy", "panels", "direct", "gemm", "reduce")
+    for part in (
+        "view",
+        "vec",
+        "vmath",
+        "arena",
+        "copy",
+        "panels",
+        "direct",
+        "gemm",
+        "taps",
+        "winograd",
+        "planes",
+        "reduce",
+    )
 )
 HEADERS = {
     "cpp": "#include <cmath>\n#include <cstddef>\n#include <cstdint>\n#include <cstdlib>\n#include <cstring>\n#include <limits>\n#include <type_traits>\n" + CPP,
