@@ -89,6 +89,30 @@ void transposed() {
     std::printf("operation transpose %.3g\n", used / 20 / (64 * 64 / LANES));
 }
 
+// Cycles of one element of what goes along rows one element after another, in L1.
+void along() {
+    constexpr long rows = 8, n = 256, all = rows * n;
+    alignas(64) static float x[all], y[all];
+    static int64_t where[all], found[rows];
+    for (long i = 0; i < all; ++i) x[i] = float(i * 7919 % 1009) / 1009, where[i] = i * 37 % n;
+    const st::View<float, 2> out{y, {rows, n}, {n, 1}};
+    const st::View<const float, 2> in{x, {rows, n}, {n, 1}};
+    const st::View<const int64_t, 2> at{where, {rows, n}, {n, 1}};
+    const auto told = [](const char* name, auto work) {
+        const double used = cycles(0.2, [&] {
+            for (int r = 0; r < 20; ++r) {
+                work();
+                asm volatile("" ::: "memory");
+            }
+        });
+        std::printf("element %s %.3g\n", name, used / 20 / all);
+    };
+    told("scan", [&] { st::scan<st::On::sum, 1, false>(out, in); });
+    told("argreduce", [&] { st::argreduce<st::On::max, 1>(st::View<int64_t, 2>{found, {rows, 1}, {1, 1}}, in); });
+    told("gather", [&] { st::gather<1>(out, in, at); });
+    told("scatter_acc", [&] { st::scatter_acc<st::On::sum, 1>(out, in, at); });
+}
+
 void levels(long bytes) {
     const long n = bytes / 4;
     std::vector<float> memory(n + 16, 1.0f);
@@ -176,6 +200,7 @@ int main(int, char** argv) {
     ended<st::Sum>("row_sum");
     ended<st::Max>("row_max");
     transposed();
+    along();
     for (long kib : {16, 32, 256, 512, 768, 2048, 4096, 8192, 16384, 24576, 65536, 262144}) levels(kib << 10);
     for (long kib : {768, 8192, 262144}) pieces(kib << 10), first_lines(kib << 10);
 }

@@ -13,7 +13,7 @@ simulated one has none. A word in place of a number names a figure of the same f
       engines:                       # queue of the Program -> its figures; PROCESSOR: the processor itself
         LOAD: {row: 64, latency: 200}
         MMA: {tile: [16, 16], products: {float32: 1, float16: 2}, latency: 32}
-        VEC: {vector: 64, operations: {other: 1, exp: 4}, latency: 8}
+        VEC: {vector: 64, operations: {other: 1, exp: 4}, elements: {scan: 4}, latency: 8}
       levels:                        # nearest first; the last one holds everything
         - {name: L1, bytes: 49152, read: 128, write: 64, run: 0, first: 0}   # ticks for each piece of what is read with gaps, and for a row that comes unasked; left out: 0
       windows: {engine: MMA, rows: 64, columns: 512, turned: [float32]}   # commands wait for each other; copies run beside products alone, see septran/predict/windows.py
@@ -36,7 +36,7 @@ OTHER = "other"
 """The operation that stands for all that are not listed."""
 Wrong = Callable[..., SeptranError]
 _NUMBERS = ("clock", "units", "launch", "issue")
-_ENGINE = ("row", "vector", "fill", "latency", "tile", "products", "operations")
+_ENGINE = ("row", "vector", "fill", "latency", "tile", "products", "operations", "elements")
 _RESIDENT = ("blocks", "threads", "registers", "shared", "warp", "thread_registers")
 _LEVEL = ("name", "bytes", "read", "write", "run", "first")
 
@@ -46,7 +46,8 @@ class Rates:
     """What one engine of a processor does in a tick; 0 or nothing: it does not do this.
 
     row: bytes that a copy moves in a tick; a row of a tile starts a new one. vector: bytes of elements that one element-wise
-    operation takes at once, each `operations[name]` ticks; `row_sum`, `row_max`, ..: at the end of each row that is summed. fill: bytes set to one value. tile, products: rows and columns
+    operation takes at once, each `operations[name]` ticks; `row_sum`, `row_max`, ..: at the end of each row that is summed. elements: ticks of one element of what goes
+    along an axis one element after another: scan, argreduce, gather, scatter_acc. fill: bytes set to one value. tile, products: rows and columns
     that are multiplied together, and per dtype how many steps along k in a tick. latency: ticks from the end of a command to its result.
     """
 
@@ -57,6 +58,7 @@ class Rates:
     tile: tuple[int, int] = (1, 1)
     products: Mapping[str, float] = field(default_factory=dict)
     operations: Mapping[str, float] = field(default_factory=dict)
+    elements: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ class _Reader:
                 word: self.number(n, *at, key, word)
                 for word, n in self.mapping(facts.get(key) or {}, None, *at, key).items()
             }
-            for key in ("products", "operations")
+            for key in ("products", "operations", "elements")
         }
         tile = facts.get("tile", [1, 1])
         tile = self.limits.get(tile, tile) if isinstance(tile, str) else tile
@@ -177,7 +179,11 @@ class _Reader:
         deep = tile[2] if len(tile) > 2 else 1
         products = {dtype: n * deep for dtype, n in tables["products"].items()}
         return Rates(
-            tile=(tile[0], tile[1]), products=products, operations=tables["operations"], **single
+            tile=(tile[0], tile[1]),
+            products=products,
+            operations=tables["operations"],
+            elements=tables["elements"],
+            **single,
         )
 
     def resident(self, data: Any) -> dict[str, float]:

@@ -22,7 +22,7 @@ from septran.machine import load_machine
 _INDEX = "ijklmnpqu"
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
 _CALLS = (
-    "what the target's API document names and what your reply itself defines; nothing that allocates, "
+    "what the target's API document names and what the leaf itself defines; nothing that allocates, "
     "prints, waits, reads a clock or a file, or starts threads."
 )
 _ROOMY = 4 << 20  # bytes; a memory of this size never limits a leaf's tile
@@ -46,7 +46,7 @@ def render_leafspec(spec: LeafSpec, backend: Backend) -> str:
         + f"; executed by one {spec.proc}"
         + (f"; options {_options(spec)}" if _options(spec) else ""),
         "",
-        "Signature (generated; you cannot change it):",
+        "Signature (generated, not to be changed):",
         _indent(backend.signature(spec).rstrip()),
         "",
         "Parameters (tile = upper bound of the run-time extent):",
@@ -77,8 +77,8 @@ _RATED = (
 def _compared(spec: LeafSpec, backend: Backend) -> str:
     if spec.opaque:
         return (
-            "element by element, on what the module hands to the leaf for many secret inputs. No library has this leaf: what you "
-            "write is the only one, so a plain right one is worth more than a fast one."
+            "element by element, on what the module hands to the leaf for many secret inputs. No library has this leaf: what is "
+            "written is the only one, so a plain right one is worth more than a fast one."
         )
     return (
         "element by element what the kernel reads after the leaf, at full and ragged extents, with NaN, infinities and "

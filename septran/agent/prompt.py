@@ -103,6 +103,8 @@ class Prompter:
             "spec_text": render_leafspec(self.spec, self.backend),
             "frame": self.frame.shown.rstrip(),
             "hole": self.frame.kind,
+            "braces": self.frame.braces,
+            "plain_c": self.frame.braces and language(self.frame.subset).plain_c,
             "docs": self._documents(role, trim),
             "suggestions": self._suggestions(context)
             if trim < 2 and self.config.get("context", "docs") != "none"

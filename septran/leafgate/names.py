@@ -118,8 +118,8 @@ class Scopes:
         """params: the leaf's arguments."""
         self._of = of
         self._open: list[dict[str, str]] = [dict.fromkeys(params, VARIABLE)]
-        self.using = False
-        """`using namespace st;` was said: st:: may be left out; printed names have it."""
+        self.using: tuple[str, ...] = ()
+        """namespaces of `using namespace st;`: their st:: may be left out; printed names have it."""
 
     def enter(self) -> None:
         """Open a scope."""
@@ -142,7 +142,7 @@ class Scopes:
         own = self.own(path)
         if own:
             return own, path
-        for full in (path, "st::" + path) if self.using else (path,):
+        for full in (path, *(f"{space}::{path}" for space in self.using)):
             if full in self._of.kinds:
                 return self._of.kinds[full], full
         return "", ""

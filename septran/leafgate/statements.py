@@ -224,11 +224,14 @@ class Statements(Expressions):
             self.refuse("using is C++", "name the type", word)
         if self.now.text == "namespace":
             self.next()
-            if self.now.text not in self.language.namespaces or self.peek().text != ";":
-                self.refuse(f"using namespace {self.now.text}", "only `using namespace st;`")
-            line = self.next().line
+            known = self.language.namespaces
+            if self.now.text not in known or self.peek().text != ";":
+                said = " and ".join(f"`using namespace {name};`" for name in known)
+                self.refuse(f"using namespace {self.now.text}", f"only {said}")
+            space = self.next()
+            line = space.line
             self.next()
-            self.scopes.using = True  # names are printed with their st:: instead
+            self.scopes.using += (space.text,)  # names are printed with their st:: instead
             return Word("", line, "-")
         name = self._new_name()
         equals = self.eat("=")

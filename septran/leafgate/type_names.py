@@ -135,8 +135,9 @@ class TypeNames(Cursor, abc.ABC):
             token = self.next()
             path += token.text
             kind, full = self.scopes.find(path)
-            if full == "st::" + path and not tree:  # found by `using namespace st;`
-                tree += [Word("st", token.line), Word("::", token.line, "-")]
+            space = full.removesuffix(f"::{path}")
+            if kind and space != full and not tree:  # found by `using namespace st;`
+                tree += [Word(space, token.line), Word("::", token.line, "-")]
             tree.append(Word(token.text, token.line, "<" if tree else " "))
             if self.now.text == "<" and kind in _TEMPLATES:
                 tree.append(self.template_arguments())

@@ -15,6 +15,8 @@ from septran.speed import OTHER, Rates
 
 Env = Mapping[str, int]
 PRODUCTS = ("gemm", "gemm_acc")
+_ALONG = ("scan", "argreduce", "scatter_acc", "gather")
+"""What takes an element when the one before is done, or wherever an index says: no vector holds them."""
 
 
 class Unknown(Exception):
@@ -67,6 +69,9 @@ def _prim(call: LeafCall, prim: Prim, env: Env, name: str, engine: Rates) -> flo
         return _product(call, prim, env, name, engine)
     if prim.name == "fill" and engine.fill:
         return math.ceil(moved(out, env) / engine.fill)
+    if prim.name in _ALONG:
+        walked = out if prim.name == "gather" else call.arg(prim.ins[0]).region
+        return math.prod(sizes(walked, env)) * _element(prim, name, engine)
     widest = call.arg(prim.ins[0]).region if prim.name in ("reduce", "reduce_acc") else out
     vectors = _vectors(widest, env, name, engine)
     halves = sum(r.region.buffer.dtype in HALVES for r in call.args if r.param in used(prim))
@@ -137,6 +142,13 @@ def _vectors(region: Region, env: Env, name: str, engine: Rates) -> float:
 
 def _rows(extents: tuple[int, ...]) -> tuple[int, int]:
     return (math.prod(extents[:-1]), extents[-1]) if extents else (1, 1)
+
+
+def _element(prim: Prim, name: str, engine: Rates) -> float:
+    found = engine.elements.get(prim.name)
+    if found is None:
+        raise Unknown(f"{name} has no figure for one element of {prim.name!r}")
+    return found
 
 
 def _operation(word: str, name: str, engine: Rates) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from septran import backends
 from septran.agent.chat import messages_tokens
 from septran.agent.config import load
+from septran.agent.docs import always
 from septran.agent.frame import body_problem, make_frame
-from septran.agent.prompt import render_prompt
+from septran.agent.prompt import Context, Prompter, Shown, render_prompt
 from septran.kernel import LeafSpec
 from septran.leafgate import printed
 from septran.plan.resolve import GenRequest, lower_plan, resolve
@@ -39,3 +42,28 @@ def test_prompt_is_short(name: str, op: str) -> None:
     found = render_prompt(spec_of(name, op), backend, config)
     assert messages_tokens(found) < 9000
     assert "YOUR CODE" in found[1].text
+
+
+# what tells a reader how to answer: only a role's own template may, the documentation and the contract go to every role
+FORM = re.compile(
+    r"\byou(r)? (write|return|answer|reply)|\byour (body|reply|answer|last)\b"
+    r"|\b(write|return|answer with|reply with) (one\b|the (whole )?(body|function)|(a|the) code)",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("name", backends.names())
+def test_the_form_of_a_reply_is_said_by_the_role_alone(name: str) -> None:
+    backend = backends.get(name)
+    prompter = Prompter.of(spec_of(name, "relu"), backend, load(backend.docs))
+    assert FORM.search("You write its body.") and FORM.search("Write ONE function with the name")
+    assert not FORM.search(always(prompter.docs))
+    body = Shown(body="BODY", text="right", status="wrong", message="m")
+    for role in ("designer", "conductor", "optimizer"):
+        told = prompter.render(role, "user", Context(best=body, last=body))
+        found = [m.text[hit.start() : hit.end() + 30] for m in told for hit in FORM.finditer(m.text)]
+        assert all(f.startswith("Answer with") for f in found), found
+    system, user = (m.text for m in prompter.render("coder", "first", Context()))
+    assert len(re.findall("Answer with one fenced", system)) == 1
+    assert ("pointer" in system.partition("documentation below")[0]) is prompter.frame.braces
+    assert len(FORM.findall(user)) == 1, "Write the body."

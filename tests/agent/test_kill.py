@@ -25,7 +25,7 @@ def answer(body: dict[str, Any]) -> Step:
     """Reply by what is asked, so that the course does not depend on the order of arrival."""
     text = str(body["messages"][-1]["content"])
     seed = body["seed"]
-    if "Your last body" not in text:
+    if "The last body" not in text:
         reply = WRONG
     elif "frozen" not in text:
         reply = BROKEN

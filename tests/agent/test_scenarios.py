@@ -167,7 +167,7 @@ def test_a_body_that_the_gate_refuses_is_shown_whole(tmp_path: Path) -> None:
     told = prompt(double, 1)
     assert "line 61 of the body" in told
     assert all(line.strip() in told for line in refused.splitlines())
-    shown = told.partition("Your last body:")[2].partition("What the judge")[0]
+    shown = told.partition("The last body:")[2].partition("What the judge")[0]
     assert shown.count("```") == 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,14 @@ import pytest
 
 from septran.agent.docs import Block
 from septran.backends.cpp.emit import runtime_folder
+from septran.leafgate import Refusal
 from septran.toolchain.compilers import cpp_compiler, flags_for
+from tests.dsl_docs.gate import admitted
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")
 _PARTS = ("view", "vec", "vmath", "arena", "copy", "panels", "direct", "gemm", "reduce")
-_ANY = "st::View<float, 2> C, st::View<const float, 2> A, st::View<const float, 2> B"
+_ANY = (("C", True, "m", "n"), ("A", False, "m", "k"), ("B", False, "k", "n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,13 @@ def check(block: Block, folder: Path, arch: str = "native", launcher: str = "") 
     case = CASES[block.attrs["case"]] if block.test == "run" else None
     program = folder / "block"
     source = folder / "block.cpp"
-    source.write_text(_program(block.code, case), encoding="utf-8")
+    signature = _signature(case.params if case else _ANY)
+    operands = [(name, written) for name, written, *_ in (case.params if case else _ANY)]
+    try:
+        leaf = admitted(f"{signature} {{\n{block.code}}}\n", signature, "cpp", operands)
+    except Refusal as refused:
+        return Outcome(False, refused.sentence)
+    source.write_text(_program(leaf, case), encoding="utf-8")
     flags = [f for f in flags_for(arch) if f not in ("-shared",)]
     extra = ["-static"] if launcher else []
     built = subprocess.run(
@@ -100,15 +108,16 @@ def _runtime() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in parts if path.is_file())
 
 
-def _program(body: str, case: Case | None) -> str:
+def _signature(params: Sequence[tuple[str, bool, str, str]]) -> str:
+    views = (f"st::View<{'' if w else 'const '}float, 2> {name}" for name, w, *_ in params)
+    return f"static void leaf({', '.join(views)})"
+
+
+def _program(leaf: str, case: Case | None) -> str:
     if case is None:
-        return (
-            f"{_runtime()}\nstatic void leaf({_ANY}) {{\n{body}}}\nint main() {{ (void)leaf; }}\n"
-        )
-    views, fills, call = [], [], []
+        return f"{_runtime()}\n{leaf}int main() {{ (void)leaf; }}\n"
+    fills, call = [], []
     for name, written, rows, columns in case.params:
-        kind = "float" if written else "const float"
-        views.append(f"st::View<{kind}, 2> {name}")
         low = name.lower()
         fills.append(
             f"const long {low}_r = {rows}, {low}_c = {columns}, {low}_s = {low}_c + 3;\n"
@@ -121,8 +130,7 @@ def _program(body: str, case: Case | None) -> str:
     return f"""#include <cstdio>
 #include <initializer_list>
 {_runtime()}
-static void leaf({", ".join(views)}) {{
-{body}}}
+{leaf}
 static unsigned state = 1;
 static float* make(long r, long c, long s, int written) {{
     float* p = new float[r * s];

@@ -19,9 +19,11 @@ from septran.backends.cuda.dialect import CUDA, Dialect
 from septran.backends.cuda.emit import WGMMA_HEADERS, header, runtime_folder
 from septran.backends.cuda.prepare import prepare
 from septran.backends.cuda.toolchain import _FIRST, EMULATION_FLAGS, emulation, nvcc
+from septran.leafgate import Refusal
 from septran.toolchain.compilers import cache_folder, cpp_compiler
 from septran.toolchain.first_headers import first_headers
 from septran.toolchain.hosted import support_object
+from tests.dsl_docs.gate import admitted
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("compile", "run")
@@ -69,18 +71,32 @@ CASES = {
 def check(block: Block, folder: Path) -> Outcome:
     """Return whether the block is accepted as a leaf body and, for run, computes its case."""
     case = CASES[block.attrs.get("case", "gemm_acc")]
+    try:
+        leaf = leaf_text(block.code, case, CUDA)
+    except Refusal as refused:
+        return Outcome(False, refused.sentence)
     if block.test == "compile":
-        return _device(block.code, case, folder)
-    return emulated(block.code, case, folder, CUDA)
+        return _device(leaf, case, folder)
+    return emulated(leaf, case, folder, CUDA)
 
 
-def emulated(body: str, case: Case, folder: Path, spelled: Dialect) -> Outcome:
-    """Return whether the body computes its case in the emulation."""
+def leaf_text(body: str, case: Case, spelled: Dialect) -> str:
+    """Return a body as a leaf of its case, as the gate prints it. Raises Refusal."""
+    params = ", ".join(
+        f"{_type(case, i, p[0], p[3], spelled)} {p[0]}" for i, p in enumerate(case.params)
+    )
+    signature = f"ST_DEVICE void leaf({params})"
+    operands = [(p[0], i == 0) for i, p in enumerate(case.params)]
+    return admitted(f"{signature} {{\n{body}}}\n", signature, spelled.api, operands)
+
+
+def emulated(leaf: str, case: Case, folder: Path, spelled: Dialect) -> Outcome:
+    """Return whether the leaf computes its case in the emulation."""
     compiler = cpp_compiler("native")
     if compiler is None:
         pytest.skip("no g++")
     source, program = folder / "block.cpp", folder / "block"
-    source.write_text(prepare(_program(body, case, spelled)), encoding="utf-8")
+    source.write_text(prepare(_program(leaf, case, spelled)), encoding="utf-8")
     flags = ["-O0", *(f for f in EMULATION_FLAGS if f not in ("-shared", "-O2"))]
     runtime = runtime_folder()
     wave = [f"-DCUEMU_WAVE={spelled.wave}"]
@@ -103,11 +119,11 @@ def emulated(body: str, case: Case, folder: Path, spelled: Dialect) -> Outcome:
     return Outcome(ran.returncode == 0, ran.stdout + ran.stderr + f"exit {ran.returncode}")
 
 
-def _device(body: str, case: Case, folder: Path) -> Outcome:
+def _device(leaf: str, case: Case, folder: Path) -> Outcome:
     compiler = nvcc()
     if compiler is None:
         pytest.skip("nvcc is not installed")
-    (folder / "block.cu").write_text(kernel_text(body, case, CUDA), encoding="utf-8")
+    (folder / "block.cu").write_text(kernel_text(leaf, case, CUDA), encoding="utf-8")
     done = subprocess.run(
         [
             *(compiler.path, "-cubin", "-std=c++17", "-gencode=arch=compute_80,code=sm_80"),
@@ -156,11 +172,8 @@ def _type(case: Case, index: int, name: str, kind: str, spelled: Dialect) -> str
     return f"st::View<{const}{_element(case, name, spelled)}, 2>"
 
 
-def kernel_text(body: str, case: Case, spelled: Dialect) -> str:
-    """Return a kernel that calls the body once, on staged operands."""
-    leaf = ", ".join(
-        f"{_type(case, i, p[0], p[3], spelled)} {p[0]}" for i, p in enumerate(case.params)
-    )
+def kernel_text(leaf: str, case: Case, spelled: Dialect) -> str:
+    """Return a kernel that calls the leaf once, on staged operands."""
     args, before, after, call = [], [], [], []
     for i, (name, rows, columns, kind) in enumerate(case.params):
         const, t = ("" if i == 0 else "const "), _element(case, name, spelled)
@@ -188,8 +201,7 @@ def kernel_text(body: str, case: Case, spelled: Dialect) -> str:
     tail = "\n".join(after)
     return f"""#define SEPTRAN_THREADS 256
 #include "{spelled.headers[0]}"
-ST_DEVICE void leaf({leaf}) {{
-{body}}}
+{leaf}
 __global__ void __launch_bounds__(256) kernel({", ".join(args)}, int m, int n, int k) {{
 {lines}
     st::cp_wait<0>();
@@ -200,7 +212,7 @@ __global__ void __launch_bounds__(256) kernel({", ".join(args)}, int m, int n, i
 """
 
 
-def _program(body: str, case: Case, spelled: Dialect) -> str:
+def _program(leaf: str, case: Case, spelled: Dialect) -> str:
     fills, call = [], []
     for name, rows, columns, _ in case.params:
         low, t = name.lower(), _element(case, name, spelled)
@@ -216,7 +228,7 @@ def _program(body: str, case: Case, spelled: Dialect) -> str:
     out = case.params[0][0].lower()
     lines = "\n".join(fills)
     tolerance = "2e-5"
-    return f"""{kernel_text(body, case, spelled)}
+    return f"""{kernel_text(leaf, case, spelled)}
 #include <cmath>
 #include <cstdio>
 #include <vector>

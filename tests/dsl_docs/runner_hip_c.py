@@ -12,8 +12,9 @@ from septran.agent.docs import Block
 from septran.backends.cuda.dialect import HIP
 from septran.backends.cuda.emit import header
 from septran.backends.device import code_object
+from septran.leafgate import Refusal
 from tests.dsl_docs.runner import Outcome
-from tests.dsl_docs.runner_cuda_c import CASES, emulated, kernel_text, undefined
+from tests.dsl_docs.runner_cuda_c import CASES, emulated, kernel_text, leaf_text, undefined
 
 KINDS = ("compile", "run")
 
@@ -21,15 +22,19 @@ KINDS = ("compile", "run")
 def check(block: Block, folder: Path) -> Outcome:
     """Return whether the block is accepted as a leaf body and, for run, computes its case."""
     case = CASES[block.attrs.get("case", "gemm_acc")]
+    try:
+        leaf = leaf_text(block.code, case, HIP)
+    except Refusal as refused:
+        return Outcome(False, refused.sentence)
     if block.test != "compile":
-        return emulated(block.code, case, folder, HIP)
+        return emulated(leaf, case, folder, HIP)
     tools = code_object.tools("gfx942")
     if isinstance(tools, str):
         pytest.skip(tools)
     for name in HIP.headers:
         shutil.copyfile(header(HIP, name), folder / name)
     main = folder / "block.hip"
-    main.write_text(kernel_text(block.code, case, HIP), encoding="utf-8")
+    main.write_text(kernel_text(leaf, case, HIP), encoding="utf-8")
     done = code_object.assemble(tools, "gfx942", main)
     return Outcome(done.code == 0 and code_object.made(main), done.output)
 

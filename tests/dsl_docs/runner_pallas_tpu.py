@@ -14,7 +14,9 @@ import pytest
 from septran.agent.docs import Block
 from septran.backends.pallas.prelude import PRELUDE
 from septran.backends.pallas.toolchain import ENV
+from septran.leafgate import Refusal
 from tests.backends.pallas.installed import jax_folder, jax_version
+from tests.dsl_docs.gate import admitted_module
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -33,10 +35,14 @@ _OURS = {name for name, _ in PRELUDE}
 
 def check(block: Block, folder: Path) -> Outcome:
     """Run the block's `check` in the simulation, then lower its `entry` for a TPU."""
+    try:
+        code = admitted_module(block.code, "pallas")
+    except Refusal as refused:
+        return Outcome(ok=False, log=refused.sentence)
     there = jax_folder()
     if there is None:
         pytest.skip("jax is not installed (septran doctor --install pallas_tpu)")
-    (folder / "block.py").write_text(block.code, encoding="utf-8")
+    (folder / "block.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", _RUN, str(there)],
         cwd=folder,

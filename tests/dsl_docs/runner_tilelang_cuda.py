@@ -14,6 +14,8 @@ from septran.agent.docs import Block
 from septran.backends.tilesim import SimError, dialect, load_file
 from septran.backends.tilesim.machine import Machine
 from septran.backends.tilesim.program import namespace
+from septran.leafgate import Refusal
+from tests.dsl_docs.gate import admitted_module
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("emulate", "lower")
@@ -24,7 +26,10 @@ KNOWN_ONLY_IN_TILELANG = {"call_extern", "dynamic"}
 def check(block: Block, folder: Path) -> Outcome:
     """Run `main` on random inputs; the last parameter is the output `reference` describes."""
     path = folder / "kernel.py"
-    path.write_text(block.code, encoding="utf-8")
+    try:
+        path.write_text(admitted_module(block.code, "tilelang"), encoding="utf-8")
+    except Refusal as refused:
+        return Outcome(ok=False, log=refused.sentence)
     try:
         module, _ = load_file(path, dialect(ARCH))
         kinds = [p.annotation for p in inspect.signature(module.main.fn).parameters.values()]

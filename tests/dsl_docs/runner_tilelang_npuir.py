@@ -14,6 +14,8 @@ from septran.agent.docs import Block
 from septran.backends.npuir.dialect import NAMES, dialect_errors
 from septran.backends.tilesim import SimError, load_file
 from septran.backends.tilesim.npu import npu_dialect
+from septran.leafgate import Refusal
+from tests.dsl_docs.gate import admitted_module
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("emulate",)
@@ -23,7 +25,10 @@ _DTYPES = {"float16": 1e-2, "float32": 1e-5}
 def check(block: Block, folder: Path) -> Outcome:
     """Run `entry` on random tensors; the last one must equal `reference` in float64."""
     path = folder / "kernel.py"
-    path.write_text(block.code, encoding="utf-8")
+    try:
+        path.write_text(admitted_module(block.code, "npuir"), encoding="utf-8")
+    except Refusal as refused:
+        return Outcome(ok=False, log=refused.sentence)
     problems = dialect_errors(block.code)
     if problems:
         return Outcome(ok=False, log="\n".join(problems))

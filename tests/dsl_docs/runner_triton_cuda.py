@@ -18,7 +18,9 @@ from septran.agent.docs import Block
 from septran.backends.triton.arches import ARCHES
 from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.toolchain import HERE, found, write_emulator
+from septran.leafgate import Refusal
 from septran.machine import load_machine
+from tests.dsl_docs.gate import admitted_module
 from tests.dsl_docs.runner import Outcome
 
 KINDS = ("run",)
@@ -75,7 +77,11 @@ def check(block: Block, folder: Path, arches: Sequence[str] = ("sm_90",)) -> Out
     """Run the block's `check` in the interpreter, then compile its LAUNCHES for each of `arches`."""
     if not found():
         pytest.skip("triton is not installed")
-    (folder / "kernel.py").write_text(block.code, encoding="utf-8")
+    try:
+        code = admitted_module(block.code, "triton")
+    except Refusal as refused:
+        return Outcome(ok=False, log=refused.sentence)
+    (folder / "kernel.py").write_text(code, encoding="utf-8")
     write_emulator(folder)
     if block.test == "run":
         done = subprocess.run(

@@ -9,6 +9,8 @@ import pytest
 
 from septran.agent.chat import estimate_tokens
 from septran.agent.docs import FILES, Block, Doc, row_regex
+from septran.leafgate import Refusal
+from tests.dsl_docs.gate import admitted, admitted_module, leaves
 from tests.dsl_docs.runner import docs_of, dsls, runner_of
 
 ALL = [(dsl, doc) for dsl in dsls() for doc in docs_of(dsl)]
@@ -84,6 +86,13 @@ def test_block(dsl: str, doc: Doc, block: Block, tmp_path: Path) -> None:
         assert outcome.ok, f"{where}:\n{outcome.log[-3000:]}"
 
 
+WHOLE = [
+    (doc, block)
+    for _, doc, block in _blocks()
+    if block.lang == "python" and block.test not in ("error", "none")
+]
+
+
 @pytest.mark.parametrize(("dsl", "doc"), ALL, ids=_ids(ALL))
 def test_names_exist(dsl: str, doc: Doc) -> None:
     allowed = "\n".join(s.text for s in doc.sections if "do not exist" in s.title.lower())
@@ -130,3 +139,24 @@ def test_error_table_regexes(dsl: str, doc: Doc) -> None:
     quoted = [b.attrs["re"] for b in doc.blocks if b.test == "error"]
     for message in quoted:
         assert any(row_regex(r[0]) == message for r in rows), f"no row for {message!r}"
+
+
+@pytest.mark.parametrize(
+    ("doc", "block"),
+    WHOLE,
+    ids=[f"{d.file.removeprefix('dsl_docs/')}:{b.line}" for d, b in WHOLE],
+)
+def test_the_gate_sees_a_leaf_in_each_module(doc: Doc, block: Block) -> None:
+    assert leaves(block.code), f"{doc.file}:{block.line} shows a kernel without a leaf"
+
+
+def test_the_gate_in_front_of_examples_refuses() -> None:
+    macro = "@T.macro\ndef leaf_f(Y, X):\n    {}\n"
+    assert "T.copy" in admitted_module(macro.format("T.copy(X, Y)"), "npuir")
+    for line in ("T.copy(Y, X)", "T.call_extern(Y)", "import os"):
+        with pytest.raises(Refusal):
+            admitted_module(macro.format(line), "npuir")
+    signature = "static void leaf(st::View<float, 2> C)"
+    assert "C(0, 0)" in admitted(f"{signature} {{\nC(0, 0) = 1;\n}}\n", signature, "cpp", [("C", True)])
+    with pytest.raises(Refusal, match="neither declared"):
+        admitted(f"{signature} {{\nputs(C);\n}}\n", signature, "cpp", [("C", True)])

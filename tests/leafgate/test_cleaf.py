@@ -67,7 +67,7 @@ def test_honest_bodies_pass(name: str, of: str, body: str) -> None:
         ("__attribute__((constructor)) int x;", "neither declared"),
         ("[[gnu::optimize(3)]] int x = 0;", "only [[maybe_unused]]"),
         ("[[noreturn]] int x = 0;", "only [[maybe_unused]]"),
-        ("using namespace std;", "only `using namespace st;`"),
+        ("using namespace boost;", "only `using namespace st;` and `using namespace std;`"),
         ("if (int x = 1) ;", "declare before"),
         ("for (long i = 0; i < 4; ++i) long j = 0;", "loop's body"),
         ("return 1;", "returns no value"),
@@ -185,6 +185,8 @@ def test_threads_only_where_the_contract_allows_them() -> None:
         ("if(1)if(0)C(0,0)=1;else C(0,0)=2;", "if (1) { if (0) { C(0, 0) = 1; } else { C(0, 0) = 2; } }"),
         ("C(0,0)= - -1;", "C(0, 0) = - -1;"),
         ("using namespace st; Sum::of(1,2);", "st::Sum::of(1, 2);"),
+        ("using namespace std; C(0,0)=max(abs(A(0,0)),exp2f(1));", "C(0, 0) = std::max(std::abs(A(0, 0)), exp2f(1));"),
+        ("using namespace std; using namespace st; splat<f32v>(fmin(1,2));", "st::splat<st::f32v>(fmin(1, 2));"),
     ],
 )  # fmt: skip
 def test_how_it_is_printed(given: str, wanted: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from septran import backends
 from septran.kernel import Leaf
+from septran.plan import catalog
 from septran.plan.resolve import GenRequest
 from septran.run.gen import gen
 from septran.run.inspect import leaf_body
@@ -98,6 +99,21 @@ def test_a_leaf_is_as_fast_as_itself(op: str, tmp_path: Path) -> None:
         ]
         assert None not in scores
         assert 0.95 <= statistics.median(scores) <= 1.05, (leaf.spec.task, scores)
+
+
+def test_every_operator_of_the_library_is_sent_back() -> None:
+    assert set(consistency.OPERATORS) == {entry["name"] for entry in catalog.ops()}
+
+
+@pytest.mark.wider
+@pytest.mark.parametrize("backend", consistency.BACKENDS)
+def test_every_leaf_of_the_library_stands_on_the_page(backend: str) -> None:
+    known = {(row.op, row.leaf) for row in consistency.told() if row.backend == backend}
+    library = {
+        (op, leaf.spec.task)
+        for op, leaf in consistency.distinct(backend, "float32")
+    }
+    assert library - known == set()
 
 
 def test_the_page_names_every_backend() -> None:

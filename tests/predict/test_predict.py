@@ -39,6 +39,19 @@ param r X: GLOBAL float32[64, 256]
     | prim {"name": "map", "out": "Y", "ins": [], "named": {"x": "X"}, "attrs": {"expr": "EXPR"}}
 """
 
+ALONG = """program along target=cpp arch=native machine=cpp.x86_64
+options {}
+param w Y: GLOBAL OUT
+param r X: GLOBAL float32[64, 256]
+param r I: GLOBAL int64[64, 256]
+  for i0 in 16 on CORE parallel
+    leaf walk <auto> calls leaf_walk
+    | w Y = Y[(i0 * 4):+4, 0:+WIDE]
+    | r X = X[(i0 * 4):+4, 0:+256]
+    | r I = I[(i0 * 4):+4, 0:+256]
+    | prim {"name": "NAME", "out": "Y", "ins": INS, "named": {}, "attrs": {"axis": 1, "op": "max"}}
+"""
+
 PIECES = """program cols target=cpp arch=native machine=cpp.x86_64
 options {}
 param w Y: GLOBAL float32[64, 1024]
@@ -277,6 +290,30 @@ def test_more_work_takes_longer(cpp):
     assert cpp.speed is not None
     each = cpp.speed.engines["PROCESSOR"].operations["exp"]
     assert heavy.parts["arithmetic"] == 2 * each * vectors
+
+
+def along(machine: Machine, name: str) -> Prediction:
+    found = name == "argreduce"
+    pair = name in ("gather", "scatter_acc")
+    text = ALONG.replace("NAME", name).replace("INS", '["X", "I"]' if pair else '["X"]')
+    text = text.replace("OUT", "int64[64, 1]" if found else "float32[64, 256]")
+    program = parse_program(text.replace("WIDE", "1" if found else "256"))
+    return predict(program, machine, threads=1, between=1000)
+
+
+@pytest.mark.parametrize("name", ["scan", "argreduce", "gather", "scatter_acc"])
+def test_what_goes_element_by_element_costs_by_the_element(cpp, name):
+    """A vector's price is a sixteenth of one element's: sums along rows were predicted sixty times too fast."""
+    speed = cpp.speed
+    assert speed is not None
+    figures = speed.engines["PROCESSOR"]
+    found = along(cpp, name)
+    assert found.bound == "arithmetic"
+    assert found.parts["arithmetic"] == pytest.approx(64 * 256 * figures.elements[name])
+    without = replace(figures, elements={})
+    bare = replace(cpp, speed=replace(speed, engines={"PROCESSOR": without}))
+    unknown = along(bare, name)
+    assert unknown.ticks is None and f"one element of '{name}'" in unknown.unknown
 
 
 def test_tensors_come_from_the_level_that_holds_what_lies_between_two_calls(cpp):
