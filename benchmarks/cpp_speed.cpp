@@ -108,6 +108,7 @@ void along() {
         std::printf("element %s %.3g\n", name, used / 20 / all);
     };
     told("scan", [&] { st::scan<st::On::sum, 1, false>(out, in); });
+    told("scan_max", [&] { st::scan<st::On::max, 1, false>(out, in); });
     told("argreduce", [&] { st::argreduce<st::On::max, 1>(st::View<int64_t, 2>{found, {rows, 1}, {1, 1}}, in); });
     told("gather", [&] { st::gather<1>(out, in, at); });
     told("scatter_acc", [&] { st::scatter_acc<st::On::sum, 1>(out, in, at); });

@@ -47,7 +47,7 @@ class Rates:
 
     row: bytes that a copy moves in a tick; a row of a tile starts a new one. vector: bytes of elements that one element-wise
     operation takes at once, each `operations[name]` ticks; `row_sum`, `row_max`, ..: at the end of each row that is summed. elements: ticks of one element of what goes
-    along an axis one element after another: scan, argreduce, gather, scatter_acc. fill: bytes set to one value. tile, products: rows and columns
+    along an axis one element after another: scan, argreduce, gather, scatter_acc, or one of a kind: scan_max. fill: bytes set to one value. tile, products: rows and columns
     that are multiplied together, and per dtype how many steps along k in a tick. latency: ticks from the end of a command to its result.
     """
 

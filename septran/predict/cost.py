@@ -145,7 +145,7 @@ def _rows(extents: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _element(prim: Prim, name: str, engine: Rates) -> float:
-    found = engine.elements.get(prim.name)
+    found = engine.elements.get(f"{prim.name}_{prim.op}", engine.elements.get(prim.name))
     if found is None:
         raise Unknown(f"{name} has no figure for one element of {prim.name!r}")
     return found
