@@ -26,7 +26,8 @@ def main() -> None:
         raise SystemExit(__doc__)
     parts = [f"#include <{name}>" for name in HEADERS]
     parts += [
-        (RUNTIME / f"{part}.h").read_text() for part in ("view", "vec", "vmath", "arena", "copy", "movement")
+        (RUNTIME / f"{part}.h").read_text()
+        for part in ("view", "vec", "vmath", "arena", "copy", "movement")
     ]
     parts.append(Path(__file__).with_suffix(".cpp").read_text())
     with tempfile.TemporaryDirectory() as name:

@@ -61,7 +61,9 @@ def test_the_form_of_a_reply_is_said_by_the_role_alone(name: str) -> None:
     body = Shown(body="BODY", text="right", status="wrong", message="m")
     for role in ("designer", "conductor", "optimizer"):
         told = prompter.render(role, "user", Context(best=body, last=body))
-        found = [m.text[hit.start() : hit.end() + 30] for m in told for hit in FORM.finditer(m.text)]
+        found = [
+            m.text[hit.start() : hit.end() + 30] for m in told for hit in FORM.finditer(m.text)
+        ]
         assert all(f.startswith("Answer with") for f in found), found
     system, user = (m.text for m in prompter.render("coder", "first", Context()))
     assert len(re.findall("Answer with one fenced", system)) == 1

@@ -157,6 +157,8 @@ def test_the_gate_in_front_of_examples_refuses() -> None:
         with pytest.raises(Refusal):
             admitted_module(macro.format(line), "npuir")
     signature = "static void leaf(st::View<float, 2> C)"
-    assert "C(0, 0)" in admitted(f"{signature} {{\nC(0, 0) = 1;\n}}\n", signature, "cpp", [("C", True)])
+    assert "C(0, 0)" in admitted(
+        f"{signature} {{\nC(0, 0) = 1;\n}}\n", signature, "cpp", [("C", True)]
+    )
     with pytest.raises(Refusal, match="neither declared"):
         admitted(f"{signature} {{\nputs(C);\n}}\n", signature, "cpp", [("C", True)])
