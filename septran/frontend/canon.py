@@ -39,13 +39,16 @@ class Op:
 
     kind: map (attrs expr, and rounds where floats make a whole number in it; operands broadcast to `shape`), reduce (op, axes; the axes stay with size 1),
         matmul (a [.., m, k], b [.., k, n]; panels: b is [n / c, k, c], panels of c columns), conv (x, w; stride, pad, dilation, groups, transposed),
-        window (op, window, stride, pad, dilation over the last dims), join (parts side by side; axis),
-        scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis),
+        window (op, window, stride, pad, dilation over the last dims; ahead: windows start so many positions later, as the
+        padding is as wide in front as behind), join (parts side by side; axis),
+        scan (x; op, axis), argreduce (x; op, axis; the axis stays with size 1), gather (x, i; axis; 0 where i is outside),
         scatter (y, x, i; op, axis: y with x combined in at positions i), state (x: a copy that a recurrent
         node changes), recurrent (x [T, B, G H], w, b, states h and c [B, H]; cell, back: the results of all
         steps [T, B, H]; afterwards the states are the last ones), extern (x0, x1, ..: whole tensors; graph: the text of a
         part of the exported graph of which it is the result number `result`; operators: that part's, for people;
         reads: names of the graph's values that the operands are).
+    A gather, argreduce, scan or scatter may compute an operand (made: operand -> `made_here.Made`) of others, which are named
+    after it (i_x).
     ins: operand name -> view. line, path: where in the user's module it comes from. node: the exported graph's that it is
         of, "" where nobody knows.
     """
@@ -70,6 +73,15 @@ class Op:
         """Names of the values that it writes: its own, and the states that a recurrent node changes."""
         states = ("h", "c") if self.kind == "recurrent" else ()
         return (self.name, *(self.ins[k].source for k in states if k in self.ins))
+
+    @property
+    def pads(self) -> bool:
+        """Whether it is a window of one element: what it reads, with a constant around it."""
+        return (
+            self.kind == "window"
+            and set(self.attrs["window"]) == {1}
+            and set(self.attrs["stride"]) == {1}
+        )
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ def domains_of(graph: Graph, canon: Canon, names: Mapping[str, str]) -> dict[str
     specials = (
         limit is None
         and not positive
-        and all(op.kind not in ("conv", "window", "extern") for op in canon.ops)
+        and all(op.pads or op.kind not in ("conv", "window", "extern") for op in canon.ops)
         # torch refuses probabilities outside of 0..1, NaN included
         and all(base_name(n.op) != "binary_cross_entropy" for n in graph.nodes)
         and _defined_near_zero(graph)

@@ -8,6 +8,7 @@ from pathlib import Path
 from septran.aten.graph import Graph, Node
 from septran.frontend.canon import Op
 from septran.frontend.kernel_group import Group
+from septran.frontend.made_here import made_of
 from septran.frontend.prepare import prepare
 from septran.frontend.write import Written
 from septran.ir.dtypes import DTYPES, HALVES
@@ -70,8 +71,9 @@ def _kernel(number: int, one: Group, written: Written) -> list[str]:
 
 def _op(op: Op) -> tuple[str, ...]:
     what = str(op.attrs.get("expr", "")) or str(op.attrs.get("op", ""))
+    what += "".join(f" {key} = {made.expr}" for key, made in made_of(op).items())
     ins = ", ".join(f"{key} = {view.source}" for key, view in op.ins.items())
-    return op.name, op.kind, str(list(op.shape)), what, f"({ins})" if ins else ""
+    return op.name, op.kind, str(list(op.shape)), what.strip(), f"({ins})" if ins else ""
 
 
 def _stored(op: Op, join: str | None, outputs: Sequence[str]) -> str:

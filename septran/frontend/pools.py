@@ -52,6 +52,31 @@ def pooled(op: Op, made: Mapping[str, Op], readers: Counter[str]) -> list[Op]:
     return [whole, replace(op, kind="map", ins=given, attrs={"expr": f"x * {factor!r}"})]
 
 
+def around(op: Op, made: Mapping[str, Op]) -> Op:
+    """Return a convolution or a window that pads what it reads itself, where the node before it does nothing else.
+
+    Padding is as wide in front as behind: where more is behind, windows start later by `ahead`.
+    """
+    view = op.ins["x"]
+    inner = made.get(view.source)
+    if inner is None or not inner.pads or "phases" in op.attrs:
+        return op
+    filled = "sum" if op.kind == "conv" else op.attrs["op"]
+    d, own = len(op.attrs["pad"]), len(inner.attrs["pad"])
+    plain = view.shape == inner.shape and view.whole(inner.elements)
+    if inner.attrs["op"] != filled or own > d or not plain or inner.dtype != op.dtype:
+        return op
+    pads, late = ((*(0,) * (d - own), *inner.attrs[k]) for k in ("pad", "ahead"))
+    pads = tuple(p + q for p, q in zip(pads, op.attrs["pad"], strict=True))
+    outer = op.attrs.get("ahead", (0,) * d)
+    ahead = tuple(a + b for a, b in zip(late, outer, strict=True))
+    if any(a and e > 1 for a, e in zip(ahead, op.attrs["dilation"], strict=True)):
+        return op  # what is told of a window reaches as many taps further
+    return replace(
+        op, ins={**op.ins, "x": inner.ins["x"]}, attrs={**op.attrs, "pad": pads, "ahead": ahead}
+    )
+
+
 def _composes(inner: Op, outer: Op) -> bool:
     a, b = inner.attrs, outer.attrs
     if a["op"] != b["op"] or len(a["window"]) != len(b["window"]) or any(b["pad"]):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from septran.frontend.canon import WIDE, Canon, Op
 from septran.frontend.panels import read_panels
-from septran.frontend.pools import pooled
+from septran.frontend.pools import around, pooled
 from septran.frontend.table.build import substitute
 from septran.frontend.view import View
 
@@ -34,6 +34,8 @@ def simplify(canon: Canon) -> Canon:
     readers = Counter(v.source for o in canon.ops for v in o.ins.values())
     readers.update(v.source for v in canon.results)
     for op in canon.ops:
+        if op.kind in ("conv", "window"):
+            op = around(op, made)
         if op.kind == "window":
             *before, op = pooled(op, made, readers)
             made.update((o.name, o) for o in before)

@@ -319,9 +319,10 @@ def error_model(canon: Canon) -> tuple[ReferenceKind, int]:
             terms, exact = max(terms, *sizes, 1), False
         elif op.kind == "window":
             terms = max(terms, math.prod(op.attrs["window"]))
-            exact = exact and op.attrs["op"] == "max"
+            exact = exact and (op.attrs["op"] == "max" or op.pads)
     plain = all(
         op.kind in ("matmul", "conv", "join")
+        or op.pads
         or (op.kind == "map" and op.attrs["expr"] in ("c + b", "x", "0.0"))
         for op in canon.ops
     )

@@ -84,7 +84,7 @@ def drawn(graph: Graph) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("module", "kernels", "made"),
-    [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2), (TABLES, (4, 4), 3)],
+    [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2), (TABLES, (4, 3), 3)],
     ids=lambda v: getattr(v, "name", None),
 )
 def test_preparation_and_the_rest_are_the_module(

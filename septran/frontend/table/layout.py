@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, full_shape, number, row
 from septran.frontend.view import View
+from septran.ir.dtypes import FLOATS
 
 
 @row(
@@ -273,15 +274,23 @@ def wrapped(b: Builder, x: View, pads: Sequence[int]) -> View:
 
 def padded(b: Builder, x: View, pads: Sequence[int], value: float) -> View:
     """Return `x` with a constant around it; pads: before and after, the last axis first."""
+    wanted: dict[int, tuple[int, int]] = {}
     for i in range(len(pads) // 2):
         before, after = pads[2 * i], pads[2 * i + 1]
         axis = x.rank - 1 - i
         if before < 0 or after < 0:
             start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)
             x = cut(x, axis, start, stop - start)
+        if before > 0 or after > 0:
+            wanted[axis] = (max(before, 0), max(after, 0))
+    if not wanted:
+        return x
+    if x.rank - min(wanted) <= _SPATIAL and b.dtypes[x.source] in FLOATS and not _of_places(b, x):
+        return _windowed(b, x, wanted, value)
+    for axis, sizes in sorted(wanted.items(), reverse=True):
         parts = [x]
-        for size, at in ((before, 0), (after, 2)):
-            if size > 0:
+        for size, at in zip(sizes, (0, 2), strict=True):
+            if size:
                 shape = tuple(size if d == axis else n for d, n in enumerate(x.shape))
                 filled = b.map(number(float(value)), {}, shape)
                 parts.insert(0 if at == 0 else len(parts), filled)
@@ -289,71 +298,36 @@ def padded(b: Builder, x: View, pads: Sequence[int], value: float) -> View:
     return x
 
 
-MAX_PARTS = 64
-"""Windows that are copied side by side, each by a kernel of its own."""
+_SPATIAL = 3
+"""Dims that a window may have."""
 
 
-@row("unfold")
-def _unfold(b: Builder, node: Node, a: Args) -> Value:
-    x, size, step = a.view("self"), a["size"], a["step"]
-    axis = a["dimension"] % x.rank
-    count = (x.shape[axis] - size) // step + 1
-    apart = _apart(b, x, axis, count, size, step)
-    if apart is not None:
-        return apart.permute([*(d for d in range(apart.rank) if d != axis + 1), axis + 1])
-    if size > MAX_PARTS:
-        found = _windows(b, x, axis, count, step, size, 1)
-        found = b.reshape(found, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
-        order = [d for d in range(x.rank + 1) if d != axis + 1]
-        return found.permute([*order, axis + 1])
-    parts = [cut(x, axis, t, count, step) for t in range(size)]
-    return join(b, [b.reshape(p, (*p.shape, 1)) for p in parts], x.rank)
+def _of_places(b: Builder, x: View) -> bool:
+    """Return whether a value is made of positions and numbers alone: put side by side such values stay one expression."""
+    made = next((o for o in reversed(b.ops) if o.name == x.source), None)
+    return made is not None and made.kind in ("map", "join") and not made.ins
 
 
-def _apart(b: Builder, x: View, axis: int, count: int, size: int, step: int) -> View | None:
-    """Return x with an axis as windows that do not overlap, and the elements of each; None where they overlap or no view has it."""
-    if step < size or count * step > x.shape[axis]:
-        return None
-    x = cut(x, axis, 0, count * step)
-    found = x.reshape((*x.shape[:axis], count, step, *x.shape[axis + 1 :]))
-    return None if found is None else cut(found, axis + 1, 0, size)
-
-
-def _windows(b: Builder, x: View, axis: int, count: int, step: int, size: int, apart: int) -> View:
-    """Return x with `count` windows of `size` elements, `apart` from each other, one behind the other along an axis."""
-    shape = tuple(count * size if d == axis else 1 for d in range(x.rank))
-    window = f"floor((at({axis}) + 0.5) * {1 / size!r})"
-    at = f"{window} * {step} + (at({axis}) - {window} * {size}) * {apart}"
-    i = b.map(at, {}, shape, name="place", dtype="int64")
-    wide = tuple(count * size if d == axis else n for d, n in enumerate(x.shape))
-    ins = {"x": x, "i": i.expand(wide)}
-    return b.add("gather", wide, ins, dtype=b.dtypes[x.source], axis=axis)
-
-
-@row("im2col")
-def _im2col(b: Builder, node: Node, a: Args) -> Value:
-    x = a.view("self")
-    x = x if x.rank == 4 else b.reshape(x, (1, *x.shape))
-    (kh, kw), (sh, sw), (dh, dw) = a["kernel_size"], a["stride"], a["dilation"]
-    ph, pw = a["padding"]
-    x = padded(b, x, (pw, pw, ph, ph), 0)
-    n, c, h, w = x.shape
-    oh, ow = (h - (kh - 1) * dh - 1) // sh + 1, (w - (kw - 1) * dw - 1) // sw + 1
-    if dh == dw == 1:
-        lines = _apart(b, x, 2, oh, kh, sh)
-        both = None if lines is None else _apart(b, lines, 4, ow, kw, sw)
-        if both is not None:
-            return b.reshape(both.permute((0, 1, 3, 5, 2, 4)), node.meta.shape)
-    if kh * kw > MAX_PARTS:
-        found = _windows(b, _windows(b, x, 2, oh, sh, kh, dh), 3, ow, sw, kw, dw)
-        found = b.reshape(found, (n, c, oh, kh, ow, kw)).permute((0, 1, 3, 5, 2, 4))
-        return b.reshape(found, node.meta.shape)
-    parts = [
-        b.reshape(cut(cut(x, 2, r * dh, oh, sh), 3, s * dw, ow, sw), (n, c, 1, oh, ow))
-        for r in range(kh)
-        for s in range(kw)
-    ]
-    return b.reshape(join(b, parts, 2), node.meta.shape)
+def _windowed(b: Builder, x: View, pads: Mapping[int, tuple[int, int]], value: float) -> View:
+    """Return `x` padded by a window of one element that reads around it: one kernel for all axes."""
+    first = min(pads)
+    sides = [pads.get(d, (0, 0)) for d in range(first, x.rank)]
+    shape = (*x.shape[:first], *(n + sum(s) for n, s in zip(x.shape[first:], sides, strict=True)))
+    one = (1,) * len(sides)
+    filled = value not in (0, float("-inf"))
+    found = b.add(
+        "window", shape, {"x": x}, dtype=b.dtypes[x.source], name="padded" if filled else "",
+        op="sum" if value == 0 else "max", window=one, stride=one, dilation=one,
+        pad=tuple(max(s) for s in sides), ahead=tuple(max(s) - s[0] for s in sides),
+    )  # fmt: skip
+    if not filled:
+        return found
+    tests = []
+    for d, (before, after) in pads.items():
+        tests += [f"at({d}) >= {before}"] if before else []
+        tests += [f"at({d}) < {before + x.shape[d]}"] if after else []
+    inside = f"select({' and '.join(tests)}, x, {number(float(value))})"
+    return b.map(inside, {"x": found}, dtype=b.dtypes[x.source])
 
 
 @row("diag", "diag_embed")

@@ -63,37 +63,67 @@ def _argmax(b: Builder, node: Node, a: Args) -> Value:
 
 @row("topk")
 def _topk(b: Builder, node: Node, a: Args) -> Value:
-    """The k largest one after another; what was taken is set below (above) all others."""
+    """The places of the k largest one after another, each in the row without those before; then what is there."""
     x, k, axis = a.view("self"), a["k"], a["dim"] % a.view("self").rank
     if k > MAX_TOP:
         raise NoForm(f"the {k} largest of a row, more than {MAX_TOP}")
     op = "max" if a["largest"] in (None, True) else "min"
-    below = "(-1 / 0.0)" if op == "max" else "(1 / 0.0)"
-    dtype, rest = b.dtypes[x.source], x
-    if op == "min" and dtype in FLOATS:  # NaN is the largest of all
-        rest = b.map(f"select(x != x, {below}, x)", {"x": x}, x.shape, name="rest", dtype=dtype)
-    values, places = [], []
+    dtype = b.dtypes[x.source]
+    # NaN is the largest of all
+    tests = ["x != x"] if op == "min" and dtype in FLOATS else []
+    places: list[View] = []
+    rest, taken = x, 0
     for at in range(k):
-        place = extreme(b, op, rest, axis)
-        values.append(take(b, x, place, axis, dtype=dtype))
-        places.append(place)
-        if at < k - 1:
-            rest = b.map(
-                f"select(at({axis}) == i, {below}, x)",
-                {"x": rest, "i": place},
-                x.shape,
-                name="rest",
-                dtype=dtype,
-            )
-    return join(b, values, axis), _joined_whole(b, places, axis)
+        if (
+            at - taken == _AT_ONCE
+        ):  # a row without these is stored, so that no test is made for each of them again
+            rest, taken = _without(b, op, rest, places[taken:], tests, axis, dtype), at
+        left = _without(b, op, rest, places[taken:], tests, axis, dtype)
+        places.append(extreme(b, op, left, axis))
+    found = _beside(b, places, axis)
+    return take(b, x, found, axis, dtype=dtype), found
 
 
-def _joined_whole(b: Builder, parts: Sequence[View], axis: int) -> View:
+_AT_ONCE = 8
+"""Places that a row is told to be without, or that are put side by side, in one expression."""
+
+
+def _without(
+    b: Builder,
+    op: str,
+    x: View,
+    places: Sequence[View],
+    tests: Sequence[str],
+    axis: int,
+    dtype: str,
+) -> View:
+    """Return `x` with what is at `places`, or meets a test, below (above) all others."""
+    every = [*tests, *(f"at({axis}) == i{n}" for n in range(len(places)))]
+    if not every:
+        return x
+    below = "(-1 / 0.0)" if op == "max" else "(1 / 0.0)"
+    ins = {"x": x, **{f"i{n}": p for n, p in enumerate(places)}}
+    text = f"select({' or '.join(every)}, {below}, x)"
+    return b.map(text, ins, x.shape, name="rest", dtype=dtype)
+
+
+def _beside(b: Builder, places: Sequence[View], axis: int) -> View:
+    """Return places side by side, some of them with each kernel."""
+    parts = []
+    for first in range(0, len(places), _AT_ONCE):
+        some = places[first : first + _AT_ONCE]
+        # as floats, which hold a position: not every target chooses among integers of 64 bits
+        text = f"i{len(some) - 1} * 1.0"
+        for n in reversed(range(len(some) - 1)):
+            text = f"select(at({axis}) == {n}, i{n} * 1.0, {text})"
+        shape = tuple(len(some) if d == axis else n for d, n in enumerate(some[0].shape))
+        ins = {f"i{n}": p for n, p in enumerate(some)}
+        one = some[0] if len(some) == 1 else b.map(text, ins, shape, name="places", dtype="int64")
+        parts.append(one)
     if len(parts) == 1:
         return parts[0]
-    shape = tuple(len(parts) if d == axis else n for d, n in enumerate(parts[0].shape))
-    ins = {f"x{i}": p for i, p in enumerate(parts)}
-    return b.add("join", shape, ins, dtype="int64", axis=axis)
+    total = tuple(len(places) if d == axis else n for d, n in enumerate(parts[0].shape))
+    return b.add("join", total, {f"x{i}": p for i, p in enumerate(parts)}, dtype="int64", axis=axis)
 
 
 # ---- gathers
@@ -262,22 +292,32 @@ def _turned(b: Builder, x: View, axes: Sequence[int]) -> View:
 
 
 def reflected(b: Builder, x: View, pads: Sequence[int], how: str) -> View:
-    """Return `x` padded by its own elements; pads: before and after, the last axis first."""
-    for i in range(len(pads) // 2):
-        before, after = pads[2 * i], pads[2 * i + 1]
-        axis = x.rank - 1 - i
-        n = x.shape[axis]
-        if min(before, after) < 0:
-            raise NoForm(f"padding by {how} with a negative width")
-        if not before and not after:
-            continue
-        at = f"(at({axis}) - {before})"
-        if how == "reflect":
-            expr = f"{n - 1} - abs({n - 1} - abs{at})"
-        else:
-            expr = f"min(max({at}, 0), {n - 1})"
-        x = moved(b, x, axis, n + before + after, expr)
-    return x
+    """Return `x` padded by its own elements; pads: before and after, the last axis first. Several axes are read at once, as one."""
+    if min(pads) < 0:
+        raise NoForm(f"padding by {how} with a negative width")
+    wanted = {x.rank - 1 - d // 2: pads[d : d + 2] for d in range(0, len(pads), 2)}
+    wanted = {d: p for d, p in sorted(wanted.items()) if any(p)}
+    if not wanted:
+        return x
+    first, last = min(wanted), max(wanted) + 1
+    sizes, out, text = x.shape[first:last], [], ""
+    for d, n in enumerate(sizes):
+        before, after = wanted.get(first + d, (0, 0))
+        at = f"(at({first if len(sizes) == 1 else d}) - {before})"
+        inner = (
+            f"{n - 1} - abs({n - 1} - abs{at})"
+            if how == "reflect"
+            else f"min(max({at}, 0), {n - 1})"
+        )
+        text = f"({text}) * {n} + {inner}" if text else inner
+        out.append(n + before + after)
+    if len(sizes) == 1:
+        return moved(b, x, first, out[0], text)
+    place = b.map(text, {}, out, name="place", dtype="int64")
+    flat = b.reshape(x, (*x.shape[:first], math.prod(sizes), *x.shape[last:]))
+    place = b.reshape(place, along(flat.rank, first, place.elements))
+    found = take(b, flat, place, first, dtype=b.dtypes[x.source])
+    return b.reshape(found, (*x.shape[:first], *out, *x.shape[last:]))
 
 
 @row("constant_pad_nd", "pad")

@@ -6,7 +6,7 @@ from typing import Any
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
-from septran.frontend.table.layout import cut, join
+from septran.frontend.table.layout import cut, join, padded
 from septran.frontend.table.rows import softmax
 from septran.frontend.view import View
 
@@ -147,8 +147,8 @@ def _conv(b: Builder, node: Node, a: Args) -> Value:
             pad = 0
         else:
             reach = [(n - 1) * k for n, k in zip(w.shape[2:], dilation, strict=True)]
-            for i, r in enumerate(reach):  # torch puts the odd one behind
-                x = _fit(b, x, i + 2, x.shape[i + 2] + r % 2)
+            # torch puts the odd one behind
+            x = padded(b, x, [p for r in reversed(reach) for p in (0, r % 2)], 0.0)
             pad = tuple(r // 2 for r in reach)
     if _whole(x, w, spread(pad, d), dilation) and (a["groups"] or 1) == 1:
         # one window, of all positions: a product of rows, whose kernels are simpler

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
-from septran.frontend.table.movement import moved
+from septran.frontend.table.movement import moved, take
 from septran.frontend.table.spectral import times
 from septran.frontend.view import View
 
@@ -32,6 +32,55 @@ def _nearest_exact(b: Builder, node: Node, a: Args) -> Value:
     x = a.first("self", "input")
     pairs = list(zip(x.shape[2:], node.meta.shape[2:], strict=True))
     return resampled(b, x, pairs, _factors(a, len(pairs)), exact=True)
+
+
+@row("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def _linear(b: Builder, node: Node, a: Args) -> Value:
+    """One axis after another: each position weighs its two neighbours."""
+    x, out = a.first("self", "input"), node.meta.shape
+    pairs = list(zip(x.shape[2:], out[2:], strict=True))
+    for d, ((n, m), factor) in enumerate(zip(pairs, _factors(a, len(pairs)), strict=True)):
+        x = _between(b, x, d + 2, n, m, factor, corners=bool(a["align_corners"]))
+    return x
+
+
+def _between(
+    b: Builder, x: View, axis: int, n: int, count: int, factor: float | None, *, corners: bool
+) -> View:
+    """Return one axis read at `count` positions between its `n` elements. corners: the outermost are the outermost elements."""
+    dtype = b.dtypes[x.source]
+    given = factor if factor and factor > 0 and not corners else None
+    step = Fraction(n - 1, max(count - 1, 1)) if corners else Fraction(n, count)
+    if given is not None:
+        step = Fraction(1 / given).limit_denominator(1 << 12)
+    if count == n:  # whatever the factor
+        return x
+    at, p, q = f"at({axis})", step.numerator, step.denominator
+    part, whole = (f"{at} * {p}", q) if corners else (f"max((2 * {at} + 1) * {p} - {q}, 0)", 2 * q)
+    apart = given is not None and abs(step - Fraction(1 / given)) * count > Fraction(1, 1 << 30)
+    if apart or (2 * count + 1) * p + whole > 1 << 21:
+        return _between_floats(b, x, axis, n, count, 1 / given if given else float(step), corners)
+    low = moved(b, x, axis, count, f"min(({part}) // {whole}, {n - 1})")
+    high = moved(b, x, axis, count, f"min(({part}) // {whole} + 1, {n - 1})")
+    share = repr(1 / whole)
+    rest = f"({part} - floor(({part} + 0.5) * {share}) * {whole}) * {share}"
+    ins = {"x": low, "y": high}
+    return b.map(f"(1 - {rest}) * x + {rest} * y", ins, low.shape, name="between", dtype=dtype)
+
+
+def _between_floats(
+    b: Builder, x: View, axis: int, n: int, count: int, step: float, corners: bool
+) -> View:
+    """Return what `_between` does, with positions as floats; the place and the share follow one floor, which is stored."""
+    dtype, at = b.dtypes[x.source], f"at({axis})"
+    where = f"{at} * {step!r}" if corners else f"max(({at} + 0.5) * {step!r} - 0.5, 0)"
+    shape = tuple(count if d == axis else 1 for d in range(x.rank))
+    place = b.map(f"min(floor({where}), {n - 1})", {}, shape, name="place", dtype="int64")
+    next_ = b.map(f"min(p + 1, {n - 1})", {"p": place}, name="next", dtype="int64")
+    low, high = (take(b, x, i, axis, dtype=dtype) for i in (place, next_))
+    rest = f"min(max({where} - p, 0), 1)"
+    ins = {"x": low, "y": high, "p": place}
+    return b.map(f"(1 - {rest}) * x + {rest} * y", ins, low.shape, name="between", dtype=dtype)
 
 
 def _factors(a: Args, dims: int) -> tuple[float | None, ...]:

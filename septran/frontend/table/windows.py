@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
-from septran.frontend.table.layout import MAX_PARTS, cut, join, padded
+from septran.frontend.table.layout import cut, join, padded
+from septran.frontend.table.patches import MAX_PARTS
 from septran.frontend.table.positions import places_in_shares, places_in_windows
 from septran.frontend.table.products import spread
 from septran.frontend.table.rows import mean
@@ -65,13 +66,12 @@ def _reached(
     meta = node.results[0]
     assert meta is not None
     d = len(size)
-    for i, (k, s, p, e) in enumerate(zip(size, stride, pad, dilation, strict=True)):
-        axis = x.rank - d + i
-        last = (meta.shape[len(meta.shape) - d + i] - 1) * s + (k - 1) * e + 1
-        behind = last - (x.shape[axis] + 2 * p)
-        if behind > 0:
-            x = padded(b, x, (0, 0) * (d - 1 - i) + (0, behind), fill)
-    return x
+    pads: list[int] = []
+    rows = zip(meta.shape[-d:], x.shape[-d:], size, stride, pad, dilation, strict=True)
+    for count, n, k, s, p, e in rows:
+        last = (count - 1) * s + (k - 1) * e + 1
+        pads = [0, max(0, last - (n + 2 * p)), *pads]
+    return padded(b, x, pads, fill)
 
 
 @row(

@@ -155,7 +155,18 @@ class Values:
     def map(self, op: Op, leaf: Leaf) -> None:
         """Write a map into the leaf."""
         text, names = self._text(op, leaf)
-        target = leaf.use(self.place(op))
+        self._write(text, leaf.use(self.place(op)), names, leaf)
+
+    def write(self, expr: str, target: str, read: Mapping[str, str], leaf: Leaf) -> None:
+        """Write an expression of no node into the leaf. read: name in it -> tensor."""
+        text = self._positions(expr, leaf)
+        for key in read:
+            text = re.sub(rf"\b{key}\b(?!\()", f"\0{key}\0", text)
+        for key, name in read.items():
+            text = text.replace(f"\0{key}\0", name)
+        self._write(text, target, list(dict.fromkeys(read.values())), leaf)
+
+    def _write(self, text: str, target: str, names: Sequence[str], leaf: Leaf) -> None:
         operands = "".join(f", {n}={leaf.use(n)}" for n in names)
         operands += "".join(f", {n}={n}" for n in leaf.scalars if re.search(rf"\b{n}\b", text))
         leaf.body.append(f'task.call_primitive("map", {target}, expr="{text}"{operands})')

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from septran.frontend.canon import Op
 from septran.frontend.kernel_group import Group
+from septran.frontend.made_here import made_of
 from septran.frontend.view import View
 from septran.frontend.write.body import extent, temp_lines
 from septran.frontend.write.epilogue import finish_leaf, grid
@@ -21,7 +22,7 @@ from septran.frontend.write.frame import (
     tuple_text,
 )
 from septran.frontend.write.kernel import Kernel
-from septran.frontend.write.leaf import Leaf
+from septran.frontend.write.leaf import Leaf, Values
 
 TILE = 4096
 """Elements of a tile: whole lines along the axis, as many as fit, at least one."""
@@ -53,8 +54,9 @@ def write_movement(group: Group, stored: Mapping[str, View]) -> Kernel:
     for o in operands:
         kernel.add(f"{pieces[o.name]} = {piece_text(o, cut[o.name], index)}")
     leaf = Leaf(name=f"{group.name}_leaf")
+    ins = {k: o.name for k, o in given.items()} | _made(kernel, leaf, op, tiles, index, given)
     if len(group.ops) == 1:
-        _anchor(op, leaf, frame.outputs[0].name, given)
+        _anchor(op, leaf, frame.outputs[0].name, ins)
     else:
         finish, values = finish_leaf(frame, tiles, index)
         own = [*frame.outputs, *frame.inputs]
@@ -62,7 +64,7 @@ def write_movement(group: Group, stored: Mapping[str, View]) -> Kernel:
         kernel.add(f'acc = task.tensor("acc", {tuple_text(shape)}, dtype="{op.dtype}")')
         for line in temp_lines(values, frame, own, pieces):
             kernel.add(line)
-        _anchor(op, leaf, "acc", given)
+        _anchor(op, leaf, "acc", ins)
         for name in finish.params:
             leaf.use(name)
         leaf.body += finish.body
@@ -72,10 +74,35 @@ def write_movement(group: Group, stored: Mapping[str, View]) -> Kernel:
     return kernel
 
 
-def _anchor(op: Op, leaf: Leaf, target: str, given: Mapping[str, Operand]) -> None:
+def _made(
+    kernel: Kernel,
+    leaf: Leaf,
+    op: Op,
+    tiles: list[Tile],
+    index: Mapping[int, str],
+    given: Mapping[str, Operand],
+) -> dict[str, str]:
+    """Write the operands that the kernel computes itself, each into a local tensor; return their names."""
+    frame, found = kernel.frame, {}
+    values = Values(frame=frame, tiles=tiles, index=index, held={})
+    for key, made in made_of(op).items():
+        name = found[key] = frame.names.fresh("place" if key == "i" else "row")
+        read = {k: o.name for k, o in given.items() if k.startswith(f"{key}_")}
+        # what is made has the extents of what it is made of; along its own axis an index has the result's
+        told = [*(o for k, o in given.items() if k in read), *frame.outputs]
+        pieces = {o.name: f"{o.name}_t" for o in told}
+        shape = [extent(frame, told, d, pieces) if n > 1 else "1" for d, n in enumerate(made.shape)]
+        kind = "" if made.dtype == "float32" else f', dtype="{made.dtype}"'
+        kernel.add(f'{name} = task.tensor("{name}", {tuple_text(shape)}{kind})')
+        values.write(made.expr, leaf.use(name), read, leaf)
+    return found
+
+
+def _anchor(op: Op, leaf: Leaf, target: str, given: Mapping[str, str]) -> None:
     """Write the primitive into the leaf."""
     y = leaf.use(target)
-    ins = {k: leaf.use(o.name) for k, o in given.items()}
+    own = ("x", "i", "y")
+    ins = {k: leaf.use(name) for k, name in given.items() if k in own}
     more = f"axis={op.attrs['axis']}"
     if op.kind == "gather":
         leaf.body.append(f'task.call_primitive("gather", {y}, {ins["x"]}, {ins["i"]}, {more})')

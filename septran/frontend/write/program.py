@@ -11,6 +11,7 @@ from septran.frontend.canon import Canon, Op
 from septran.frontend.group import Grouping, group, stored
 from septran.frontend.kernel_group import Group
 from septran.frontend.layout import settle, written_at
+from septran.frontend.made_here import made_here
 from septran.frontend.opaque import source_lines
 from septran.frontend.positions import fold_positions
 from septran.frontend.simplify import aligned, simplify
@@ -54,9 +55,8 @@ class Written:
 def write(canon: Canon, *, sizes_open: bool = False) -> Written:
     """Return the logic of a module. sizes_open: the kernels may not depend on how long rows are."""
     # an open size may not stand as a number in an expression
-    canon, grouping = _grouped(
-        simplify(canon if sizes_open else fold_positions(canon)), not sizes_open
-    )
+    simple = simplify(canon if sizes_open else fold_positions(canon))
+    canon, grouping = _grouped(made_here(simple), not sizes_open)
     kept = _stores(canon, grouping)
     source = source_lines(canon.file)
     lines = _head(canon)

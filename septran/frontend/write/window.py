@@ -34,12 +34,15 @@ def write_window(group: Group, stored: Mapping[str, View]) -> Kernel:
     first = rank - d
     sizes = ["None" if t.whole else t.size for t in tiles]
     fill = _START[op.attrs["op"]] if op.attrs["op"] != "sum" else ""
-    parts = {x.name: halo_text(x.name, sizes, first, d, window, stride, pad, dilation, fill)}
+    ahead = op.attrs.get("ahead", (0,) * d)
+    reach = [n + e for n, e in zip(window, ahead, strict=True)]
+    parts = {x.name: halo_text(x.name, sizes, first, d, reach, stride, pad, dilation, fill)}
     index = grid(kernel, frame, tiles, operands, parts)
     leaf, values = finish_leaf(frame, tiles, index)
     y = frame.outputs[0].name
     names = frame.names.loops(("r", "s", "t"), d)
-    steps = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
+    scaled = [n if e == 1 else f"{n} * {e}" for n, e in zip(names, dilation, strict=True)]
+    steps = [f"{n} + {e}" if e else n for n, e in zip(scaled, ahead, strict=True)]
     shape = [f"{y}.shape[{i}]" for i in range(rank)]
     tap = tap_text(x.name, rank, first, steps, shape, stride)
     body = [
