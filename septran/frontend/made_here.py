@@ -84,7 +84,10 @@ def _whole(op: Op, maps: Mapping[str, Op], readers: Readers) -> Op:
 
 
 def _can_make(reader: Op, key: str, op: Op, made: Set[str]) -> bool:
-    if key not in _KEYS.get(reader.kind, ()) or op.dtype not in _DTYPES or op.attrs.get("rounds"):
+    if key not in _KEYS.get(reader.kind, ()) or op.dtype not in _DTYPES:
+        return False
+    # what is rounded is one number for all that read it; of positions alone it is the same wherever it is made
+    if op.attrs.get("rounds") and op.ins:
         return False
     view = reader.ins[key]
     if view.rank != len(reader.shape) or _read(reader, key, op) is None:

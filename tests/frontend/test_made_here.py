@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.module_targets import outcome
 from tests.frontend.importing import computes_the_module, imported
 from tests.frontend.modules import Module
 
@@ -67,3 +68,11 @@ def test_it_takes_so_many_kernels_and_is_the_module(tmp_path: Path, module: Modu
     found = imported(module.write(tmp_path))
     computes_the_module(found, tmp_path)
     assert found.written.kernels == module.kernels, found.text
+
+
+@pytest.mark.wider
+@pytest.mark.parametrize("target", ["cuda_c", "triton_cuda", "tilelang_cuda", "tilelang_npuir"])
+@pytest.mark.parametrize("name", ["masked_total", "between", "padded_convolution"])
+def test_targets_compute_it_there_too(tmp_path: Path, name: str, target: str) -> None:
+    module = next(m for m in CASES if m.name == name)
+    assert outcome(imported(module.write(tmp_path)), target, tmp_path) == ("accurate", "")

@@ -60,10 +60,12 @@ def _between(
     apart = given is not None and abs(step - Fraction(1 / given)) * count > Fraction(1, 1 << 30)
     if apart or (2 * count + 1) * p + whole > 1 << 21:
         return _between_floats(b, x, axis, n, count, 1 / given if given else float(step), corners)
-    low = moved(b, x, axis, count, f"min(({part}) // {whole}, {n - 1})")
-    high = moved(b, x, axis, count, f"min(({part}) // {whole} + 1, {n - 1})")
+    # a quotient of whole numbers, a half above any that rounding could take for the next: not every target has `//`
     share = repr(1 / whole)
-    rest = f"({part} - floor(({part} + 0.5) * {share}) * {whole}) * {share}"
+    floor = f"floor(({part} + 0.5) * {share})"
+    low = moved(b, x, axis, count, f"min({floor}, {n - 1})")
+    high = moved(b, x, axis, count, f"min({floor} + 1, {n - 1})")
+    rest = f"({part} - {floor} * {whole}) * {share}"
     ins = {"x": low, "y": high}
     return b.map(f"(1 - {rest}) * x + {rest} * y", ins, low.shape, name="between", dtype=dtype)
 
