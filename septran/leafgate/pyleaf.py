@@ -24,6 +24,8 @@ _NODES = (
     ast.Slice, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
 _NEVER = (ast.MatMult, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+_BITS, _ANY_BITS = 64, 8
+"""of the widest integer, and of each"""
 _INSTEAD = {
     "FunctionDef": "write its body in place",
     "Lambda": "write the expression in place",
@@ -61,6 +63,8 @@ class Dsl:
     returns: bool
     elements: bool
     """`...` in an index and `@` are part of the language."""
+    plain_shifts: bool
+    """a shift is by a number that every integer has bits for: nobody sees here what the device makes of another."""
 
 
 @functools.cache
@@ -83,6 +87,7 @@ def dsl(name: str) -> Dsl:
         texts=listed("texts"),
         returns=bool(value.get("returns")),
         elements=bool(value.get("elements")),
+        plain_shifts=bool(value.get("plain_shifts")),
     )
 
 
@@ -187,6 +192,9 @@ class Checker:
                 self._constant(node)
             case ast.BinOp():
                 self._operator(node)
+                self._shift(node, node.op, node.right)
+            case ast.AugAssign():
+                self._shift(node, node.op, node.value)
             case ast.Name():
                 self._name(node, callee)
             case ast.Attribute():
@@ -228,6 +236,19 @@ class Checker:
             isinstance(s, ast.List | ast.Tuple | ast.Constant) and not _is_number(s) for s in sides
         ):
             self.no(node, "arithmetic with text or a list")
+
+    def _shift(self, node: ast.AST, op: ast.operator, amount: ast.expr) -> None:
+        if not isinstance(op, ast.LShift | ast.RShift):
+            return
+        by = amount.value if isinstance(amount, ast.Constant) else None
+        most = _ANY_BITS if self.rules.plain_shifts else _BITS
+        if (by is None and self.rules.plain_shifts) or (isinstance(by, int) and not 0 <= by < most):
+            self.no(
+                node,
+                f"a shift by {ast.unparse(amount)[:30]}: what is more than a number has bits is left open",
+                f"shift by a number from 0 to {most - 1}"
+                + ", or multiply" * self.rules.plain_shifts,
+            )
 
     def _name(self, node: ast.Name, callee: bool) -> None:
         rules = self.rules

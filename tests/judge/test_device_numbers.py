@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from septran import settings
-from septran.backends.tilesim.values import to_integer
+from septran.backends.tilesim.shifts import OpenShifts
+from septran.backends.tilesim.values import Value, to_integer
 from septran.run.judge import Judgement, JudgeRequest, judge
 
 SHIFTED = """#include <cuda_runtime.h>
@@ -151,3 +152,21 @@ def test_floats_out_of_range() -> None:
     assert wide[:5] == [-(2**63), 2**63 - 1, -(2**63), 3_000_000_000, -3_000_000_000]
     assert to_integer(values[:2].astype(np.float64), "int32").tolist() == [low, top]
     assert to_integer(np.array([300.0, -1.0], np.float32), "uint8").tolist() == [44, 0]
+
+
+def test_a_shift_that_the_languages_leave_open_has_no_one_result() -> None:
+    """Where the amount is one of a bit's places the result is; beside it numbers come in turn, among them what NVIDIA's shifter gives."""
+    shifts, left, right = OpenShifts(), set(), set()
+    by = np.array([3, 32, 40, -1], np.int32)
+    for _ in range(12):
+        shifts.another_launch()
+        found = shifts.shift(np.left_shift, np.full(4, 5, np.int32), by)
+        back = shifts.shift(np.right_shift, np.full(4, -64, np.int32), by)
+        assert (found[0], back[0], found.dtype, back.dtype) == (40, -8, np.int32, np.int32)
+        left.add(tuple(found[1:].tolist()))
+        right.add(tuple(back[1:].tolist()))
+    assert (0, 0, 0) in left and (-1, -1, -1) in right
+    assert len(left) == len(right) == 3
+    with pytest.raises(Exception, match="it has 32 bits"):
+        Value(np.arange(4), "int32") << 32
+    assert (Value(7, "int32") << 2).data == 28

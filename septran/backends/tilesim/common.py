@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -220,11 +221,13 @@ def infinite_or_nan(test: Callable[[Any], Any]) -> Callable[[object], Value]:
     return lambda x: Value(test(np.asarray(constant(x).data)), "bool")
 
 
-def alloc_var(dtype: object, *args: object, init: object = None, **_: object) -> Variable:
+def alloc_var(
+    machine: Machine, dtype: object, *args: object, init: object = None, **_: object
+) -> Variable:
     """T.alloc_var: a scalar per thread that may be reassigned."""
     kind = dtype_name(dtype)
     first = args[0] if args and not isinstance(args[0], str) else init
-    poison: object = float("nan") if is_float(kind) else 85
+    poison: object = machine.poison[0 if is_float(kind) else 1]
     return Variable(kind, constant(poison if first is None else first, kind).cast(kind))
 
 
@@ -280,7 +283,7 @@ def shared_names(machine: Machine) -> dict[str, Any]:
         "clamp": lambda x, low, high: names["min"](names["max"](x, low), high),
         "if_then_else": LazySelect(),
         "Select": LazySelect(),
-        "alloc_var": alloc_var,
+        "alloc_var": partial(alloc_var, machine),
         "atomic_add": add,
         "floordiv": lambda a, b: a // b,
         "floormod": lambda a, b: a % b,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .buffers import Buffer, Region, as_int
 from .common import UNARY_MATH
 from .errors import SimError
 from .machine import Machine
+from .shifts import SHIFTS
 from .telling import VECTORS, tell_vector
 from .tiles import merge, place, reduce_array
 from .values import Array, Operand, constant, is_float, narrow
@@ -26,8 +28,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
+    "shl": partial(SHIFTS.shift, np.left_shift),
+    "shr": partial(SHIFTS.shift, np.right_shift),
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
     name: UNARY_MATH[name]

@@ -22,6 +22,7 @@ from .common import Symbol, TensorType
 from .errors import SimError
 from .interpret import Interpreter
 from .machine import Dialect, Machine
+from .shifts import SHIFTS
 from .values import STORAGE, Array, Value, constant, round_bfloat16
 
 NAMES_OF_PACKAGE = ("tilelang.language", "tilelang.rocm.language", "tilelang.cuda.language")
@@ -88,6 +89,8 @@ class PrimFunc(Traced):
                 env[name] = Value(sizes[value], "int32") if value in sizes else value
         views: list[tuple[Buffer, Array]] = []
         self.machine.arrays = []
+        SHIFTS.another_launch()
+        self.machine.another_call()
         for parameter, given in zip(parameters, args, strict=True):
             kind = parameter.annotation
             if isinstance(kind, TensorType):

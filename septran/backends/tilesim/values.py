@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import SimError
+from .shifts import SHIFTS
 
 Array = np.ndarray[Any, Any]
 
@@ -135,6 +136,25 @@ def _operators(fn: Callable[[Any, Any], Any], **how: bool) -> tuple[Operator, Op
     return lambda a, b: binary(fn, a, b, **how), lambda b, a: binary(fn, a, b, **how)
 
 
+def _shifted(fn: Callable[[Any, Any], Any]) -> Operator:
+    """Return a shift; one by a number that is no place of a bit is refused, as TVM refuses it."""
+
+    def shift(a: Operand, by: object) -> Value:
+        x, y, dtype = meet(a, by)
+        bits = 8 * BYTES[dtype]
+        if is_float(dtype):
+            raise SimError("dtype", f"a shift of {dtype}")
+        if not y.is_lane and not 0 <= int(y.data) < bits:
+            raise SimError("shift", f"a {dtype} is shifted by {int(y.data)}; it has {bits} bits")
+        left, right = narrow(x.data, dtype), narrow(y.data, dtype)
+        found = SHIFTS.shift(fn, left, right)
+        if isinstance(x.data, int) and isinstance(y.data, int):
+            return Value(int(found), dtype)
+        return Value(found, dtype)
+
+    return shift
+
+
 class Operand:
     """Anything with a value: the arithmetic operators read it and give a Value."""
 
@@ -155,8 +175,8 @@ class Operand:
     __and__ = _operators(operator.and_)[0]
     __or__ = _operators(operator.or_)[0]
     __xor__ = _operators(operator.xor)[0]
-    __lshift__ = _operators(operator.lshift)[0]
-    __rshift__ = _operators(operator.rshift)[0]
+    __lshift__ = _shifted(np.left_shift)
+    __rshift__ = _shifted(np.right_shift)
     __lt__, __gt__ = _operators(operator.lt, compare=True)
     __le__, __ge__ = _operators(operator.le, compare=True)
     __eq__ = _operators(operator.eq, compare=True)[0]  # type: ignore[assignment]

@@ -23,7 +23,7 @@ from septran.toolchain.confined import child_result, run_confined
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE / "interpreter"
-_PRODUCTS = HERE.parent / "tilesim" / "products.py"
+_SHARED = HERE.parent / "tilesim"
 _COMPILE_SECONDS = 300.0
 _PRELOADED = (
     "triton.language",
@@ -56,7 +56,8 @@ def write_emulator(folder: Path) -> None:
     """Write the emulator's modules into `folder`, from which its child imports them."""
     for name in EMULATOR:
         shutil.copyfile(RUNTIME / f"{name}.py", folder / f"septran_triton_{name}.py")
-    shutil.copyfile(_PRODUCTS, folder / "septran_triton_products.py")
+    for name in ("products", "shifts"):
+        shutil.copyfile(_SHARED / f"{name}.py", folder / f"septran_triton_{name}.py")
 
 
 def build(kernel: Kernel, folder: Path) -> Built:

@@ -20,6 +20,7 @@ import numpy as np
 from septran_triton_lockstep import Lockstep, install_executor, install_shapes
 from septran_triton_products import product
 from septran_triton_reduce import install_reductions
+from septran_triton_shifts import SHIFTS
 from septran_triton_watch import EmulationError, Watch, watch_workspaces
 
 __all__ = ["EmulationError", "Watch", "install", "watch_workspaces"]
@@ -132,6 +133,9 @@ def install(watch: Watch) -> None:
     }
 
     def binary_op(self: Any, a: Any, b: Any, op: Any) -> Any:
+        if op in (np.left_shift, np.right_shift) and a.data.dtype.kind in "iu":
+            shifted = SHIFTS.shift(op, a.data, b.data)
+            return handle(shifted.astype(a.data.dtype, copy=False), a.dtype.scalar)
         if not is_bf16(a, b):
             return stock["binary_op"](self, a, b, op)
         out = op(wide(a), wide(b))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from septran_triton_shifts import SHIFTS
 from septran_triton_watch import Watch
 
 FIRST_GROUP = 16
@@ -163,6 +164,7 @@ def install_executor(it: Any, tl: Any, state: Lockstep) -> None:
             self.fn, *args, **{k: v for k, v in options.items() if k in known}
         )
         state.watch.new_launch()
+        SHIFTS.another_launch()
         patch_lang(self.fn)
         try:
             values = {
