@@ -12,6 +12,8 @@ STEP = 64
 CONTROL_BYTES, TEXT_BYTES = 94208, 65536
 ROOM_BYTES = 256 << 20
 CALL, SLOT, MOVED = 1, 2, 3
+SETTINGS_LEFT = 8
+"""of the word ENVIRONMENT after one call: OpenMP's settings are others"""
 VARY_UNIT, VARY_LEVEL, INPUT_CHANGED = 1, 2, 4
 CONFINED = 1
 

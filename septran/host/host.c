@@ -324,7 +324,7 @@ static void after_call(void) {
     reset_registers();
     overwrite_stack(plan[DEPTH] << 10);
   }
-  control[ENVIRONMENT] = changed;
+  control[ENVIRONMENT] |= changed;
   take_back_scratch();
   take_back_heaps();
   if (st_after_call) st_after_call();
@@ -392,6 +392,8 @@ static void drop_clock_pages(void) {
 
 /* ---- serving */
 
+#include "settings.h"
+
 static void wait_for_change(volatile uint32_t *word, uint32_t seen) {
   while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == seen) syscall(__NR_futex, word, FUTEX_WAIT, seen, 0, 0, 0);
 }
@@ -410,7 +412,9 @@ static void one_call(void) {
   ++calls;
   /* what the host's own calls have left right below here is a pattern, too, where variables nobody set would hold it */
   if (st_foreign) overwrite_stack(SHALLOW);
+  const struct settings before = openmp_settings();
   st_entry(args);
+  control[ENVIRONMENT] = settle_openmp(before); /* told first: with teams that shrank the host's own next one ends here */
   after_call();
 }
 static void slot(void) {

@@ -15,7 +15,7 @@ enum {
   RECEIPT = 6,      /* slot: end of the chain; moved: the call that it ended at; from the host */
   WITHOUT = 7,      /* slot: everything but the kernel itself; moved: what varies besides places */
   READY = 8,        /* from the host: 1 confined, 2 the filter was refused */
-  ENVIRONMENT = 9,  /* from the host after one call: 1 rounding, 2 denormals; moved: what was another, or changed */
+  ENVIRONMENT = 9,  /* from the host after one call: 1 rounding, 2 denormals, 4 traps, or SETTINGS_LEFT; moved: what was another, or changed */
   THREADS = 10,
   PARAMS = 11,
   PLACEMENTS = 12,
@@ -37,6 +37,7 @@ enum {
   VARY_UNIT = 1,    /* the rounding mode; seen: that, or flushed denormals */
   VARY_LEVEL = 2,   /* whether the call is made inside of a parallel region */
   INPUT_CHANGED = 4,
+  SETTINGS_LEFT = 8, /* one call: OpenMP's settings are others */
   /* sizes */
   MAX_PARAMS = 512,
   MAX_PLACEMENTS = 3,

@@ -80,7 +80,9 @@ def host_object(
         return HostObject(path=None, missing=f"none for {platform.system()} {platform.machine()}")
     if shutil.which(objcopy) is None:
         return HostObject(path=None, missing=f"no {objcopy} here")
-    headers = [(_HERE / name).read_text(encoding="utf-8") for name in ("host.h", "moved.h")]
+    headers = [
+        (_HERE / name).read_text(encoding="utf-8") for name in ("host.h", "settings.h", "moved.h")
+    ]
     header = "".join(headers) + machine_features
     flags = ("-x", "c", *_FLAGS, "-DST_EMULATED" if emulated else "-march=native")
     return trusted_object(compiler, _HERE / "host.c", flags, cache, extra=header)

@@ -17,7 +17,22 @@ from septran.toolchain.built import Built
 _ASKS: Mapping[str, str] = {
     "the environment": r"(secure_)?getenv|_{0,2}environ|(un)?setenv|putenv|clearenv",
     "signals": r"(bsd_|sysv_)?signal|sigaction|sigprocmask|pthread_sigmask|sigaltstack|setitimer|u?alarm|timer_create",
-    "another state of its process": r"setrlimit\d*|nice|setpriority|sched_set\w+|pthread_setaffinity_np|f?chdir|umask|prctl|mallopt",
+    "another state of its process": (
+        r"setrlimit\d*|nice|setpriority|sched_set\w+|pthread_setaffinity_np|f?chdir|umask|prctl|mallopt|malloc_trim|mlock(all|2)?|munlockall"
+        r"|personality|set(pgid|pgrp|sid|e?[ug]id|re[ug]id|res[ug]id|groups)|(un)?share|setns|sethostname|setdomainname|tzset"
+        r"|set(v?buf|buffer|linebuf)|fclose|fcloseall|dup[23]?|fcntl(64)?|ioctl|close(_range|from)?|hcreate|hdestroy|setlogmask|openlog"
+    ),
+    "what its process does with threads": (
+        r"pthread_(atfork|setschedparam|setschedprio|setname_np|setconcurrency|setcancel(state|type)|setattr_default_np|key_create)|__register_atfork"
+    ),
+    "what C++ does when something fails, or in general": (
+        r"_ZSt13set_terminatePFvvE|_ZSt14set_unexpectedPFvvE|_ZSt15set_new_handlerPFvvE|_ZNSt6locale6globalERKS_"
+        r"|_ZNSt3pmr20set_default_resource\w+|_ZNSt8ios_base15sync_with_stdioEb|set_constraint_handler_s"
+    ),
+    "OpenMP for the whole process": (
+        r"omp_set_(default_device|default_allocator|num_teams|teams_thread_limit|affinity_format)|omp_pause_resource(_all)?"
+        r"|omp_control_tool|kmp_set_\w+"
+    ),
     "the processor": r"__cpu_model|__cpu_features2|__cpu_indicator_init|(__)?getauxval|__get_cpuid\w*",
     "how many processors there are, or which it runs on": (
         r"omp_get_(num_procs|num_places|place_num\w*|place_proc_ids|partition_\w+|initial_device|num_devices)"
@@ -58,6 +73,7 @@ _OWN_STATE = re.compile(r"\.t?(?:data|bss)(?:\.(?!rel\b|_ZStL8__ioinit|_ZGV)(\S+
 _VARIES: Mapping[str, re.Pattern[str]] = {
     "unit": re.compile(r"fegetround|fegetenv|feholdexcept|feupdateenv"),
     "level": re.compile(r"omp_(in_parallel|get_(active_)?level|get_ancestor_thread_num)"),
+    "settings": re.compile(r"omp_set_\w+"),
     "teams": re.compile(r"omp_get_(max_threads|num_threads|thread_num|team_size|thread_limit)"),
 }
 _UNIT_READ = re.compile(r"\tv?(stmxcsr|fn?stenv|fn?save|fxsave|xsave)\w*\b")
@@ -83,7 +99,10 @@ def machine_asked(built: Built, entry: str) -> tuple[str, ...]:
 
 
 def surroundings_asked(built: Built, entry: str) -> frozenset[str]:
-    """Return what `entry` can ask of its caller that is then varied: unit (floating point), level (a parallel region around it), teams."""
+    """Return what `entry` can ask of its caller that is then varied: unit (floating point), level (a parallel region around it), teams.
+
+    And settings, where it may set what OpenMP does for its caller, too.
+    """
     if built.kernel_object is None:
         return frozenset()
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.backends.base import Built
 from septran.host import object_gate
-from septran.host.control import MAX_PARAMS, MAX_THREADS, Row
+from septran.host.control import MAX_PARAMS, MAX_THREADS, SETTINGS_LEFT, Row
 from septran.host.process import HostFailed, HostProcess
 from septran.kernel import Kernel
 from septran.toolchain.hosted import null_host
@@ -150,7 +150,12 @@ class HostLine:
         ):
             return {"error": wrong}
         changed = self._host.environment
-        facts = {"rounding": changed & 1, "flushes": bool(changed & 2), "traps": bool(changed & 4)}
+        facts = {
+            "rounding": changed & 1,
+            "flushes": bool(changed & 2),
+            "traps": bool(changed & 4),
+            "settings": bool(changed & SETTINGS_LEFT),
+        }
         return {"done": True, **self._facts(), **facts}
 
     def kill(self, why: str) -> None:
@@ -165,6 +170,7 @@ class HostLine:
             "rounding": 0,
             "flushes": False,
             "traps": False,
+            "settings": False,
         }
 
 

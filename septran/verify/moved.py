@@ -7,6 +7,7 @@ other surroundings (septran/host/moved.h). Other bits alone accuse nobody: each 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
@@ -29,6 +30,7 @@ from septran.verify.cases import Case, draw, numpy_dtype, plan
 from septran.verify.hosted import fits, rows_of, threads_of
 from septran.verify.kept_memory import kept_memory
 from septran.verify.problem import Problem
+from septran.verify.refusal import LEFT_OPENMP, OPENMP_HINT
 from septran.verify.session import Call, Ran, Sessions, Transcript
 from septran.verify.verdict import Verdict
 from septran.verify.verify import judged
@@ -80,19 +82,38 @@ class _Asked:
         Raises:
             HostFailed: it did not start. _Ended: the call.
         """
+        host = self._called(threads, moves=moves)
+        try:
+            host.answered(self.sessions.call_timeout_s)
+        except HostFailed as failed:
+            host.close()
+            raise _ended(host, failed, f"in a team of {threads}") from failed
+        return host
+
+    def leaves_settings(self, threads: int) -> bool:
+        """Whether a call with so many threads leaves a setting of OpenMP; one that ends there, for want of a thread, may have."""
+        host = self._called(threads)
+        try:
+            with contextlib.suppress(HostFailed):
+                host.answered(self.sessions.call_timeout_s)
+            return bool(host.environment & control.SETTINGS_LEFT)
+        finally:
+            host.close()
+
+    def _called(self, threads: int, *, moves: bool = False) -> HostProcess:
+        """Return a host that makes a call at the first placement."""
         assert self.built.host is not None
         inputs, outputs = self.arena.descriptors
         host = HostProcess(
             self.built.host, rows_of(self.arena), inputs=inputs, outputs=outputs, threads=threads,
             depth_kib=1024 if moves else 16, moves=moves,
         )  # fmt: skip
+        self.arena.fill("end", draw(self.problem, self.case), self.noise)
         try:
-            self.arena.fill("end", draw(self.problem, self.case), self.noise)
             host.call(0)
-            host.answered(self.sessions.call_timeout_s)
-        except HostFailed as failed:
+        except HostFailed:
             host.close()
-            raise _ended(host, failed, f"in a team of {threads}") from failed
+            raise
         return host
 
     def ran(self, placement: Placement = "end") -> Ran:
@@ -143,6 +164,9 @@ def _looked(verdict: Verdict, asked: _Asked, kernel: Kernel) -> Verdict:
     """Make the calls and judge what they gave."""
     words = surroundings_asked(asked.built, kernel.entry)
     threads = threads_of(kernel, asked.sessions)
+    # the number that the text has would be no other one
+    if "settings" in words and asked.leaves_settings(threads + 1):
+        return verdict.rejected("V212", LEFT_OPENMP, OPENMP_HINT)
     others: list[_Other] = []
     calls = _moved(asked, threads, words, others)
     teams = []

@@ -56,7 +56,7 @@ def refusal(base: Verdict, transcript: Transcript, sessions: Sessions) -> Verdic
         return base.rejected("V211", "the kernel flooded its output", _FORGE)
     claim = _claims(transcript, sessions)
     if claim:
-        return base.rejected("V212", claim, _CLEAN)
+        return base.rejected("V212", claim, OPENMP_HINT if claim == LEFT_OPENMP else _CLEAN)
     if transcript.late:
         return base.rejected(
             "V213",
@@ -112,6 +112,8 @@ _FORGE = "a kernel writes its outputs and nothing else"
 _CLEAN = "a kernel leaves threads, memory and the floating-point environment as it found them"
 
 
+LEFT_OPENMP = "a setting of OpenMP is another after the call: its number of threads, dynamic teams, levels or schedule"
+OPENMP_HINT = "that is so for torch, too; `num_threads(n)` at a pragma is for one region, or set back what omp_get_max_threads() was"
 _POOL_THREADS = 8
 """What a loader's own runtime may start later than at its self-test, when calls first wait for each other."""
 
@@ -146,6 +148,8 @@ def _claims(transcript: Transcript, sessions: Sessions) -> str:
             return "denormals are flushed to zero after the call"
         if one.claims.get("traps") != ready.get("traps"):
             return "floating-point exceptions trap, or the x87 unit's precision is another, after the call"
+        if one.claims.get("settings") != ready.get("settings"):
+            return LEFT_OPENMP
     threads = [int(one.claims.get("threads", 1)) for one in ran]
     allowed = int(ready.get("threads", 1)) + sessions.threads
     if "pools" in loader_capabilities(sessions.loader):

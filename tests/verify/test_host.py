@@ -102,7 +102,7 @@ def test_both_sides_know_the_same_page() -> None:
         assert theirs[name] == getattr(control, name)
     for name in ("TABLE", "ROW", "MAX_PARAMS", "MAX_PLACEMENTS", "STEP", "CONTROL_BYTES"):
         assert theirs[name] == getattr(control, name)
-    for name in ("TEXT_BYTES", "VARY_UNIT", "VARY_LEVEL", "INPUT_CHANGED"):
+    for name in ("TEXT_BYTES", "VARY_UNIT", "VARY_LEVEL", "INPUT_CHANGED", "SETTINGS_LEFT"):
         assert theirs[name] == getattr(control, name)
     row = control.Row(offset=1, pages=2, lead=3, nbytes=4, windows=5, written=True, unit=8)
     assert row.words()[theirs["UNIT"]] == 8
