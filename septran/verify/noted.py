@@ -2,7 +2,8 @@
 
 An emulation that runs a block's threads one after another shows what three orders of threads make of a missing barrier, and
 nothing where a thread reads back what another one is about to overwrite. A noted build tells who stored and who loaded each
-byte, whatever the order was. It is called a few times, and what it computes is not judged: it can only reject a kernel.
+byte, whatever the order was. It is called a few times and can only reject a kernel. Its products and sums are fused, as a device's
+compiler makes them, so what it computes is judged, too: `x * x - p` is 0 or what rounding left of p, and a kernel could ask which.
 In its first call it counts what the accesses of warps take of memory.
 """
 
@@ -14,14 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from septran.accuracy import load_policy
 from septran.kernel import Kernel
 from septran.toolchain.built import Built
-from septran.verify import hosted
+from septran.verify import budget, hosted
+from septran.verify.kept_memory import kept_memory
 from septran.verify.problem import Problem
 from septran.verify.refusal import harness_text, ran_out
 from septran.verify.session import Call, Sessions, Transcript, run_calls
 from septran.verify.verdict import Verdict
-from septran.verify.verify import schedule
+from septran.verify.verify import judged, schedule
 from septran.verify.warp_accesses import warp_accesses
 
 Build = Callable[[Kernel, Path], Built]
@@ -29,6 +32,7 @@ _CALLS, _CALL_S, _BUDGET_S = 4, 15.0, 15.0
 _CHECK = "who stores and loads each byte of shared memory"
 _HINTS = {
     "race": "a barrier orders what threads store with what others load: __syncthreads() for a block, __syncwarp() for a warp",
+    "constant": "__ldg is for what no thread stores while the kernel runs; read it plainly",
     "address": "device code reaches memory of cudaMalloc, pinned and managed memory; the host copies what it wants of the first",
 }
 """by the kind of what such a build alone sees"""
@@ -63,6 +67,9 @@ def with_noted_accesses(
         return verdict.without_for_now(f"{_CHECK}: {harness_text(transcript)}")
     if transcript.failure or not transcript.ran:
         return _unchecked(verdict, _why(transcript))
+    verdict = _fused(verdict, problem, transcript)
+    if not verdict.passed:
+        return verdict
     left = [f"{_CHECK}: {part}" for part in built.not_checked if part not in verdict.not_checked]
     if transcript.skipped:
         left_out = f"{_CHECK}: of {len(transcript.ran)} calls alone, for want of time"
@@ -70,6 +77,19 @@ def with_noted_accesses(
     fact = f"{_CHECK}: {len(transcript.ran)} calls"
     counted = warp_accesses(transcript.accesses, kernel, built.host)
     return replace(verdict.without(*left), enforced=(*verdict.enforced, fact), accesses=counted)
+
+
+def _fused(verdict: Verdict, problem: Problem, transcript: Transcript) -> Verdict:
+    """Return the verdict, or V202 where the kernel is wrong once products and sums are fused."""
+    with budget.threads(1), kept_memory():
+        now = judged(verdict, problem, transcript, load_policy(), unordered=True)
+    if now.code != "V202":
+        return verdict
+    return replace(
+        now,
+        message=f"with fused multiply-adds, as a device's compiler makes them: {now.message}",
+        hint="a result may not depend on whether a product is rounded before it is added",
+    )
 
 
 def counted_accesses(

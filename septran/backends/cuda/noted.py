@@ -24,6 +24,9 @@ NOTED = (
     "-fno-tree-loop-distribute-patterns",
     "-fno-store-merging",
     "-g1",
+    # as a device's compiler does unless it is told not to
+    "-ffp-contract=fast",
+    "-fexpensive-optimizations",
     # a kernel neither asks whether its accesses are noted nor has them left out
     "-U__SANITIZE_THREAD__",
     "-Dno_sanitize(...)=unused",

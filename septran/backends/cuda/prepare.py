@@ -68,8 +68,8 @@ def prepare(source: str) -> str:
     source = _CONSTANT.sub("__constant__", source)
     source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
     source = _STATIC.sub(_shared_array, source)
-    source = _STATIC_CAST.sub(r"cuemu::to<\1>", source)
     source = _CAST.sub(_c_cast, source)
+    source = _STATIC_CAST.sub(r"(\1)(cuemu::Cast<\1>)", source)
     source = _COPYSIGN.sub("cuemu::copysigned", source)
     return _launches(source, bounds)
 

@@ -116,6 +116,43 @@ void note_loaded(uintptr_t p, size_t n, unsigned me) {
 }
 }  // namespace
 
+// Words of device memory that the block has stored, once a kernel was seen to read by __ldg: such a load goes through a cache that
+// knows nothing of stores. What other blocks store is a race.
+namespace {
+constexpr size_t kStored = 1 << 16;
+struct {
+  uintptr_t word;
+  uint32_t block;
+} stored[kStored];
+uint32_t stored_block = 1;
+size_t stored_count;
+bool reads_constants;
+
+size_t stored_at(uintptr_t word) {
+  size_t i = (word * 0x9E3779B97F4A7C15ull) >> 48;
+  while (stored[i].block == stored_block && stored[i].word != word) i = (i + 1) % kStored;
+  return i;
+}
+void note_global_store(uintptr_t p, size_t n) {
+  for (uintptr_t w = p / 4; reads_constants && w <= (p + n - 1) / 4 && stored_count < kStored / 2; w++) {
+    const size_t i = stored_at(w);
+    stored_count += stored[i].block != stored_block;
+    stored[i] = {w, stored_block};
+  }
+}
+}  // namespace
+void forget_stored() {
+  stored_block++;
+  stored_count = 0;
+}
+void read_only(const void* p, size_t bytes) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(p) / 4, last = (reinterpret_cast<uintptr_t>(p) + bytes - 1) / 4;
+  reads_constants = true;
+  for (uintptr_t w = first; w <= last; w++)
+    if (stored[stored_at(w)].block == stored_block)
+      fail("constant", "thread %d reads by __ldg what its block stored in this launch: a device may give it what was there before", thread_linear);
+}
+
 void settle() {
   if (pending.count) settle_pending();
 }
@@ -147,6 +184,7 @@ void note_load(const void* p, size_t n, int thread) {
     if (cuemu::counting && (shared || cuemu::in_global(p)))                                                          \
       cuemu::count_access(__builtin_return_address(0), p, n, #what[0] == 's');                                       \
     if (!shared) cuemu::check_owner(p, n, #what[0] == 's');                                                          \
+    if (!shared && #what[0] == 's') cuemu::note_global_store(p, n);                                                  \
     if (shared && !cuemu::atomics) cuemu::note_##what(p, n, static_cast<unsigned>(cuemu::thread_linear));             \
   }
 #define CUEMU_ACCESSES(n)                                  \
@@ -173,4 +211,9 @@ CUEMU_ATOMIC(32)
 CUEMU_ATOMIC(64)
 extern "C" void __tsan_vptr_read(void**) {}
 extern "C" void __tsan_vptr_update(void**, void*) {}
+#else
+#include "machine.h"
+namespace cuemu {
+void read_only(const void*, size_t) {}
+}  // namespace cuemu
 #endif

@@ -33,6 +33,9 @@ extern bool float_atomics CUEMU_CALL(float_atomics);  // one whose result depend
 /// An atomic operation is made at `p`.
 void note_atomic(const void* p) CUEMU_CALL(note_atomic);
 
+/// Memory is read that nobody stores to while the kernel runs (__ldg).
+void read_only(const void* p, size_t bytes) CUEMU_CALL(read_only);
+
 /// Say what is wrong, in printf's words, and end the process.
 /// A clock: it stands still, and a judged file whose host function comes to it is not run.
 long long clock_now() CUEMU_CALL(clock_now);

@@ -189,7 +189,10 @@ CUEMU_SCOPES(atomicExch)
 CUEMU_SCOPES(atomicCAS)
 #undef CUEMU_SCOPES
 
-template <class T> T __ldg(const T* p) { return *p; }
+template <class T> T __ldg(const T* p) {
+  cuemu::read_only(p, sizeof(T));
+  return *p;
+}
 template <class T> T __ldlu(const T* p) { return *p; }
 template <class T> T __ldcv(const T* p) { return *p; }
 template <class T, class U> void __stwb(T* p, U v) { *p = v; }
@@ -255,9 +258,9 @@ CUEMU_ALONE float __fmul_rn(float a, float b) { return a * b; }
 CUEMU_ALONE float __fadd_rn(float a, float b) { return a + b; }
 CUEMU_ALONE float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dsub_rn(double a, double b) { return a - b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
+CUEMU_ALONE double __dadd_rn(double a, double b) { return a + b; }
+CUEMU_ALONE double __dsub_rn(double a, double b) { return a - b; }
+CUEMU_ALONE double __dmul_rn(double a, double b) { return a * b; }
 static inline double __ddiv_rn(double a, double b) { return a / b; }
 static inline double __drcp_rn(double a) { return 1. / a; }
 static inline double __dsqrt_rn(double a) { return sqrt(a); }

@@ -115,6 +115,7 @@ void name_shared(const char* p, char* words, size_t size);
 // Of a noted build (accesses.cpp); in others nothing is known of accesses.
 #ifdef CUEMU_NOTES_ACCESSES
 void begin_noting();  // a launch begins
+void forget_stored();  // a block begins
 void settle();        // a thread yields: its last store is made
 void next_moment();   // all threads of the block see what was stored before
 void next_meeting();  // of the warp that runs: its lanes do
@@ -148,6 +149,7 @@ inline void count_rows(const void*, const void* const*) {}
 inline void end_accesses() {}
 inline void counted_words(char* text, size_t) { *text = 0; }
 inline void begin_noting() {}
+inline void forget_stored() {}
 inline void settle() {}
 inline void next_moment() {}
 inline void next_meeting() {}

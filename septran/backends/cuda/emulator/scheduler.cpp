@@ -172,6 +172,7 @@ void run_block(void (*body)(void*), void* argument) {
   block_serial++;
   memset(dynamic_shared, unset_byte, dynamic_shared_size);
   begin_shared_arrays();
+  forget_stored();
   next_moment();
   vote_count = vote_or = 0;
   vote_and = 1;
