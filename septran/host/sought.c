@@ -115,7 +115,6 @@ static void compared(uintptr_t pc, double a, double b, int kind) {
   for (int w = 0; w < WAYS; ++w)
     if (away[w] < s->away[w]) s->away[w] = away[w], s->side[w] = d, s->a[w] = a, s->b[w] = b, s->nth[w] = s->executed;
 }
-#ifdef CALLS_BACK
 /* place: of the comparison in the text, and one more. kind: REAL and so on. */
 void st_compared(uint64_t place, uint64_t lanes, const double *a, const double *b, int kind) {
   for (uint64_t i = 0; i < lanes; ++i) compared(place, a[i], b[i], kind);
@@ -135,7 +134,7 @@ void st_joint(uint64_t place, uint64_t lanes, const double *parts, int n) {
     for (int k = 0; k < n && s->executed == s->asked; ++k) s->parts_there[k] = parts[k * lanes + i];
   }
 }
-#else
+#ifndef CALLS_BACK
 #define HERE ((uintptr_t)__builtin_return_address(0))
 void __sanitizer_cov_trace_cmp1(int8_t a, int8_t b) { compared(HERE, a, b, 1); }
 void __sanitizer_cov_trace_cmp2(int16_t a, int16_t b) { compared(HERE, a, b, 1); }

@@ -15,6 +15,8 @@ from septran.toolchain.compilers import Compiler, cache_folder, cpp_compiler
 from septran.toolchain.confined import run_confined, toolchain_folders
 from septran.toolchain.program import OWN_MAIN, compiled, named, put_beside
 
+_TOLD_LINE = 1 << 47
+"""of a simulator's places (VL_TOLD), above every address of code"""
 _RUNNER = "sought.c"
 _PROGRAM = "sought"
 _FLAGS = ("-O2", "-fno-pie")
@@ -80,11 +82,15 @@ def lines_of(program: Path, places: Sequence[int], main: str, folder: Path) -> d
     """Return the line of the file `main` that each code address of `program` belongs to, as far as one does."""
     if not places:
         return {}
+    # what a simulator tells of is no code: it says the line itself
+    found = {p: (p & (_TOLD_LINE - 1)) >> 20 for p in places if p >= _TOLD_LINE}
+    places = [p for p in places if p < _TOLD_LINE]
+    if not places:
+        return found
     words = " ".join(f"{place:#x}" for place in places)
     done = run_confined(
         ["/bin/sh", "-c", f"addr2line -e ./{program.name} {words}"], folder, 20.0, reads=()
     )
-    found = {}
     for place, line in zip(places, done.output.splitlines(), strict=False):
         at = re.search(r"([^/]+):(\d+)", line)
         if at and at[1] == Path(main).name:

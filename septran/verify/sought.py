@@ -52,6 +52,8 @@ _KINDS = {
 _DECIDES = re.compile(
     r"\b(?:if|while|switch|constexpr)\b|\?|&&|\|\||[=!<>]=|\bbool\b"
     # what decides without a comparison: bits of a number, one that is cut to an integer, factors that make a step of a slope
+    # masks of an engine that has no other way
+    r"|\bvec_select\b|\b[A-Z]{2}_(?:L[TE]|G[TE]|EQ|NE|MAX|MIN)\b"
     r"|>>(?!\()|\b(?:signbit|copysign\w*|memcpy|bit_cast|\w*_as_u?int|floor\w*|ceil\w*|trunc\w*|l?l?r?int\w*|l?l?round\w*|isgreater|isless)\b"
     r"|\(\s*(?:std::)?(?:int|long|unsigned|u?int\d+_t|size_t)\s*\)|_cast<|\d[eE]\+?\d|\b\d{4,}\b"
 )

@@ -28,8 +28,9 @@ from septran.passes.drop_unreached import drop_unreached
 from septran.passes.pipeline_loops import pipeline_loops
 from septran.passes.place_buffers import place_buffers
 from septran.passes.staging import staging_passes
-from septran.toolchain.compilers import Compiler, fills_locals, find
-from septran.toolchain.hosted import compile_hosted
+from septran.toolchain.compilers import Compiler, cache_folder, fills_locals, find
+from septran.toolchain.hosted import compile_hosted, support_object
+from septran.toolchain.sought import compile_sought
 from septran.toolchain.wheels import Wheel
 
 FLAGS = (*vendor_library.FLAGS, "-shared")
@@ -37,6 +38,7 @@ _MACHINE_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-I.")
 _HEADERS = ("sim.h", "vendor_lib.h")
 _DECLARED = re.compile(r"^(?!static|#)[\w *]*?\b((?:vl|vendor_lib)_\w+)\([^;]*;", re.MULTILINE)
 _INSTALL = "apt-get install gcc"
+_TOLD, _TOLD_HOOKS = "sim_told.c", frozenset({"st_after_call"})
 
 
 def compiler() -> Compiler | None:
@@ -62,16 +64,39 @@ def build(kernel: Kernel, folder: Path) -> Built:
     return compile_hosted(kernel, folder, compiler=gcc, flags=flags, support=_simulator(kernel))
 
 
-def _simulator(kernel: Kernel) -> Runtime:
-    """The simulator for the kernel's machine; the figures are the machine file's, whatever the kernel's files say."""
+def sought(kernel: Kernel, folder: Path) -> Built:
+    """Compile the kernel into a program that seeks inputs on which what it compares comes out otherwise."""
+    gcc = compiler()
+    vendor = load_vendor(storage(machine_name(kernel.arch)).vendor)
+    if gcc is None or vendor.library is not None:
+        why = f"no gcc on PATH; {_INSTALL}" if gcc is None else "a vendor's own model tells nothing"
+        return Built(ok=False, artifact=None, log=why)
+    machine = support_object(
+        gcc, _simulator(kernel, _TOLD, hooks=_TOLD_HOOKS), cache_folder() / "host"
+    )
+    if machine.path is None:
+        return Built(ok=False, artifact=None, log=machine.missing)
+    flags = (*FLAGS, *fills_locals(gcc))
+    return compile_sought(kernel, folder, compiler=gcc, flags=flags, support=(machine.path,))
+
+
+def _simulator(kernel: Kernel, *more: str, hooks: frozenset[str] = frozenset()) -> Runtime:
+    """The simulator for the kernel's machine; the figures are the machine file's, whatever the kernel's files say.
+
+    more: further sources. hooks: names of theirs that who calls the kernel calls.
+    """
     rules = storage(machine_name(kernel.arch))
-    sources = load_vendor(rules.vendor).sources
+    sources = (*load_vendor(rules.vendor).sources, *more)
     root = runtime_folder()
     texts = {name: (root / name).read_text(encoding="utf-8") for name in (*sources, *_HEADERS)}
     texts["vl_config.h"] = rules.config()
     calls = _DECLARED.findall(texts["vendor_lib.h"])
     return Runtime(
-        files=tuple(texts.items()), units=sources, calls=frozenset(calls), flags=_MACHINE_FLAGS
+        files=tuple(texts.items()),
+        units=sources,
+        calls=frozenset(calls),
+        flags=_MACHINE_FLAGS,
+        hooks=hooks,
     )
 
 
@@ -175,4 +200,5 @@ DSA_C = Backend(
     functions=WRITTEN_OUT,
     movement=("scan", "argreduce", "gather", "scatter_acc"),
     figures=possible,
+    sought=sought,
 )

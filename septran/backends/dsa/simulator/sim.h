@@ -80,6 +80,9 @@ uint8_t *vl_at(const vl_tile *t);
 void vl_fail(int code, const command *c, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void vl_run(const command *c);        /* sim_run.c: the arithmetic */
+double vl_get(const vl_tile *t, int64_t r, int64_t c);
+void vl_told(const command *c);       /* sim_told.c, where inputs are sought: what it is about to compare */
+#define VL_TOLD (1ull << 47)          /* a place that is a line of the kernel: line << 20 and which of its comparisons */
 int vl_check(const command *c);       /* sim_check.c: shapes, places, hazards; 0 = do not run */
 uint64_t vl_cost(const command *c);   /* sim_cost.c: cycles the queue is occupied */
 uint64_t vl_latency(const command *c);
