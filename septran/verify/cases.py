@@ -105,10 +105,14 @@ def _planned(problem: Problem, seed: int | None) -> tuple[Case, ...]:
     names = [p.name for p in problem.inputs if _is_real(problem, p)]
     open_names = [n for n in names if problem.domain(n).specials]
     found: list[Case] = []
+    targets: dict[str, str] = {}
     for family in FAMILIES:
         if family.special and not open_names:
             continue
-        target = rng.choice(open_names) if family.special else ""
+        # infinities stand in another input than NaN did: what a kernel asks of one it need not ask of the other
+        others = [n for n in open_names if family.name != "inf" or n != targets.get("nan")]
+        target = rng.choice(others or open_names) if family.special else ""
+        targets[family.name] = target
         case = Case(name=family.name, family=family.name, seed=rng.getrandbits(63), target=target)
         found.append(case)
         if family.name == "normal" and problem.inputs:
@@ -239,6 +243,8 @@ def _draw_one(problem: Problem, param: KernelParam, case: Case, rng: np.random.G
         values = in_lines(rng, param.shape, family) * unit
     else:
         values = DRAWS[family](rng, param.shape, span) * unit
+    if case.family in _BESIDE_ZEROS and case.target not in ("*", param.name):
+        values = np.where(rng.random(param.shape) < _ZEROS, 0.0, values)
     if domain.one_sign is not None and family in (*ONE_SIGN, "below_zero"):
         values = _below(values, domain.one_sign)
     values = _into_domain(values, domain, problem.dims)
@@ -252,6 +258,8 @@ def _beside_zero(low: int, high: int) -> int:
 
 _NONE = 0.125
 """How many of an input's integers are its sentinel."""
+_ZEROS, _BESIDE_ZEROS = 0.5, ("nan", "inf")
+"""How many numbers are 0 beside another input's special ones: 0 times those is NaN, so a kernel may not leave out the products of zeros."""
 
 
 def _bound(value: float | str | None, dims: Mapping[str, int], default: float) -> float:

@@ -200,7 +200,9 @@ def _neg_inf_led(rng: np.random.Generator, shape: tuple[int, ...], span: Range) 
 def _threshold(rng: np.random.Generator, shape: tuple[int, ...], span: Range) -> Array:
     import numpy as np
 
-    points = np.array([-20.0, -6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0, 20.0])
+    # differences of the outer ones are where exponentials all but vanish
+    points = np.array([0.5, 1.0, 3.0, 6.0, 20.0, 45.0, 80.0])
+    points = np.concatenate([-points[::-1], points])
     points = points[np.abs(points) <= max(span.big, 6.0)]
     nudge = 1.0 + rng.choice([-1.0, 0.0, 1.0], shape) * 2.0**-7
     return rng.choice(points, shape) * nudge

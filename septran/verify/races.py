@@ -28,6 +28,8 @@ _CPU_S = 20
 _OPTIONS = "exitcode=66:halt_on_error=1:atexit_sleep_ms=0:report_thread_leaks=0:history_size=2"
 _RACE = "WARNING: ThreadSanitizer: data race"
 _CHECK = "races of threads"
+_BY_RACES = ("V202", "V208")
+"""what a race may look like"""
 
 
 def watch(
@@ -35,10 +37,10 @@ def watch(
 ) -> Verdict:
     """Return an accurate `verdict`, or V219 where the watched bursts show a race.
 
-    build: what makes the watched program in `folder`. A kernel without threads is not built again, nor one that is wrong,
-    unless what is wrong may be threads that seldom meet: that looks like rounding.
+    build: what makes the watched program in `folder`. A kernel without threads is not built again. One that is wrong, or never twice the same, is:
+    how many results a race spoils, and by how much, is the machine's load.
     """
-    asked = verdict.passed or _seldom_wrong(verdict)
+    asked = verdict.passed or verdict.code in _BY_RACES
     if not asked or not has_threads(built) or _threads(kernel) < 2:
         return verdict
     watched = build(kernel, folder)
@@ -67,13 +69,6 @@ def watch(
         return _unchecked(verdict, _why(result))
     fact = f"races of threads: {done[1]} calls under ThreadSanitizer"
     return replace(verdict, enforced=(*verdict.enforced, fact))
-
-
-def _seldom_wrong(verdict: Verdict) -> bool:
-    """Return whether a kernel is wrong on few inputs, and by its hint either by rounding or by a race."""
-    failed = sum(1 for case in verdict.cases if case.wrong)
-    told = verdict.hint.startswith("right on small integers:") or "race" in verdict.hint
-    return verdict.code == "V202" and told and 2 * failed < len(verdict.cases)
 
 
 def _run(command: list[str | Path], folder: Path) -> SandboxResult:
