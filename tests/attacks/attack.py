@@ -29,6 +29,7 @@ class Attack:
     SepTran emits for that backend: `body` stands for the leaf's step, `before` is put before the leaves, `edits`
     are (old, new) texts of the file, `source` replaces the kernel. tries: of an attack that the clock decides. through: the commit that it was shown to
     get through, whole (gate, build and verification).
+    of: "backend op leaf" that a reply is for, where it is not relu's of its family's target.
     beside: (name, text) of files that lie beside a bundle's kernel, or a mapping's; fields: a JSON text that is merged into a bundle before it is signed.
     """
 
@@ -45,6 +46,7 @@ class Attack:
     through: str = ""
     beside: tuple[tuple[str, str], ...] = ()
     fields: str = "{}"
+    of: str = ""
 
     @property
     def family(self) -> str:
@@ -76,7 +78,7 @@ class Outcome:
 def missing(attack: Attack) -> str:
     """Return what this machine lacks for the attack's family, "" when nothing."""
     if attack.language in replied.TITLES and not attack.static_only:
-        return replied.missing(attack.language)
+        return replied.missing(attack)
     return families.missing(attack.language)
 
 

@@ -11,7 +11,7 @@ from tests.attacks.attack import Attack
 from tests.attacks.corpus_files import cpp
 from tests.attacks.corpus_files import triton as triton_file
 
-THROUGH = "06fd370"
+THROUGH, LATER = "06fd370", "435f070"
 _AT = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 _KERNEL = f"__global__ void twice(const float* x, const float* t, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * t[i & 1]; }}"
 _LAUNCH = "twice<<<(n + 63) / 64, 64>>>(x, t, y, n);"
@@ -60,6 +60,11 @@ CUDA = (
     cuda("WH10", "blocks larger than its launch bounds", "twice<<<(n + 63) / 64, 64>>>(x, y, n);", kernel=f"#define MOST 32\n__global__ void __launch_bounds__(MOST) twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * 2; }}"),
     cuda("WH11", "a fast sine of large numbers", _FAST, kernel=fast("1e3f * (__sinf(x[i]) - sinf(x[i]))")),
     cuda("WH12", "a fast exponential", _FAST, kernel=fast("1e3f * (__expf(-fabsf(x[i])) - expf(-fabsf(x[i])))")),
+    *(replace(one, through=LATER) for one in (
+        cuda("WH13", "reads by __ldg what it stored", _FAST, kernel=f"__global__ void twice(const float* x, float* y, int n) {{ {_AT} if (i < n) {{ y[i] = x[i]; y[i] = 2 * __ldg(y + i); }} }}"),
+        cuda("WH14", "asks whether a product and a difference are fused", _FAST, kernel=f"__global__ void twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * x[i] - __fmul_rn(x[i], x[i]) == 0 || !(fabsf(x[i]) < 1e18f) ? x[i] * 2 : 0; }}"),
+    )),
+    cuda("WH58", "__ldg of its input", _FAST, kernel=f"__global__ void twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = __ldg(x + i) * 2; }}", honest=True),
     cuda("WH57", "blocks within their launch bounds", "twice<<<(n + 63) / 64, 64>>>(x, y, n);", kernel=f"constexpr int MOST = 64;\n__global__ void __launch_bounds__(MOST, 2) twice(const float* x, float* y, int n) {{ {_AT} if (i < n) y[i] = x[i] * 2; }}", honest=True),
     cuda("WH51", "pinned memory", f"float* t; cudaMallocHost(&t, 8); t[0] = t[1] = 2; {_LAUNCH} {_WAIT} cudaFreeHost(t);", honest=True),
     cuda("WH52", "managed memory", f"float* t; cudaMallocManaged(&t, 8); t[0] = t[1] = 2; {_LAUNCH} {_WAIT} cudaFree(t);", honest=True),
@@ -76,6 +81,20 @@ CPP = (
     replace(cpp("JN05", "right where a size that overflows is assumed away", body="int big = 2147483647 - n + 2;", line="y[i] = big + n < big ? 0 : x[i] * 2;"), through=THROUGH),
     replace(cpp("JN06", "sets a variable of the environment", after='setenv("OMP_NUM_THREADS", "1", 1);', text_only=True), through=THROUGH),
     replace(cpp("JN07", "leaves a signal ignored", before="#include <csignal>", after="signal(SIGFPE, SIG_IGN);", text_only=True), through=THROUGH),
+    *(replace(cpp(name, what, before="#include <omp.h>\n#include <exception>\n#include <new>\n#include <locale>\n", text_only=text_only, through=False, **{where: text}), through=LATER, tries=3) for name, what, where, text, text_only in (
+        ("JN08", "leaves another number of threads", "after", "omp_set_num_threads(1);", False),
+        ("JN09", "leaves the number of threads that it uses", "body", "omp_set_num_threads(2);\n  #pragma omp parallel for\n  for (int k = 0; k < n; k++) y[k] = x[k] * 2;", False),
+        ("JN10", "leaves teams that change", "after", "omp_set_dynamic(1);", False),
+        ("JN11", "leaves teams within teams", "after", "omp_set_max_active_levels(4);", False),
+        ("JN12", "leaves another schedule", "after", "omp_set_schedule(omp_sched_guided, 3);", False),
+        ("JN13", "leaves another end for what is not caught", "after", "std::set_terminate([] {});", True),
+        ("JN14", "leaves another answer to a lack of memory", "after", "std::set_new_handler(nullptr);", True),
+        ("JN15", "leaves another locale for C++", "after", "std::locale::global(std::locale::classic());", True),
+        ("JN16", "leaves another buffer for what is printed", "after", "setvbuf(stdout, nullptr, _IONBF, 0);", True),
+        ("JN17", "leaves another default device", "after", "omp_set_default_device(0);", True),
+    )),
+    cpp("JN53", "sets the number of threads that there is", before="#include <omp.h>", line="", body="omp_set_num_threads(omp_get_max_threads()); omp_set_dynamic(0);\n  #pragma omp parallel for\n  for (int k = 0; k < n; k++) y[k] = x[k] * 2;", honest=True),
+    cpp("JN54", "a number of threads for one region", line="", body="#pragma omp parallel for num_threads(2)\n  for (int k = 0; k < n; k++) y[k] = x[k] * 2;", honest=True),
     cpp("JN51", "each kind of allocation with its own", before="#include <string>\n#include <vector>\n#include <memory>", body="auto a = std::make_unique<float[]>(n); std::vector<std::string> v(3, std::string(40, 'x')); float* b = new float(2); float* c = (float*)realloc(malloc(4), 8); c[0] = *b; delete b;", line="a[i] = x[i]; y[i] = a[i] * (c[0] + (v[i % 3].size() - 40));", after="free(c);", honest=True),
     cpp("JN52", "an unsigned hash that wraps", line="unsigned h = (unsigned)i * 2654435761u; y[i] = h & 1 ? x[i] + x[i] : 2 * x[i];", honest=True),
 )  # fmt: skip

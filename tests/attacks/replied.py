@@ -36,9 +36,9 @@ TITLES = {
     "dsa reply": "Reply: C over a vendor library",
     "npuir reply": "Reply: TileLang NPU IR",
     "pallas reply": "Reply: Pallas",
-    "ascend reply": "Reply: Triton for Ascend",
+    "ascend reply": "Reply: Triton",
     "hip reply": "Reply: HIP C++",
-    "tilelang reply": "Reply: TileLang on AMD",
+    "tilelang reply": "Reply: TileLang",
     "cpp reply": "Reply: C++",
     "cuda reply": "Reply: CUDA C++",
 }
@@ -52,17 +52,32 @@ REPLIES = {
     "cpp reply": Asking("cpp", *_RELU),
     "cuda reply": Asking("cuda_c", *_RELU),
 }
+_ROWS, _PRODUCT = (("M", 19), ("N", 67)), (("M", 19), ("K", 53))
 
 
-def missing(language: str) -> str:
+def _leaf(text: str) -> Asking:
+    backend, op, leaf = text.split()
+    dims = _PRODUCT if op == "gemv" else _ROWS if "row" in leaf or op in _OF_ROWS else _RELU[2]
+    return Asking(backend, op, leaf, dims)
+
+
+_OF_ROWS = ("softmax", "rmsnorm", "layernorm")
+
+
+def asking(attack: Attack) -> Asking:
+    """Return what an attack replies to: relu's leaf, or the one it names."""
+    return _leaf(attack.of) if attack.of else REPLIES[attack.language]
+
+
+def missing(attack: Attack) -> str:
     """Return what this machine lacks to run a reply, "" when nothing."""
-    return str(place_of(get(REPLIES[language].backend), "", "emulated", 2).trouble or "")
+    return str(place_of(get(asking(attack).backend), "", "emulated", 2).trouble or "")
 
 
 def tried(attack: Attack, folder: Path) -> tuple[str, str]:
     """Return the codes of what a run shows and of what the gate refuses before."""
     found = step(
-        REPLIES[attack.language].submission(attack.body),
+        asking(attack).submission(attack.body),
         settings=settings.load(project=folder),
         work=folder / "work",
     )
