@@ -39,6 +39,8 @@ CASES = (
     _one("padded_channels", "F.pad(x, (0, 0, 0, 0, 1, 2))"),
     _one("reflected", "F.pad(x, (2, 1, 3, 2), mode='reflect')", kernels=2),
     _one("replicated", "F.pad(x, (2, 0, 1, 1, 3, 2), mode='replicate')", "torch.randn(2, 3, 4, 5, 3)", 2),
+    _one("circular", "F.pad(x, (2, 6, 4, 1), mode='circular')", kernels=2),
+    _one("circular_line", "F.pad(x, (3, 2), mode='circular')", ROWS),
     _one("patches", "F.unfold(x, (3, 2), padding=1, dilation=(1, 2), stride=(2, 1))", kernels=2),
     _one(
         "padded_convolution",

@@ -258,20 +258,6 @@ def _pixel_unshuffle(b: Builder, node: Node, a: Args) -> Value:
     return b.reshape(moved, node.meta.shape)
 
 
-def wrapped(b: Builder, x: View, pads: Sequence[int]) -> View:
-    """Return `x` with its other end around it; pads: before and after, the last axis first."""
-    for i in range(len(pads) // 2):
-        before, after = pads[2 * i], pads[2 * i + 1]
-        axis = x.rank - 1 - i
-        n = x.shape[axis]
-        if before > n or after > n or min(before, after) < 0:
-            raise NoForm("circular padding by more than the tensor has")
-        parts = [cut(x, axis, n - before, before)] if before else []
-        parts += [x, cut(x, axis, 0, after)] if after else [x]
-        x = join(b, parts, axis)
-    return x
-
-
 def padded(b: Builder, x: View, pads: Sequence[int], value: float) -> View:
     """Return `x` with a constant around it; pads: before and after, the last axis first."""
     wanted: dict[int, tuple[int, int]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
-from septran.frontend.table.layout import cut, join, padded, wrapped
+from septran.frontend.table.layout import cut, join, padded
 from septran.frontend.table.rows import extreme
 from septran.frontend.table.written import chosen_inside
 from septran.frontend.view import View
@@ -291,6 +291,14 @@ def _turned(b: Builder, x: View, axes: Sequence[int]) -> View:
     return x
 
 
+_BACK = {
+    "reflect": "M - abs(M - absP)",
+    "replicate": "min(max(P, 0), M)",
+    "circular": "select(P < 0, P + N, select(P >= N, P - N, P))",
+}
+"""What is read around an axis of N positions 0 .. M, at the position P."""
+
+
 def reflected(b: Builder, x: View, pads: Sequence[int], how: str) -> View:
     """Return `x` padded by its own elements; pads: before and after, the last axis first. Several axes are read at once, as one."""
     if min(pads) < 0:
@@ -304,11 +312,9 @@ def reflected(b: Builder, x: View, pads: Sequence[int], how: str) -> View:
     for d, n in enumerate(sizes):
         before, after = wanted.get(first + d, (0, 0))
         at = f"(at({first if len(sizes) == 1 else d}) - {before})"
-        inner = (
-            f"{n - 1} - abs({n - 1} - abs{at})"
-            if how == "reflect"
-            else f"min(max({at}, 0), {n - 1})"
-        )
+        if how == "circular" and max(before, after) > n:
+            raise NoForm("circular padding by more than the tensor has")
+        inner = _BACK[how].replace("P", at).replace("M", str(n - 1)).replace("N", str(n))
         text = f"({text}) * {n} + {inner}" if text else inner
         out.append(n + before + after)
     if len(sizes) == 1:
@@ -323,9 +329,7 @@ def reflected(b: Builder, x: View, pads: Sequence[int], how: str) -> View:
 @row("constant_pad_nd", "pad")
 def _pad(b: Builder, node: Node, a: Args) -> Value:
     x, pads = a.view("self"), tuple(a["pad"])
-    if a["mode"] == "circular":
-        return wrapped(b, x, pads)
-    if a["mode"] in ("reflect", "replicate"):
+    if a["mode"] in _BACK:
         return reflected(b, x, pads, a["mode"])
     if a["mode"] not in (None, "constant"):
         raise NoForm(f"padding by {a['mode']}")
