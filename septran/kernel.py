@@ -11,9 +11,12 @@ from pathlib import Path
 from septran.ir import scalar
 from septran.ir.expr import evaluate
 from septran.ir.nodes import LeafCall, Prim, Privilege, Program, Region, leaf_calls
+from septran.ir.powers import powered, with_powers
 
 UNREAD = "unread"
 """Option of a LeafSpec: the names of `LeafSpec.unread`."""
+SCORES = "scores"
+"""Option of a LeafSpec: parameters that hold scores whose exponentials it takes (`passes/name_scores.py`)."""
 
 
 def content_hash(value: object) -> str:
@@ -98,6 +101,21 @@ class LeafSpec:
             for name, kind in self.scalars
         }
         return scalar.bound(prim, self._tensors(), scalars)
+
+    def printed(self, prim: Prim) -> scalar.Node:
+        """Return the tree as a target with POWER prints it: exponentials of scores are powers of two."""
+        scores = dict(self.options).get(SCORES, ())
+        assert isinstance(scores, list | tuple)
+        if not scores:
+            return self.expression(prim)
+        last = {p.name: p.shape[-1] for p in self.params if p.shape}
+
+        def is_score(s: scalar.Name, n: scalar.Name) -> bool:
+            return s.name in scores and last.get(s.name, 1) > 1 and last.get(n.name) == 1
+
+        weights = [powered(self.expression(p)) for p in self.prims if p.name == "map"]
+        rows = {(w[1].name, w[2]) for w in weights if w and is_score(w[0], w[1])}
+        return with_powers(self.expression(prim), is_score, rows)
 
     def computes(self, prim: Prim) -> str:
         """Return the dtype a primitive of this leaf computes in: float64 or float32."""
@@ -285,6 +303,8 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
     options: tuple[tuple[str, object], ...] = tuple((k, v) for k, v in program.options if k in keep)
     if unread := tuple(a.param for a in call.args if a.unread):
         options += ((UNREAD, unread),)
+    if scores := _scores(program, call):
+        options += ((SCORES, scores),)
     return LeafSpec(
         task=call.task,
         backend=program.target,
@@ -295,6 +315,15 @@ def leaf_spec(program: Program, call: LeafCall, *, proc: str) -> LeafSpec:
         prims=call.prims,
         options=options,
     )
+
+
+def _scores(program: Program, call: LeafCall) -> tuple[str, ...]:
+    """Return the parameters that hold scores (`passes/name_scores.py`) and that the leaf takes exponentials of."""
+    named = program.option(SCORES, ())
+    assert isinstance(named, list | tuple)
+    maps = [p for p in call.prims if p.name == "map" and "exp(" in str(p.attr("expr"))]
+    taken = {name for p in maps for _, name in p.named}
+    return tuple(a.param for a in call.args if a.region.buffer.name in named and a.param in taken)
 
 
 def leaf_specs(program: Program) -> tuple[tuple[LeafCall, LeafSpec], ...]:

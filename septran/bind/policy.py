@@ -192,6 +192,7 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
             extents = extents if extents is not None else _role_extents(site, trial)
             known = dict.fromkeys(ROLES, 1) | extents
             known |= {"bytes": nbytes(dtype), "skips": int(site.skips)}
+            known["chained"] = int(_chained(site))
             known["winograd"] = int(policy.options.get("math") == "winograd")
             if not all(evaluate(w, known, rule.span) for w in rule.when):
                 continue
@@ -201,6 +202,11 @@ def _choose(policy: Policy, site: LeafSite, trial: Lowering) -> Rule:
         f"{policy.file}: no rule matches leaf {site.task!r} ({', '.join(sorted(names))}, {dtype})",
         help='add a rule with match: {primitive: "*"} as the last one',
     )
+
+
+def _chained(site: LeafSite) -> bool:
+    """True for a product whose left operand the kernel makes itself, as attention its weights."""
+    return any(p.name in ("gemm", "gemm_acc") and p.ins[0] in site.local_args for p in site.prims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _KERNEL = ("dsl", "symbol", "source", "proc", "mems", "dtypes", "requires", "fra
 _WHOLE = ("threads", "smem_limit", "swizzle")
 # what a rule's expressions may name
 _SIZE_NAMES = (*(f"ext_{role}" for role in schema.ROLES), "extent", "cores", "bytes", "skips")
-_WHEN_NAMES = (*schema.ROLES, "bytes", "skips", "winograd")
+_WHEN_NAMES = (*schema.ROLES, "bytes", "skips", "chained", "winograd")
 
 
 def load_mapping(path: Path) -> schema.ExplicitMapping | schema.Policy:

@@ -1,5 +1,8 @@
 """Attention forward in flash form: online softmax over blocks of keys (Milakov and Gimelshein 2018,
-arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Q, K, V are [batch * heads, sequence, head dim]."""
+arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135). Q, K, V are [batch * heads, sequence, head dim].
+
+Scores are scaled where they are exponents, after their maximum is known: `scale` is positive, so the maximum is the same score, and
+a product per score is saved where a target multiplies and adds in one step."""
 
 import septran.tasklang as task
 from septran.domain import Domain
@@ -26,10 +29,9 @@ def scores(S, Q, K):
 @task.define(leaf=True)
 def online(S, P, m, l, acc, m_new, c, scale):
     task.call_primitive("copy", m_new, m)
-    task.call_primitive("map", S, expr="s * scale", s=S, scale=scale)
     task.call_primitive("reduce_acc", m_new, S, op="max", axis=1)
-    task.call_primitive("map", c, expr="exp(m - n)", m=m, n=m_new)
-    task.call_primitive("map", S, expr="exp(s - n)", s=S, n=m_new)
+    task.call_primitive("map", c, expr="exp((m - n) * scale)", m=m, n=m_new, scale=scale)
+    task.call_primitive("map", S, expr="exp((s - n) * scale)", s=S, n=m_new, scale=scale)
     task.call_primitive("map", l, expr="l * c", l=l, c=c)
     task.call_primitive("reduce_acc", l, S, op="sum", axis=1)
     task.call_primitive("map", acc, expr="a * c", a=acc, c=c)
@@ -43,15 +45,14 @@ def online_causal(S, P, m, l, acc, m_new, c, scale, q0, k0):
     task.call_primitive(
         "map",
         S,
-        expr="select(index(1) + k0 <= index(0) + q0, s * scale, -1e30)",
+        expr="select(index(1) + k0 <= index(0) + q0, s, -1e30)",
         s=S,
-        scale=scale,
         q0=q0,
         k0=k0,
     )
     task.call_primitive("reduce_acc", m_new, S, op="max", axis=1)
-    task.call_primitive("map", c, expr="exp(m - n)", m=m, n=m_new)
-    task.call_primitive("map", S, expr="exp(s - n)", s=S, n=m_new)
+    task.call_primitive("map", c, expr="exp((m - n) * scale)", m=m, n=m_new, scale=scale)
+    task.call_primitive("map", S, expr="exp((s - n) * scale)", s=S, n=m_new, scale=scale)
     task.call_primitive("map", l, expr="l * c", l=l, c=c)
     task.call_primitive("reduce_acc", l, S, op="sum", axis=1)
     task.call_primitive("map", acc, expr="a * c", a=acc, c=c)

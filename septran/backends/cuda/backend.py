@@ -31,6 +31,7 @@ from septran.backends.device.gpu import device_state, load_library, require, tor
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.machine import load_machine
+from septran.passes.name_scores import name_scores
 from septran.passes.place_barriers import place_barriers
 from septran.passes.staging import staging_passes
 from septran.toolchain.compilers import cpp_compiler
@@ -109,6 +110,7 @@ CUDA_C = Backend(
     machine=lambda arch: f"cuda_c.{arch or ARCHES[0]}",
     passes=(
         *staging_passes(),
+        ("name_scores", name_scores),
         ("warpgroups", warpgroups),
         ("place_fragments", place_fragments),
     ),
@@ -148,7 +150,10 @@ HIP_C = replace(
     suffix=".hip",
     arches=HIP_ARCHES,
     machine=lambda arch: f"hip_c.{arch or HIP_ARCHES[0]}",
-    passes=(*staging_passes(), ("place_fragments", partial(place_fragments, wave=HIP.wave))),
+    passes=(
+        *staging_passes(),
+        ("place_fragments", partial(place_fragments, wave=HIP.wave)),
+    ),
     available=available_hip,
     docs="hip_c",
     load=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from septran.backends.cuda.dialect import Dialect, dialect
 from septran.backends.cuda.launch import HostWriter
+from septran.backends.cuda.leaves import WARPGROUPS
 from septran.backends.cuda.passes.place_fragments import MOVEMENT
 from septran.backends.cuda.passes.wgmma import panel_allocs
 from septran.backends.text.cstyle import banner, identifier
@@ -47,7 +48,7 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
     entry = f"{identifier(program.name)}_entry"
     spelled = dialect(program.target)
     main = f"{identifier(program.name)}{spelled.suffix}"
-    host = HostWriter(program)
+    host = HostWriter(program, _products(leaves))
     hierarchy = host.text(entry)
     parts = [
         banner(program),
@@ -75,6 +76,15 @@ def emit(program: Program, leaves: Mapping[str, Leaf]) -> Kernel:
             ("shared_bytes", host.shared_bytes),
             *((("alignment", host.alignment),) if host.alignment else ()),
         ),
+    )
+
+
+def _products(leaves: Mapping[str, Leaf]) -> frozenset[str]:
+    """Return the library's leaves that are one product of warpgroups: others may read their sums at once."""
+    return frozenset(
+        symbol
+        for symbol, leaf in leaves.items()
+        if leaf.writer == "library" and leaf.name == WARPGROUPS and len(leaf.spec.prims) == 1
     )
 
 

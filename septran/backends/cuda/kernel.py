@@ -11,7 +11,7 @@ from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.leaves import fragment_type, panels_type
 from septran.backends.cuda.passes.place_fragments import GEMMS, Grid
 from septran.backends.cuda.passes.place_shared import SLOTS, shared_bytes, shared_shape
-from septran.backends.cuda.passes.wgmma import is_panels
+from septran.backends.cuda.passes.wgmma import flies, is_panels
 from septran.backends.text.cstyle import CStyle, identifier, strides
 from septran.errors import InternalError
 from septran.ir import nodes as ir
@@ -29,7 +29,9 @@ def _multiplies(body: tuple[ir.Stmt, ...]) -> bool:
 class KernelWriter(CStyle):
     """Prints the body of one kernel."""
 
-    def __init__(self, program: ir.Program, host: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: ir.Program, host: Mapping[str, int], products: frozenset[str]
+    ) -> None:
         super().__init__()
         self.program = program
         self.types = dialect(program.target).types
@@ -41,6 +43,8 @@ class KernelWriter(CStyle):
         self.maps: dict[str, tuple[ir.Buffer, tuple[int, ...]]] = {}
         self.one_thread = False
         self.panels = False
+        self.products = products
+        self.flight = False
 
     # ---- structure
     def kernel(self, name: str, launch: Launch, args: str) -> str:
@@ -191,6 +195,8 @@ class KernelWriter(CStyle):
             parts.append(self.expr(value) if isinstance(value, Expr) else f"{float(value)!r}f")
         joint = ", " if sum(map(len, parts)) < 90 else ",\n" + self.indent_unit * (self.depth + 1)
         self.line(f"{stmt.symbol}({joint.join(parts)});")
+        if self.flight:
+            self.line("st::all_but_one_landed();")
 
     # ---- loops and synchronisation
     def body(self, statements: tuple[ir.Stmt, ...]) -> None:
@@ -228,11 +234,26 @@ class KernelWriter(CStyle):
             self.line(f"// {depth}-stage ring: {kind} run {depth - 1} iterations ahead.")
             if ring.engine == ir.ASYNC:
                 self.line("#pragma unroll")
+        flying = self._flying(stmt)
+        if flying:
+            self.line(f"st::fly({flying});  // a product may end a turn later")
         self.begin(stmt, "st::idx")
+        self.flight = bool(flying)
         self.body(stmt.body)
+        self.flight = False
         self.close()
+        if flying:
+            self.line(f"st::landed({flying});")
         self.scope.discard(stmt.var)
         self.settled = settled
+
+    def _flying(self, loop: ir.For) -> str:
+        """Return the sums to which a loop of `plan_rings` adds products that may end a turn later, "" for other loops."""
+        calls = tuple(s for s in loop.body if isinstance(s, ir.LeafCall))
+        bulk = [isinstance(s, ir.When) and any(map(_is_bulk, s.body)) for s in loop.body]
+        if not flies(calls) or calls[0].symbol not in self.products or not bulk or not bulk[-1]:
+            return ""
+        return identifier(calls[0].arg(calls[0].prims[0].out).region.buffer.name)
 
     def when(self, stmt: ir.When) -> None:
         """Print a condition, without the sides that always hold; groups are committed in any case."""

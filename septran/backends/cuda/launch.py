@@ -20,9 +20,11 @@ TENSOR_COPY = 16
 class HostWriter(CStyle):
     """Prints kernels and the function that launches them in order."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, products: frozenset[str]) -> None:
+        """products: leaves that are one product of warpgroups and wait for nothing else."""
         super().__init__()
         self.program = program
+        self.products = products
         self.dialect = dialect(program.target)
         self.kernels: list[str] = []
         self.shared_bytes = 0
@@ -108,7 +110,7 @@ class HostWriter(CStyle):
 
     def _launch(self, launch: Launch) -> None:
         body = launch.body
-        writer = KernelWriter(self.program, self.host_vars)
+        writer = KernelWriter(self.program, self.host_vars, self.products)
         buffers = {r.buffer.name: r.buffer for r, _ in regions(*body) if r.buffer.mem == "GLOBAL"}
         declared = [self._argument(b, body) for b in buffers.values()]
         declared += [f"const st::idx {identifier(v)}" for v in self.host_vars]

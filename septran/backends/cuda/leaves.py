@@ -17,16 +17,19 @@ from septran.backends.text.cstyle import identifier
 from septran.backends.text.spell import spell
 from septran.errors import InternalError, Unsupported
 from septran.ir.dtypes import is_float
+from septran.ir.masks import changes_something
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Index, Name
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
 _INDEX = "ijklmnpqu"
+WARPGROUPS = "gemm_leaf_wgmma"
+"""Name of a leaf whose product warpgroups multiply."""
 _PRODUCTS = {
     "mma": "gemm_leaf_tensorcore",
     "mfma": "gemm_leaf_mfma",
-    "wgmma": "gemm_leaf_wgmma",
+    "wgmma": WARPGROUPS,
     "tf32": "gemm_leaf_tf32",
     "simt": "gemm_leaf_simt",
 }
@@ -130,7 +133,12 @@ class _LeafText:
                 self._copy(prim)
             case "map":
                 operands = tuple(v for _, v in prim.named if v in self.params)
+                only = self._changes(prim)
+                if only:
+                    self._add(f"if ({only}) {{  // the same for all threads")
                 self._pointwise(prim, operands, lambda index: self._expression(prim, index))
+                if only:
+                    self._add("}")
             case "transpose":
                 self._transpose(prim)
             case "reduce" | "reduce_acc":
@@ -189,6 +197,13 @@ class _LeafText:
             return
         self._pointwise(prim, (source,), lambda out: f"st::to({self._element(source, out)})")
 
+    def _changes(self, prim: Prim) -> str:
+        """Return the condition on which a mask changes something, "" where none is known."""
+        grid = self.grids[prim.out]
+        shape = self.params[prim.out].shape
+        only = changes_something(self.spec.expression(prim), prim.out, shape) if grid else None
+        return spell(only, SPELLING, _scalar) if only else ""
+
     def _expression(self, prim: Prim, out: str) -> str:
         dtype = self.spec.computes(prim)
 
@@ -207,7 +222,7 @@ class _LeafText:
                 return f"st::to({element})" if same else f"{cast}st::to({element})"
             return f"{cast}{element}"
 
-        return spell(self.spec.expression(prim), SPELLING, operand, dtype)
+        return spell(self.spec.printed(prim), SPELLING, operand, dtype)
 
     def _transpose(self, prim: Prim) -> None:
         source, rank = prim.ins[0], len(self.params[prim.out].shape)
@@ -277,7 +292,7 @@ class _LeafText:
             shape, left = shape[-2:], f"st::matrix({left})"
         tile = ", ".join(map(str, shape))
         product = f"st::Product<st::Tile<{tile}>, {turned}, {shared}>"
-        warpgroups = self.params[a].layout == PANELS
+        warpgroups = self.params[b].layout == PANELS
         right = identifier(b) if warpgroups else f"st::matrix({identifier(b)})"
         grid = self.grids[c]
         if grid is None:
@@ -319,6 +334,11 @@ class _LeafText:
         if blocks and tf32 and kinds == ["float32", "float32"] and out == "float32":
             return "tf32"
         return "simt"
+
+
+def _scalar(node: Name | Index, want: str) -> str:
+    assert isinstance(node, Name)
+    return identifier(node.name)
 
 
 def flops(spec: LeafSpec) -> int:

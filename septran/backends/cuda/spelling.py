@@ -50,6 +50,8 @@ SPELLING = Spelling(
         "abs:float64": "fabs({0})",
         "abs:int": "({0:w} < 0 ? -{0:w} : {0:w})",
         "sigmoid": "st::sigmoid({0})",
+        "power": "st::power({0}, {1}, {2}, {3})",
+        "rescale": "st::rescale({0}, {1}, {2}, {3})",
         "max": "st::maximum({0}, {1})",
         "min": "st::minimum({0}, {1})",
         "max:int": "({0:w} > {1:w} ? {0:w} : {1:w})",

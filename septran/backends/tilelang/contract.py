@@ -201,7 +201,8 @@ def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str
     accumulate = prim.name == "reduce_acc"
     total = reduced_temp(leaf, source, dim, len(names), dtype)
     lines.add(f"T.reduce_{op}({source}, {total}, dim={dim}, clear=True)")
-    if op in ("max", "min") and not _nan_flows_on(leaf.spec, prim):
+    again = _nan_flows_on(leaf.spec, prim) if op in ("max", "min") else ()
+    if again is None:
         flags = leaf.temp(source, dtype)
         with lines.block(loop_head(flags, len(names))):
             x_text = f"{source}[{index}]"
@@ -212,6 +213,7 @@ def _tile_reduce(leaf: LeafText, prim: Prim, y: LeafParam, x: LeafParam, op: str
         lines.add(f"T.reduce_sum({flags}, {poison}, dim={dim}, clear=True)")
         with lines.block(loop_head(total, 1)):
             lines.add(f"{total}[i] = {total}[i] + {poison}[i]")
+    leaf.again += again or ()
     deliver(leaf, y, total, dtype, dim, op, accumulate)
 
 
@@ -249,30 +251,38 @@ def _is_single(y: LeafParam) -> bool:
     return all(n == 1 for n in y.shape)
 
 
-def _nan_flows_on(spec: LeafSpec, prim: Prim) -> bool:
-    """Return whether a NaN of X reaches the leaf's results although the extremum drops it.
+def _nan_flows_on(spec: LeafSpec, prim: Prim) -> tuple[tuple[str, str], ...] | None:
+    """Return None where a NaN of X does not reach the leaf's results although the extremum drops it.
 
     It does when the leaf goes on to combine X itself with the extremum by arithmetic (softmax: exp(x - max)), and
     nothing that depends on the extremum is compared or selected by (argmax: x == max). The extremum itself has
-    no NaN then: not where the next round of a loop reads it or a copy of it (the running maximum of attention).
+    no NaN then. Where the next round of a loop reads it or a copy of it (the running maximum of attention), the NaN is
+    put there again from the sum of those combinations, which has it: returned as pairs (extremum, sum).
     """
     later = spec.prims[spec.prims.index(prim) + 1 :]
     x = prim.ins[0]
     aliases, derived = {prim.out}, set[str]()
-    combined = False
+    combined, total = False, ""
     for nxt in later:
         used = set(nxt.ins) | {param for _, param in nxt.named}
+        if nxt.name in ("reduce", "reduce_acc") and str(nxt.attr("op")) == "sum":
+            same = nxt.attr("axis") == prim.attr("axis") and nxt.ins[0] in derived
+            total = nxt.out if combined and same else total
         if nxt.name == "map":
             dropped = _dropped(str(nxt.attr("expr")))
             if any(param in aliases | derived and name in dropped for name, param in nxt.named):
-                return False
+                return None
             combined = combined or (x in used and bool(used & aliases))
         if nxt.name == "copy" and used & aliases:
             aliases.add(nxt.out)
         elif used & (aliases | derived):
             derived.add(nxt.out)
             aliases.discard(nxt.out)
-    return combined and not any("r" in spec.param(name).privilege for name in aliases)
+    carried = [name for name in sorted(aliases) if "r" in spec.param(name).privilege]
+    rows = spec.param(prim.out).shape
+    if not combined or (carried and (not total or spec.param(total).shape != rows)):
+        return None
+    return tuple((name, total) for name in carried)
 
 
 def _dropped(expr: str) -> set[str]:

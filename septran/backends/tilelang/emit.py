@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from septran.backends.text.pystyle import Lines, index_text, safe_name
 from septran.backends.tilelang.copies import CopyEmitter
-from septran.backends.tilelang.leaves import PRELUDE
+from septran.backends.tilelang.leaves import prelude_of
 from septran.backends.tilelang.passes.settle import is_folded
 from septran.backends.tilelang.shapes import Shapes, shapes_of
 from septran.backends.tilelang.views import Views, views_of
@@ -63,8 +63,7 @@ class _Writer:
         lines.add()
         lines.add(f"import {dialect} as T")
         sources = [leaf.source for leaf in self.leaves.values()]
-        if any("keep_nan(" in s for s in sources):
-            sources.insert(0, PRELUDE)
+        sources[:0] = prelude_of(sources)
         for source in sources:
             lines.add()
             lines.add()

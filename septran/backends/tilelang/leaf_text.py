@@ -38,6 +38,8 @@ class LeafText:
     spec: LeafSpec
     lines: Lines = field(default_factory=Lines)
     temps: int = 0
+    again: tuple[tuple[str, str], ...] = ()
+    """Rows that get a NaN again at the end, each with the rows that have it."""
 
     def param(self, name: str) -> LeafParam:
         """Return a parameter by name."""

@@ -24,6 +24,8 @@ SPELLING = Spelling(
     formats={
         **{name: f"T.{name}({{0:a}})" for name in _FUNCTIONS},
         "fmod": "T.fmod({0:a}, {1:a})",
+        "power": "power({0}, {1}, {2}, {3})",
+        "rescale": "rescale({0}, {1}, {2}, {3})",
         "sigmoid": "(1.0 / (1.0 + T.exp(-({0}))))",
         "select": "T.if_then_else({0}, {1:a}, {2:a})",
         "max": "keep_nan(T.max({0}, {1}), {0}, {1})",

@@ -212,7 +212,7 @@ def gpu_names(machine: Machine) -> dict[str, Any]:
     names |= {f"reduce_{op}": reduce(op) for op in ("sum", "max", "min", "abssum", "absmax")}
     names |= {f"alloc_{scope}": alloc(scope) for scope in ("shared", "fragment", "local")}
     nothing = ("annotate_layout", "use_swizzle", "sync_threads", "annotate_l2_hit_ratio")
-    names |= {name: (lambda *_, **__: None) for name in nothing}
+    names |= {name: (lambda *_, **__: None) for name in (*nothing, "Fragment", "Layout")}
     names |= {
         "Kernel": kernel,
         "copy": copy,

@@ -18,6 +18,7 @@ from septran.backends.triton.prelude import PRELUDE
 from septran.backends.triton.reading import read
 from septran.backends.triton.toolchain import DEVICE_SESSION, available, build, load, write_device
 from septran.ir.written_out import WRITTEN_OUT
+from septran.passes.name_scores import name_scores
 from septran.passes.staging import staging_passes
 
 
@@ -32,7 +33,10 @@ def _manifest(name: str, vendor: Literal["nvidia", "amd"]) -> Backend:
         arches=arches_of(runtime),
         machine=lambda arch: f"{name}.{arch}",
         copies_ordered_by="Triton orders copies itself",
-        passes=staging_passes(),
+        passes=(
+            *staging_passes(),
+            ("name_scores", name_scores),
+        ),
         finish=FINISH,
         library=library,
         signature=signature,

@@ -22,6 +22,7 @@ from septran.backends.triton.shapes import (
 )
 from septran.backends.triton.spelling import SPELLING, float_text
 from septran.ir.dtypes import identity, is_float
+from septran.ir.masks import changes_something
 from septran.ir.nodes import Prim
 from septran.ir.scalar import Const, Index, Name, has_tile
 from septran.ir.written_out import written_out
@@ -93,7 +94,7 @@ class _Body(StraightLine):
 
     def prim_map(self, prim: Prim) -> None:
         out, compute = self.param(prim.out), self.spec.computes(prim)
-        tree = written_out(self.spec.expression(prim), SPELLING.formats, compute)
+        tree = written_out(self.spec.printed(prim), SPELLING.formats, compute)
         text = spell(
             tree, SPELLING, lambda node, want: self._operand(node, want, out, compute), compute
         )
@@ -106,7 +107,13 @@ class _Body(StraightLine):
             text = f"tl.broadcast_to({text}, {shape})"
         else:
             text = f"(tl.full({shape}, 0, {TL_DTYPE[compute]}) + {text})"
+        held = self.values.get(out.name) == self.shape.name(out.name) or "r" in out.privilege
+        only = changes_something(tree, out.name, out.shape) if held else None
         self.assign(prim.out, _cast(text, dtype, out.dtype))
+        if only is not None:  # the same for the whole block
+            changed = self.lines.pop()
+            test = spell(only, SPELLING, lambda node, _: self.shape.name(_scalar(node)))
+            self.lines += [f"if {test}:", f"    {changed}"]
 
     def _operand(self, node: Name | Index, want: str, out: LeafParam, compute: str) -> str:
         """Text of an operand. want: float, int (of its own width), int64 or bool."""
@@ -296,6 +303,11 @@ class _Body(StraightLine):
         if m < big_m:
             text = f"st_take({text}, {big_m}, {n}, {m})"
         return f"({add}{text})"
+
+
+def _scalar(node: Name | Index) -> str:
+    assert isinstance(node, Name)
+    return node.name
 
 
 def _lifted(text: str, missing: int, rank: int) -> str:

@@ -75,6 +75,26 @@ def st_tanh(x):
 ''',
     ),
     (
+        "st_power",
+        '''@triton.jit
+def st_power(s, n, k: tl.constexpr, near: tl.constexpr):
+    """2 ** ((s - n) * k), the weights of scores s with n the largest of a row; `near`: the power of two next to k."""
+    r = tl.where(tl.abs(n) * k < 67108864.0, k, near)
+    return tl.exp2(s * r - n * r)
+''',
+    ),
+    (
+        "st_rescale",
+        '''@triton.jit
+def st_rescale(m, n, k: tl.constexpr, near: tl.constexpr):
+    """From weights of m to weights of n: 2 ** ((m - n) * k), each product rounded (no multiply-add) as st_power has it."""
+    r = tl.where(tl.abs(n) * k < 67108864.0, k, near)
+    old = tl.maximum(m * r, -3.4e38, propagate_nan=tl.PropagateNan.ALL)
+    new = tl.maximum(n * r, -3.4e38, propagate_nan=tl.PropagateNan.ALL)
+    return tl.exp2(old - new)
+''',
+    ),
+    (
         "st_pow",
         '''@triton.jit
 def st_pow(a, b):

@@ -19,6 +19,8 @@ SPELLING = Spelling(
     formats={
         "exp": "tl.exp({0:a})",
         "exp2": "tl.exp2({0:a})",
+        "power": "st_power({0:a}, {1:a}, {2}, {3})",
+        "rescale": "st_rescale({0:a}, {1:a}, {2}, {3})",
         "log": "tl.log({0:a})",
         "sqrt": "tl.sqrt_rn({0:a})",  # tl.sqrt is approximate in float32; the rounded form is float32's only
         "sqrt:float64": "tl.sqrt({0:a})",

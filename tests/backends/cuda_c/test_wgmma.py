@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from septran.ir.nodes import (
 )
 from septran.kernel import Kernel, leaf_specs
 from septran.passes import lower
-from septran.plan.resolve import GenRequest, lower_plan, resolve
+from septran.plan.resolve import GenRequest
 from septran.trial.leaf_case import leaf_cases
 from tests.backends.cuda_c import cases
 from tests.backends.cuda_c.raw import run_cuda
@@ -136,8 +136,12 @@ def test_only_a_tile_on_its_way_out_takes_the_registers_it_is_made_of() -> None:
         return list(_leaving({"acc": acc, "half": half}, loop))
 
     assert leaving(Alloc(buffer=acc), made, stored) == ["half"]
-    assert leaving(Alloc(buffer=acc), made, stored, stored) == []  # read again
+    assert leaving(Alloc(buffer=acc), made, stored, stored) == ["half"]  # as often as one likes
     assert leaving(Alloc(buffer=acc), made, stored, other) == []  # what it is made of lives on
+    more = (Prim(name="map", out="x", named=(("x", "x"),), attrs=(("expr", "x + 1"),)), *made.prims)
+    assert leaving(Alloc(buffer=acc), replace(made, prims=more), stored) == ["half"]
+    first = (*made.prims, more[0])  # made before the last step: both live
+    assert leaving(Alloc(buffer=acc), replace(made, prims=first), stored) == []
     turn = For(var="k", extent=Const(2), body=(made, stored))
     assert leaving(Alloc(buffer=acc), turn) == []  # ... into the next turn
 
@@ -174,6 +178,9 @@ def test_the_leaf_alone_has_the_spec_it_has_in_the_kernel(dims: Mapping[str, int
         ("gemm", "bfloat16", ODD),
         ("batched_gemm", "float16", {"S": 2, "M": 128, "N": 72, "K": 136}),
         pytest.param("attention", "float16", {"Z": 1, "S": 136, "D": 64}, marks=pytest.mark.slow),
+        pytest.param(
+            "attention_causal", "bfloat16", {"Z": 1, "S": 300, "D": 64}, marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )
@@ -221,6 +228,23 @@ def test_the_real_compiler_makes_tensor_copies_and_wgmma_of_it(tmp_path: Path) -
         assert word in ptx, word
     order = [ptx.rindex(w) for w in ("wgmma.fence", "wgmma.mma", "wgmma.commit", "wgmma.wait")]
     assert order == sorted(order)
+
+
+def test_attention_keeps_its_weights_in_registers_between_two_products_of_warpgroups() -> None:
+    kernel = cases.kernel("attention", "float16", {"Z": 2, "S": 512, "D": 128}, "sm_90a")
+    assert products(kernel) == ["gemm_leaf_wgmma", "gemm_leaf_wgmma"]
+    assert "st::gemm_wgmma<false, false>(acc, P, V);" in kernel.source
+    assert "const st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 128>& P" in kernel.source
+    assert "2-stage ring: tensor copies" in kernel.source
+
+
+@pytest.mark.skipif(nvcc() is None, reason="nvcc is not installed")
+def test_the_real_compiler_takes_an_operand_from_registers(tmp_path: Path) -> None:
+    kernel = cases.kernel("attention", "float16", {"Z": 2, "S": 512, "D": 128}, "sm_90a")
+    built = compile_cubin(kernel, tmp_path)
+    assert built is not None and built.ok, built
+    facts = dict(built.facts)
+    assert facts["spill_bytes"] == 0 and int(str(facts["registers"])) <= 200, facts
 
 
 # ---- operand orders, by hand
@@ -378,7 +402,6 @@ def test_a_kernel_with_tensor_copies_passes_the_verifier(
 ) -> None:
     """Its secret placements once broke the 16 bytes that tensor copies need, and every such kernel was rejected."""
     from septran import settings
-    from septran.plan.resolve import GenRequest
     from septran.run.gen import gen
 
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
@@ -388,15 +411,72 @@ def test_a_kernel_with_tensor_copies_passes_the_verifier(
     assert found.data["level"] == "accurate", found.data
 
 
-def test_a_block_of_128_rows_gets_two_warpgroups_where_a_rule_asks_for_four() -> None:
-    """One size for rows, columns and depth: the rule for large products has 256 rows, of which 256 columns do not fit."""
+def test_a_block_of_128_rows_gets_two_warpgroups_where_a_rule_asks_for_four(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One size for rows, columns and depth: a rule for 256 rows, of which 256 columns do not fit."""
+    two = (
+        "tiles: {m: 128, n: 256, k: 64, block: 128, lead: 1}\n      threads: 256\n      pipeline: 4"
+    )
+    four = (
+        "tiles: {m: 256, n: 128, k: 64, block: 128, lead: 1}\n      threads: 512\n      pipeline: 3"
+    )
+    with_policy(tmp_path, monkeypatch, two, four)
     threads, rows = {}, {}
     for op in ("gemm", "gemm_seed"):
-        dims = {"M": 4096, "N": 4096, "K": 4096}
-        request = GenRequest(op=op, backend="cuda_c", arch="sm_90a", dims=dims, dtype="float16")
-        program = lower_plan(resolve(request)).program
+        program = lower(bound(op, "float16", {"M": 4096, "N": 4096, "K": 4096}), CUDA_C.passes)
         threads[op] = program.option("threads")
         tiles = [b.shape for b in allocated(program.body) if b.mem == "REGISTER"]
         rows[op] = max(shape[0] for shape in tiles)
         assert any(b.layout == PANELS for b in allocated(program.body))
     assert threads == {"gemm": 512, "gemm_seed": 256} and rows == {"gemm": 256, "gemm_seed": 128}
+
+
+# ---- products that end a turn later
+FLYING = {"M": 128, "N": 256, "K": 448}
+LANDINGS = {
+    "": Mutant("$^", ""),
+    "slot released a turn early": Mutant(r"release\(\(k0 \+ 2\) % 3\)", "release(k0 % 3)"),
+    "none waited for in the loop": Mutant(r"\n\s*st::all_but_one_landed\(\);", ""),
+    "filled before the last reader is done": Mutant(
+        r"(\n\s*slots_k0\.wait\(k0 % 3\);.*?st::all_but_one_landed\(\);)(.*?\n        \}\n)(\s*if \(k0 \+ 2 < 7\) \{\n\s*if \(threadIdx.*?\n        \}\n)",
+        r"\3\1\2",
+    ),
+    "sums read while products run": Mutant(r"\n\s*st::landed\(acc\);", ""),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ("", "slot released a turn early") else pytest.param(n, marks=pytest.mark.slow) for n in LANDINGS],
+)  # fmt: skip
+def test_products_overlap_from_turn_to_turn(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_policy(
+        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
+    )
+    kernel, mutant = gemm(FLYING), LANDINGS[name]
+    assert "st::fly(acc);" in kernel.source and "st::landed(acc);" in kernel.source
+    text, count = re.subn(mutant.pattern, mutant.new, kernel.source, count=1, flags=re.S)
+    assert count == bool(name), kernel.source
+    files = {**dict(kernel.files), kernel.main: text}
+    given = cases.inputs("gemm", kernel, FLYING)
+    ran = run_kernel(kernel.with_files(files), given, tmp_path)
+    accurate = (
+        ran.code == 0
+        and cases.error("gemm", FLYING, given, ran.outputs) <= cases.TOLERANCE["float16"]
+    )
+    assert accurate == (not name), (ran.found, ran.stderr)
+
+
+def test_a_leaf_of_a_model_does_not_fly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may read its sums before it returns."""
+    with_policy(
+        tmp_path, monkeypatch, 'n: "min(128, pow2_up(extent))"', 'n: "min(256, pow2_up(extent))"'
+    )
+    program = bound("gemm", "float16", FLYING)
+    specs = [s for _, s in leaf_specs(lower(program, CUDA_C.passes))]
+    own = {s.key: leaf for s in specs if (leaf := CUDA_C.library(s))}
+    assert "st::fly(" in CUDA_C.emit(program, own).source
+    text = CUDA_C.emit(program, {k: replace(leaf, writer="llm") for k, leaf in own.items()}).source
+    assert "st::fly(" not in text and "st::all_but_one_landed" not in text

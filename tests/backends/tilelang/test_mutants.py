@@ -73,7 +73,12 @@ MUTANTS: list[Mutant[Case]] = [
     Mutant("statistics of the neighbour row", SOFTMAX, "m[i]", "m[i + 1]"),
     Mutant("rescaling forgotten", ATTENTION, "acc[i, j] * c[i]", "acc[i, j] * 1.0"),
     Mutant("key tail not masked", ATTENTION, "j < S_1", "j < 64"),
-    Mutant("scores not scaled", ATTENTION, "S[i, j] * 0.15811388300841897", "S[i, j]"),
+    Mutant(
+        "scores not scaled",
+        ATTENTION,
+        "power(S[i, j], m_new[i], 0.22811011491194377",
+        "power(S[i, j], m_new[i], 1.0",
+    ),
     Mutant("diagonal off by one", CAUSAL, "<= (i + q0)", "< (i + q0)"),
     Mutant("mean of the wrong count", NORM, "mu[i] / ", "2.0 * mu[i] / "),
     Mutant("variance uninitialised", NORM, "T.reduce_sum(t, ", "T.reduce_sum(Y, "),

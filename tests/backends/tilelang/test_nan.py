@@ -92,6 +92,78 @@ def test_an_extremum_that_is_subtracted_needs_not(tmp_path):
     assert poisoned(kernel(tmp_path, "exp(x - m)")) == 1
 
 
+ONLINE = """
+import septran.tasklang as task
+
+@task.define(leaf=True)
+def start(m, l):
+    task.call_primitive("fill", m, value=-1e30)
+    task.call_primitive("fill", l, value=0.0)
+
+@task.define(leaf=True)
+def step(m, l, X, n, E):
+    task.call_primitive("copy", n, m)
+    task.call_primitive("reduce_acc", n, X, op="max", axis=1)
+    task.call_primitive("map", l, expr="l * exp(m - n)", l=l, m=m, n=n)
+    task.call_primitive("map", E, expr="exp(x - n)", x=X, n=n)
+    task.call_primitive("reduce_acc", l, E, op="sum", axis=1)
+    task.call_primitive("copy", m, n)
+
+@task.define(leaf=True)
+def finish(Y, m, l):
+    task.call_primitive("map", Y, expr="m + log(l)", m=m, l=l)
+
+@task.define
+def rows(Y, X):
+    b = task.tunable("b", 32)
+    m, l, n = (task.tensor(x, (X.shape[0], 1)) for x in "mln")
+    task.launch(start, m, l)
+    Xp = task.partition(X, by="blocks", shape=(None, b))
+    for k in task.sequential_range(Xp.shape[1]):
+        E = task.tensor("E", Xp[0, k].shape)
+        task.launch(step, m, l, Xp[0, k], n, E)
+    task.launch(finish, Y, m, l)
+
+@task.define
+def entry(Y, X):
+    a = task.tunable("a", 16)
+    Yp = task.partition(Y, by="blocks", shape=(a, None))
+    Xp = task.partition(X, by="blocks", shape=(a, None))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(rows, Yp[i, 0], Xp[i, 0])
+
+OPERATORS = (
+    task.Operator(
+        name="lse", about="logsumexp of rows", entry=entry, tensors={"Y": "M 1", "X": "M N"}, outputs=("Y",),
+        dims={"M": 32, "N": 160}, odd_dims=({"M": 17, "N": 77},), dtypes=("float32",),
+        reference=Reference(fn=lambda X: torch.logsumexp(X, -1, keepdim=True), kind="chain", reduction=lambda d: d["N"]),
+    ),
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_running_maximum_gets_its_nan_back_from_the_sum(tmp_path, monkeypatch, capfd):
+    """The maximum is itself part of the result, so a NaN that it lost would show in rows whose sum had none."""
+    monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
+    path = tmp_path / "lse.py"
+    head = "from septran.reference import Reference, torch\n"
+    path.write_text(head + ONLINE)
+    plan = resolve(GenRequest(op=None, logic=path, backend="tilelang_cuda"))
+    text = (
+        get("tilelang_cuda")
+        .emit(
+            (lowered := lower_plan(plan)).program,
+            library_leaves(plan.backend, lowered.program, lowered.bound.mapping),
+        )
+        .source
+    )
+    assert poisoned(text) == 1 and "m[i] = keep_nan(m[i], l[i])" in text
+    code = main(("gen", "--logic", str(path), "--backend", "tilelang_cuda", "--json"))
+    out, err = capfd.readouterr()
+    assert code == 0, (json.loads(out).get("reason"), err)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tilelang_cuda", "triton_cuda", "cuda_c", "cpp"])
 def test_argmax_formulations_are_accurate(tmp_path, monkeypatch, capfd, backend):

@@ -33,18 +33,15 @@ ST_DEVICE void leaf_scores_d94a9d(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>
     st::gemm_mma<st::Product<st::Tile<1, 128, 64>, false, true, true, true>>(S, Q, st::matrix(K));
 }
 
-// online: copy, map, reduce_acc, map, map, map, reduce_acc, map, copy, copy (library rows_leaf_block)
-ST_DEVICE void leaf_online_d5c164(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& S, st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 64>& P, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& l, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& acc, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m_new, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& c, float scale) {
+// online: copy, reduce_acc, map, map, map, reduce_acc, map, copy, copy (library rows_leaf_block)
+ST_DEVICE void leaf_online_207b77(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& S, st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 64>& P, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& l, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& acc, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& m_new, st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& c, float scale) {
     st::copy(m_new, m);
-    st::each(S, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        S[e] = st::from<float>(st::to(S[e]) * 0.125f);
-    });
     st::reduce_last<st::Max, true>(m_new, S);
     st::each(c, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        c[e] = st::from<float>(expf(st::to(m[e]) - st::to(m_new[e])));
+        c[e] = st::from<float>(st::rescale(st::to(m[e]), st::to(m_new[e]), 0.18033688011112042f, 0.25f));
     });
     st::each(S, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
-        S[e] = st::from<float>(expf(st::to(S[e]) - st::to(m_new[e])));
+        S[e] = st::from<float>(st::power(st::to(S[e]), st::to(m_new[e]), 0.18033688011112042f, 0.25f));
     });
     st::each(l, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j) {
         l[e] = st::from<float>(st::to(l[e]) * st::to(c[e]));
@@ -114,7 +111,7 @@ __global__ void __launch_bounds__(SEPTRAN_THREADS, 1) attention_kernel(const __h
         leaf_scores_d94a9d(S,
             st::View<const __half, 3>{Q_s, {1, 128, 64}, {9216, 72, 1}},
             st::View<const __half, 3>{K_s + (k0 % 3 * 4608), {1, 64, 64}, {4608, 72, 1}});
-        leaf_online_d5c164(S, P, m, l, acc, m_new, c, 0.125f);
+        leaf_online_207b77(S, P, m, l, acc, m_new, c, 0.125f);
         leaf_weigh_de3df8(acc, P, st::View<const __half, 3>{V_s + (k0 % 3 * 4608), {1, 64, 64}, {4608, 72, 1}});
     }
     st::Frag<__half, st::Grid<8, 1, 8, 2>, 1, 128, 64> O_r;

@@ -10,6 +10,19 @@ def keep_nan(result, *operands):
     return result
 
 
+def power(s, n, k, near):
+    """Give 2 ** ((s - n) * k), the weight of a score s with n the largest of its row; `near`: the power of two next to k."""
+    r = T.if_then_else(T.abs(n) * k < 67108864.0, T.float32(k), T.float32(near))
+    return T.exp2(s * r - n * r)
+
+
+def rescale(m, n, k, near):
+    """Give 2 ** ((m - n) * k), from weights of m to weights of n; each product rounded (no multiply-add) as `power` has it."""
+    r = T.if_then_else(T.abs(n) * k < 67108864.0, T.float32(k), T.float32(near))
+    low = T.float32(-3.4e38)
+    return T.exp2(keep_nan(T.max(m * r, low), m) - keep_nan(T.max(n * r, low), n))
+
+
 @T.macro
 def leaf_zero_5e6bd3(C):
     T.fill(C, 0.0)
@@ -26,44 +39,37 @@ def leaf_lowest_6f718f(C):
 
 
 @T.macro
-def leaf_scores_062146(S, Q, K):
+def leaf_scores_856013(S, Q, K):
     T.gemm(Q, K, S, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
 
 
 @T.macro
-def leaf_online_79b6b4(S, P, m, l, acc, m_new, c, scale):
+def leaf_online_5d2431(S, P, m, l, acc, m_new, c, scale):
     T.copy(m, m_new)
-    for i, j in T.Parallel(S.shape[0], S.shape[1]):
-        S[i, j] = S[i, j] * 0.125
     t1 = T.alloc_fragment((S.shape[0],), "float32")
     T.reduce_max(S, t1, dim=1, clear=True)
-    t2 = T.alloc_fragment(S.shape, "float32")
-    for i, j in T.Parallel(t2.shape[0], t2.shape[1]):
-        t2[i, j] = T.if_then_else(T.isnan(S[i, j]), S[i, j], T.float32(0))
-    t3 = T.alloc_fragment((S.shape[0],), "float32")
-    T.reduce_sum(t2, t3, dim=1, clear=True)
-    for i in T.Parallel(t1.shape[0]):
-        t1[i] = t1[i] + t3[i]
     for i in T.Parallel(m_new.shape[0]):
         m_new[i] = keep_nan(T.max(m_new[i], t1[i]), m_new[i], t1[i])
     for i in T.Parallel(c.shape[0]):
-        c[i] = T.exp(m[i] - m_new[i])
+        c[i] = rescale(m[i], m_new[i], 0.18033688011112042, 0.25)
     for i, j in T.Parallel(S.shape[0], S.shape[1]):
-        S[i, j] = T.exp(S[i, j] - m_new[i])
+        S[i, j] = power(S[i, j], m_new[i], 0.18033688011112042, 0.25)
     for i in T.Parallel(l.shape[0]):
         l[i] = l[i] * c[i]
-    t4 = T.alloc_fragment((S.shape[0],), "float32")
-    T.reduce_sum(S, t4, dim=1, clear=True)
+    t2 = T.alloc_fragment((S.shape[0],), "float32")
+    T.reduce_sum(S, t2, dim=1, clear=True)
     for i in T.Parallel(l.shape[0]):
-        l[i] = l[i] + t4[i]
+        l[i] = l[i] + t2[i]
     for i, j in T.Parallel(acc.shape[0], acc.shape[1]):
         acc[i, j] = acc[i, j] * c[i]
     T.copy(m_new, m)
     T.copy(S, P)
+    for i in T.Parallel(m.shape[0]):
+        m[i] = keep_nan(m[i], l[i])
 
 
 @T.macro
-def leaf_weigh_9012bb(acc, P, V):
+def leaf_weigh_6e4e34(acc, P, V):
     T.gemm(P, V, acc, policy=T.GemmWarpPolicy.FullRow)
 
 
@@ -87,20 +93,20 @@ def main(
         m_new = T.alloc_fragment((128,), "float32")
         c = T.alloc_fragment((128,), "float32")
         Q_s = T.alloc_shared((128, 64), "float16")
-        S = T.alloc_fragment((128, 64), "float32")
-        P = T.alloc_fragment((128, 64), "float16")
-        K_s = T.alloc_shared((64, 64), "float16")
-        V_s = T.alloc_shared((64, 64), "float16")
+        S = T.alloc_fragment((128, 128), "float32")
+        P = T.alloc_fragment((128, 128), "float16")
+        K_s = T.alloc_shared((128, 64), "float16")
+        V_s = T.alloc_shared((128, 64), "float16")
         O_r = T.alloc_fragment((128, 64), "float16")
         leaf_zero_5e6bd3(acc)
         leaf_zero_0782ab(l)
         leaf_lowest_6f718f(m)
         T.copy(Q[i0, i1 * 128, 0], Q_s)
-        for k0 in T.Pipelined(4, num_stages=3):
-            T.copy(K[i0, k0 * 64, 0], K_s)
-            leaf_scores_062146(S, Q_s, K_s)
-            leaf_online_79b6b4(S, P, m, l, acc, m_new, c, T.float32(0.125))
-            T.copy(V[i0, k0 * 64, 0], V_s)
-            leaf_weigh_9012bb(acc, P, V_s)
+        for k0 in T.Pipelined(2, num_stages=2):
+            T.copy(K[i0, k0 * 128, 0], K_s)
+            leaf_scores_856013(S, Q_s, K_s)
+            leaf_online_5d2431(S, P, m, l, acc, m_new, c, T.float32(0.125))
+            T.copy(V[i0, k0 * 128, 0], V_s)
+            leaf_weigh_6e4e34(acc, P, V_s)
         leaf_finish_e7e556(O_r, acc, l)
         T.copy(O_r, O[i0, i1 * 128, 0])

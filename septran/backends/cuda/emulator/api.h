@@ -126,6 +126,8 @@ void tensor_copy(void* panel, const TensorMap& map, void* barrier, const long* a
 /// d[64, columns] += a[64, 16] b[16, columns] for the calling warp's 16 rows; v: this lane's accumulators, first row then
 /// second.
 void wgmma(float* v, uint64_t a, uint64_t b, int columns, bool mn_a, bool mn_b, Product16 kind) CUEMU_CALL(wgmma);
+/// The same, a in registers: four pairs of elements a thread.
+void wgmma_held(float* v, const unsigned (&a)[4], uint64_t b, int columns, bool mn_b, Product16 kind) CUEMU_CALL(wgmma_held);
 void wgmma_fence() CUEMU_CALL(wgmma_fence);
 void wgmma_commit() CUEMU_CALL(wgmma_commit);
 void wgmma_wait(int open) CUEMU_CALL(wgmma_wait);

@@ -20,6 +20,7 @@ struct Product {
   int columns;
   bool mn_a, mn_b;
   Decode decode;
+  bool held;  // a lies in registers: read when issued, and no memory that could change
   size_t target;
   size_t read;  // where its operands as they were at issue begin in WarpProducts::read: a[16][16], then b[16][columns]
   size_t operands() const { return 256 + 16 * static_cast<size_t>(columns); }
@@ -89,8 +90,11 @@ void read_operand(uint16_t* out, uint64_t desc, int first, int rows, bool mn) {
       for (int i = 0; i < 8; i++) out[(k + (mn ? 0 : i)) * rows + row + (mn ? i : 0)] = unit[i];
     }
 }
-void read_operands(uint16_t* out, const Product& p) {
-  read_operand(out, p.a, thread_linear / 32 % 4 * 16, 16, p.mn_a);
+void read_operands(uint16_t* out, const Product& p, const uint16_t* held) {
+  if (p.held)
+    memcpy(out, held, 256 * sizeof *out);
+  else
+    read_operand(out, p.a, thread_linear / 32 % 4 * 16, 16, p.mn_a);
   read_operand(out + 256, p.b, 0, p.columns, p.mn_b);
 }
 
@@ -118,7 +122,19 @@ struct Issue {
   int columns;
   bool mn_a, mn_b;
   Decode decode;
+  const unsigned* held;  // this thread's part of a, or nullptr
 };
+
+/// a[k][row] of what the lanes hold: pairs along k, each of rows lane / 4 and 8 further, at k and 8 further.
+void read_held(uint16_t* out, void** all) {
+  for (int lane = 0; lane < 32; lane++)
+    for (int q = 0; q < 4; q++) {
+      const unsigned pair = static_cast<Issue*>(all[lane])->held[q];
+      const int row = lane / 4 + q % 2 * 8, k = lane % 4 * 2 + q / 2 * 8;
+      out[k * 16 + row] = static_cast<uint16_t>(pair);
+      out[(k + 1) * 16 + row] = static_cast<uint16_t>(pair >> 16);
+    }
+}
 
 size_t target_of(WarpProducts& own, void** all) {
   const Issue& first = *static_cast<Issue*>(all[0]);
@@ -157,9 +173,11 @@ void issue(void** all, void*) {
     fail("divergence", "warps of a warpgroup give wgmma different descriptors");
   own.issued++;
   const size_t target = target_of(own, all), read = own.read.count;
-  const Product p{first.a, first.b, first.columns, first.mn_a, first.mn_b, first.decode, target, read};
+  const Product p{first.a, first.b, first.columns, first.mn_a, first.mn_b, first.decode, first.held != nullptr, target, read};
   own.read.size(read + p.operands());
-  read_operands(own.read.data + read, p);
+  uint16_t held[256];
+  if (first.held) read_held(held, all);
+  read_operands(own.read.data + read, p, held);
   own.products.push(p);
 }
 
@@ -171,7 +189,7 @@ void finish(WarpProducts& own, size_t open) {
     for (size_t i = 0; i < n; i++) {
       const Product& p = own.products[i];
       operands += p.operands();
-      read_operands(now, p);
+      read_operands(now, p, own.read.data + p.read);
       if (memcmp(now, own.read.data + p.read, p.operands() * sizeof *now))
         fail("race", "shared memory that wgmma reads changed before it was waited for");
       auto& t = own.targets[p.target];
@@ -195,7 +213,12 @@ void wgmma_fence() {
 }
 
 void wgmma(float* v, uint64_t a, uint64_t b, int columns, bool mn_a, bool mn_b, Product16 kind) {
-  Issue mine{v, a, b, columns, mn_a, mn_b, kind == product_half ? Half::decode : Bfloat::decode};
+  Issue mine{v, a, b, columns, mn_a, mn_b, kind == product_half ? Half::decode : Bfloat::decode, nullptr};
+  warp_meeting(~0u, "wgmma.mma_async", &mine, issue, nullptr);
+}
+
+void wgmma_held(float* v, const unsigned (&a)[4], uint64_t b, int columns, bool mn_b, Product16 kind) {
+  Issue mine{v, 0, b, columns, false, mn_b, kind == product_half ? Half::decode : Bfloat::decode, a};
   warp_meeting(~0u, "wgmma.mma_async", &mine, issue, nullptr);
 }
 

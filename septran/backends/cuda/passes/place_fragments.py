@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from septran.backends.cuda.passes.wgmma import PANELS, wants_wgmma, wgmma_tiles
+from septran.backends.cuda.passes.wgmma import PANELS, held, wants_wgmma, wgmma_tiles
 from septran.ir import nodes as ir
 from septran.ir.access import map_buffers, touches
 from septran.ir.dtypes import HALVES, nbytes
@@ -123,14 +123,20 @@ def _kernel(stmt: ir.Stmt, warps: int, wave: int, wgmma: bool) -> tuple[ir.Stmt,
     if tiles:
         whole = Grid.of_matrix(warps, 1, wave)
         frags, grid = _served(found, stmt, whole)
-        if all(c.arg(c.prims[0].out).region.buffer.name in frags for c in tiles.values()):
-            held = (b for b in ir.allocated((stmt,)) if b.name in tiles)
-            panels = {b.name: replace(b, layout=PANELS) for b in held}
+        if all(_in_registers(c) <= set(frags) for c in tiles.values()):
+            operands = (b for b in ir.allocated((stmt,)) if b.name in tiles)
+            panels = {b.name: replace(b, layout=PANELS) for b in operands}
             new = {**_placed(found, frags, grid), **panels}
             return map_buffers((stmt,), lambda b: new.get(b.name, b))
     frags, grid = _served(found, stmt, (warps, wave))
     new = _placed(found, frags, grid)
     return map_buffers((stmt,), lambda b: new.get(b.name, b))
+
+
+def _in_registers(call: ir.LeafCall) -> set[str]:
+    """Return the tiles of a warpgroup's product that have to be fragments."""
+    left = held(call)
+    return {call.arg(call.prims[0].out).region.buffer.name} | ({left.name} if left else set())
 
 
 def _placed(
@@ -180,34 +186,36 @@ def _too_many(frags: Mapping[str, ir.Buffer], stmt: ir.Stmt, grid: Grid) -> str:
 
 
 def _leaving(frags: Mapping[str, ir.Buffer], stmt: ir.Stmt) -> Iterable[str]:
-    """Yield fragments that one leaf makes element by element of a larger one and one copy stores.
+    """Yield fragments that a leaf makes element by element, in its last step, of one that dies there and is no smaller.
 
-    The compiler gives them the registers of the fragment they are made of, which dies on the way.
+    The compiler gives them its registers: a tile on its way out, attention's weights in 16 bits.
     """
     uses: dict[str, list[ir.Stmt]] = {}
     for s in ir.walk((stmt,)):
         for name in {r.buffer.name for r, _ in touches(s)}:
             uses.setdefault(name, []).append(s)
     for name, buffer in frags.items():
-        match uses.get(name, []):
-            case [ir.LeafCall() as made, ir.Copy() as stored] if (
-                len(made.prims) == 1
-                and made.prims[0].name in ("copy", "map")
-                and made.arg(made.prims[0].out).region.buffer.name == name
-                and stored.src.buffer.name == name
-                and stored.dst.buffer.name not in frags
-            ):
-                begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, ir.Alloc)}
-                whole = [r.buffer for r, _ in touches(made) if r.buffer.name in frags]
-                if any(
-                    b.name != name
-                    and b.name in begun
-                    and flat(b.shape) == flat(buffer.shape)
-                    and uses[b.name][-1] is made
-                    and nbytes(b.dtype) >= nbytes(buffer.dtype)
-                    for b in whole
-                ):
-                    yield name
+        made = next(iter(uses.get(name, [])), None)
+        if not isinstance(made, ir.LeafCall):
+            continue
+        last = made.prims[-1]
+        if last.name not in ("copy", "map") or made.arg(last.out).region.buffer.name != name:
+            continue
+        if any(made.arg(p.out).region.buffer.name == name for p in made.prims[:-1]):
+            continue
+        begun = {s.buffer.name for s in _beside(made, stmt) if isinstance(s, ir.Alloc)}
+        params = {a.param for a in made.args}
+        sources = params.intersection((*last.ins, *(v for _, v in last.named)))
+        if any(
+            b.name != name
+            and b.name in begun
+            and flat(b.shape) == flat(buffer.shape)
+            and uses[b.name][-1] is made
+            and nbytes(b.dtype) >= nbytes(buffer.dtype)
+            for b in (made.arg(p).region.buffer for p in sources)
+            if b.name in frags
+        ):
+            yield name
 
 
 def _beside(stmt: ir.Stmt, root: ir.Stmt) -> tuple[ir.Stmt, ...]:

@@ -18,6 +18,12 @@ can fill all tiles of a ring, one thread issues them (BULK), and events say both
     for k < K:
         when k+n-1 < K: when k >= 1: await empty[(k+n-1) % n];  copy ..; post full[..]   by BULK
         await full[k % n];  f(S@k%n);  when k+n < K: post empty[k % n]                   by THREADS
+
+A product of warpgroups alone may still run when the next one begins (`flies`), so its slot is free, and filled, a turn later:
+
+    for k < K:
+        await full[k % n];  f(S@k%n);  when k >= 1 and k+n-1 < K: post empty[(k+n-1) % n]   by THREADS
+        when k+n-1 < K: when k >= 1: await empty[(k+n-1) % n];  copy ..; post full[..]      by BULK
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from septran.backends.cuda.passes.place_shared import SLOTS
-from septran.backends.cuda.passes.wgmma import bulk_copy
+from septran.backends.cuda.passes.wgmma import bulk_copy, flies
 from septran.ir import nodes as ir
 from septran.ir.access import map_regions, regions, substituted, writes
 from septran.ir.expr import Const, Expr, Var, evaluate, free, make, minimum
@@ -65,9 +71,10 @@ def _body(
                 loops = {**around, stmt.var: stmt}
                 inner = replace(stmt, body=_body(stmt.body, loops, written))
                 ahead = ring_copies(stmt, written)
-                depth = min(stmt.pipeline, _longest(stmt, around))
+                turns = _longest(stmt, around)
+                depth = min(stmt.pipeline, turns)
                 if ahead and all(bulk_copy(c, loops) for c in ahead):
-                    out += _Ring(inner, ahead, depth).bulk()
+                    out += _Ring(inner, ahead, depth).bulk(reused=turns > depth)
                 elif ahead and depth > 1:  # in a single turn there is nothing to run ahead of
                     out += _Ring(inner, ahead, depth).counted()
                 else:
@@ -80,12 +87,12 @@ def _body(
 
 
 def _longest(loop: ir.For, around: Mapping[str, ir.For]) -> int:
-    """Return the most turns that a loop takes in any block, all that the mapping asks for where an open dim decides."""
+    """Return the most turns that a loop takes in any block, UNBOUNDED where an open dim decides."""
     loops = needed(tuple((s.var, s.extent) for s in around.values()), free(loop.extent))
     seen = frozenset(name for name, _ in loops)
     used = free(loop.extent).union(*(free(extent) for _, extent in loops))
     if not used <= seen:
-        return loop.pipeline
+        return UNBOUNDED
     return max(evaluate(loop.extent, env) for env in iterations(loops))
 
 
@@ -182,15 +189,23 @@ class _Ring:
             ),
         ]
 
-    def bulk(self) -> list[ir.Stmt]:
-        """Return the ring of tensor copies."""
+    def bulk(self, *, reused: bool) -> list[ir.Stmt]:
+        """Return the ring of tensor copies. reused: slots are filled more than once."""
         p, ahead = Var(self.first), self.at + (self.depth - 1)
         refill, freed = self._fill(ahead, ir.BULK), tuple[ir.Stmt, ...]()
-        if self.extent != Const(self.depth):  # else no slot is filled twice
+        late = self.depth > 2 and flies(self.rest)
+        if reused:
             taken = ir.Await(event=self.empty, slot=self._slot(ahead), engine=ir.BULK)
             given = ir.Post(event=self.empty, slot=self._slot(self.at), engine=ir.THREADS)
             refill = (ir.When(expr=self.at, low=1, high=UNBOUNDED, body=(taken,)), *refill)
             freed = (self._in_loop(self.at + self.depth, (given,)),)
+            if late:
+                given = replace(given, slot=self._slot(ahead))
+                freed = (
+                    ir.When(
+                        expr=self.at, low=1, high=UNBOUNDED, body=(self._in_loop(ahead, (given,)),)
+                    ),
+                )
         prologue = ir.For(
             var=self.first,
             extent=minimum(self.extent, self.depth - 1),
@@ -212,10 +227,11 @@ class _Ring:
                 self.loop,
                 pipeline=0,
                 body=(
-                    self._in_loop(ahead, refill),
+                    *(() if late else (self._in_loop(ahead, refill),)),
                     ir.Await(event=self.full, slot=self._slot(self.at), engine=ir.THREADS),
                     *self.rest,
                     *freed,
+                    *((self._in_loop(ahead, refill),) if late else ()),
                 ),
             ),
         ]

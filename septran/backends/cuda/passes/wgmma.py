@@ -53,9 +53,9 @@ def wgmma_tiles(stmts: Iterable[ir.Stmt], warps: int) -> dict[str, ir.LeafCall]:
     stmts = tuple(stmts)
     calls = [s for s in stmts if isinstance(s, ir.LeafCall) and _fits(s, warps)]
     while True:
-        found = {_operand(c, i).buffer.name: c for c in calls for i in (0, 1)}
+        found = {name: c for c in calls for name in _shared(c)}
         shared = {n for n in found if _only_read_by(n, stmts, calls)}
-        keep = [c for c in calls if {_operand(c, i).buffer.name for i in (0, 1)} <= shared]
+        keep = [c for c in calls if _shared(c) <= shared]
         if len(keep) == len(calls):
             return found
         calls = keep
@@ -63,6 +63,18 @@ def wgmma_tiles(stmts: Iterable[ir.Stmt], warps: int) -> dict[str, ir.LeafCall]:
 
 def _operand(call: ir.LeafCall, index: int) -> ir.Region:
     return call.arg(call.prims[0].ins[index]).region
+
+
+def _shared(call: ir.LeafCall) -> set[str]:
+    """Return the operands of a product that lie in shared memory; the left one may lie in registers."""
+    buffers = (_operand(call, i).buffer for i in (0, 1))
+    return {b.name for b in buffers if b.mem == "SHARED"}
+
+
+def held(call: ir.LeafCall) -> ir.Buffer | None:
+    """Return the left operand of a product of `wgmma_tiles` where registers hold it."""
+    buffer = _operand(call, 0).buffer
+    return buffer if buffer.mem == "REGISTER" else None
 
 
 def _fits(call: ir.LeafCall, warps: int) -> bool:
@@ -76,9 +88,11 @@ def _fits(call: ir.LeafCall, warps: int) -> bool:
         return False
     if out.buffer.mem != "REGISTER" or out.buffer.dtype == "float64":
         return False
-    if not (_panels(a) and _panels(b)) or math.prod(b.tile[:-2]) != 1:
+    if not _panels(b) or math.prod(b.tile[:-2]) != 1:
         return False
     ta, tb = bool(prim.attr("trans_a")), bool(prim.attr("trans_b"))
+    if not (_panels(a) or (a.buffer.mem == "REGISTER" and a.is_whole and not ta)):
+        return False
     if ta and math.prod(a.tile[:-2]) != 1:
         return False
     rows, depth = math.prod(a.tile[:-1]), a.tile[-1]
@@ -133,6 +147,19 @@ def _fills(copy: ir.Copy) -> bool:
 def is_panels(buffer: ir.Buffer) -> bool:
     """True for a tile in panels."""
     return buffer.layout == PANELS
+
+
+def flies(body: Iterable[ir.Stmt]) -> bool:
+    """True where a loop does nothing but add a product of warpgroups to sums in registers: it may end a turn later.
+
+    Of 256 columns: with fewer, ptxas 13.0 puts the products one behind the other (C7514), which costs more than it gains.
+    """
+    match tuple(body):
+        case (ir.LeafCall(prims=(ir.Prim(name="gemm_acc") as prim,)) as call,):
+            out, b = call.arg(prim.out).region.buffer, _operand(call, 1).buffer
+            held = out.layout.startswith("frag:") and out.dtype == "float32"
+            return is_panels(b) and held and out.shape[-1] == COLUMNS[-1]
+    return False
 
 
 def bulk_copy(copy: ir.Copy, loops: Mapping[str, ir.For]) -> bool:

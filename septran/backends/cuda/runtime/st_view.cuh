@@ -67,6 +67,40 @@ ST_CONST idx floor_mod(idx a, idx b) { return a - floor_div(a, b) * b; }
 // ---- pointwise functions with torch's NaN rules ----
 template <class C> ST_DEVICE C maximum(C a, C b) { return (a > b || a != a) ? a : b; }
 template <class C> ST_DEVICE C minimum(C a, C b) { return (a < b || a != a) ? a : b; }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+ST_DEVICE float maximum(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+ST_DEVICE float minimum(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+#endif
+/// 2 ** x, x at most a few: the device's own instruction.
+ST_DEVICE float exp2_quick(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+/// k, or where |n k| is so large that its rounding could not be a power of two any more, the power of two next to k: n * near is exact.
+ST_DEVICE float exponent_unit(float n, float k, float near) { return fabsf(n) * k < 67108864.f ? k : near; }
+/// The weight 2 ** ((s - n) * k) of a score s and n, the largest of its row: one fused step, as n * k is the row's alone.
+ST_DEVICE float power(float s, float n, float k, float near) {
+  const float r = exponent_unit(n, k, near);
+  return exp2_quick(fmaf(s, r, -__fmul_rn(n, r)));
+}
+/// From weights of m to weights of n, the larger: 2 ** ((m - n) * k), each product rounded as `power` has it.
+ST_DEVICE float rescale(float m, float n, float k, float near) {
+  const float r = exponent_unit(n, k, near);
+  return exp2_quick(__fmul_rn(m, r) - __fmul_rn(n, r));
+}
 ST_DEVICE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 ST_DEVICE double sigmoid(double x) { return 1. / (1. + exp(-x)); }
 
@@ -155,6 +189,7 @@ template <class T, class G, int... D> struct Frag {
   using grid = G;
   T v[R * C];
   idx n[rank];
+  bool flying = false;  // products of warpgroups that add to it may end later (st_wgmma.cuh)
 #ifdef SEPTRAN_EMULATE
   Frag() { memset(static_cast<void*>(v), 0xFF, sizeof v); }  // NaN: a read before the first write shows
 #endif

@@ -10,6 +10,7 @@ from septran.backends.tilelang.passes.stage_results import stage_results
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.merge_stages import merge_stages
+from septran.passes.name_scores import name_scores
 from septran.passes.run import Pass
 
 PASSES: tuple[tuple[str, Pass], ...] = (
@@ -19,6 +20,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("merge_stages", merge_stages),
     ("share_warps", share_warps),
     ("stage_results", stage_results),
+    ("name_scores", name_scores),
 )
 FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_threads", settle_threads),
