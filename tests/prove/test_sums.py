@@ -28,7 +28,7 @@ def codes(program: ir.Program) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("op", "count"), [("gemm", 1), ("attention", 2), ("conv2d", 1), ("row_sum", 1), ("add", 0)]
+    ("op", "count"), [("gemm", 1), ("attention", 3), ("conv2d", 1), ("row_sum", 1), ("add", 0)]
 )
 def test_every_product_and_sum_is_asked(op: str, count: int):
     program = lowered(op, "cuda_c")

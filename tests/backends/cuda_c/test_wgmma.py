@@ -234,7 +234,7 @@ def test_attention_keeps_its_weights_in_registers_between_two_products_of_warpgr
     kernel = cases.kernel("attention", "float16", {"Z": 2, "S": 512, "D": 128}, "sm_90a")
     assert products(kernel) == ["gemm_leaf_wgmma", "gemm_leaf_wgmma"]
     assert "st::gemm_wgmma<false, false>(acc, P, V);" in kernel.source
-    assert "const st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 128>& P" in kernel.source
+    assert "const st::Frag<__half, st::Grid<8, 1, 8, 2>, 128, 64>& P" in kernel.source
     assert "2-stage ring: tensor copies" in kernel.source
 
 
