@@ -7,7 +7,6 @@ other surroundings (septran/host/moved.h). Other bits alone accuse nobody: each 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 import re
@@ -49,6 +48,7 @@ _OFF, _FEW_OF, _TINY = 0.25, 0.01, 1e-30
 _SIZED = re.compile(r"\bnum_threads\s*\(\s*\d|\bomp_set_num_threads\s*\(")
 _PLACES = "its tensors, its stack and its allocations lay elsewhere in this call"
 _UNIT = "another rounding mode or flushed denormals were set before this call"
+_SHRUNK = "it sets how many threads OpenMP has, and with another number than that its call ended before it answered"
 _HINT = "an answer depends on the inputs alone: not on addresses, flags, or the number of threads"
 
 
@@ -90,13 +90,20 @@ class _Asked:
             raise _ended(host, failed, f"in a team of {threads}") from failed
         return host
 
-    def leaves_settings(self, threads: int) -> bool:
-        """Whether a call with so many threads leaves a setting of OpenMP; one that ends there, for want of a thread, may have."""
-        host = self._called(threads)
+    def leaves_settings(self, threads: int) -> bool | None:
+        """Whether a call with so many threads leaves a setting of OpenMP, None where it ended before that could be seen.
+
+        A team that is told to shrink ends threads, which ends the process; whether the word was written before that is the machine's load.
+        """
+        host, ended = self._called(threads), False
         try:
-            with contextlib.suppress(HostFailed):
+            try:
                 host.answered(self.sessions.call_timeout_s)
-            return bool(host.environment & control.SETTINGS_LEFT)
+            except HostFailed:
+                ended = True
+            if host.environment & control.SETTINGS_LEFT:
+                return True
+            return None if ended else False
         finally:
             host.close()
 
@@ -165,8 +172,12 @@ def _looked(verdict: Verdict, asked: _Asked, kernel: Kernel) -> Verdict:
     words = surroundings_asked(asked.built, kernel.entry)
     threads = threads_of(kernel, asked.sessions)
     # the number that the text has would be no other one
-    if "settings" in words and asked.leaves_settings(threads + 1):
-        return verdict.rejected("V212", LEFT_OPENMP, OPENMP_HINT)
+    if "settings" in words:
+        left = asked.leaves_settings(threads + 1)
+        if left:
+            return verdict.rejected("V212", LEFT_OPENMP, OPENMP_HINT)
+        if left is None:
+            return verdict.unavailable("V217", _SHRUNK, OPENMP_HINT)
     others: list[_Other] = []
     calls = _moved(asked, threads, words, others)
     teams = []

@@ -203,7 +203,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("attention_causal", "rescale dropped", "    T.vmul(acc, c, acc)\n", ""),
     ("attention_causal", "running maximum lost", "    T.copy(m_new, m)\n", ""),
     ("attention_causal", "accumulator not cleared", "        T.clear(acc)\n", ""),
-    ("attention_causal", "running sum lost", "    T.vadd(t9, l, t9)\n", ""),
+    ("attention_causal", "running sum lost", "    T.vadd(t7, l, t7)\n", ""),
     ("attention_causal", "transposition dropped", ", b_transpose=True", ""),
     ("attention_causal", "P not computed", "    T.vcast(S, P)\n", "    T.fill(P, 1.0)\n"),
 ]
