@@ -28,6 +28,7 @@ def _wait_for_cells(home: Path, count: int) -> Path:
     raise AssertionError("the batch did not get that far")
 
 
+@pytest.mark.wider  # one kill is shown by the others here
 def test_killed_twice_then_finished(own):
     name = own.file(SMALL)
     args = ("batch", name, "--workers", "1", "--threads", "1")

@@ -89,6 +89,7 @@ def test_the_rules_are_settings(
     assert [leaf["task"] for leaf in found["leaves"] if leaf["asked"]] == asked
 
 
+@pytest.mark.wider  # the plans themselves are shown above
 def test_a_run_asks_what_the_plan_says(septran, fresh_home: Path) -> None:
     with ChatDouble(lambda body: Answer("I cannot.")) as double:
         made = septran(

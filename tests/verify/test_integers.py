@@ -41,7 +41,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    "name", [n if n == "rounded down" else pytest.param(n, marks=pytest.mark.slow) for n in WRONG]
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.wider if n == "rounded down" else pytest.mark.slow)
+        for n in WRONG
+    ],
 )
 def test_other_integers_are_wrong(name, septran, tmp_path):
     file = tmp_path / "quantise.py"
