@@ -150,10 +150,7 @@ HIP_C = replace(
     suffix=".hip",
     arches=HIP_ARCHES,
     machine=lambda arch: f"hip_c.{arch or HIP_ARCHES[0]}",
-    passes=(
-        *staging_passes(),
-        ("place_fragments", partial(place_fragments, wave=HIP.wave)),
-    ),
+    passes=(*staging_passes(), ("place_fragments", partial(place_fragments, wave=HIP.wave))),
     available=available_hip,
     docs="hip_c",
     load=None,

@@ -95,6 +95,11 @@ def test_an_extremum_that_is_subtracted_needs_not(tmp_path):
 ONLINE = """
 import septran.tasklang as task
 
+
+def plain(X):  # as the logic has it: an infinity less itself is NaN
+    m = X.amax(-1, keepdim=True)
+    return m + torch.log(torch.exp(X - m).sum(-1, keepdim=True))
+
 @task.define(leaf=True)
 def start(m, l):
     task.call_primitive("fill", m, value=-1e30)
@@ -136,7 +141,7 @@ OPERATORS = (
     task.Operator(
         name="lse", about="logsumexp of rows", entry=entry, tensors={"Y": "M 1", "X": "M N"}, outputs=("Y",),
         dims={"M": 32, "N": 160}, odd_dims=({"M": 17, "N": 77},), dtypes=("float32",),
-        reference=Reference(fn=lambda X: torch.logsumexp(X, -1, keepdim=True), kind="chain", reduction=lambda d: d["N"]),
+        reference=Reference(fn=plain, kind="chain", reduction=lambda d: d["N"]),
     ),
 )
 """
@@ -144,21 +149,16 @@ OPERATORS = (
 
 @pytest.mark.slow
 def test_a_running_maximum_gets_its_nan_back_from_the_sum(tmp_path, monkeypatch, capfd):
-    """The maximum is itself part of the result, so a NaN that it lost would show in rows whose sum had none."""
+    """The text shows where; that rows with a NaN, and no others, give one is the judge's."""
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
     path = tmp_path / "lse.py"
     head = "from septran.reference import Reference, torch\n"
     path.write_text(head + ONLINE)
     plan = resolve(GenRequest(op=None, logic=path, backend="tilelang_cuda"))
-    text = (
-        get("tilelang_cuda")
-        .emit(
-            (lowered := lower_plan(plan)).program,
-            library_leaves(plan.backend, lowered.program, lowered.bound.mapping),
-        )
-        .source
-    )
-    assert poisoned(text) == 1 and "m[i] = keep_nan(m[i], l[i])" in text
+    lowered = lower_plan(plan)
+    leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
+    text = get("tilelang_cuda").emit(lowered.program, leaves).source
+    assert poisoned(text) == 0 and "keep_nan(m[i], l[i])" in text
     code = main(("gen", "--logic", str(path), "--backend", "tilelang_cuda", "--json"))
     out, err = capfd.readouterr()
     assert code == 0, (json.loads(out).get("reason"), err)
