@@ -161,6 +161,21 @@ def test_it_is_compiled_and_verified(name: str) -> None:
         torch.testing.assert_close(one, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("weights", [[0.0, 0.0, 1.0], [2.0, -2.0, 1.0], [torch.inf, 1.0, 1.0]])
+def test_smoothed_losses_of_classes_without_weight_are_what_torch_says(
+    weights: list[float],
+) -> None:
+    """torch divides what the targets lose and what all classes lose each on its own."""
+    x, targets = floats(2, 3), torch.tensor([0, 1])
+
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x, targets, weight=w, label_smoothing=0.1)
+
+    ours = septran.compile(Call(loss), (x, torch.tensor([1.0, 2.0, 0.5])))
+    w = torch.tensor(weights)
+    torch.testing.assert_close(ours(x, w), loss(x, w), equal_nan=True)
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [None, 0.3, 1.7, 2.3, 1 / 3])
 def test_nearest_positions_are_those_of_torch(factor: float | None, *, exact: bool) -> None:
