@@ -1,6 +1,6 @@
 """python -m tests.attacks.table [--missing] [PATH]: try the whole corpus and write the catch table (default docs/attacks.md).
 
---missing: only those attacks that the page lacks are tried; what it says of the others stays. Exit status 1 when an attack got through or a control was refused; the table says so, too.
+--missing: only those attacks that the page lacks are tried; what it says of the others stays. Exit status 1 when an attack got through, a control was refused, or one could not be tried; the table says so, too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Row:
 
     attack: Attack
     outcome: Outcome
+    failed: str = ""
+    """What was raised where the attack could not be tried."""
 
     @property
     def kind(self) -> str:
@@ -47,21 +49,38 @@ class Row:
     @property
     def right(self) -> bool:
         """Whether an attack was rejected by each layer that can see it, or a control accepted."""
+        if self.failed:
+            return False
         if self.attack.honest:
             return not self.outcome.rejected
         return self.outcome.rejected and bool(self.outcome.dynamic or self.attack.static_only)
 
 
 def try_all(attacks: Iterable[Attack] = CORPUS) -> list[Row]:
-    """Return what became of each attack that this machine can try, several at once; in the order of `attacks`."""
+    """Return what became of each attack that this machine can try, several at once; in the order of `attacks`.
+
+    A wrong row is told on stderr at once: whoever runs out of time, or reads only the end of a log, sees it.
+    """
     tried = [a for a in attacks if not missing(a)]
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE), context) as pool,
-    ):
-        places = [Path(folder) / a.name for a in tried]
-        return [Row(a, o) for a, o in zip(tried, pool.map(run, tried, places), strict=True)]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        pool = ProcessPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE), context)
+        try:
+            for row in pool.map(_tried, tried, [Path(folder) / a.name for a in tried]):
+                rows.append(row)
+                if not row.right:
+                    print(f"WRONG {row.kind} {row.attack.name} ({row.attack.what}): {row.failed or row.outcome}", file=sys.stderr, flush=True)  # fmt: skip
+        finally:  # an interrupt does not wait for what has not begun
+            pool.shutdown(cancel_futures=True)
+    return rows
+
+
+def _tried(attack: Attack, place: Path) -> Row:
+    try:
+        return Row(attack, run(attack, place))
+    except Exception as error:
+        return Row(attack, Outcome("", ""), failed=f"{type(error).__name__}: {error}")
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -69,7 +88,7 @@ def summary(rows: Sequence[Row]) -> str:
     tried = [r for r in rows if not r.attack.honest]
     caught = [r for r in tried if r.outcome.rejected]
     controls = [r for r in rows if r.attack.honest]
-    passed = [r for r in controls if not r.outcome.rejected]
+    passed = [r for r in controls if r.right]
     dynamic = sum(bool(r.outcome.dynamic) for r in tried)
     static = sum(bool(r.outcome.static) for r in tried)
     return (
@@ -93,9 +112,9 @@ def page(rows: Sequence[Row], date: str) -> str:
 def _line(row: Row) -> str:
     attack, outcome = row.attack, row.outcome
     if attack.honest:
-        result = "accepted" if row.right else "**REFUSED**"
+        result = "**NOT TRIED**" if row.failed else "accepted" if row.right else "**REFUSED**"
         return f"| {attack.name} | control: {attack.what} | {result} | - | - |"
-    caught = outcome.code or "**GOT THROUGH**"
+    caught = "**NOT TRIED**" if row.failed else outcome.code or "**GOT THROUGH**"
     only = " *gate only*" if attack.static_only else ""
     only += f" *got through {attack.through}*" if attack.through else ""
     static = outcome.static.rpartition("(")[2].rstrip(")") if outcome.static else "-"

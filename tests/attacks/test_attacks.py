@@ -63,3 +63,10 @@ def test_attack(attack: Attack, tmp_path: Path) -> None:
     assert outcome.rejected, f"{attack.name} ({attack.what}) got through"
     if not attack.static_only:
         assert outcome.dynamic, f"{attack.name} is seen by the static gate only: {outcome.static}"
+
+
+def test_one_that_cannot_be_tried_is_a_wrong_row_not_the_end_of_the_table(tmp_path: Path) -> None:
+    unbuildable = Attack(name="X01", what="does not compile", language="cpp", body="no such text;")
+    row = table._tried(unbuildable, tmp_path / "x")
+    assert not row.right and "X01" in row.failed
+    assert "NOT TRIED" in table.page([row], "2026-01-01")
