@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks import carried, families, replied, table
-from tests.attacks.attack import Attack, missing, run
+from tests.attacks.attack import Attack, Outcome, missing, run
 from tests.attacks.corpus import CORPUS
 
 # one of each kind; the rest is in the wider run
@@ -70,3 +70,19 @@ def test_one_that_cannot_be_tried_is_a_wrong_row_not_the_end_of_the_table(tmp_pa
     row = table._tried(unbuildable, tmp_path / "x")
     assert not row.right and "X01" in row.failed
     assert "NOT TRIED" in table.page([row], "2026-01-01")
+
+
+def test_a_row_that_is_wrong_once_in_three_tries_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = Attack(name="X02", what="by chance", language="cpp")
+    through, rejected = Outcome("", ""), Outcome("V202: 1 element", "")
+
+    def tried(outcomes: list[Outcome]) -> table.Row:
+        monkeypatch.setattr(table, "run", lambda *_: outcomes.pop(0))
+        return table._tried(attack, tmp_path)
+
+    shaky = tried([through, rejected, rejected])
+    assert shaky.right and "once in three" in table.page([shaky], "2026-01-01")
+    assert not tried([through, rejected, through]).right
+    assert tried([rejected]).once == ""
