@@ -11,15 +11,12 @@ from tests.attacks import carried, families, replied, table
 from tests.attacks.attack import Attack, Outcome, missing, run
 from tests.attacks.corpus import CORPUS
 
-# one of each kind; the rest is in the wider run
+# one of each kind, and a few controls; CI tries all in the table
 FAST = {
-    *("O06", "WH04", "JN01", "NL30", "NL54"),
-    *("RH12", "RH54", "RD05", "RD72", "RN03", "RP01", "RA10", "RT17"),
-    *("S09", "S22", "S33", "M03", "M06", "H03", "H09", "H17", "T01", "C06", "C07"),
-    *("G01", "G25", "C12", "C21"),
-    *("P01", "P21", "P28", "P42", "P47", "Q01", "B20", "K41"),
-    *("F04", "F15", "F51", "E01", "E51"),
-    *("U20", "V02", "Z06", "L10", "K11", "N09", "K21", "D01", "K31"),
+    *("S09", "H03", "H17", "T01", "C06", "G01", "C12", "B20", "P01", "P42", "Q01"),
+    *("U20", "V02", "L10", "N09", "D01", "K31", "Z06"),
+    *("JN01", "WH04", "O06", "F04", "F51", "E01", "E51"),
+    *("RH12", "RH54", "RD05", "RN03", "RP01", "RA10", "RT17"),
 }
 
 
