@@ -11,7 +11,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from septran.errors import EnvironmentProblem
 from septran.intact import intact, seal
+from septran.own_tool import run_tool
 
 _HERE = Path(__file__).resolve().parent
 _FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fpie", "-Wall")
@@ -37,6 +37,7 @@ SILENCED = (
     *("fputs", "fputc", "fwrite", "fflush"),
 )
 NAME = re.compile(r"[A-Za-z_]\w*")
+_CPU_S = 120
 _OWN_HEADER = re.compile(r'^#include "([\w.]+)"', re.M)
 
 
@@ -138,22 +139,13 @@ def _compiled(command: Sequence[str], kept: Path, files: Mapping[str, str]) -> H
             for name, text in files.items():
                 Path(folder, name).write_text(text, encoding="utf-8")
             made = Path(folder) / "made.o"
-            done = subprocess.run(
-                [*command, "-o", str(made)], cwd=folder,
-                capture_output=True, text=True, timeout=120, check=False,
-            )  # fmt: skip
+            done = run_tool([*command, "-o", str(made)], cpu_s=_CPU_S, cwd=Path(folder))
             if done.returncode:
                 why = done.stderr.strip().splitlines() or ["no output"]
                 return HostObject(path=None, missing=f"it does not compile here: {why[-1][:200]}")
             made.replace(kept)
             seal(kept)
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentProblem.of(
-            "V214",
-            f"SepTran's own part of the host was not compiled in {error.timeout:g} s",
-            help="try again",
-        ) from error
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         return HostObject(path=None, missing=str(error)[:200])
     return HostObject(path=kept)
 
@@ -216,11 +208,10 @@ def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:
                 ["-x", "c", "-O2", "-fno-pie", "-c", "-", "-o", str(unit)],
                 [*_STATIC, str(host.path), str(unit), "-o", str(made), "-lm"],
             ):
-                subprocess.run(
-                    [compiler, *step], input=text, capture_output=True, timeout=120, check=True
-                )
+                if run_tool([compiler, *step], cpu_s=_CPU_S, given=text).returncode:
+                    return None
             made.replace(kept)
             seal(kept)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, EnvironmentProblem):
         return None
     return kept

@@ -12,12 +12,13 @@ import functools
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from septran.errors import EnvironmentProblem
 from septran.intact import intact, seal
+from septran.own_tool import run_tool
 from septran.toolchain.compilers import Compiler, cache_folder, host_features
 
 _NAME, _MADE = "first.h", "first.h.gch"
@@ -45,7 +46,7 @@ def first_headers(
                 os.utime(folder)
                 return folder / _NAME
         return _asked(compiler, flags, text, folder)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, EnvironmentProblem):
         return None
 
 
@@ -62,7 +63,7 @@ def _asked(compiler: Compiler, flags: Sequence[str], text: str, folder: Path) ->
     try:
         (work / _NAME).write_text(text, encoding="utf-8")
         command = [compiler.path, *flags, "-x", "c++-header", _NAME, "-o", _MADE]
-        done = subprocess.run(command, cwd=work, capture_output=True, timeout=120, check=False)
+        done = run_tool(command, cpu_s=120, cwd=work)
         if done.returncode:
             note.write_text("it does not compile", encoding="ascii")
             return None

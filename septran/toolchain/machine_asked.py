@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from septran.host.reached import Reached, reached
+from septran.own_tool import run_tool
 from septran.toolchain.built import Built
 
 _ASKS: Mapping[str, str] = {
@@ -143,10 +143,7 @@ def _variable(mangled: str) -> str:
 def _instructions(
     path: Path, found: Reached, wanted: re.Pattern[str] = _INSTRUCTIONS
 ) -> Iterator[str]:
-    done = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", str(path)],
-        capture_output=True, text=True, timeout=60, check=False, errors="replace",
-    )  # fmt: skip
+    done = run_tool(["objdump", "-d", "--no-show-raw-insn", str(path)], cpu_s=60)
     inside = False
     for line in done.stdout.splitlines():
         if section := _SECTION.match(line):

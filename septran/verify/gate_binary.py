@@ -10,11 +10,10 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from septran import assets, spanyaml
-from septran.sandbox import patience
+from septran.own_tool import run_tool
 from septran.verify.gate_types import Finding, GateReport
 from septran.verify.object_file import ObjectFile, read
 
@@ -128,16 +127,8 @@ def _state(told: ObjectFile, emulator: str) -> list[Finding]:
 
 
 def _tool(*command: str) -> str:
-    """Return what a tool says of an object file; it gets more wall time on a busy machine, as calls do."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=60 * patience(),
-        check=False,
-        errors="replace",
-    )
-    return done.stdout
+    """Return what a tool says of an object file."""
+    return run_tool(command, cpu_s=60).stdout
 
 
 def _demangled(symbol: str) -> str:

@@ -3,7 +3,7 @@
 Every library leaf of every operator, as `septran show --leaf` prints it, goes the way of a model's reply: taken out of
 a fenced block, through the gate, judged alone at its full and its edge tiles, then in the kernel, and timed against itself
 where times are measured. Writes the rows that were asked for into docs/self-consistency.md, each as soon as it is known;
---missing: only those that the page lacks. Exit status 1 when a leaf is not accepted.
+--missing: only those that the page lacks. What this machine could not judge is told and gets no row. Exit status 1 when a leaf is not accepted.
 """
 
 from __future__ import annotations
@@ -139,6 +139,13 @@ def rows(asked: Asked, known: Collection[tuple[str, ...]] = ()) -> Iterator[Row]
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 verdict = sent_back(leaf, op, dtype, Path(folder))
+            if (
+                verdict.status == "unavailable"
+            ):  # of this machine, not of the leaf: asked again another time
+                print(
+                    f"{backend}/{dtype}/{op} {leaf.spec.task}: {verdict.message}", file=sys.stderr
+                )
+                continue
             told = "" if verdict.verified else verdict.message.splitlines()[0].replace("|", "/")
             score = f"{verdict.speedup:.2f}" if verdict.speedup else ""
             yield Row(backend, op, dtype, leaf.spec.task, told, score)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from septran import backends
+from septran.agent.writer import LeafVerdict
 from septran.kernel import Leaf
 from septran.plan import catalog
 from septran.plan.resolve import GenRequest
@@ -111,6 +112,19 @@ def test_every_leaf_of_the_library_stands_on_the_page(backend: str) -> None:
     known = {(row.op, row.leaf) for row in consistency.told() if row.backend == backend}
     library = {(op, leaf.spec.task) for op, leaf in consistency.distinct(backend, "float32")}
     assert library - known == set()
+
+
+def test_what_a_machine_could_not_judge_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says "refused" of leaves; that a machine was busy is asked again another time."""
+    answers = {
+        "relu_leaf": LeafVerdict(level="unavailable", status="unavailable", message="busy"),
+        "gelu_leaf": LeafVerdict(level="ran", status="wrong", message="off by one"),
+    }
+    monkeypatch.setattr(consistency, "sent_back", lambda leaf, *_: answers[leaf.spec.task])
+    asked = consistency.Asked(("cpp/float32/relu", "cpp/float32/gelu"))
+    assert [(row.leaf, row.told) for row in consistency.rows(asked)] == [
+        ("gelu_leaf", "off by one")
+    ]
 
 
 def test_the_page_names_every_backend() -> None:

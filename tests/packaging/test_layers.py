@@ -44,6 +44,7 @@ LAYERS = (
         "intact",
         "seal",
         "surroundings",
+        "own_tool",
     ),
     ("assets",),
     ("layered", "spantoml"),

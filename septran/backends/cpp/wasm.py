@@ -9,12 +9,12 @@ import functools
 import importlib.util
 import shlex
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 from septran.backends.base import Availability, Emulation
 from septran.kernel import Kernel
+from septran.own_tool import run_tool
 from septran.toolchain.built import Built
 from septran.toolchain.confined import plain, run_confined
 
@@ -74,8 +74,7 @@ def _clang() -> str | None:
 def _has_builtins(clang: str) -> bool:
     """Return whether the compiler finds what it calls for operations that the machine lacks: a package of its own."""
     asked = [clang, "--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]
-    said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
-    return Path(said.stdout.strip()).is_file()
+    return Path(run_tool(asked, cpu_s=10).stdout.strip()).is_file()
 
 
 def emulator() -> Emulation | Availability:
