@@ -25,7 +25,13 @@ from septran.cli.steps import steps
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
 @click.option("--command", metavar="PROGRAM", help="Ask a program instead: prompt in, reply out.")
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")
-@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="How often each leaf is asked for, with a seed of its own.",
+)
 @click.option(
     "--attempts",
     type=click.IntRange(1, 100),

@@ -22,8 +22,12 @@ from septran.cli.values import Finite
 @click.option("--writer", metavar="NAME", help="library, llm, replay:RUN or command:PROGRAM.")
 @click.option("--attempts", type=click.IntRange(min=1), help="Model calls for one leaf.")
 @click.option("--candidates", type=click.IntRange(min=1), help="Replies asked for at once.")
-@click.option("--budget-tokens", type=click.IntRange(min=0))
-@click.option("--budget-minutes", type=Finite())
+@click.option(
+    "--budget-tokens",
+    type=click.IntRange(min=0),
+    help="Tokens of a run at most, sent and received.",
+)
+@click.option("--budget-minutes", type=Finite(), help="No model is asked after so many minutes.")
 @click.option(
     "--leaf",
     "leaves",
@@ -47,13 +51,21 @@ from septran.cli.values import Finite
     is_flag=True,
     help="With --task: compute once what no input changes (weights, tables); fold batch norms.",
 )
-@click.option("--search", type=click.Choice(["best-of", "evolve"]))
+@click.option(
+    "--search",
+    type=click.Choice(["best-of", "evolve"]),
+    help="How right leaves are bettered: the best one alone, or islands that are crossed.",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Of the secret inputs; default: random.")
 @click.option("--config", type=INPUT, help="A model config instead of the backend's.")
 @click.option("--base-url", help="OpenAI-compatible endpoint.  [env: SEPTRAN_BASE_URL]")
 @click.option("--model", help="Model name.  [env: SEPTRAN_MODEL]")
 @THREADS
-@click.option("--stop-after", type=click.Choice(["parse", "bind", "lower", "emit", "compile"]))
+@click.option(
+    "--stop-after",
+    type=click.Choice(["parse", "bind", "lower", "emit", "compile"]),
+    help="End after this step; nothing later is tried.",
+)
 @requires("compile", "device", "proved")
 @WHERE
 @click.option(

@@ -11,7 +11,13 @@ from septran.cli.options import common
 
 
 @click.command("mcp")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Submissions judged at once.",
+)
 @click.option(
     "--dir",
     "folder",

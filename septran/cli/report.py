@@ -20,7 +20,14 @@ _FORMATS = ("html", "md", "json", "csv")
 
 @click.command("report")
 @click.argument("run", default="latest", shell_complete=complete(run_names))
-@click.option("--format", "format_", type=click.Choice(_FORMATS), default="html", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(_FORMATS),
+    default="html",
+    show_default=True,
+    help="A page, or what a program reads.",
+)
 @click.option(
     "-o", "--output", type=OUTPUT, help="Write here; default: report.html of the run, else stdout."
 )

@@ -33,7 +33,11 @@ def kernel_options(command: F) -> F:
             type=click.Choice(("winograd",)),
             help="3x3 convolutions by Winograd's algorithm: faster, with a larger error that is declared.",
         ),
-        click.option("--dtype", type=click.Choice(DTYPES)),
+        click.option(
+            "--dtype",
+            type=click.Choice(DTYPES),
+            help="Of the tensors; default: the operator's first that the backend has.",
+        ),
         click.option(
             "--dim",
             "dims",

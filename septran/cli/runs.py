@@ -44,7 +44,14 @@ def _row(run: store.Run) -> RunRow:
 
 
 @command.command("ls")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Runs at most.",
+)
 @common
 def ls(limit: int) -> None:
     """List the newest runs."""

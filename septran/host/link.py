@@ -199,7 +199,7 @@ def null_program(compiler: str, host: HostObject, cache: Path) -> Path | None:
     kept = cache / f"null-{host.path.stem}"
     if intact(kept):
         return kept
-    text = b"void st_entry(void *const *args) { (void)args; }\n"
+    text = "void st_entry(void *const *args) { (void)args; }\n"
     try:
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "null"

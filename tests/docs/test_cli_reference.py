@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from septran.cli.main import _COMMANDS, cli
@@ -11,19 +13,22 @@ PAGE = ROOT / "docs" / "cli.md"
 MARK = "<!-- generated from the commands' own help below this line: pytest tests/docs --update-golden -->"
 
 
-def reference() -> str:
+def commands() -> Iterator[tuple[click.Command, click.Context, str]]:
+    """Yield every command with its context and name, groups before what is in them."""
     top = click.Context(cli, info_name="septran", help_option_names=["-h", "--help"])
-    parts = [_help(cli, top, "septran")]
+    yield cli, top, "septran"
     for name in _COMMANDS:
         command = cli.get_command(top, name)
         assert command is not None
         context = click.Context(command, info_name=name, parent=top)
-        parts.append(_help(command, context, name))
+        yield command, context, name
         if isinstance(command, click.Group):
             for word, each in command.commands.items():
-                inner = click.Context(each, info_name=word, parent=context)
-                parts.append(_help(each, inner, word))
-    return "\n".join(parts)
+                yield each, click.Context(each, info_name=word, parent=context), word
+
+
+def reference() -> str:
+    return "\n".join(_help(*each) for each in commands())
 
 
 def _help(command: click.Command, context: click.Context, name: str) -> str:
@@ -39,3 +44,13 @@ def test_the_reference_is_up_to_date(request):
         PAGE.write_text(f"{head}{MARK}\n\n{wanted}", encoding="utf-8")
         return
     assert body == wanted, "run pytest tests/docs --update-golden"
+
+
+def test_every_option_says_what_it_does():
+    silent = [
+        f"{context.command_path} {option.opts[-1]}"
+        for command, context, _ in commands()
+        for option in command.get_params(context)
+        if isinstance(option, click.Option) and not option.hidden and not option.help
+    ]
+    assert silent == []

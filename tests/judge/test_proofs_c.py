@@ -317,3 +317,46 @@ def test_a_host_function_that_does_the_kernels_work_is_refused():
     (found,) = proof(text + works, "f", given).findings
     assert (found.code, found.places[0].line) == ("V216", 4)
     assert "the kernel has to compute" in found.text
+
+
+SOFTMAX = """
+void softmax(const float* __restrict x, float* __restrict y, int rows, int cols) {
+#pragma omp parallel for schedule(static)
+    for (int r = 0; r < rows; ++r) {
+        const float* in = x + static_cast<std::size_t>(r) * cols;
+        float* out = y + static_cast<std::size_t>(r) * cols;
+        float m = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : m)
+        for (int c = 0; c < cols; ++c) m = std::max(m, in[c]);
+        float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (int c = 0; c < cols; ++c) {
+            out[c] = std::exp(in[c] - m);
+            sum += out[c];
+        }
+        const float inv = 1.0f / sum;
+#pragma omp simd
+        for (int c = 0; c < cols; ++c) out[c] *= inv;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("", "", ""),
+        ("std::numeric_limits<float>::infinity", "numeric_limits<float>::max", ""),
+        ("c < cols; ++c) m", "c <= cols; ++c) m", "P110"),
+        ("y + static_cast<std::size_t>(r)", "y + static_cast<std::size_t>(r / 2)", "P130"),
+    ],
+)
+def test_a_softmax_that_begins_with_a_limit_of_its_type(old, new, code):
+    """A limit of a type is a number that decides no address."""
+    given = (
+        *(Given(name=n, elements=37 * 45, item=4) for n in "xy"),
+        *(Given(number=n) for n in (37, 45)),
+    )
+    found = proof(SOFTMAX.replace(old, new), "softmax", given)
+    assert [f.code for f in found.findings] == ([code] if code else []), found
+    assert found.findings or found.proved == ("bounds", "races")

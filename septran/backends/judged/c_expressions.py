@@ -223,6 +223,9 @@ class Expressions(Cursor):
             after = self.tokens[end].text
             if after in ("(", "::") or (after == "<<" and self.tokens[end + 1].text == "<"):
                 templates = self._template_arguments(end)
+        if name == "numeric_limits" and self.take_if("::"):
+            self.take()  # which of them: data, not an address
+            return call(name, self.arguments("(", ")"), line)
         if name in ("static_cast", "reinterpret_cast", "const_cast"):
             kind = templates[0].value if isinstance(templates[0], ast.Constant) else ""
             return call("__cast__", [at(ast.Constant(kind), line), *self.arguments("(", ")")], line)
