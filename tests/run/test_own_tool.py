@@ -48,3 +48,16 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no nothing"):
         run_tool([str(tmp_path / "nothing")], cpu_s=1)
     assert run_tool(["cat"], cpu_s=1, given="said").stdout == "said"
+
+
+def test_the_null_program_is_compiled_from_text(tmp_path: Path) -> None:
+    compiler = script(
+        tmp_path,
+        "cc",
+        'cd "$(dirname "$0")"\nwhile [ "$1" != -o ]; do [ "$1" = - ] && cat > text; shift; done\ncp text "$2"',
+    )
+    host = tmp_path / "host.o"
+    host.touch()
+    made = link.null_program(compiler, link.HostObject(path=host), tmp_path)
+    assert made is not None
+    assert "st_entry" in made.read_text(encoding="utf-8")
