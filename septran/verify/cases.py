@@ -73,6 +73,26 @@ def plan(problem: Problem, seed: int | None = None) -> tuple[Case, ...]:
     return found
 
 
+def draws(problem: Problem, family: str, count: int, seed: int) -> tuple[Case, ...]:
+    """Return `count` more cases of one family, special values each time in an input drawn anew; fewer where the operator has no value, none where no input takes them."""
+    rng = random.Random(f"{family} {seed}")
+    real = [p.name for p in problem.inputs if _is_real(problem, p)]
+    special = family in SPECIAL
+    targets = [n for n in real if problem.domain(n).specials] if special else real or [""]
+    if not targets:
+        return ()
+    found = (
+        Case(
+            name=f"{family}_{number}",
+            family=family,
+            seed=rng.getrandbits(63),
+            target=rng.choice(targets) if special else "",
+        )
+        for number in range(count)
+    )
+    return tuple(c for c in found if has_value(problem, c))
+
+
 def undefined(problem: Problem, seed: int) -> tuple[str, ...]:
     """Return the names of the cases for which the operator has no value."""
     outer = problem if problem.within is None else problem.within.problem

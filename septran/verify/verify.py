@@ -54,6 +54,7 @@ class Request:
     unordered: its sums may be added in any order (atomic operations), so repeats need not have the same bits.
     figures: what the backend makes of its simulator's figures; ValueError where they are impossible.
     search: for further inputs, by a Python child after its calls (septran/verify/sought.py).
+    cases: what is asked instead of the planned cases, at least two; (): those.
     """
 
     where: Where = "native"
@@ -66,6 +67,7 @@ class Request:
     unordered: bool = False
     figures: Check | None = None
     search: Search | None = None
+    cases: tuple[Case, ...] = ()
 
 
 def verify(
@@ -197,7 +199,7 @@ def _run_and_judge(
 ) -> Verdict:
     import numpy as np
 
-    calls = schedule(problem, seed, on_device=request.sessions.gpu is not None)
+    calls = schedule(problem, seed, on_device=request.sessions.gpu is not None, cases=request.cases)
     noise = np.random.default_rng(secrets.randbits(64))
     transcript: Transcript | None = None
     if in_host:
@@ -240,13 +242,15 @@ def _run_and_judge(
     return found if refused is None or found.code == "V202" else refused
 
 
-def schedule(problem: Problem, seed: int, *, on_device: bool = False) -> tuple[Call, ...]:
-    """Return the calls: each case once, the first ones at both placements, one repeated at the end.
+def schedule(
+    problem: Problem, seed: int, *, on_device: bool = False, cases: tuple[Case, ...] = ()
+) -> tuple[Call, ...]:
+    """Return the calls: each case once, the first ones at both placements, one repeated at the end; `cases` () are the planned ones.
 
     The order matters: the near-duplicate follows its original at the same addresses, and what is
     left out when time runs out is at the end, before the repeats.
     """
-    cases = plan(problem, seed)
+    cases = cases or plan(problem, seed)
     if _elements(problem) > _LARGE:
         cases = _first(cases)
     calls: list[Call] = []

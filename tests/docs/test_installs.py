@@ -220,6 +220,7 @@ NOT_RUN = {
     "python -m tests.prove.symbolic_table": _MINUTES,
     "python -m tests.prove.table": _MINUTES,
     "python -m tests.verify.alarms": _MINUTES,
+    "python -m tests.verify.draws": _MINUTES,
     "python -m tests.verify.honest SEEDS": _MINUTES,
     "python benchmarks/dsa_cycles.py --write": _MINUTES,
     "python benchmarks/leaf_order.py": _MINUTES,

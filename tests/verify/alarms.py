@@ -25,6 +25,7 @@ from septran.verify.problem import Problem
 from tests.verify.honest import OPERATORS, emitted
 
 if TYPE_CHECKING:
+    from septran.kernel import Kernel as Emitted
     from septran.verify.cases import Array
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -69,6 +70,11 @@ def library(op: str, dtype: str, folder: Path) -> tuple[Problem, Kernel]:
         SeptranError: the operator has no such dtype.
     """
     kernel, problem = emitted(get("cpp"), op, dtype, OPERATORS[op])
+    return problem, loaded(kernel, problem, folder)
+
+
+def loaded(kernel: Emitted, problem: Problem, folder: Path) -> Kernel:
+    """Return a kernel of cpp, built and loaded into this process: arrays -> its outputs' bytes."""
     call = CPP.load(kernel, folder)
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, bytes]:
@@ -76,11 +82,12 @@ def library(op: str, dtype: str, folder: Path) -> tuple[Problem, Kernel]:
 
         given = tensors(arrays)
         for p in problem.outputs:
-            given[p.name] = torch.empty(p.shape, dtype=judge.torch_dtype(p.dtype))
+            if p.privilege == "w":
+                given[p.name] = torch.empty(p.shape, dtype=judge.torch_dtype(p.dtype))
         call(*(given[p.name] for p in kernel.params))
         return {p.name: stored(given[p.name]) for p in problem.outputs}
 
-    return problem, run
+    return run
 
 
 def eager(problem: Problem) -> Kernel:
