@@ -56,11 +56,14 @@ def _made(reader: Group, key: str, groups: Sequence[Group]) -> Group | None:
 
 def _softmax(group: Group) -> bool | None:
     """Return whether a group that is a softmax over the last dim has 0 for rows of -inf, None where it is no softmax."""
-    kinds = [o.kind for o in group.ops]
+    ops = group.ops
+    while len(ops) > 1 and _casts(ops[-1], ops[-2]):
+        ops = ops[:-1]
+    kinds = [o.kind for o in ops]
     masked = kinds == ["reduce", "map", "map", "reduce", "map"]
     if not masked and kinds != ["reduce", "map", "reduce", "map"]:
         return None
-    highest, *shift, power, total, share = group.ops
+    highest, *shift, power, total, share = ops
     (x,) = highest.ins.values()
     last = (len(group.space) - 1,)
     if (highest.attrs["op"], total.attrs["op"]) != ("max", "sum") or not (
@@ -82,6 +85,16 @@ def _softmax(group: Group) -> bool | None:
         return None
     (summed,) = total.ins.values()
     return masked if summed.source == power.name and aligned(summed, power.shape) else None
+
+
+def _casts(op: Op, before: Op) -> bool:
+    """Return whether a map only rounds `before` to another float, as `softmax(s, dtype=float32).to(half)` does: a kernel keeps its weights."""
+    return _floats(op, before) and op.kind == "map" and _says(op, "{}", [before.name])
+
+
+def _floats(*ops: Op) -> bool:
+    """Return whether all values are floats that a kernel computes in float32."""
+    return all(is_float(o.dtype) and o.dtype != "float64" for o in ops)
 
 
 def _says(op: Op, text: str, names: Sequence[str]) -> bool:
@@ -113,11 +126,11 @@ def _plain(group: Group) -> bool:
     anchor = group.ops[0]
     if anchor.kind != "matmul" or anchor.attrs.get("panels") or group.first or group.attends:
         return False
-    if len(anchor.shape) < 2 or not is_float(anchor.dtype) or anchor.dtype == "float64":
+    if len(anchor.shape) < 2 or not _floats(anchor):
         return False
     if any(o.shape != group.space for o in group.ops):
         return False
-    if any(o.dtype not in (anchor.dtype, "bool") for o in group.ops):
+    if not all(_floats(o) or o.dtype == "bool" for o in group.ops):
         return False
     a, b = anchor.ins["a"].narrow(), anchor.ins["b"].narrow()
     return a.strides[-1] == 1 and 1 in b.strides[-2:] and a.rank == b.rank == len(anchor.shape)

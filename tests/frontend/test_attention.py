@@ -21,6 +21,7 @@ from tests.frontend.planning import planned
 
 QKV = "torch.randn(2, 3, 9, 8), torch.randn(2, 3, 11, 8), torch.randn(2, 3, 11, 7)"
 SQUARE = "torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 7)"
+HALF = ", ".join(["torch.randn(2, 2, 9, 8).bfloat16()"] * 3)
 PRODUCT = "s = q @ k.transpose(-2, -1) * 0.3\n"
 ONE = {
     "of_torch": ("q, k, v", "F.scaled_dot_product_attention(q, k, v)", QKV),
@@ -51,7 +52,19 @@ ONE = {
     "half": (
         "q, k, v",
         "F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-        ", ".join(["torch.randn(2, 2, 9, 8).bfloat16()"] * 3),
+        HALF,
+    ),
+    "half_by_hand": ("q, k, v", f"{PRODUCT}return torch.softmax(s, -1) @ v", HALF),
+    "half_scores_in_float": (
+        "q, k, v",
+        f"{PRODUCT}s = s.masked_fill(~torch.ones(9, 9).tril().bool(), float('-inf'))\nreturn F.softmax(s, dim=-1, dtype=torch.float32).to(q.dtype) @ v",
+        HALF,
+    ),
+    "half_softmax_of_floats": ("q, k, v", f"{PRODUCT}return torch.softmax(s.float() * 1.5, -1).type_as(q) @ v", HALF),
+    "weights_of_half_times_floats": (
+        "q, k, v",
+        f"{PRODUCT}return torch.softmax(s, -1).float() @ v",
+        f"{HALF.rsplit(', torch', 1)[0]}, torch.randn(2, 2, 9, 8)",
     ),
     "one_query": (
         "q, k, v",
@@ -138,21 +151,24 @@ def test_rows_of_nothing_and_of_the_lowest_number(
     assert 'task.tensor("S"' in _written(tmp_path, args, f"{body}return {end}", QKV).text
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "cpp",
-        *(
-            pytest.param(name, marks=pytest.mark.wider)
-            for name in ("cuda_c", "triton_cuda", "tilelang_cuda", "dsa_c", "tilelang_npuir")
-        ),
-    ],
-)
-@pytest.mark.parametrize("name", ["causal", "a_mask"])
+CELLS = [
+    ("causal", "cpp"),
+    ("a_mask", "cpp"),
+    *(
+        pytest.param(name, target, marks=pytest.mark.wider)
+        for target in ("cuda_c", "triton_cuda", "tilelang_cuda", "dsa_c", "tilelang_npuir")
+        for name in ("causal", "a_mask")
+    ),
+    pytest.param("half_scores_in_float", "cpp", marks=pytest.mark.wider),
+]
+
+
+@pytest.mark.parametrize(("name", "target"), CELLS)
 def test_it_is_accurate(tmp_path: Path, name: str, target: str) -> None:
     args, body, inputs = ONE[name]
     inputs = inputs.replace("9, 8", "37, 40").replace("11, 8", "45, 40").replace("11, 7", "45, 24")
     inputs = inputs.replace("9, 11", "37, 45").replace("9, 7", "37, 24")
+    body = body.replace("ones(9, 9)", "ones(37, 37)")
     module = Module(name="model", args=args, body=body, inputs=inputs)
     plan, lowered = planned(load_imported(imported(module.write(tmp_path))), target)
     leaves = library_leaves(plan.backend, lowered.program, lowered.bound.mapping)
