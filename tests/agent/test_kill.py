@@ -52,7 +52,7 @@ def finished(double: ChatDouble, folder: Path) -> str:
     return out
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.wider)])
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.wider)])
 def test_kill_at_random_moments(tmp_path: Path, kills: int) -> None:
     with ChatDouble(answer) as double:
         plain = finished(double, tmp_path / "plain")

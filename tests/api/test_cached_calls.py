@@ -139,6 +139,7 @@ else:
     assert run(filled, more=more) == "cached"
 
 
+@pytest.mark.wider
 def test_torch_compile_keeps_a_sleeping_kernel_as_one_call(filled):
     more = """
 seen = []
@@ -171,7 +172,7 @@ void SYMBOL(void *const *args) { (void)args; }
 """
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", [False, pytest.param(True, marks=pytest.mark.wider)])
 def test_an_entry_that_somebody_wrote_is_not_run(home, tmp_path, sealed):
     """Once with its library alone replaced, once with the hash in its text, too."""
     text, library = entry_of(home)

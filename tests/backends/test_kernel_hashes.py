@@ -38,7 +38,11 @@ BESIDE = {
     *(("pallas_tpu", arch) for arch in ("v4", "v5p", "v6e", "tpu7x")),
 }
 """Architectures that differ from another one of their target in figures only: slow, not tried in every run."""
-QUICK = [pytest.param(*c, marks=pytest.mark.slow) if c in BESIDE else c for c in CELLS]
+WIDER = {("cpp", "riscv64"), ("cpp", "wasm32"), ("dsa_c", "bm1684x")}
+QUICK = [
+    pytest.param(*c, marks=pytest.mark.slow if c in BESIDE else [pytest.mark.wider] * (c in WIDER))
+    for c in CELLS
+]
 
 
 def _digest(text: str) -> str:

@@ -25,6 +25,7 @@ def test_one_build_is_judged_at_edges_and_primes_and_proven_for_all_sizes(septra
     assert "dim M from 1 to 16777216" in found["program"]
 
 
+@pytest.mark.wider
 def test_the_verdict_names_every_size_and_a_bundle_keeps_them_open(septran, tmp_path: Path):
     done = septran(
         "gen", "--op", "row_sum", "--backend", "cpp", "--dim", "M=dynamic:40,N=33", "--json"

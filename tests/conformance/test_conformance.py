@@ -58,7 +58,9 @@ def _check(name: str, folder: Path, rows: Sequence[Row], *, compiled: bool = Fal
     assert wrong == {}
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.wider) if n == "cpp" else n for n in TARGETS]
+)
 def test_rows(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Where each edge needs a child of its own, the ragged ones are slow, too."""
     if name == "pallas_tpu":

@@ -201,6 +201,7 @@ def options(folder: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.wider
 @pytest.mark.skipif(cuda_build.nvcc() is None, reason="needs nvcc")
 def test_a_dry_run_compiles_and_goes_on_where_it_was(
     tmp_path: Path, empty_slot: None, capsys: pytest.CaptureFixture[str]
@@ -258,6 +259,7 @@ def test_a_device_is_measured_from_the_check_to_the_page(
     assert {json.loads(line)["kind"] for line in added} <= {"machine", "limit"}
 
 
+@pytest.mark.wider
 def test_a_cell_that_fails_leaves_the_others_alone_and_is_tried_again(
     tmp_path: Path,
     device_cuda_c: Backend,

@@ -87,6 +87,7 @@ def test_what_lies_about_in_a_process_is_not_there(
     assert found.verdict.code in wanted, found.verdict.message
 
 
+@pytest.mark.wider
 def test_an_honest_file_may_print_throw_and_keep(tmp_path: Path) -> None:
     found = judged(HONEST, tmp_path)
     assert found.code == 0, found.verdict.message

@@ -8,7 +8,13 @@ from tests.backends.cpp.test_leaves import check, gemm_case, rand
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("size", [(29, 32, 70), (40, 128, 515), (31, 64, 1)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        (29, 32, 70),
+        *(pytest.param(s, marks=pytest.mark.wider) for s in ((40, 128, 515), (31, 64, 1))),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_whole_panels_of_columns(size, dtype):
     gemm_case(*size, dtype=dtype)
@@ -16,7 +22,7 @@ def test_whole_panels_of_columns(size, dtype):
 
 
 @pytest.mark.parametrize(
-    "width", [1, 7, *(pytest.param(w, marks=pytest.mark.wider) for w in (3, 11, 13, 20))]
+    "width", [7, *(pytest.param(w, marks=pytest.mark.wider) for w in (1, 3, 11, 13, 20))]
 )
 def test_rows_in_runs(width):
     """Pixels of a window: evenly spaced inside a line, with a gap between lines."""
@@ -27,7 +33,7 @@ def test_rows_in_runs(width):
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(
-    "columns", [8, 112, *(pytest.param(c, marks=pytest.mark.wider) for c in (16, 48))]
+    "columns", [8, *(pytest.param(c, marks=pytest.mark.wider) for c in (16, 48, 112))]
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_whole_vectors_of_columns(columns, dtype):

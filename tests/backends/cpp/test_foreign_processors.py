@@ -86,6 +86,7 @@ def test_an_access_outside_faults(tmp_path: Path, arch: str) -> None:
     assert verdict.code == "V205"
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("arch", JUDGED)
 def test_nothing_is_remembered_and_modes_stay(tmp_path: Path, arch: str) -> None:
     verdict = _judged(tmp_path / "kept", arch, "n++;", before="static int n;\n")
@@ -107,6 +108,7 @@ def test_an_endless_kernel_is_ended(tmp_path: Path, arch: str) -> None:
     assert verdict.code == "V206", verdict.message
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("arch", JUDGED)
 def test_the_emulator_can_reach_nothing(tmp_path: Path, arch: str) -> None:
     """A system call gets through to the emulator, whose own sandbox refuses it; the outputs tell."""
