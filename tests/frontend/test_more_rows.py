@@ -176,6 +176,14 @@ def test_smoothed_losses_of_classes_without_weight_are_what_torch_says(
     torch.testing.assert_close(ours(x, w), loss(x, w), equal_nan=True)
 
 
+def test_a_divergence_is_nan_where_torch_multiplies_a_target_of_0_by_infinity() -> None:
+    module = Call(lambda x, y: F.kl_div(x, y, reduction="none"))
+    ours = septran.compile(module, (floats(1, 5), floats(1, 5).abs()))
+    x = torch.tensor([[-1.0, -torch.inf, 1.0, 2.0, torch.inf]])
+    y = torch.tensor([[0.0, 0.0, -1.0, 0.5, 0.5]])
+    torch.testing.assert_close(ours(x, y), module(x, y), equal_nan=True)
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [None, 0.3, 1.7, 2.3, 1 / 3])
 def test_nearest_positions_are_those_of_torch(factor: float | None, *, exact: bool) -> None:

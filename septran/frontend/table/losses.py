@@ -35,7 +35,7 @@ def _kl_div(b: Builder, node: Node, a: Args) -> Value:
     if a["log_target"]:
         loss = b.map("exp(y) * (y - x)", {"x": x, "y": y}, name="loss")
     else:
-        loss = b.map("select(y > 0, y * (log(y) - x), y * 0)", {"x": x, "y": y}, name="loss")
+        loss = b.map("select(y == 0, 0, y * log(y)) - y * x", {"x": x, "y": y}, name="loss")
     return _reduced(b, node, loss, a["reduction"])
 
 
