@@ -176,6 +176,15 @@ def test_smoothed_losses_of_classes_without_weight_are_what_torch_says(
     torch.testing.assert_close(ours(x, w), loss(x, w), equal_nan=True)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_loss_of_infinite_logits_is_what_torch_says(sign: float) -> None:
+    module = Call(lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"))
+    ours = septran.compile(module, (floats(1, 5), floats(1, 5).abs()))
+    x = torch.full((1, 5), sign * torch.inf)
+    y = torch.tensor([[0.0, 0.5, 1.0, 2.0, torch.inf]])
+    torch.testing.assert_close(ours(x, y), module(x, y), equal_nan=True)
+
+
 def test_a_divergence_is_nan_where_torch_multiplies_a_target_of_0_by_infinity() -> None:
     module = Call(lambda x, y: F.kl_div(x, y, reduction="none"))
     ours = septran.compile(module, (floats(1, 5), floats(1, 5).abs()))

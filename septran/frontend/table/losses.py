@@ -55,7 +55,7 @@ def _binary_cross_entropy(b: Builder, node: Node, a: Args) -> Value:
         expr = f"(1 - y) * x + (1 + (p - 1) * y) * ({log1p('exp(-abs(x))')} + max(-x, 0))"
         operands["p"] = a["pos_weight"]
     elif "logits" in node.op:
-        expr = f"max(x, 0) - x * y + {log1p('exp(-abs(x))')}"
+        expr = f"(1 - y) * x + ({log1p('exp(-abs(x))')} + max(-x, 0))"
     else:  # torch bounds the logarithms from below
         expr = f"(y - 1) * max({log1p('(0 - x)')}, -100) - y * max(log(x), -100)"
     if a["weight"] is not None:
