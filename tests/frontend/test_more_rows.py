@@ -74,6 +74,10 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         ),
         floats(3, 5),
     ),
+    "distances_of_triplets": (
+        lambda x: F.triplet_margin_loss(x, x.flip(0), x.roll(1, 1), reduction="none"),
+        floats(6, 5),
+    ),
     "weights_of_positives": (
         lambda x: F.binary_cross_entropy_with_logits(
             x, (x > 0.2).float(), pos_weight=torch.tensor([2.0, 3.0, 0.5])

@@ -42,7 +42,7 @@ def _kl_div(b: Builder, node: Node, a: Args) -> Value:
 def _reduced(b: Builder, node: Node, loss: View, how: int) -> View:
     axes = tuple(range(loss.rank))
     if how == 0 or not axes:
-        return loss
+        return shaped(b, node, loss)
     found = mean(b, loss, axes) if how == 1 else b.reduce("sum", loss, axes)
     return shaped(b, node, found)
 
