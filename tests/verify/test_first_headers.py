@@ -92,7 +92,7 @@ def test_what_does_not_compile_is_tried_once(
     assert compiler is not None
     for _ in range(2):
         assert first_headers.first_headers(compiler, FLAGS, "#include <nowhere.h>\n") is None
-    monkeypatch.setattr(first_headers.subprocess, "run", None)
+    monkeypatch.setattr(first_headers, "run_tool", None)
     assert first_headers.first_headers(compiler, FLAGS, "#include <nowhere.h>\n") is None
 
 
