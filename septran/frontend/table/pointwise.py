@@ -126,7 +126,6 @@ PLAIN: dict[str, tuple[str, dict[str, str]]] = {
         {"x": "self", "k": "lambd"},
     ),
     "threshold": ("select(x <= k, v, x)", {"x": "self", "k": "threshold", "v": "value"}),
-    "lerp": ("x + w * (y - x)", {"x": "self", "y": "end", "w": "weight"}),
 }
 """ATen operator -> its map expression, and which argument each name in it is."""
 _LOGIC = {
@@ -206,6 +205,16 @@ def _remainder(b: Builder, node: Node, a: Args) -> Value:
     if "remainder" in node.op:
         return b.map(up if y > 0 else down, {"x": x})
     return b.map(f"select(x < 0, {down}, {up})", {"x": x})
+
+
+@row("lerp")
+def _lerp(b: Builder, node: Node, a: Args) -> Value:
+    """From the nearer end, as torch: only so an infinity at the other one stays what it is."""
+    operands, w = {"x": a["self"], "y": a["end"], "w": a["weight"]}, a["weight"]
+    near, far = "x + w * (y - x)", "y - (y - x) * (1 - w)"
+    if isinstance(w, int | float):
+        return b.map(near if abs(w) < 0.5 else far, operands)
+    return b.map(f"select(abs(w) < 0.5, {near}, {far})", operands)
 
 
 @row("angle")
