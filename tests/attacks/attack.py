@@ -164,7 +164,10 @@ def _try(attack: Attack, folder: Path) -> Outcome:
 
 
 def _judged(attack: Attack, folder: Path) -> Outcome:
-    """Try a whole file as a user would: what a text or an object says is the gate's, what calls show is not."""
+    """Try a whole file as a user would: what a text or an object says is the gate's, what calls show is not.
+
+    A call that ends early (V217), as it may on a busy machine, is a call.
+    """
     file, reference = folder / f"kernel{families.FILES[attack.language]}", folder / "wanted.py"
     file.write_text(attack.source)
     reference.write_text(families.DOUBLED)
@@ -175,7 +178,7 @@ def _judged(attack: Attack, folder: Path) -> Outcome:
     except ConfigError as error:
         return Outcome(dynamic="", static=f"{error} ({error.codes[0]})")
     code = found.verdict.code if found.code else ""
-    if code in ("V210", "V217"):
+    if code == "V210" or (code == "V217" and "its call ended" not in found.verdict.message):
         return Outcome(dynamic="", static=f"{found.verdict.message} ({code})")
     return Outcome(dynamic=code, static="")
 
