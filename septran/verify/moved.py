@@ -48,7 +48,7 @@ _OFF, _FEW_OF, _TINY = 0.25, 0.01, 1e-30
 _SIZED = re.compile(r"\bnum_threads\s*\(\s*\d|\bomp_set_num_threads\s*\(")
 _PLACES = "its tensors, its stack and its allocations lay elsewhere in this call"
 _UNIT = "another rounding mode or flushed denormals were set before this call"
-_SHRUNK = "it sets how many threads OpenMP has, and with another number than that its call ended before it answered"
+SHRUNK = "it sets how many threads OpenMP has, and with another number than that its call ended before it answered"
 _HINT = "an answer depends on the inputs alone: not on addresses, flags, or the number of threads"
 
 
@@ -177,7 +177,7 @@ def _looked(verdict: Verdict, asked: _Asked, kernel: Kernel) -> Verdict:
         if left:
             return verdict.rejected("V212", LEFT_OPENMP, OPENMP_HINT)
         if left is None:
-            return verdict.unavailable("V217", _SHRUNK, OPENMP_HINT)
+            return verdict.unavailable("V217", SHRUNK, OPENMP_HINT)
     others: list[_Other] = []
     calls = _moved(asked, threads, words, others)
     teams = []

@@ -14,6 +14,7 @@ from septran.errors import ConfigError, EnvironmentProblem
 from septran.leafgate import Refusal, printed
 from septran.run.judge import JudgeRequest, judge
 from septran.verify.gate import gate, scan_leaf
+from septran.verify.moved import SHRUNK
 from septran.verify.noted import with_noted_accesses
 from septran.verify.session import Sessions
 from septran.verify.verify import Request, verify
@@ -178,7 +179,7 @@ def _judged(attack: Attack, folder: Path) -> Outcome:
     except ConfigError as error:
         return Outcome(dynamic="", static=f"{error} ({error.codes[0]})")
     code = found.verdict.code if found.code else ""
-    if code == "V210" or (code == "V217" and "its call ended" not in found.verdict.message):
+    if code == "V210" or (code == "V217" and found.verdict.message != SHRUNK):
         return Outcome(dynamic="", static=f"{found.verdict.message} ({code})")
     return Outcome(dynamic=code, static="")
 

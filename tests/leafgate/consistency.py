@@ -139,12 +139,9 @@ def rows(asked: Asked, known: Collection[tuple[str, ...]] = ()) -> Iterator[Row]
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 verdict = sent_back(leaf, op, dtype, Path(folder))
-            if (
-                verdict.status == "unavailable"
-            ):  # of this machine, not of the leaf: asked again another time
-                print(
-                    f"{backend}/{dtype}/{op} {leaf.spec.task}: {verdict.message}", file=sys.stderr
-                )
+            if verdict.status == "unavailable":  # of this machine, not of the leaf
+                told = f"{backend}/{dtype}/{op} {leaf.spec.task}: {verdict.message}"
+                print(told, file=sys.stderr)
                 continue
             told = "" if verdict.verified else verdict.message.splitlines()[0].replace("|", "/")
             score = f"{verdict.speedup:.2f}" if verdict.speedup else ""

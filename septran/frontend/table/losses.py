@@ -207,22 +207,22 @@ def _chosen(
     )
     loss = b.reduce("sum", picked, (axis,), name="losses", dtype=dtype)
     every = b.reduce("sum", logs, (axis,), name="every") if smoothing else None
-    axes, counts = tuple(range(loss.rank)), {"t": target}
+    axes = tuple(range(loss.rank))
     keep, k = number(1 - smoothing), number(smoothing / logs.shape[axis])
 
-    def counted(expr: str, given: dict[str, View], name: str) -> View:
-        counting = f"select(t == {number(ignored)}, 0, {expr})"
-        return b.map(counting, counts | given, name=name, dtype=dtype)
+    def counted(lost: View, name: str) -> View:
+        expr = f"select(t == {number(ignored)}, 0, l)"
+        return b.map(expr, {"t": target, "l": lost}, name=name, dtype=dtype)
 
     # with weights torch divides either part on its own: by a weight of 0 the first is NaN, whatever the second is
     apart = every is not None and classes is not None and a["reduction"] == 1
     if every is not None and not apart:
         both = f"{keep} * l - {k} * e"
         loss = b.map(both, {"l": loss, "e": every}, name="smooth")
-    counted_loss = counted("l", {"l": loss}, "counted")
+    loss = counted(loss, "counted")
     if a["reduction"] == 0:
-        return shaped(b, node, counted_loss)
-    total = b.reduce("sum", counted_loss, axes, name="total_loss")
+        return shaped(b, node, loss)
+    total = b.reduce("sum", loss, axes, name="total_loss")
     if a["reduction"] == 2:
         return shaped(b, node, total)
     share: Value = 1
@@ -236,6 +236,6 @@ def _chosen(
     count = b.reduce("sum", used, axes, name="number")
     if not apart or every is None:
         return shaped(b, node, b.map("x / n", {"x": total, "n": count}))
-    rest = b.reduce("sum", counted("e", {"e": every}, "spread"), axes, name="total_spread")
+    rest = b.reduce("sum", counted(every, "spread"), axes, name="total_spread")
     mean = f"{keep} * (x / n) - {k} * (y / n)"
     return shaped(b, node, b.map(mean, {"x": total, "y": rest, "n": count}))
