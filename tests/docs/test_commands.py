@@ -16,6 +16,7 @@ import click
 import pytest
 
 from septran.cli.main import main
+from septran.cli.values import exactly_one
 from tests.docs.shop import RELU, Shop, files, words_of
 from tests.docs.test_blocks import blocks, session
 from tests.docs.test_hints import filled, parsed
@@ -102,6 +103,8 @@ BARE = {
 }
 FILE = {"batch": "smoke.yaml", "gen": "axpy.py", "judge": "kernel.py", "prove": "certificate.json"}
 SUBJECTS = {"--op", "--logic", "--task", "--check", "--suite"}
+# a command of these words alone has nothing to work on
+LEFT_OUT = {"export", "--memory", "lessons", "--mode", "as-is", "--proposer", "llm"}
 KERNEL = ("gen", "show", "prove", "map", "bench")
 # the passes of these targets alone
 ADDED = {
@@ -142,7 +145,7 @@ def completed(command: str, shop: Shop) -> list[str]:
         wanted = {"--check", "--suite"}.isdisjoint(given) and verb != "show"
         left = left if wanted or not given & SUBJECTS else set()
         words += [w for flag in own if flag in left - given for w in (flag, own[flag])]
-    elif verb in BARE and set(words[2:]) <= {"export", "--memory", "lessons", "--mode", "as-is"}:
+    elif verb in BARE and set(words[2:]) <= LEFT_OUT:
         words += BARE[verb]
     return words
 
@@ -168,6 +171,8 @@ def test_a_command_and_its_flags_exist(command):
 
 WRITTEN = {"-o", "--certificate", "--report"}
 MADE = {"gemm.mapping.yaml", "logic.py"}  # by the shop, or by what test_a_command_runs does before
+SUBJECT = {"op", "task_file", "logic"}
+NO_SUBJECT = ("given", "suite", "resume")  # what these name is worked on instead
 NOWHERE = Shop(Path(), "RUN", "FIRST", "SECOND", ("RUN",), "http://127.0.0.1/v1")
 
 
@@ -181,6 +186,13 @@ def test_a_file_that_a_command_reads_is_there(command):
     assert [
         w for w in missing if not (w.startswith(("scripts/", "configs/")) and (ROOT / w).is_file())
     ] == []
+
+
+@pytest.mark.parametrize("command", [c for c in OWN if c not in PLAYED and "--help" not in c])
+def test_a_command_has_what_it_works_on(command):
+    given = parsed(completed(command, NOWHERE))
+    if SUBJECT <= given.keys() and not any(given.get(n) for n in NO_SUBJECT):
+        exactly_one(**{name: given[name] for name in SUBJECT})
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 import pytest
@@ -105,8 +106,8 @@ EXAMPLES = [
 ]
 
 
-def parsed(words: list[str]) -> None:
-    """Read the words as the command line does, and run nothing; raises click's errors."""
+def parsed(words: list[str]) -> dict[str, Any]:
+    """Return the options that the command line reads from the words, and run nothing; raises click's errors."""
     group, rest = cli, words[1:]
     # as the command line makes it: a command keeps the help option of its first context
     context = click.Context(cli, info_name="septran", **cli.context_settings)
@@ -116,8 +117,9 @@ def parsed(words: list[str]) -> None:
         group = found  # type: ignore[assignment]
         if isinstance(found, click.Group) and rest:
             context = click.Context(found, info_name=name, parent=context)
-    if rest and "--help" not in rest:
-        group.make_context(words[1], list(rest), parent=context)
+    if not rest or "--help" in rest:
+        return {}
+    return group.make_context(words[1], list(rest), parent=context).params
 
 
 def test_there_are_hints():
