@@ -23,6 +23,7 @@ from septran.backends.cpp.backend import emulator
 from tests.support.homes import with_tools
 
 GOLDEN = Path(__file__).parent / "golden"
+LONGER = {"slow", "wider"}
 _CLEARED = (
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -54,16 +55,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cells in _matrices(items):
         for item in _left_out(cells):
             item.add_marker(pytest.mark.wider)
+    if not config.getoption("--slow"):
+        # not skipped: ten thousand reports of tests that nobody asked for cost a quarter of a minute
+        longer = [item for item in items if {m.name for m in item.iter_markers()} & LONGER]
+        config.hook.pytest_deselected(items=longer)
+        left_out = set(longer)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
-        reason = _why_not(item, config)
+        reason = _why_not(item)
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def _why_not(item: pytest.Item, config: pytest.Config) -> str:
+def _why_not(item: pytest.Item) -> str:
     marks = {mark.name for mark in item.iter_markers()}
-    if marks & {"slow", "wider"} and not config.getoption("--slow"):
-        return "slow; run with --slow"
     for mark in item.iter_markers("qemu"):
         missing = emulator(*mark.args)
         if isinstance(missing, Availability):
@@ -88,9 +93,7 @@ def _matrices(items: list[pytest.Item]) -> list[list[pytest.Function]]:
     found: dict[str, list[pytest.Function]] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        if isinstance(item, pytest.Function) and marks & {"each_value", "slow", "wider"} == {
-            "each_value"
-        }:
+        if isinstance(item, pytest.Function) and marks & {"each_value", *LONGER} == {"each_value"}:
             found.setdefault(item.nodeid.partition("[")[0], []).append(item)
     return list(found.values())
 
@@ -125,6 +128,8 @@ class _Tally:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not terminalreporter.config.getoption("--slow"):
+            terminalreporter.write_line("slow and wider tests are left out; --slow runs them")
         if self.skipped and not self.ran:
             terminalreporter.write_line("every test was skipped: nothing was shown", red=True)
 
