@@ -52,9 +52,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for cells in _matrices(items):
+    for cells in _marked(items, "each_value"):
         for item in _left_out(cells):
             item.add_marker(pytest.mark.wider)
+    for cells in _marked(items, "few"):
+        (count,) = next(cells[0].iter_markers("few")).args
+        kept = {round(i * (len(cells) - 1) / max(1, count - 1)) for i in range(count)}
+        for i, item in enumerate(cells):
+            if i not in kept:
+                item.add_marker(pytest.mark.wider)
     if not config.getoption("--slow"):
         # not skipped: ten thousand reports of tests that nobody asked for cost a quarter of a minute
         longer = [item for item in items if {m.name for m in item.iter_markers()} & LONGER]
@@ -88,12 +94,12 @@ def _why_not(item: pytest.Item) -> str:
     return ""
 
 
-def _matrices(items: list[pytest.Item]) -> list[list[pytest.Function]]:
-    """Return the cells of each function that is marked each_value, but for those that do not run by default anyway."""
+def _marked(items: list[pytest.Item], mark: str) -> list[list[pytest.Function]]:
+    """Return the cells of each function with `mark`, but for those that do not run by default anyway."""
     found: dict[str, list[pytest.Function]] = {}
     for item in items:
-        marks = {mark.name for mark in item.iter_markers()}
-        if isinstance(item, pytest.Function) and marks & {"each_value", *LONGER} == {"each_value"}:
+        marks = {m.name for m in item.iter_markers()}
+        if isinstance(item, pytest.Function) and marks & {mark, *LONGER} == {mark}:
             found.setdefault(item.nodeid.partition("[")[0], []).append(item)
     return list(found.values())
 

@@ -22,7 +22,7 @@ from septran.ir import nodes as ir
 from septran.ir.expr import free
 from septran.prove.certificate import Finding
 from septran.prove.dataflow import BORDER, by_pair, flow, tag_of
-from septran.prove.sets import Model, NotAffine, Statement, affine
+from septran.prove.sets import Model, NotAffine, Statement, affine, read_map
 from septran.prove.witness import At, describe, drawn, sample
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ class _Rows:
 
     def _map(self, body: str) -> isl.Map:
         """Return the isl map `{ body }`, in which the numbers of rows are no parameters."""
-        import islpy as isl
-
         sizes = ", ".join(d.name for d in self.model.dims if d.name not in self.names)
-        return isl.Map(f"[{sizes}] -> {{ {body} }}")
+        return read_map(f"[{sizes}] -> {{ {body} }}")
 
     def steps(self, s: Statement) -> Iterator[Finding]:
         """The iterations of all other loops are the same for every row."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from septran.errors import Span
@@ -24,6 +24,23 @@ if TYPE_CHECKING:
 
 DirectFlow: TypeAlias = "tuple[isl.UnionMap, isl.UnionMap, list[isl.Map]]"
 Kind = Literal["copy", "leaf", "sync", "post", "await"]
+
+
+# isl reads a text slower than it composes maps, and each check of a kernel says much the same ones
+@lru_cache(maxsize=4096)
+def read_set(text: str) -> isl.Set:
+    """Return the isl set that `text` writes."""
+    import islpy as isl
+
+    return isl.Set(text)
+
+
+@lru_cache(maxsize=4096)
+def read_map(text: str) -> isl.Map:
+    """Return the isl map that `text` writes."""
+    import islpy as isl
+
+    return isl.Map(text)
 
 
 class NotAffine(Exception):
@@ -122,15 +139,11 @@ class Model:
 
     def set(self, body: str) -> isl.Set:
         """Return the isl set `{ body }` with the symbolic sizes as parameters."""
-        import islpy as isl
-
-        return isl.Set(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
+        return read_set(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
 
     def map(self, body: str) -> isl.Map:
         """Return the isl map `{ body }` with the symbolic sizes as parameters."""
-        import islpy as isl
-
-        return isl.Map(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
+        return read_map(f"[{', '.join(d.name for d in self.dims)}] -> {{ {body} }}")
 
     @property
     def sizes(self) -> str:

@@ -146,6 +146,7 @@ def test_lasting_faults(steps: list[Step], kind: str, calls: int) -> None:
         assert len(double.requests) == calls
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("answer", "stream"),
     [
@@ -167,6 +168,7 @@ def test_total_deadline(answer: Answer, stream: bool) -> None:
     assert caught.value.kind == "deadline"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "step",
     [Endless(500), Endless(400, delay=0.05), Endless(302, bomb=True), Endless(404, bomb=True)],

@@ -52,6 +52,7 @@ def finished(double: ChatDouble, folder: Path) -> str:
     return out
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.wider)])
 def test_kill_at_random_moments(tmp_path: Path, kills: int) -> None:
     with ChatDouble(answer) as double:
@@ -114,6 +115,7 @@ def test_a_kill_between_calls_repeats_nothing(tmp_path: Path) -> None:
         assert len(double.requests) == total + 2
 
 
+@pytest.mark.wider
 def test_half_written_files_are_never_read(tmp_path: Path) -> None:
     with ChatDouble(answer) as double:
         finished(double, tmp_path / "run")

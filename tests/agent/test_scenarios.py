@@ -301,6 +301,7 @@ GONE: dict[str, list[Step]] = {
 }
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("attempts", [1, 6])
 @pytest.mark.parametrize("way", GONE)
 def test_a_model_that_does_not_answer_ends_the_run(tmp_path: Path, way: str, attempts: int) -> None:

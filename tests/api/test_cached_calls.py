@@ -108,6 +108,7 @@ def test_the_second_process_imports_no_compiler(filled):
     assert run(filled) == "cached"
 
 
+@pytest.mark.wider
 def test_what_the_cache_lacks_wakes_the_kernel(filled):
     more = """
 assert not loaded and type(kernel).__name__ == "Asleep"
@@ -120,6 +121,7 @@ assert type(kernel) is CompiledKernel and kernel.source(x)
     assert run(filled, more=more) == "cached"
 
 
+@pytest.mark.wider
 def test_a_sleeping_kernel_is_what_the_compiled_one_is(filled):
     more = """
 import pickle
@@ -153,6 +155,7 @@ assert any("septran" in name for name in seen), seen
     assert run(filled, more=more) == "cached"
 
 
+@pytest.mark.wider
 def test_a_mistake_is_said_when_it_is_made(filled):
     more = """
 try:
@@ -172,6 +175,7 @@ void SYMBOL(void *const *args) { (void)args; }
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sealed", [False, pytest.param(True, marks=pytest.mark.wider)])
 def test_an_entry_that_somebody_wrote_is_not_run(home, tmp_path, sealed):
     """Once with its library alone replaced, once with the hash in its text, too."""

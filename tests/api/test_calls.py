@@ -142,6 +142,7 @@ def _into(found: list[Any], i: int, kernel: CompiledKernel, call: list[torch.Ten
     found[i] = kernel(*call)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", QUICK)
 def test_every_way_to_call(name):
     kernel = septran.compile(op=name, target="cpp", verify=False)

@@ -63,6 +63,7 @@ def whole(f: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
+@pytest.mark.wider
 def test_an_output_may_lie_where_an_input_lies(add, softmax, gemm):
     for _ in range(2):  # the second time is the quick one
         y = X.clone()

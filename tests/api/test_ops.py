@@ -159,6 +159,7 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     assert Path(home).is_file()
 
 
+@pytest.mark.wider
 def test_a_forked_process_goes_on_after_threads_were_used():
     text = """
 import os, signal, sys

@@ -63,6 +63,7 @@ def test_arguments_that_are_not_used_and_hints_make_no_other_text() -> None:
     assert ast.unparse(tree) != ast.unparse(other)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "case", "kind"), QUICK)
 def test_mutants_of_each_family_are_rejected(
     family: str, case: str, kind: str, tmp_path: Path

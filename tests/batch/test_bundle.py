@@ -22,6 +22,7 @@ def bundle(real, tmp_path_factory):
     return path
 
 
+@pytest.mark.wider
 def test_verified_elsewhere(bundle, own):
     done = own.call("verify", "--bundle", str(bundle), "--json")
     assert done.code == 0, done.err

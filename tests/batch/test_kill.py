@@ -53,6 +53,7 @@ def test_killed_twice_then_finished(own):
     assert 4 <= len(list((run / "runs").glob("2*"))) <= 6
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     ("number", "code"),
     [

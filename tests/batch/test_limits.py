@@ -7,10 +7,13 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 ONE = "ops: [relu]\nbackends: [cpp]\ndims: [{N: 65}]\ndtypes: [float32]\ntime: false\n"
 TWO = ONE.replace("{N: 65}", "{N: 65}, {N: 7}")
 
 
+@pytest.mark.wider
 def test_a_cell_out_of_time_fails_and_is_run_again_with_lf(own):
     name = own.file(TWO + "budget: {cell_minutes: 0.0005}\n")
     late = own.call("batch", name, "--workers", "2", "--json")

@@ -98,6 +98,7 @@ def test_a_report_of_one_kernel(real, tmp_path):
     assert [row["op"] for row in data["rows"]] == ["relu"]
 
 
+@pytest.mark.wider
 def test_diff_says_what_became_worse(real, tmp_path):
     shop, _, run = real
     worse = tmp_path / "worse"

@@ -30,6 +30,7 @@ def key(backend: str, arch: str, op: str = "relu", **more: Any) -> str:
     return found.key
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("backend", "one", "other"),
     [

@@ -74,6 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, _session_home: Path) -> S
     return found
 
 
+@pytest.mark.wider
 def test_a_run_that_another_process_has_is_not_run_twice(finished):
     own, run = finished, finished.run_dir()
     with (run / "lock").open("a") as held:

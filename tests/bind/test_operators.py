@@ -73,6 +73,7 @@ def _same_meaning(op, dims, dtype, programs, given):
             )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("name", "target", "arch"),
     _cases(lambda name, target: target in QUICK_OPERATORS.get(name, ())),

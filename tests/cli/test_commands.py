@@ -331,6 +331,7 @@ def test_resume_needs_no_flags_repeated(septran, monkeypatch, tmp_path):
     assert (again.json["op"], again.json["dims"]) == ("relu", {"N": 9})
 
 
+@pytest.mark.wider
 def test_resuming_a_batch_as_a_kernel_names_the_command(septran, monkeypatch, tmp_path):
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path / "home"))
     path = tmp_path / "b.yaml"

@@ -160,6 +160,7 @@ def test_memory_saves_calls(
     assert "What failed there" in prompt
 
 
+@pytest.mark.wider
 def test_an_evaluation_goes_on_where_the_server_died(
     septran, fresh_home: Path, tmp_path: Path
 ) -> None:

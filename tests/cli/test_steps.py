@@ -44,6 +44,7 @@ def test_quiet_is_quiet(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.wider
 def test_a_terminal_shows_elapsed_time(tmp_path):
     main, other = pty.openpty()
     with subprocess.Popen(

@@ -29,6 +29,7 @@ def test_rows_of_shipped_lists_exist(name):
         assert set(row.dims) <= set(plan.dims)
 
 
+@pytest.mark.wider
 def test_a_list_is_searched_kept_and_gone_on_with(septran, tmp_path, monkeypatch):
     wanted, kept, page = (tmp_path / name for name in ("mine.yaml", "made.json", "made.md"))
     wanted.write_text(LIST)

@@ -112,6 +112,7 @@ def torch_with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_module, "torch_runtime", lambda vendor: "13.0")
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not triton_toolchain.found(), reason="needs triton")
 @pytest.mark.parametrize(("change", "code"), [(None, ""), (("tl.store(", "tl.store(100 + "), "V2")])
 def test_triton_on_the_device(

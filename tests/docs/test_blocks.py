@@ -95,6 +95,7 @@ QUICK = [page for page in PAGES if _runs(page, slow=False)]
 SLOW = [page for page in PAGES if _runs(page, slow=True)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("page", QUICK, ids=lambda p: p.name)
 def test_quick_blocks_run(page, tmp_path):
     play(page, tmp_path, slow=False)

@@ -191,7 +191,7 @@ def test_a_file_that_a_command_reads_is_there(command):
 @pytest.mark.parametrize("command", [c for c in OWN if c not in PLAYED and "--help" not in c])
 def test_a_command_has_what_it_works_on(command):
     given = parsed(completed(command, NOWHERE))
-    if SUBJECT <= given.keys() and not any(given.get(n) for n in NO_SUBJECT):
+    if given.keys() >= SUBJECT and not any(given.get(n) for n in NO_SUBJECT):
         exactly_one(**{name: given[name] for name in SUBJECT})
 
 

@@ -69,6 +69,7 @@ def test_every_block_is_tagged(dsl: str, doc: Doc) -> None:
             assert block.attrs.get("reason"), f"{where}: test=none needs reason="
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(
     ("dsl", "doc", "block"),
     _blocks(),

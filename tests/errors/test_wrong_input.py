@@ -134,6 +134,7 @@ def survives(kind: str, files: dict[str, str], seed: int, folder: Path) -> str:
     return ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", READERS)
 def test_a_damaged_file_is_an_error_with_a_place(kind, tmp_path, monkeypatch):
     _run(kind, FEW, tmp_path, monkeypatch)

@@ -90,6 +90,7 @@ def _written(folder: Path, args: str, body: str, inputs: str) -> Written:
     return found.written
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", ONE)
 def test_one_kernel(tmp_path: Path, name: str) -> None:
     found = _written(tmp_path, *ONE[name])
@@ -117,6 +118,7 @@ def test_what_a_causal_mask_is(expr: str, causal: bool) -> None:
     assert is_causal(expr, 4) is causal
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MORE)
 def test_more_kernels(tmp_path: Path, name: str) -> None:
     body, kernels = MORE[name]
@@ -163,6 +165,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "target"), CELLS)
 def test_it_is_accurate(tmp_path: Path, name: str, target: str) -> None:
     args, body, inputs = ONE[name]

@@ -33,6 +33,7 @@ def test_the_graph_comes_back_with_lines_and_values(tmp_path: Path) -> None:
     assert len(graph.values["x"]) == 5 * 37 * 4
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
@@ -142,6 +143,7 @@ def test_a_module_that_is_the_same_function_is_taken(tmp_path: Path, init: str, 
     assert graph.nodes
 
 
+@pytest.mark.wider
 def test_a_file_that_sleeps_is_ended(tmp_path: Path) -> None:
     path = Module(name="model", init="import time; time.sleep(600)", body="x").write(tmp_path)
     start = time.monotonic()

@@ -251,6 +251,7 @@ class Deep(nn.Module):
         return x
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "B"}}])
 def test_a_second_call_reads_no_sizes_from_text(
     dynamic: Any, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ QUICK = (
 """One for each form of text; the others run with the slow tests."""
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     "module",
     [
@@ -90,6 +91,7 @@ def test_a_long_sequence_needs_no_more_kernels(tmp_path: Path, steps: int) -> No
     assert "task.sequential_range(gru_y.shape[0])" in found.text
 
 
+@pytest.mark.wider
 def test_small_variances_do_not_take_a_deep_network_out_of_its_dtype(tmp_path: Path) -> None:
     """Half of the judge's wide variances are the smallest, which amplify: the range of weights allows for it."""
     init = "self.n = nn.Sequential(*(m for _ in range(24) for m in (nn.Linear(16, 16), nn.BatchNorm1d(16))))"
@@ -108,6 +110,7 @@ def test_small_variances_do_not_take_a_deep_network_out_of_its_dtype(tmp_path: P
     assert 0 < float(result.abs().max()) < 1e37
 
 
+@pytest.mark.wider
 def test_values_of_one_sign_stay_in_a_deep_network_s_dtype(tmp_path: Path) -> None:
     """No sum of them cancels, so that each layer multiplies by its terms: they get a bound of their own."""
     init = "self.n = nn.Sequential(*(m for _ in range(40) for m in (nn.Linear(64, 64), nn.ReLU())))"

@@ -124,6 +124,7 @@ def test_an_object_is_no_class(tmp_path: Path) -> None:
     assert path.read_text().splitlines()[caught.value.line - 1] == "Model = Model()"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("args", "code", "line"),
     [

@@ -50,6 +50,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_one_kernel(tmp_path: Path, name: str) -> None:
     body, inputs = TOGETHER[name]
@@ -102,6 +103,7 @@ POOLS = {  # pools, input -> kernels, window
 }  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", POOLS)
 def test_pools_of_pools(tmp_path: Path, name: str) -> None:
     pools, size, kernels, window = POOLS[name]

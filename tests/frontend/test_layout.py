@@ -131,6 +131,7 @@ def test_a_place_between_two_inputs_meets_its_own_taps(
     computes_the_module(found, tmp_path)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad", "more", "groups"),
     [(3, 2, 1, 1, 1), (3, 2, 0, 0, 1), (4, 2, 1, 0, 2), (2, 2, 0, 0, 1), (5, 3, 2, 1, 2), (1, 2, 0, 1, 1)],
@@ -163,6 +164,7 @@ def test_transposed_convolutions_of_other_ranks(tmp_path: Path, d: int) -> None:
     computes_the_module(imported(module.write(tmp_path)), tmp_path)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("module", SPEEDY, ids=lambda m: m.name)
 def test_few_kernels(tmp_path: Path, module: Module) -> None:
     found = imported(module.write(tmp_path))

@@ -82,6 +82,7 @@ def drawn(graph: Graph) -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("module", "kernels", "made"),
     [(RESNET, (3, 3), 6), (OTHERS, (6, 4), 6), (LORA, (3, 1), 2), (TABLES, (4, 3), 3)],
@@ -261,6 +262,7 @@ def test_the_flag_is_for_modules(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert "C008" in capsys.readouterr().err
 
 
+@pytest.mark.wider
 def test_the_flag_and_open_sizes_exclude_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_one_kernel(tmp_path: Path, name: str) -> None:
     body, init = TOGETHER[name]
@@ -65,12 +66,14 @@ APART = {
 }  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", APART)
 def test_more_kernels(tmp_path: Path, name: str) -> None:
     body, init, kernels = APART[name]
     assert _kernels(tmp_path, body, init=init) == kernels
 
 
+@pytest.mark.wider
 def test_large_products_stay_apart(tmp_path: Path) -> None:
     init = "self.a = nn.Linear(128, 64)\nself.b = nn.Linear(64, 128)"
     body = "self.b(torch.relu(self.a(x)))"

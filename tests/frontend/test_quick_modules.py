@@ -88,6 +88,7 @@ def _same(found: Any, wanted: Any) -> None:
     assert type(found) is dict and type(found["more"]) is tuple
 
 
+@pytest.mark.few(2)
 def test_the_next_call_is_quick_and_its_results_are_new(pair: Any, slow: list[int]) -> None:
     net, compiled = pair
     one, two = compiled(X), compiled(X * 2)
@@ -170,6 +171,7 @@ def test_positions_are_still_looked_at(slow: list[int]) -> None:
     assert torch.equal(compiled(x), table(x).detach()) and len(slow) == 1
 
 
+@pytest.mark.wider
 def test_a_module_with_more_weights_than_64_is_quick(slow: list[int]) -> None:
     class Many(nn.Module):
         def __init__(self) -> None:

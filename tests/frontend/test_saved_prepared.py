@@ -78,6 +78,7 @@ def test_another_process_prepares_and_calls_it(kept: Path, net: Net) -> None:
     torch.testing.assert_close(torch.tensor(rows), net(X)["rows"].detach(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.wider
 def test_what_is_saved_is_the_modules_own_and_not_what_is_made_of_it(kept: Path) -> None:
     data = json.loads((kept / "module.json").read_text())
     names = {row["name"] for row in data["weights"]}

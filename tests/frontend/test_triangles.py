@@ -40,6 +40,7 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", BODIES)
 def test_it_is_torchs_value(tmp_path: Path, name: str) -> None:
     """The written logic is run by the oracle in float64 on the file's own kind of input."""

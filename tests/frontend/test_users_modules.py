@@ -53,6 +53,7 @@ def test_a_row_of_the_lowest_number_is_no_row_of_nothing() -> None:
 LABELS = torch.tensor([[0, 2, -1, 1, 3], [3, -1, 0, 0, 0], [1, 0, 4, 2, 3], [-1, 2, 2, 2, 2]])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_a_decomposition_of_torch_that_is_another_function_is_not_used(reduction: str) -> None:
     compiled_like_torch(
@@ -116,6 +117,7 @@ SLOW = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=(pytest.mark.slow,) if n in SLOW else ()) for n in CASES]
 )

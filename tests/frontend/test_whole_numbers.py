@@ -43,6 +43,7 @@ def _edges(dtype: str) -> str:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", RANGES)
 def test_a_tensor_divides_to_the_last_bit(tmp_path: Path, dtype: str) -> None:
     module = Module(name=f"divided_{dtype}", args="x, y", body=DIVIDED, inputs=_edges(dtype))

@@ -122,6 +122,7 @@ QUICK = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "module",
     [

@@ -40,6 +40,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", CASES)
 def test_streams(tmp_path, case):
     command, wanted = CASES[case]

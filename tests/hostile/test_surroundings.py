@@ -143,6 +143,7 @@ def test_a_line_of_megabytes_is_cut(tmp_path):
     assert excerpt[caret.index("^") :].startswith("here")
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "surroundings",
     [

@@ -117,11 +117,13 @@ def test_flags(run, case):
     refused(run(*FLAGS[case]), 2)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("way", WAYS_TO_END)
 def test_a_logic_file(run, tmp_path, way):
     refused(run("check", str(written(tmp_path, top=WAYS_TO_END[way]))), 2)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("way", FEW)
 def test_a_task_body(run, tmp_path, way):
     refused(run("check", str(written(tmp_path, body=WAYS_TO_END[way]))), 2)
@@ -143,6 +145,7 @@ REFERENCES = {
 QUICK = ("endless", "segfault", "a list", "another name")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "way", [pytest.param(w, marks=() if w in QUICK else pytest.mark.wider) for w in REFERENCES]
 )
@@ -151,6 +154,7 @@ def test_a_reference(run, tmp_path, way):
     refused(run(*GEN, "--logic", str(path), "--dim", "N=9"), 2)
 
 
+@pytest.mark.wider
 def test_a_reference_that_prints_leaves_json_alone(run, tmp_path):
     path = written(tmp_path, reference="print('x' * 1000)", top="print('y')", body="print('z')")
     code, out, _ = run(*GEN, "--logic", str(path), "--dim", "N=9", "--json")
@@ -181,6 +185,7 @@ LOGICS = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", LOGICS)
 def test_logic_text(run, tmp_path, case):
     path = tmp_path / "logic.py"
@@ -227,6 +232,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", BATCHES)
 def test_batch_files(run, tmp_path, case):
     (tmp_path / "batch.yaml").write_text(BATCHES[case], encoding="utf-8")
@@ -319,6 +325,7 @@ def test_there_are_enough_cases():
     assert sum(map(len, cases)) >= 150
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "result",
     ["(X + X) * 1.001", pytest.param("(X + X).nan_to_num()", marks=pytest.mark.wider)],

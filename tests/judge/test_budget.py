@@ -24,6 +24,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("dtype", "held"), [("float16", 1), ("bfloat16", 1), ("float32", 0)])
 def test_a_hidden_layer_is_rounded_once_where_it_is_stored_in_16_bits(dtype, held, tmp_path):
     import torch

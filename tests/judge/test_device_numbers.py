@@ -83,6 +83,7 @@ def judged(text: str, reference: str, folder: Path, suffix: str = ".cu", **more:
     return judge(request, settings=settings.load())
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "wide",
     [

@@ -86,6 +86,7 @@ def test_a_check_says_its_message(tmp_path):
     assert "expected float32, got Float" in found.verdict.message
 
 
+@pytest.mark.wider
 def test_an_accessor_past_its_size_is_named(tmp_path):
     found = judged(GELU.replace("j < cols", "j <= cols"), tmp_path)
     assert (found.finding, found.backend) == ("bounds", "cpp")

@@ -76,6 +76,7 @@ def test_what_the_tilelang_emulator_lacks_is_said_and_nobody_accused(tmp_path):
     assert "get_warp_idx is unknown to this emulator" in found.verdict.message
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mistake_is_named(name, tmp_path):
     bug = next(b for b in BUGS if b.name == name)

@@ -116,6 +116,7 @@ def test_what_the_host_sees_may_not(name: str) -> None:
         readings(REFUSED[name])
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "name", [next(iter(OTHER_DEVICES)), *(pytest.param(n, marks=pytest.mark.slow) for n in list(OTHER_DEVICES)[1:])]
 )  # fmt: skip

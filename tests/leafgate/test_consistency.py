@@ -33,6 +33,7 @@ def bodies(found: tuple[Leaf, ...]) -> dict[str, str]:
     return {leaf.spec.symbol: leaf_body(leaf, backend.signature(leaf.spec)) for leaf in found}
 
 
+@pytest.mark.wider
 def test_the_command_writer_accepts_the_library(tmp_path: Path) -> None:
     found = consistency.leaves("cpp", "gelu", "float32")
     (tmp_path / "echo.py").write_text(ECHO)

@@ -54,6 +54,7 @@ def check(backend: str, ops: tuple[str, ...], dtypes: tuple[str, ...]) -> int:
     return len(seen)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("backend", WRITTEN)
 def test_library_leaves_are_in_the_subset(backend: str) -> None:
     assert check(backend, FAST, ("float32", "bfloat16")) >= 8

@@ -177,6 +177,7 @@ def test_blocks_that_have_more_to_do_than_others_count_by_their_mean(backend):
     assert 0.5 < causal / whole < 0.7
 
 
+@pytest.mark.wider
 def test_kernels_that_ran_on_a_gpu_are_predicted_as_the_docs_say():
     from benchmarks.predicted import PAGE, on_gpu
 

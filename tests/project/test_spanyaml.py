@@ -153,6 +153,7 @@ _PLAIN = st.recursive(
 )
 
 
+@pytest.mark.wider
 @given(_PLAIN, st.none() | st.integers(0, 3))
 def test_dump_reads_back_equal(value, depth):
     text = spanyaml.dump(value, comment="made by a test", flow_depth=depth)

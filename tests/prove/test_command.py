@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import septran as septran
 
 
@@ -62,6 +64,7 @@ def test_gen_says_what_is_proven(septran, tmp_path: Path):
     assert again.code == 0 and again.out.count(" proved ") == 7, again.err
 
 
+@pytest.mark.wider
 def test_a_missing_proof_fails_only_who_requires_it(septran, monkeypatch):
     from septran.run import prove
 

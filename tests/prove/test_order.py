@@ -51,6 +51,7 @@ def survivors(plan: Plan) -> Iterator[str]:
             yield name
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     ("target", "arch"),
     [pytest.param(*t, marks=pytest.mark.wider) if t in BESIDE else t for t in ORDERED],

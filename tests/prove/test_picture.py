@@ -36,6 +36,7 @@ def broken(sound: dict[str, object], fault: str) -> dict[str, object]:
     return {**sound, "program": print_program(planted)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("fault", "code", "tensor", "says"),
     [

@@ -46,6 +46,7 @@ def told(certificate: Certificate) -> list[str]:
     return [str(f) for f in certificate.findings]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("op", FEW)
 def test_shipped_kernels_are_proven(op: str, target: str):
@@ -86,6 +87,7 @@ def test_a_streamed_panel_names_the_law_it_rests_on():
 # ---- all sizes at once
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("op", "target", "names"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from septran import backends
 from septran.prove import RULES
 from tests.backends.operators import all_operators
@@ -48,6 +50,7 @@ def test_every_target_and_operator_is_in_the_table():
             assert count == "-" or int(count) + told >= int(kernels), (label, rule)
 
 
+@pytest.mark.wider
 def test_symbolic_sizes_are_told_for_every_target():
     text = symbolic_table.PAGE.read_text(encoding="utf-8")
     rows = [x.strip("|").split("|") for x in text.splitlines() if x.startswith("| ")][1:]

@@ -54,6 +54,7 @@ def changed(kernel: Kernel, old: str, new: str) -> Kernel:
     )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("target", READ)
 @pytest.mark.parametrize("op", ["gemm", "conv2d", "layernorm", "transpose"])
 def test_what_is_printed_is_the_program(op: str, target: str):
@@ -120,6 +121,7 @@ def test_a_changed_text_is_refused(target: str, old: str, new: str, says: str):
     assert says in refused(plan, lowered, changed(kernel, old, new))
 
 
+@pytest.mark.wider
 def test_each_changed_number_is_refused_or_means_the_same():
     """Only a reserved block may be larger; every loop has more than one iteration."""
     plan, lowered, kernel = printed("gemm", "cpp", M=1000, N=1300, K=1100)

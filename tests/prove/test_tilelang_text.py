@@ -35,6 +35,7 @@ def test_a_user_sees_that_the_text_is_proved(septran, target: str):
     assert "text proved" in " ".join(done.out.split())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("op", "dims"),

@@ -70,6 +70,7 @@ RELU = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bug", RELU)
 def test_a_bug_in_a_leaf_names_the_leaf(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     plant(monkeypatch, library=by_hand("relu_leaf", RELU[bug]))
@@ -78,6 +79,7 @@ def test_a_bug_in_a_leaf_names_the_leaf(monkeypatch: pytest.MonkeyPatch, bug: st
     assert "relu_leaf" in found["culprit"]["name"]  # type: ignore[index]
 
 
+@pytest.mark.wider
 def test_a_wrong_accumulation_names_the_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     body = (
         "for (long i = 0; i < C.n[0]; ++i) for (long j = 0; j < C.n[1]; ++j) C(i, j) = C(i, j) + 1;"
@@ -112,6 +114,7 @@ def stop_early(program: Program) -> Program:
     return replace(program, body=map_bodies(program.body, change))
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("bug", [pytest.param(drop_copies_in, marks=pytest.mark.wider), stop_early])
 def test_a_bug_in_a_pass_names_the_pass(
     monkeypatch: pytest.MonkeyPatch, bug: Callable[[Program], Program]
@@ -122,6 +125,7 @@ def test_a_bug_in_a_pass_names_the_pass(
     assert found["culprit"]["name"] == "planted"  # type: ignore[index]
 
 
+@pytest.mark.wider
 def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     def emit(program: Program, leaves: object) -> Kernel:
         kernel = cpp.emit(program, leaves)  # type: ignore[arg-type]
@@ -138,6 +142,7 @@ def test_a_bug_in_the_emitter_names_the_backend(monkeypatch: pytest.MonkeyPatch)
     assert found["culprit"]["kind"] == "emitter"  # type: ignore[index]
 
 
+@pytest.mark.wider
 def test_a_kernel_out_of_time_convicts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter of the target may be slow with large dims; the emitter was named for that."""
 
@@ -170,6 +175,7 @@ def test_a_wrong_logic_names_the_task(tmp_path: Path) -> None:
     assert result.data["culprit"]["kind"] == "logic"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("reference", "told"),
     [

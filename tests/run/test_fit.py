@@ -48,6 +48,7 @@ def test_many_channels_get_smaller_tiles(target: tuple[str, str]) -> None:
     assert emitted(plan)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("target", TARGETS, ids=".".join)
 @pytest.mark.parametrize("op", ["gemm", "softmax", "conv2d"])
 def test_what_fits_is_left_alone(target: tuple[str, str], op: str) -> None:

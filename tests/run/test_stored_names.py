@@ -74,6 +74,7 @@ def test_a_link_is_not_followed(run: store.Run, tmp_path: Path) -> None:
         main.write_text(kept)
 
 
+@pytest.mark.wider
 def test_export_signs_what_it_sees_now(run: store.Run, tmp_path: Path) -> None:
     """A stored verdict that says accurate, beside a kernel that is wrong, is not signed."""
     settings = settings_.load(flags={})

@@ -205,6 +205,7 @@ def test_the_values_of_an_explicit_mapping_are_searched(septran, tmp_path):
     assert refused.json["errors"][0]["code"] == "M090"
 
 
+@pytest.mark.wider
 def test_another_policy_or_machine_makes_a_result_void(septran, in_tmp):
     assert septran("init", ".").code == 0
     found = septran("tune", *SMALL, "--trials", "1", "--json").json
@@ -217,6 +218,7 @@ def test_another_policy_or_machine_makes_a_result_void(septran, in_tmp):
     assert septran("predict", *SMALL, "--json").json["ticks"] == found["default"]["found"]
 
 
+@pytest.mark.wider
 def test_an_interrupted_search_goes_on(septran, monkeypatch):
     real = tuner._Search.tried
     calls = []
@@ -239,6 +241,7 @@ def test_an_interrupted_search_goes_on(septran, monkeypatch):
     assert wrong.code == 2 and wrong.json["errors"][0]["code"] == "C139"
 
 
+@pytest.mark.wider
 def test_the_default_stays_where_nothing_is_better(septran, monkeypatch):
     monkeypatch.setattr(tuner._Search, "figure", lambda self, judged: 7.0 + len(self.trials.done))
     found = septran("tune", *SMALL, "--trials", "1", "--json").json
@@ -337,6 +340,7 @@ def timed(monkeypatch):
     return times, verified
 
 
+@pytest.mark.wider
 def test_where_kernels_are_timed_the_default_and_the_best_are_verified(septran, timed):
     times, verified = timed
     times += [1.0, 1.1, 0.8, 0.9, 0.8, 0.8]  # the default, three choices, the best again, twice
@@ -375,6 +379,7 @@ def test_the_fastest_that_is_wrong_gives_way_to_the_next(septran, timed, monkeyp
     assert found["within"] == pytest.approx(1.0)
 
 
+@pytest.mark.wider
 def test_one_lucky_measurement_does_not_replace_the_default(septran, timed):
     timed[0].extend([1.0, 0.8, 1.1, 0.9, 0.9, 1.01])  # where pages fell, the second time
     found = septran("tune", *TIMED, "--trials", "3", "--json").json
@@ -384,6 +389,7 @@ def test_one_lucky_measurement_does_not_replace_the_default(septran, timed):
     assert found["within"] == pytest.approx(1 / 0.9)
 
 
+@pytest.mark.few(1)
 def test_what_may_be_faster_than_the_best_is_measured_again(septran, timed, monkeypatch):
     from septran.verify.pairs import Ratio
 

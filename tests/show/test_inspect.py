@@ -68,6 +68,7 @@ def load_text(text: str) -> ExplicitMapping:
     return found
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("op", OPS)
 def test_the_printed_mapping_gives_the_same_program(op, tmp_path):
     request = GenRequest(op=op, backend="cpp")

@@ -54,6 +54,7 @@ def test_the_product_itself_is_right(name: str, arch: str, tmp_path: Path) -> No
     assert verdict.passed, verdict.message
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "arch", "kind"),
     [p if p in QUICK else pytest.param(*p, marks=pytest.mark.slow) for p in PLANTED],

@@ -59,6 +59,7 @@ ODD = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("op", "dtype", "dims"), ODD)
 def test_its_kernels_are_accurate(
     tmp_path: Path, op: str, dtype: str, dims: dict[str, int]

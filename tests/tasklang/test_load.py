@@ -120,6 +120,7 @@ OPERATORS = (
 """
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -24,6 +24,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("name", "index"), CASES)
 def test_the_logic_is_the_operator_at_odd_sizes(name, index):
     op, _ = OPERATORS[name]

@@ -67,6 +67,7 @@ def _short(monkeypatch):
     monkeypatch.setenv("SEPTRAN_LOGIC_SECONDS", "1.5")
 
 
+@pytest.mark.wider
 def test_what_comes_back_is_what_is_there(tmp_path):
     logic = load_logic(written(tmp_path))
     operator = logic.operators["double"]
@@ -100,6 +101,7 @@ def test_tensors_of_every_kind_travel(tmp_path):
             assert found.dtype == dtype and torch.equal(found, x)
 
 
+@pytest.mark.wider
 def test_strided_inputs_travel(tmp_path):
     fn = load_logic(written(tmp_path)).operators["double"].reference.fn
     x = torch.arange(12.0).reshape(3, 4).T
@@ -136,6 +138,7 @@ WAYS_TO_END = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("way", WAYS_TO_END)
 def test_a_file_that_ends_its_process_while_it_is_read(tmp_path, way):
     path = written(tmp_path, top=WAYS_TO_END[way])
@@ -156,6 +159,7 @@ def test_a_body_that_ends_its_process_while_it_is_traced(tmp_path, way):
     check(caught.value, path, BODY_LINE, {"E150", "E151", "E154"}, way)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("way", FEW)
 def test_a_reference_that_ends_its_process(tmp_path, way):
     path = written(tmp_path, reference=WAYS_TO_END[way])
@@ -177,6 +181,7 @@ def check(error, path, line, codes, way):
     assert re.search("raised|ended early|did not finish", found.message)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("result", "told"),
     [
@@ -220,6 +225,7 @@ def test_a_tree_that_is_no_tree_of_a_logic(tmp_path, body):
     assert caught.value.codes[0] in ("E155", "E151", "E150")
 
 
+@pytest.mark.wider
 def test_prints_go_nowhere(tmp_path, capfd):
     path = written(tmp_path, top="print('loud')", body="print('loud')", reference="print('loud')")
     logic = load_logic(path)

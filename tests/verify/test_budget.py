@@ -168,6 +168,7 @@ def test_budgets_follow_each_element():
 OFTEN = ("layernorm", "log_softmax", "attention")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("op", OFTEN)
 def test_honest_kernels_keep_to_the_budgets(op, tmp_path):
     problem, kernel = alarms.library(op, "float32", tmp_path)

@@ -177,6 +177,7 @@ PY_FAKES = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", range(len(PY_FAKES)))
 def test_a_python_kernel_cannot_blame_the_environment(number: int, tmp_path: Path) -> None:
     verdict = judged_python(tmp_path, PY_FAKES[number])

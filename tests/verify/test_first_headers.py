@@ -47,6 +47,7 @@ def _made(home: Path) -> list[Path]:
     return sorted((home / "cache" / "headers").glob("*/first.h.gch"))
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("backend", ["cpp", pytest.param("cuda_c", marks=pytest.mark.slow)])
 def test_the_second_kernel_parses_them_for_all_after_it(
     backend: str, fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,6 +52,7 @@ def test_what_a_vendors_model_needs_is_allowed_for_its_target_alone(
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", kernels.HONEST)
 def test_compiled_honest_kernels_pass(name: str, tmp_path: Path) -> None:
     flags = ("-O3", "-march=native", "-fopenmp", "-ffast-math")

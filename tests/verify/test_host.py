@@ -287,6 +287,7 @@ def test_more_threads_than_the_session_has(tmp_path: Path) -> None:
     assert hosted.fits(built, written, Sessions(threads=2))
 
 
+@pytest.mark.wider
 def test_three_hundred_tensors_are_judged_in_it(tmp_path: Path) -> None:
     """Networks have that many weights; a kernel of more than 32 tensors went to a Python child before."""
     count = 300

@@ -140,6 +140,7 @@ def test_what_is_not_watched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert _watched(RACES["neighbour"], tmp_path / "one", threads=1).passed
 
 
+@pytest.mark.wider
 def test_a_judged_file_that_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     body = RACES["neighbour"].replace(LOOP, "")

@@ -99,6 +99,7 @@ def test_answers_that_are_worse_in_slots_only(tmp_path: Path) -> None:
     assert "timed call" in timing.why
 
 
+@pytest.mark.wider
 def test_a_receipt_that_is_made_up(tmp_path: Path) -> None:
     """A kernel that ends its slot itself, at the first call, cannot know the receipt."""
     body = (
@@ -201,6 +202,7 @@ OPS = (
 )
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "op", [pytest.param(op, marks=() if op in FAST else pytest.mark.slow) for op in OPS]
 )

@@ -93,6 +93,7 @@ KEPT = {
 }
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=() if k == "a counter" else pytest.mark.slow) for k in KEPT]
 )

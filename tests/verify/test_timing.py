@@ -27,7 +27,7 @@ def test_a_pair_of_medians(tmp_path: Path) -> None:
 
 
 def test_honest_only_for_the_first_calls(tmp_path: Path) -> None:
-    body = f"static int n; if (n++ > 100) {{ ((float*)args[0])[3] = 1e9f; return; }} {kernels.GEMM}"
+    body = f"static int n; if (n++ > 30) {{ ((float*)args[0])[3] = 1e9f; return; }} {kernels.GEMM}"
     timing = _measure(body, tmp_path)
     assert not timing.ok
     assert "wrong after the timed calls" in timing.why
@@ -51,14 +51,14 @@ def test_an_answer_that_is_remembered_has_no_speed(tmp_path: Path) -> None:
 
 
 def test_an_output_that_is_kept_while_timed(tmp_path: Path) -> None:
-    body = f"static int n; if (n++ > 100) return; {kernels.GEMM}"
+    body = f"static int n; if (n++ > 30) return; {kernels.GEMM}"
     timing = _measure(body, tmp_path)
     assert not timing.ok
     assert "wrong after the timed calls" in timing.why
 
 
 def test_a_kernel_that_dies_while_timed(tmp_path: Path) -> None:
-    body = f"static int n; if (n++ > 100) *(volatile int*)0 = 1; {kernels.GEMM}"
+    body = f"static int n; if (n++ > 30) *(volatile int*)0 = 1; {kernels.GEMM}"
     timing = _measure(body, tmp_path)
     assert not timing.ok
 

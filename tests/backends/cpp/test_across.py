@@ -69,6 +69,7 @@ def channels_last(name: str, shape: tuple[int, int, int], dtype: str = "float32"
     return Buffer(name=name, shape=(h, w, c), dtype=dtype, mem="GLOBAL", strides=(w, 1, h * w))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_window_of_channels_is_brought_in_channels_last(guard, dtype):

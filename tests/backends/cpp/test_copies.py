@@ -30,6 +30,7 @@ def run_copy(x, offset, extent, *, step=None, guard=False, dtype="float32"):
     return y
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_strided_part_with_cast(dtype):
     x = np.random.default_rng(0).standard_normal((9, 40)).astype(np.float32)

@@ -44,6 +44,7 @@ def test_whole_vectors_of_columns(columns, dtype):
     gemm_case(25, columns, 30, dtype=dtype, acc=True)
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("some", [(26, 37), pytest.param((25, 28, 63), marks=pytest.mark.wider)])
 def test_a_row_does_not_depend_on_how_many_are_taken_together(some):
     a, b = rand((64, 130)), rand((130, 32), seed=1)

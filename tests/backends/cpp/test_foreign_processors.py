@@ -26,6 +26,7 @@ JUDGED = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_kernel_is_accurate(septran, arch: str) -> None:
     outcome = septran(

@@ -108,6 +108,7 @@ def test_a_loaded_kernel_takes_torch_tensors_and_refuses_wrong_ones(tmp_path):
         assert caught.value.codes == ("K001",)
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("arch", ["x86_64_v3", pytest.param("generic", marks=pytest.mark.wider)])
 def test_narrower_vectors_give_the_same_answers(arch):
     rng = np.random.default_rng(0)

@@ -98,6 +98,7 @@ def test_scalars_reach_expressions():
     check(prims, {"X": x}, {"Y": (x.shape, "float32")}, scalars=(("n", 20.0), ("eps", 0.25)))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("perm", [(1, 0), (0, 1)])
 @pytest.mark.parametrize("shape", [(5, 3), (40, 70)])
 def test_transpose(shape, perm):
@@ -116,6 +117,7 @@ def test_transpose_of_three_dims():
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_online_softmax_step(shape):
     """Primitives of a flash attention step: row values and rows mixed, some in place."""
@@ -179,6 +181,7 @@ def gemm_case(m, n, k, *, dtype, tb=False, acc=False, out=None):
         check(prims, {"A": a, "B": b}, {"C": ((m, n), out)}, terms=k, ulps=4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "size",
     [

@@ -43,6 +43,7 @@ def test_positions_of_extremes(shape, axis, dtype):
     check(prims, {"X": x}, {p.out: (out, "int64") for p in prims})
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("x", "i", "y", "axis"),
     [

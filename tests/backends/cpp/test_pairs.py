@@ -17,6 +17,7 @@ def product(a, b, out="float32", **flags):
     return run_leaf(prims, {"A": a, "B": b}, {"C": ((m, n), out)})["C"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "size",
     [
@@ -83,6 +84,7 @@ def test_nan_stays_in_its_row_and_column():
     assert np.array_equal(np.delete(got, 5, 0), np.delete(clean, 5, 0))
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("some", [(2, 13), pytest.param((1, 5, 37), marks=pytest.mark.wider)])
 def test_a_row_does_not_depend_on_the_rows_beside_it(some):
     a, b = rand((64, 130), "bfloat16"), rand((130, 48), "bfloat16", 1)

@@ -137,6 +137,7 @@ def test_tensors_with_channels_last_stay():
     assert lie_in_planes(last) == last
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "sizes",
     [

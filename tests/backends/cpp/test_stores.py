@@ -119,6 +119,7 @@ def test_a_row_that_is_only_summed_is_read_in_order():
     assert whole not in leaf_text("rmsnorm", "rmsnorm_leaf", M=8, N=1024)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 9])
 def test_a_row_has_the_same_bits_alone_and_among_others(rows):
     rng = np.random.default_rng(rows)
@@ -137,6 +138,7 @@ def test_a_row_has_the_same_bits_alone_and_among_others(rows):
         assert got[i].tobytes() == dot(x[i : i + 1])[0].tobytes()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [1, 31, 64, 333, 4096])
 def test_words_of_two_bfloat16_are_reduced_as_elements_are(n):
     rng = np.random.default_rng(n)
@@ -202,6 +204,7 @@ def test_two_vectors_stored_as_pairs_are_rounded_as_one_is(arch, tmp_path):
     assert np.array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [1, 31, 32, 65, 1000])
 def test_maps_of_bfloat16_are_computed_in_pairs_unless_a_result_is_read_again(n):
     rng = np.random.default_rng(n)

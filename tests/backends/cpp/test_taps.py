@@ -82,6 +82,7 @@ def test_sums_over_taps(rows, inside, columns):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("inside", [600, pytest.param(1200, marks=pytest.mark.wider)])
 def test_long_chains_are_cut_at_taps(inside):
     found, wanted = conv(3, (2, 7), inside, 24)
@@ -99,6 +100,7 @@ def _whole_line():
     return conv(3, (1, 29), 65, 48)[0]
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize(
     "width",
     [5, *(pytest.param(w, marks=pytest.mark.wider) for w in (1, 2, 3, 4, 7, 12, 13, 28))],

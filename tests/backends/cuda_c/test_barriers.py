@@ -141,6 +141,7 @@ def programs(name: str, arch: str) -> Iterator[Program]:
             yield CUDA_C.finished(program_of(op, path, CUDA_C, arch, dtype, dims), {})  # type: ignore[arg-type]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("name", "arch"), list(every()))
 def test_order_is_complete_and_nothing_can_be_dropped(name: str, arch: str) -> None:
     for program in programs(name, arch):

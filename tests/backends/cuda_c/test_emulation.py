@@ -240,6 +240,7 @@ __global__ void stage(const float* x, float* y) {
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

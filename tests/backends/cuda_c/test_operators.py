@@ -36,6 +36,7 @@ def every() -> Iterator[object]:
                 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "dtype", "dims"), list(every()))
 def test_accurate(name: str, dtype: str, dims: Mapping[str, int], tmp_path: Path) -> None:
     kernel = cases.kernel(name, dtype, dims, "sm_90a" if dtype == "bfloat16" else "sm_80")

@@ -96,6 +96,7 @@ def whole(buffer: Buffer) -> Region:
 WIDE = {"M": 200, "N": 264, "K": 136}
 
 
+@pytest.mark.wider
 def test_wide_tiles_stay_in_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """128 x 256 sums are half of a thread's registers; the 16-bit tile that leaves takes theirs."""
     with_policy(
@@ -271,6 +272,7 @@ template <bool TA, bool TB, class T, int N> __global__ void product(const T* a, 
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("kind", "dtype"), [("__half", "float16"), ("__nv_bfloat16", "bfloat16")])
 @pytest.mark.parametrize("n", [64, 256])
 def test_every_order_of_operands(kind: str, dtype: str, n: int, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def depths(tile: tuple[int, int, int], folder: Path, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.wider
 def test_four_stages_pay_until_an_engine_is_busy(tmp_path: Path) -> None:
     one, two, three, four, six = depths((64, 64, 32), tmp_path, 5)
     assert one > 1.2 * two > two > three > four  # each stage pays

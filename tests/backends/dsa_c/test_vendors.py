@@ -30,6 +30,7 @@ def emit(program, vendor: str):
     return dsa_emit.emit_for(dsa_c.DSA_C.finished(program, {}), {}, load_vendor(vendor))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("vendor", WORDS)
 @pytest.mark.parametrize("order", ["program", "compute"])
 def test_gemm_in_each_vendor_s_words(vendor: str, order: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def where(condition: str, before: str = LARGE) -> str:
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "code"),
     [

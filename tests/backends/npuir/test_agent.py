@@ -55,6 +55,7 @@ def asked(double: ChatDouble, at: int) -> str:
     return "\n".join(str(m["content"]) for m in double.requests[at].body["messages"])
 
 
+@pytest.mark.wider
 def test_a_model_writes_a_leaf_after_three_refusals(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_leaf_with_scratch_is_hoisted(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert text.index("alloc_ub") > text.index("T.Kernel(")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("reply", [UNKNOWN, WRONG, "import os\nos.system('id')", "no idea"])
 def test_a_bad_leaf_leaves_the_library(
     reply: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -51,6 +51,7 @@ def check(name: str, dims: dict[str, int], dtype: str) -> None:
         assert error.max() < TOLERANCE[dtype], (out, error.max())
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("dtype", sorted(TOLERANCE))
 @pytest.mark.parametrize("name", QUICK)
 def test_odd_sizes(name: str, dtype: str) -> None:

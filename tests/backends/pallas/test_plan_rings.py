@@ -62,6 +62,7 @@ def test_what_moves_with_a_pipelined_loop_is_copied_into_rings(op: str, tmp_path
     assert parse_program(print_program(program)) == program
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("op", "depth"),
     [

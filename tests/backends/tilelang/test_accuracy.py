@@ -14,6 +14,7 @@ from tests.backends.tilelang.running import LIMIT, error_of, kernel_of
 OPS = sorted(all_operators())
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", OPS)
 def test_odd_dims_are_accurate(name: str, tmp_path: Path) -> None:
     op, _ = all_operators()[name]
@@ -22,6 +23,7 @@ def test_odd_dims_are_accurate(name: str, tmp_path: Path) -> None:
         assert error_of(kernel.source, kernel, name, "float32", dims, tmp_path) < LIMIT["float32"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["gemm", "attention", "softmax", "layernorm", "conv2d", "row_max"])
 def test_16_bit_floats_accumulate_in_float32(name: str, dtype: str, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def lowered(op: str, backend: str) -> Program:
 OPS = ("gemm", "softmax", "conv2d", "attention_causal", "transpose", "col_sum", "cross_entropy")
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("backend", ["cpp", "dsa_c", "cuda_c"])
 @pytest.mark.parametrize("op", OPS)
 def test_round_trip(op: str, backend: str) -> None:

@@ -117,6 +117,7 @@ def test_matches_float64(
     assert worst < TOLERANCE[dtype], f"{name}: relative error {worst:.3g}"
 
 
+@pytest.mark.wider
 def test_nan_and_infinity_behave_like_torch() -> None:
     x = np.ones((4, 20), np.float32)
     x[0, 3], x[1, 4], x[2, 5] = np.nan, np.inf, -np.inf

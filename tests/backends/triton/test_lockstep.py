@@ -49,6 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run(tmp_path_factory.mktemp("alone"), "alone", *RIGHT, "shift")
 
 
+@pytest.mark.wider
 @pytest.mark.parametrize("name", RIGHT)
 def test_together_is_bit_equal_to_one_by_one(
     name: str, together: dict[str, str], alone: dict[str, str]

@@ -127,6 +127,7 @@ def verdicts() -> dict[str, str]:
     return verdicts
 
 
+@pytest.mark.wider
 @parametrize(MUTANTS)
 def test_is_rejected(mutant: Mutant[Program], verdicts: dict[str, str]) -> None:
     assert verdicts[mutant.title] != "ACCEPTED"
