@@ -74,6 +74,21 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         ),
         floats(3, 5),
     ),
+    "shares_of_classes": (
+        lambda x: (
+            F.cross_entropy(x, x.flip(0).softmax(1), label_smoothing=0.1),
+            F.cross_entropy(x[0], x[1].softmax(0), weight=x[2], label_smoothing=0.2),
+            F.cross_entropy(x, x.softmax(1), weight=x[0], reduction="none"),
+        ),
+        floats(3, 5),
+    ),
+    "bicubic": (
+        lambda x: (
+            F.interpolate(x, scale_factor=(2, 0.7), mode="bicubic"),
+            F.interpolate(x, size=(4, 9), mode="bicubic", align_corners=True),
+        ),
+        floats(1, 2, 5, 9),
+    ),
     "distances_of_triplets": (
         lambda x: F.triplet_margin_loss(x, x.flip(0), x.roll(1, 1), reduction="none"),
         floats(6, 5),

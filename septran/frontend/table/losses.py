@@ -166,10 +166,16 @@ def _cross_entropy(b: Builder, node: Node, a: Args) -> Value:
 
 
 def _soft_cross_entropy(b: Builder, node: Node, logs: View, t: View, a: Args) -> View:
-    if a["weight"] is not None or a["label_smoothing"]:
-        raise NoForm("cross entropy of probabilities with weight or label_smoothing")
     axis = 0 if logs.rank == 1 else 1
-    loss = b.reduce("sum", b.map("-x * t", {"x": logs, "t": t}), (axis,), name="losses")
+    smoothing = a["label_smoothing"] or 0.0
+    keep, k = number(1 - smoothing), number(smoothing / logs.shape[axis])
+    expr, operands = "-x * t", {"x": logs, "t": t}
+    if smoothing:
+        expr = f"-x * (t * {keep} + {k})"
+    if a["weight"] is not None:  # of each class
+        across = (*(1,) * axis, -1, *(1,) * (logs.rank - axis - 1))
+        expr, operands = f"({expr}) * w", operands | {"w": b.reshape(a["weight"], across)}
+    loss = b.reduce("sum", b.map(expr, operands), (axis,), name="losses")
     if a["reduction"] != 1:
         return _reduced(b, node, b.reshape(loss, _without(loss.shape, axis)), a["reduction"])
     total = b.reduce("sum", loss, tuple(range(loss.rank)))

@@ -44,6 +44,53 @@ def _linear(b: Builder, node: Node, a: Args) -> Value:
     return x
 
 
+@row("upsample_bicubic2d")
+def _bicubic(b: Builder, node: Node, a: Args) -> Value:
+    """One axis after another: each position weighs the four elements around it, of which those outside are the border's."""
+    x, out = a.first("self", "input"), node.meta.shape
+    pairs = zip(x.shape[2:], out[2:], _factors(a, 2), strict=True)
+    for axis, (n, m, factor) in enumerate(pairs, 2):
+        x = _around(b, x, axis, n, m, factor, corners=bool(a["align_corners"]))
+    return x
+
+
+def _around(
+    b: Builder, x: View, axis: int, n: int, count: int, factor: float | None, *, corners: bool
+) -> View:
+    """Return one axis read at `count` positions by Keys' convolution with a = -3/4.
+
+    The positions are quotients of whole numbers, the weights products: a small one is no difference of large numbers.
+    An axis that stays as long as it is is weighed, too: a NaN beside an element makes it one, in torch as well.
+    """
+    given = factor if factor and factor > 0 and not corners else None
+    step = Fraction(n - 1, max(count - 1, 1)) if corners else Fraction(n, count)
+    if given is not None:
+        step = Fraction(1 / given).limit_denominator(1 << 12)
+        if abs(step - Fraction(1 / given)) * count > Fraction(1, 1 << 30):
+            raise NoForm(f"bicubic resampling by {factor}")
+    at, p, q = f"at({axis})", step.numerator, step.denominator
+    part, whole = (f"({at} * {p})", q) if corners else (f"((2 * {at} + 1) * {p} - {q})", 2 * q)
+    if (2 * count + 1) * p + whole > 1 << 21:
+        raise NoForm(f"bicubic resampling whose positions are multiples of {step}")
+    share = repr(1 / whole)
+    floor = f"floor(({part} + 0.5) * {share})"
+    t, s = (
+        f"(({part} - {floor} * {whole}) * {share})",
+        f"((({floor} + 1) * {whole} - {part}) * {share})",
+    )
+    weights = (
+        f"-0.75 * {t} * {s} * {s}",
+        f"{s} * (1 + {t} - 1.25 * {t} * {t})",
+        f"{t} * (1 + {s} - 1.25 * {s} * {s})",
+        f"-0.75 * {s} * {t} * {t}",
+    )
+    taps = [moved(b, x, axis, count, f"min(max({floor} + {d}, 0), {n - 1})") for d in (-1, 0, 1, 2)]
+    names = ("u", "v", "w", "z")
+    expr = " + ".join(f"({weight}) * {name}" for weight, name in zip(weights, names, strict=True))
+    ins = dict(zip(names, taps, strict=True))
+    return b.map(expr, ins, taps[0].shape, name="around", dtype=b.dtypes[x.source])
+
+
 def _between(
     b: Builder, x: View, axis: int, n: int, count: int, factor: float | None, *, corners: bool
 ) -> View:
