@@ -214,6 +214,20 @@ def test_what_meets_an_infinity_or_a_zero_is_what_torch_says() -> None:
         torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
+@pytest.mark.parametrize("n", [5, pytest.param(300, marks=pytest.mark.wider)])
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_largest_of_a_row_of_infinities_are_found_once(n: int, *, largest: bool) -> None:
+    """What has been taken is not taken again where the rest is infinite, as behind a mask."""
+    ours = septran.compile(Call(lambda x: torch.topk(x, 3, 1, largest=largest)), (floats(2, n),))
+    x = torch.full((2, n), -torch.inf if largest else torch.inf)
+    x[:, 0] = 5.0
+    x[1, 3] = torch.nan
+    values, places = ours(x)
+    torch.testing.assert_close(values, torch.topk(x, 3, 1, largest=largest)[0], equal_nan=True)
+    torch.testing.assert_close(x.gather(1, places), values, equal_nan=True)
+    assert all(len(set(row.tolist())) == 3 for row in places)
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [None, 0.3, 1.7, 2.3, 1 / 3])
 def test_nearest_positions_are_those_of_torch(factor: float | None, *, exact: bool) -> None:

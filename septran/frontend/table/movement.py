@@ -13,9 +13,6 @@ from septran.frontend.table.written import chosen_inside
 from septran.frontend.view import View
 from septran.ir.dtypes import FLOATS
 
-MAX_TOP = 64
-"""Elements of a top-k, each found by a walk over its row."""
-
 
 # ---- scans
 def scan(b: Builder, op: str, x: View, axis: int, *, dtype: str = "", name: str = "") -> View:
@@ -59,71 +56,6 @@ def _argmax(b: Builder, node: Node, a: Args) -> Value:
     if a["dim"] is None:
         return b.reshape(extreme(b, op, b.reshape(x, (x.elements,)), 0), node.meta.shape)
     return b.reshape(extreme(b, op, x, a["dim"]), node.meta.shape)
-
-
-@row("topk")
-def _topk(b: Builder, node: Node, a: Args) -> Value:
-    """The places of the k largest one after another, each in the row without those before; then what is there."""
-    x, k, axis = a.view("self"), a["k"], a["dim"] % a.view("self").rank
-    if k > MAX_TOP:
-        raise NoForm(f"the {k} largest of a row, more than {MAX_TOP}")
-    op = "max" if a["largest"] in (None, True) else "min"
-    dtype = b.dtypes[x.source]
-    # NaN is the largest of all
-    tests = ["x != x"] if op == "min" and dtype in FLOATS else []
-    places: list[View] = []
-    rest, taken = x, 0
-    for at in range(k):
-        if (
-            at - taken == _AT_ONCE
-        ):  # a row without these is stored, so that no test is made for each of them again
-            rest, taken = _without(b, op, rest, places[taken:], tests, axis, dtype), at
-        left = _without(b, op, rest, places[taken:], tests, axis, dtype)
-        places.append(extreme(b, op, left, axis))
-    found = _beside(b, places, axis)
-    return take(b, x, found, axis, dtype=dtype), found
-
-
-_AT_ONCE = 8
-"""Places that a row is told to be without, or that are put side by side, in one expression."""
-
-
-def _without(
-    b: Builder,
-    op: str,
-    x: View,
-    places: Sequence[View],
-    tests: Sequence[str],
-    axis: int,
-    dtype: str,
-) -> View:
-    """Return `x` with what is at `places`, or meets a test, below (above) all others."""
-    every = [*tests, *(f"at({axis}) == i{n}" for n in range(len(places)))]
-    if not every:
-        return x
-    below = "(-1 / 0.0)" if op == "max" else "(1 / 0.0)"
-    ins = {"x": x, **{f"i{n}": p for n, p in enumerate(places)}}
-    text = f"select({' or '.join(every)}, {below}, x)"
-    return b.map(text, ins, x.shape, name="rest", dtype=dtype)
-
-
-def _beside(b: Builder, places: Sequence[View], axis: int) -> View:
-    """Return places side by side, some of them with each kernel."""
-    parts = []
-    for first in range(0, len(places), _AT_ONCE):
-        some = places[first : first + _AT_ONCE]
-        # as floats, which hold a position: not every target chooses among integers of 64 bits
-        text = f"i{len(some) - 1} * 1.0"
-        for n in reversed(range(len(some) - 1)):
-            text = f"select(at({axis}) == {n}, i{n} * 1.0, {text})"
-        shape = tuple(len(some) if d == axis else n for d, n in enumerate(some[0].shape))
-        ins = {f"i{n}": p for n, p in enumerate(some)}
-        one = some[0] if len(some) == 1 else b.map(text, ins, shape, name="places", dtype="int64")
-        parts.append(one)
-    if len(parts) == 1:
-        return parts[0]
-    total = tuple(len(places) if d == axis else n for d, n in enumerate(parts[0].shape))
-    return b.add("join", total, {f"x{i}": p for i, p in enumerate(parts)}, dtype="int64", axis=axis)
 
 
 # ---- gathers

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
 from septran.frontend.table.layout import cut
-from septran.frontend.table.movement import put, scan, take
-from septran.frontend.table.rows import whole_numbers
+from septran.frontend.table.movement import scan, take
+from septran.frontend.table.rows import extreme, whole_numbers
 from septran.frontend.view import View
 from septran.ir.dtypes import DTYPES, FLOATS
 
 MAX_ROW = 4096
 """Elements of a row that is sorted: each is compared with each."""
+SHORT_ROW = 256
+"""Elements of a row whose largest are found by comparing each with each, whatever their number."""
+MAX_TOP = 64
+"""Elements of a top-k of a longer row, each found by a walk over it."""
 
 
 @row("sort", "msort")
@@ -26,6 +33,82 @@ def _sort(b: Builder, node: Node, a: Args) -> Value:
 def _argsort(b: Builder, node: Node, a: Args) -> Value:
     dim = -1 if a["dim"] is None else a["dim"]
     return ordered(b, a.view("self"), dim, largest=bool(a["descending"]))[1]
+
+
+@row("topk")
+def _topk(b: Builder, node: Node, a: Args) -> Value:
+    """By rank in a short row; in a long one the places of the k largest one after another, then what is there."""
+    x, k = a.view("self"), a["k"]
+    axis, largest = a["dim"] % max(x.rank, 1), a["largest"] in (None, True)
+    n = x.shape[axis] if x.rank else 1
+    if k > 1 and (n <= SHORT_ROW or (k > MAX_TOP and n <= MAX_ROW)):
+        return ordered(b, x, axis, largest=largest, count=k)
+    if k > MAX_TOP:
+        raise NoForm(
+            f"the {k} largest of a row of {n}: more than {MAX_TOP}, of more than {MAX_ROW}"
+        )
+    op, dtype = "max" if largest else "min", b.dtypes[x.source]
+    # NaN is the largest of all
+    tests = ["x != x"] if op == "min" and dtype in FLOATS else []
+    places: list[View] = []
+    rest, taken = x, 0
+    for at in range(k):
+        if (
+            at - taken == _AT_ONCE
+        ):  # a row without these is stored, so that no test is made for each of them again
+            rest, taken = _without(b, op, rest, places[taken:], tests, axis, dtype), at
+        left = _without(b, op, rest, places[taken:], tests, axis, dtype)
+        places.append(extreme(b, op, left, axis))
+    found = _beside(b, places, axis)
+    return take(b, x, found, axis, dtype=dtype), found
+
+
+_AT_ONCE = 8
+"""Places that a row is told to be without, or that are put side by side, in one expression."""
+
+
+def _without(
+    b: Builder,
+    op: str,
+    x: View,
+    places: Sequence[View],
+    tests: Sequence[str],
+    axis: int,
+    dtype: str,
+) -> View:
+    """Return `x` with what is at `places`, or meets a test, below (above) all others.
+
+    An infinity at that end becomes the last finite number, for else what is taken would be found again.
+    """
+    every = [*tests, *(f"at({axis}) == i{n}" for n in range(len(places)))]
+    if not every:
+        return x
+    end = -math.inf if op == "max" else math.inf
+    kept = "x"
+    if dtype in FLOATS:
+        kept = f"select(x == {number(end)}, {number(math.copysign(DTYPES[dtype].largest, end))}, x)"
+    ins = {"x": x, **{f"i{n}": p for n, p in enumerate(places)}}
+    text = f"select({' or '.join(every)}, {number(end)}, {kept})"
+    return b.map(text, ins, x.shape, name="rest", dtype=dtype)
+
+
+def _beside(b: Builder, places: Sequence[View], axis: int) -> View:
+    """Return places side by side, some of them with each kernel."""
+    parts = []
+    for first in range(0, len(places), _AT_ONCE):
+        some = places[first : first + _AT_ONCE]
+        # as floats, which hold a position: not every target chooses among integers of 64 bits
+        text = f"i{len(some) - 1} * 1.0"
+        for n in reversed(range(len(some) - 1)):
+            text = f"select(at({axis}) == {n}, i{n} * 1.0, {text})"
+        shape = tuple(len(some) if d == axis else n for d, n in enumerate(some[0].shape))
+        ins = {f"i{n}": p for n, p in enumerate(some)}
+        one = some[0] if len(some) == 1 else b.map(text, ins, shape, name="places", dtype="int64")
+        parts.append(one)
+    if len(parts) == 1:
+        return parts[0]
+    total = tuple(len(places) if d == axis else n for d, n in enumerate(parts[0].shape))
+    return b.add("join", total, {f"x{i}": p for i, p in enumerate(parts)}, dtype="int64", axis=axis)
 
 
 @row("kthvalue")
@@ -162,43 +245,53 @@ def _searchsorted(b: Builder, node: Node, a: Args) -> Value:
     return b.map("x", {"x": b.reshape(total, shape)}, name="place", dtype=node.meta.dtype)
 
 
-def ordered(b: Builder, x: View, dim: int, *, largest: bool) -> tuple[View, View]:
-    """Return the elements of each line in order and where they were; NaN counts as the largest, equals keep theirs."""
+def ordered(
+    b: Builder, x: View, dim: int, *, largest: bool, count: int | None = None
+) -> tuple[View, View]:
+    """Return the first `count` elements (None: all) of each line in order, and where they were.
+
+    NaN counts as the largest, equals keep their order.
+    """
     if x.rank == 0:
         raise NoForm("the order of a scalar")
     axis = dim % x.rank
     n = x.shape[axis]
     if n > MAX_ROW:
         raise NoForm(f"ordering a row of more than {MAX_ROW}")
-    place = ranks(b, x, axis, largest=largest)
-    dtype = b.dtypes[x.source]
-    own = b.map(f"at({axis})", {}, x.shape, name="at", dtype="int64")
-    return (
-        put(b, "last", b.map("0", {}, x.shape, name="room", dtype=dtype), x, place, axis, dtype),
-        put(b, "last", b.map("0", {}, x.shape, name="room", dtype="int64"), own, place, axis, "int64"),
-    )  # fmt: skip
+    count = n if count is None else count
+    rank = _lined(b, ranks(b, x, axis, largest=largest), axis)
+    # one element has each rank, so that the sum is its place
+    shape = (*(count if d == axis else m for d, m in enumerate(x.shape)), n)
+    own = b.map(
+        f"select(r == at({axis}), at({x.rank}), 0)", {"r": rank}, shape, name="own", dtype="float32"
+    )
+    total = b.reduce("sum", own, (x.rank,), name="places", dtype="float32")
+    place = b.map("x", {"x": b.reshape(total, shape[:-1])}, name="place", dtype="int64")
+    return take(b, x, place, axis, dtype=b.dtypes[x.source]), place
 
 
 def ranks(b: Builder, x: View, axis: int, *, largest: bool) -> View:
     """Return how many elements of its line come before each element."""
     rank, n = x.rank, x.shape[axis]
-    mine, others = _each_with_each(b, x, axis)
     before = "y > x or (y != y and x == x)" if largest else "y < x or (x != x and y == y)"
     same = f"(x == y or (x != x and y != y)) and at({rank}) < at({axis})"
     ahead = b.map(
         f"select({before} or {same}, 1, 0)",
-        {"x": mine, "y": others},
+        {"x": b.reshape(x, (*x.shape, 1)), "y": _lined(b, x, axis)},
         (*x.shape, n),
         name="ahead",
         dtype="float32",
     )
-    total = b.reduce("sum", ahead, (rank,), name="rank", dtype="float32")
-    return b.map("x", {"x": b.reshape(total, x.shape)}, name="place", dtype="int64")
+    return b.reshape(b.reduce("sum", ahead, (rank,), name="rank", dtype="float32"), x.shape)
+
+
+def _lined(b: Builder, x: View, axis: int) -> View:
+    """Return all of a line behind the dims of `x`, of which `axis` has size 1."""
+    rest = tuple(d for d in range(x.rank) if d != axis)
+    lined = (*(1 if d == axis else m for d, m in enumerate(x.shape)), x.shape[axis])
+    return b.reshape(x.permute((*rest, axis)), lined)
 
 
 def _each_with_each(b: Builder, x: View, axis: int) -> tuple[View, View]:
     """Return each element of a line, and behind it a dim with all of the line."""
-    rest = tuple(d for d in range(x.rank) if d != axis)
-    others = x.permute((*rest, axis))
-    lined = (*(1 if d == axis else m for d, m in enumerate(x.shape)), x.shape[axis])
-    return b.reshape(x, (*x.shape, 1)), b.reshape(others, lined)
+    return b.reshape(x, (*x.shape, 1)), _lined(b, x, axis)
