@@ -31,6 +31,7 @@ _ADAPTER = Path(__file__).parent / "adapters" / "septran_leaves.py"
 MOST_BYTES = 1 << 20
 MOST_WAIT_S = 60.0
 _SOCKET_S = 90.0
+_DIGITS = 19
 _FIELDS = frozenset({"op", "backend", "arch", "dims", "dtype", "leaf", "reply", "seed"})
 
 
@@ -65,6 +66,15 @@ class _Routes(BaseHTTPRequestHandler):
         """Take a submission."""
         self._answer(self._post)
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request of ours, in the form that every refusal has."""
+        self.close_connection = True
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "C180", "ask with GET or POST")
+        else:
+            text = message or HTTPStatus(code).phrase
+            self._refuse(HTTPStatus(code), "C180", f"no request of HTTP: {text[:80]}")
+
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: what matters is in the ledger."""
 
@@ -89,8 +99,12 @@ class _Routes(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _get(self) -> None:
-        parts = urlsplit(self.path)
-        query = parse_qs(parts.query)
+        try:
+            parts = urlsplit(self.path)
+            query = parse_qs(parts.query)
+        except ValueError:
+            self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {self.path[:80]!r}")
+            return
         service = self.server.service
         match parts.path.strip("/").split("/"):
             case ["v1", "health"]:
@@ -115,13 +129,13 @@ class _Routes(BaseHTTPRequestHandler):
         if self.path != "/v1/submissions":
             self._refuse(HTTPStatus.NOT_FOUND, "C180", f"no route {self.path[:80]!r}")
             return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        length = _whole(self.headers.get("Content-Length", ""))
+        if length is None or length > MOST_BYTES:
             self.close_connection = True
             text = f"a submission has a Content-Length of at most {MOST_BYTES} bytes"
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "C180", text)
             return
-        name, new = self.server.service.submit(read_submission(self.rfile.read(int(length))))
+        name, new = self.server.service.submit(read_submission(self.rfile.read(length)))
         state = Accepted(id=name, new=new).to_json()
         self._send(HTTPStatus.ACCEPTED if new else HTTPStatus.OK, state)
 
@@ -148,7 +162,8 @@ class _Routes(BaseHTTPRequestHandler):
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def read_submission(raw: bytes) -> Submission:
@@ -181,13 +196,18 @@ def _size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
 
 
+def _whole(text: str) -> int | None:
+    """Return the number that `text` is; None: none, or one that no size here reaches."""
+    return int(text) if text.isdecimal() and len(text) < _DIGITS else None
+
+
 def _asked(op: str, backend: str, query: Mapping[str, list[str]]) -> Asked:
     dims = {}
     for word in query.get("dim", ()):
         name, _, size = word.partition("=")
-        if not size.isdecimal() or not _size(int(size)):
+        dims[name] = _whole(size) or 0
+        if not _size(dims[name]):
             raise ConfigError.of("C180", f"dim={word[:40]!r} is not dim=NAME=SIZE")
-        dims[name] = int(size)
     return Asked(
         op=op,
         backend=backend,
