@@ -68,6 +68,7 @@ class _Routes(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what is no request of ours, in the form that every refusal has."""
+        self.request_version = self.request_version.replace("HTTP/0.9", "HTTP/1.0")
         self.close_connection = True
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "C180", "ask with GET or POST")
