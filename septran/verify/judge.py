@@ -159,8 +159,8 @@ def pattern(param: KernelParam, expected: Expected, raw: bytes) -> str:
     if count == total:
         if bool((got == 0).all()):
             return "every element is 0"
-        nan = "every element is NaN: not written, or read before written"
-        return nan if bool(got.isnan().all()) else "all elements"
+        text = "every element is NaN: not written, or read before written"
+        return text if bool(got.isnan().all()) else "all elements"
     where = bad.nonzero()
     low, high = where.min(dim=0).values.tolist(), where.max(dim=0).values.tolist()
     box = ", ".join(f"{a}..{b}" for a, b in zip(low, high, strict=True))

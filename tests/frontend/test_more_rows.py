@@ -44,6 +44,10 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
         floats(1, 2, 5, 4),
     ),
     "median": (lambda x: (x.median(1)[0], x.median(0, keepdim=True).values), floats(4, 9)),
+    "halves_in_order": (
+        lambda x: (torch.topk(x, 3)[0], torch.sort(x)[0], x.argmax(1)),
+        floats(4, 9).half(),
+    ),
     "median_of_all": (lambda x: x.median(), floats(3, 8)),
     "std_mean": (lambda x: torch.std_mean(x, 1), floats(3, 9)),
     "var_mean": (lambda x: torch.var_mean(x, (0, 2), keepdim=True), floats(3, 4, 5)),
