@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,13 +64,26 @@ class Args:
 
 @dataclass(slots=True)
 class Builder:
-    """Collects canonical nodes. dtypes: stored tensor -> dtype; declared: value of the exported graph -> dtype."""
+    """Collects canonical nodes. dtypes: stored tensor -> dtype; declared: value of the exported graph -> dtype.
+
+    inner: what nodes without a dtype of their own have, "" = that of the graph's node.
+    """
 
     ops: list[Op] = field(default_factory=list)
     dtypes: dict[str, str] = field(default_factory=dict)
     declared: dict[str, str] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     node: Node | None = None
+    inner: str = ""
+
+    @contextmanager
+    def computing(self, dtype: str) -> Iterator[None]:
+        """Nodes that are added inside have this dtype where none is given."""
+        self.inner = dtype
+        try:
+            yield
+        finally:
+            self.inner = ""
 
     def fresh(self, name: str) -> str:
         """Return `name`, or `name_2`, ... when it is taken."""
@@ -88,6 +102,7 @@ class Builder:
     ) -> View:
         """Add a node and return the view of its result. dtype "" = that of the graph's node."""
         assert self.node is not None
+        dtype = dtype or self.inner
         if not dtype:
             meta = next(m for m in self.node.results if m is not None)
             # a complex tensor is a pair of real ones

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from septran.aten.graph import Node
 from septran.frontend.table.build import Args, Builder, NoForm, Value, row
 from septran.frontend.table.layout import cut, join
 from septran.frontend.table.products import product
 from septran.frontend.view import View
+from septran.ir.dtypes import DTYPES
 
 
 @row("lstm", "gru", "rnn_tanh", "rnn_relu")
 def _recurrent(b: Builder, node: Node, a: Args) -> Value:
     kind = node.op.split(".")[1]
-    lstm = kind == "lstm"
-    x, hx, weights = a.view("input"), a["hx"], a["params"]
-    if a["data"] is not None or x.rank != 3:
+    if a["data"] is not None or a.view("input").rank != 3:
         raise NoForm("a recurrent layer over packed sequences")
     if a["train"] and a["dropout"]:
         raise NoForm("dropout between layers draws random numbers: no defined result to judge")
+    states = tuple(a["hx"]) if kind == "lstm" else (a["hx"],)
+    return _unrounded(
+        b, (a.view("input"), *states, *a["params"]), partial(_layers, b, kind, a, len(states))
+    )
+
+
+def _layers(b: Builder, kind: str, a: Args, count: int, x: View, *given: View) -> tuple[View, ...]:
+    """Return (results, the last of each state); given: the states, then the weights."""
+    states, weights = given[:count], given[count:]
     ways, layers = 2 if a["bidirectional"] else 1, a["num_layers"]
-    states = tuple(hx) if lstm else (hx,)
     x = x.permute((1, 0, 2)) if a["batch_first"] else x
     each = len(weights) // (layers * ways)
     walk = _walk if each in (2, 4) else _walk_projected
@@ -37,6 +47,24 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
         x = join(b, outputs, 2)
     result = x.permute((1, 0, 2)) if a["batch_first"] else x
     return (result, *(join(b, found, 0) for found in last))
+
+
+def _unrounded(
+    b: Builder, given: Sequence[View], compute: Callable[..., Sequence[View]]
+) -> tuple[View, ...]:
+    """Return compute(*given), which float32 holds inside where the tensors have 16 bits.
+
+    A state that is rounded at each step is another one after a few.
+    """
+    dtype = b.dtypes[given[0].source]
+    inner = "float32" if DTYPES[dtype].nbytes < DTYPES["float32"].nbytes else ""
+    with b.computing(inner):
+        found = compute(*(_as(b, v, inner or dtype) for v in given))
+    return tuple(_as(b, v, dtype) for v in found)
+
+
+def _as(b: Builder, v: View, dtype: str) -> View:
+    return v if b.dtypes[v.source] == dtype else b.map("x", {"x": v}, name="cast", dtype=dtype)
 
 
 _BESIDE = ("y", "t", "gates", "x0", "x1", "x2", "x3")
@@ -141,13 +169,18 @@ _STEPS = {"lstm": _lstm_step, "gru": _gru_step, "rnn_tanh": _tanh_step, "rnn_rel
 def _cell(b: Builder, node: Node, a: Args) -> Value:
     kind = node.op.split(".")[1].removesuffix("_cell")
     x, hx = a.view("input"), a["hx"]
-    state = list(hx) if kind == "lstm" else [hx]
+    states = list(hx) if kind == "lstm" else [hx]
     if x.rank != 2:
         raise NoForm("a recurrent cell without a batch")
-    own = product(b, x, a.view("w_ih").permute((1, 0)), name="from_input")
-    hidden = product(b, state[0], a.view("w_hh").permute((1, 0)), name="from_state")
-    if a["b_ih"] is not None:
-        own = b.map("c + b", {"c": own, "b": a["b_ih"]}, name="from_input")
-        hidden = b.map("c + b", {"c": hidden, "b": a["b_hh"]}, name="from_state")
-    found = _STEPS[kind](b, own, hidden, state)
-    return tuple(found) if kind == "lstm" else found[0]
+    bias = [] if a["b_ih"] is None else [a["b_ih"], a["b_hh"]]
+
+    def step(x: View, w: View, w_hidden: View, *rest: View) -> list[View]:
+        bias, state = rest[: len(rest) - len(states)], list(rest[len(rest) - len(states) :])
+        own = _linear(b, x, w, list(bias[:1]), "from_input")
+        return _STEPS[kind](
+            b, own, _linear(b, state[0], w_hidden, list(bias[1:]), "from_state"), state
+        )
+
+    given = (x, a.view("w_ih"), a.view("w_hh"), *bias, *states)
+    found = _unrounded(b, given, step)
+    return found if kind == "lstm" else found[0]
