@@ -29,6 +29,7 @@ def _whole(*shape: int) -> torch.Tensor:
 
 
 BORDERS = torch.tensor([-1.0, 0.0, 0.5, 0.5, 2.0])
+SHARES = torch.tensor([1.0, 2.0, 0.5, 0.7, 3.0])
 CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "sum_of_integers": (lambda i: i.sum(1), _whole(5, 8)),
     "sum_of_int32_is_int64": (lambda i: i.sum() + i.sum((0, 2))[1], _whole(3, 4, 5).int()),
@@ -81,8 +82,8 @@ CASES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "shares_of_classes": (
         lambda x: (
             F.cross_entropy(x, x.flip(0).softmax(1), label_smoothing=0.1),
-            F.cross_entropy(x[0], x[1].softmax(0), weight=x[2], label_smoothing=0.2),
-            F.cross_entropy(x, x.softmax(1), weight=x[0], reduction="none"),
+            F.cross_entropy(x[0], x[1].softmax(0), weight=SHARES, label_smoothing=0.2),
+            F.cross_entropy(x, x.flip(1).softmax(1), weight=SHARES, reduction="none"),
         ),
         floats(3, 5),
     ),
