@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from septran.agent.record import write_whole
 from septran.agent.writer import LeafVerdict
 from septran.kernel import Leaf, LeafSpec
 
+_LOCKED_S = 30.0  # how long others may have the index
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS leaves (
     object TEXT PRIMARY KEY, spec TEXT NOT NULL, task TEXT NOT NULL, backend TEXT NOT NULL,
@@ -139,14 +141,27 @@ class LeafStore:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[sqlite3.Connection]:
-    db = sqlite3.connect(path, timeout=30)
+    db = sqlite3.connect(path, timeout=_LOCKED_S)
     try:
-        db.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(db)
         db.executescript(_SCHEMA)
         yield db
         db.commit()
     finally:
         db.close()
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Let readers and a writer go on side by side; a change of the journal does not wait for others as statements do."""
+    end = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as e:
+            if "locked" not in str(e) or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
 
 
 def _object(path: Path) -> dict[str, Any] | None:

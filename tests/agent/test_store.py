@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +71,21 @@ def test_the_same_leaf_once(tmp_path: Path) -> None:
     store = LeafStore(tmp_path)
     assert store.put(leaf("a"), verdict(0.5)) == store.put(leaf("a"), verdict(0.5))
     assert store.count() == 1
+
+
+def test_a_store_that_somebody_has_is_waited_for(tmp_path: Path) -> None:
+    """To change a journal is not what SQLite's own time limit waits for."""
+    other = sqlite3.connect(
+        tmp_path / "index.sqlite", check_same_thread=False, isolation_level=None
+    )
+    other.execute("CREATE TABLE another (x)")
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.3, other.rollback)
+    timer.start()
+    LeafStore(tmp_path).put(leaf("l"), verdict(1.0))
+    timer.join()
+    other.close()
+    assert LeafStore(tmp_path).count() == 1
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:
