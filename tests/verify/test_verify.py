@@ -103,7 +103,6 @@ WRONG = {
 }
 
 
-@pytest.mark.few(7)
 @pytest.mark.parametrize("name", WRONG)
 def test_planted_bug_is_caught_without_the_static_gate(name: str, tmp_path: Path) -> None:
     before, body, code = WRONG[name]

@@ -156,7 +156,7 @@ def _mode(b: Builder, node: Node, a: Args) -> Value:
     dtype, floats = b.dtypes[x.source], b.dtypes[x.source] in FLOATS
     if dtype == "bool":
         raise NoForm("the most frequent of truth values")
-    mine, others = _each_with_each(b, x, axis)
+    mine, others = b.reshape(x, (*x.shape, 1)), _lined(b, x, axis)
     same = b.map(
         "select(x == y, 1, 0)", {"x": mine, "y": others}, (*x.shape, x.shape[axis]),
         name="same", dtype="float32",
@@ -195,7 +195,7 @@ def _logcumsumexp(b: Builder, node: Node, a: Args) -> Value:
             f"running sums of exponentials along {x.shape[axis]} elements, more than {MAX_ROW}"
         )
     m = scan(b, "max", x, axis, name="largest")
-    _, others = _each_with_each(b, x, axis)
+    others = _lined(b, x, axis)
     wide, ins = (*x.shape, x.shape[axis]), {"y": others, "m": b.reshape(m, (*x.shape, 1))}
     so_far = f"at({axis}) >= at({x.rank})"
     below = b.map(f"select({so_far} and y != m, exp(y - m), 0)", ins, wide, name="below")
@@ -290,8 +290,3 @@ def _lined(b: Builder, x: View, axis: int) -> View:
     rest = tuple(d for d in range(x.rank) if d != axis)
     lined = (*(1 if d == axis else m for d, m in enumerate(x.shape)), x.shape[axis])
     return b.reshape(x.permute((*rest, axis)), lined)
-
-
-def _each_with_each(b: Builder, x: View, axis: int) -> tuple[View, View]:
-    """Return each element of a line, and behind it a dim with all of the line."""
-    return b.reshape(x, (*x.shape, 1)), _lined(b, x, axis)

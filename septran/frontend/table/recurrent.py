@@ -27,7 +27,10 @@ def _recurrent(b: Builder, node: Node, a: Args) -> Value:
 
 
 def _layers(b: Builder, kind: str, a: Args, count: int, x: View, *given: View) -> tuple[View, ...]:
-    """Return (results, the last of each state); given: the states, then the weights."""
+    """Return (results [T, B, H], batch first where `a` says so, and the last of each state [layers, B, H]).
+
+    given: `count` states, then the weights, as torch orders them.
+    """
     states, weights = given[:count], given[count:]
     ways, layers = 2 if a["bidirectional"] else 1, a["num_layers"]
     x = x.permute((1, 0, 2)) if a["batch_first"] else x
@@ -175,12 +178,10 @@ def _cell(b: Builder, node: Node, a: Args) -> Value:
     bias = [] if a["b_ih"] is None else [a["b_ih"], a["b_hh"]]
 
     def step(x: View, w: View, w_hidden: View, *rest: View) -> list[View]:
-        bias, state = rest[: len(rest) - len(states)], list(rest[len(rest) - len(states) :])
-        own = _linear(b, x, w, list(bias[:1]), "from_input")
-        return _STEPS[kind](
-            b, own, _linear(b, state[0], w_hidden, list(bias[1:]), "from_state"), state
-        )
+        state, bias = list(rest[: len(states)]), list(rest[len(states) :])
+        own = _linear(b, x, w, bias[:1], "from_input")
+        hidden = _linear(b, state[0], w_hidden, bias[1:], "from_state")
+        return _STEPS[kind](b, own, hidden, state)
 
-    given = (x, a.view("w_ih"), a.view("w_hh"), *bias, *states)
-    found = _unrounded(b, given, step)
+    found = _unrounded(b, (x, a.view("w_ih"), a.view("w_hh"), *states, *bias), step)
     return found if kind == "lstm" else found[0]

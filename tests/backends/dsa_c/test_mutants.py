@@ -170,7 +170,6 @@ MUTANTS = {
 }
 
 
-@pytest.mark.few(9)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_reported(name: str, tmp_path: Path) -> None:
     change, message = MUTANTS[name]

@@ -26,7 +26,6 @@ def where(condition: str, before: str = LARGE) -> str:
     )
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "code"),
     [
