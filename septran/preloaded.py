@@ -122,7 +122,8 @@ class _Server:
     def await_ready(self) -> None:
         """Wait until it has imported all, or failed."""
         with self._lock:
-            if self.awaited:
+            if self.awaited or self._gone:
+                self.awaited = True
                 return
             self.awaited = True
             self.usable = self._heard(_START_S) == b"ready"
@@ -207,6 +208,8 @@ class _Server:
         with self._change:
             self._gone = True
             self._change.notify_all()
+        with self._lock:  # not under a request that waits: that one has heard the end by now
+            self._control.close()
 
 
 _SERVERS: dict[Preload, _Server] = {}

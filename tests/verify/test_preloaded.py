@@ -293,3 +293,26 @@ def test_one_that_was_begun_for_nothing_ends_with_its_command(tmp_path: Path) ->
     while Path(f"/proc/{int(done.stdout)}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(f"/proc/{int(done.stdout)}").exists()
+
+
+@pytest.mark.parametrize("end", ["retired", "killed"])
+def test_one_that_ended_leaves_nothing_open(end: str, tmp_path: Path) -> None:
+    """An open socket of an object that nobody has is a warning at some later time, in whoever is at work then."""
+    preload = Preload(("json", "calendar"))
+    asked = threading.Thread(
+        target=python, args=("import time; time.sleep(0.5)", tmp_path, preload)
+    )
+    asked.start()
+    while preload not in preloaded._SERVERS or not preloaded._SERVERS[preload]._running:
+        time.sleep(0.01)
+    ending = preloaded._SERVERS.pop(preload)
+    if end == "retired":
+        ending.retire()
+    else:
+        os.kill(ending._process.pid, signal.SIGKILL)
+    asked.join()
+    until = time.monotonic() + 20
+    while ending._control.fileno() >= 0 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert ending._control.fileno() < 0
+    assert not Path(f"/proc/{ending._process.pid}").exists()
