@@ -159,18 +159,29 @@ def block_index(grid: tuple[For, ...], block: Expr) -> dict[str, Expr]:
     return {loop.var: found[loop.var] for loop in grid}
 
 
+def map_launches(program: Program, change: Callable[[Launch], Launch]) -> Program:
+    """Return `program` with each kernel replaced by change(launch)."""
+    return _map_launches(program, lambda launch, _: change(launch))
+
+
 def map_kernels(
     program: Program, change: Callable[[Launch, tuple[For, ...]], tuple[Stmt, ...]]
 ) -> Program:
     """Return `program` with each kernel's body replaced by change(launch, host loops around it)."""
+    return _map_launches(
+        program, lambda launch, around: replace(launch, body=change(launch, around))
+    )
 
+
+def _map_launches(program: Program, change: Callable[[Launch, tuple[For, ...]], Launch]) -> Program:
     def rebuilt(steps: tuple[Step, ...], around: tuple[For, ...]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         for step in steps:
             match step:
                 case Launch():
-                    body = change(step, around)
-                    for loop in reversed(step.grid):
+                    changed = change(step, around)
+                    body = changed.body
+                    for loop in reversed(changed.grid):
                         body = (replace(loop, body=body),)
                     out += body
                 case HostLoop():

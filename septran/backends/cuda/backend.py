@@ -31,6 +31,7 @@ from septran.backends.device.gpu import device_state, load_library, require, tor
 from septran.ir.scalar import RARE
 from septran.kernel import Kernel
 from septran.machine import load_machine
+from septran.passes.heavy_first import heavy_first
 from septran.passes.name_scores import name_scores
 from septran.passes.place_barriers import place_barriers
 from septran.passes.staging import staging_passes
@@ -115,6 +116,7 @@ CUDA_C = Backend(
         ("place_fragments", place_fragments),
     ),
     finish=(
+        ("heavy_first", heavy_first),
         ("plan_rings", plan_rings),
         ("place_barriers", partial(place_barriers, flying=is_async)),
         ("place_shared", place_shared),

@@ -13,6 +13,7 @@ from septran.ir import nodes as ir
 from septran.ir.access import map_bodies, reads, regions, touches, unused, writes
 from septran.ir.launch import Launch, map_kernels
 from septran.machine import load_machine
+from septran.passes.heavy_first import heavy_first
 from septran.passes.load_parts import parts_loaded
 from septran.passes.order_blocks import order_blocks
 from septran.passes.place_barriers import with_barriers
@@ -121,5 +122,6 @@ FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_warps", settle_warps),
     ("load_parts", load_parts),
     ("fence_stores", fence_stores),
+    ("heavy_first", heavy_first),
     ("order_blocks", order_blocks),
 )

@@ -7,6 +7,7 @@ from septran.backends.tilelang.passes.settle import settle_blocks, settle_loops,
 from septran.backends.tilelang.passes.share_warps import share_warps
 from septran.backends.tilelang.passes.stage_operands import stage_operands
 from septran.backends.tilelang.passes.stage_results import stage_results
+from septran.passes.heavy_first import heavy_first
 from septran.passes.hoist_copies import hoist_copies
 from septran.passes.insert_copies import insert_copies
 from septran.passes.merge_stages import merge_stages
@@ -25,6 +26,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 FINISH: tuple[tuple[str, Pass], ...] = (
     ("settle_threads", settle_threads),
     ("check_tiles", check_tiles),
+    ("heavy_first", heavy_first),
     ("settle_loops", settle_loops),
     ("settle_blocks", settle_blocks),
 )
