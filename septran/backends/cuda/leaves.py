@@ -12,18 +12,22 @@ from collections.abc import Callable, Mapping
 from septran.backends.cuda.dialect import dialect
 from septran.backends.cuda.passes.place_fragments import GEMMS, MOVEMENT, Grid, flat
 from septran.backends.cuda.passes.wgmma import PANELS
-from septran.backends.cuda.spelling import SPELLING, literal
+from septran.backends.cuda.spelling import QUICK, SPELLING, literal
 from septran.backends.text.cstyle import identifier
 from septran.backends.text.spell import spell
 from septran.errors import InternalError, Unsupported
-from septran.ir.dtypes import is_float
+from septran.ir.dtypes import HALVES, is_float
 from septran.ir.masks import changes_something
 from septran.ir.nodes import Prim
-from septran.ir.scalar import Index, Name
+from septran.ir.scalar import COMPARISONS, Index, Name, Op, walk
 from septran.kernel import Leaf, LeafParam, LeafSpec
 
 _OPS = {"sum": "st::Sum", "prod": "st::Prod", "max": "st::Max", "min": "st::Min"}
 _INDEX = "ijklmnpqu"
+_STEPS = frozenset(
+    {*COMPARISONS, "floor", "ceil", "round", "trunc", "fmod", "%", "//", "int", "int64"}
+)
+"""Operations that make much of little: what they are given is exact to the last digit."""
 WARPGROUPS = "gemm_leaf_wgmma"
 """Name of a leaf whose product warpgroups multiply."""
 _PRODUCTS = {
@@ -222,7 +226,10 @@ class _LeafText:
                 return f"st::to({element})" if same else f"{cast}st::to({element})"
             return f"{cast}{element}"
 
-        return spell(self.spec.printed(prim), SPELLING, operand, dtype)
+        node = self.spec.printed(prim)
+        rounded = self.params[prim.out].dtype in HALVES and dtype == "float32"
+        quick = rounded and not any(isinstance(n, Op) and n.op in _STEPS for n in walk(node))
+        return spell(node, QUICK if quick else SPELLING, operand, dtype)
 
     def _transpose(self, prim: Prim) -> None:
         source, rank = prim.ins[0], len(self.params[prim.out].shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from septran.backends.text.spell import Spelling
 
@@ -67,3 +68,6 @@ SPELLING = Spelling(
     real=literal,
     dtypes=CUDA_TYPES,
 )
+
+QUICK = replace(SPELLING, formats={**SPELLING.formats, "/": "st::divide_quick({0}, {1})"})
+"""Of results of 16 bits, whose rounding hides what a quick division is off by."""

@@ -62,7 +62,7 @@ ST_DEVICE void leaf_weigh_de3df8(st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>&
 // finish: map (library rows_leaf_block)
 ST_DEVICE void leaf_finish_1718f0(st::Frag<__half, st::Grid<8, 1, 8, 2>, 1, 128, 64>& O, const st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 64>& acc, const st::Frag<float, st::Grid<8, 1, 8, 2>, 128, 1>& l) {
     st::each(O, [&]([[maybe_unused]] st::At e, [[maybe_unused]] st::idx i, [[maybe_unused]] st::idx j, [[maybe_unused]] st::idx k) {
-        O[e] = st::from<__half>(st::to(acc[e]) / st::to(l[e]));
+        O[e] = st::from<__half>(st::divide_quick(st::to(acc[e]), st::to(l[e])));
     });
 }
 

@@ -6,10 +6,32 @@ namespace st {
 
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T v[N]; };
 
-/// memory -> fragment, N contiguous elements at a time where the addresses allow it.
+/// memory -> fragment, N contiguous elements at a time where the addresses allow it. Of a whole tile the loads come before the first
+/// use of one: each of them takes as long as all of them.
 template <class T, class G, int... D, class S> ST_DEVICE void copy(Frag<T, G, D...>& y, const View<S, sizeof...(D)>& x) {
   using Y = Frag<T, G, D...>;
   using P = Pack<plain<S>, G::vn>;
+  if constexpr (Y::even && Y::N > 1 && G::vn > 1) {
+    if (x.aligned(alignof(P)) && y.whole()) {
+      constexpr int count = Y::R * Y::C / G::vn, most = count < 8 ? count : 8;  // packs in flight
+#pragma unroll
+      for (int first = 0; first < count; first += most) {
+        P p[most];
+#pragma unroll
+        for (int q = 0; q < most && first + q < count; q++) {
+          constexpr int across = Y::C / G::vn;
+          idx i[Y::rank];
+          y.locate(Y::row((first + q) / across), Y::col((first + q) % across * G::vn), i);
+          p[q] = *reinterpret_cast<const P*>(&x.at(i));
+        }
+#pragma unroll
+        for (int q = 0; q < most && first + q < count; q++)
+#pragma unroll
+          for (int k = 0; k < G::vn; k++) y.v[(first + q) * G::vn + k] = convert<T>(p[q].v[k]);
+      }
+      return;
+    }
+  }
   const bool wide = Y::N > 1 && G::vn > 1 && x.aligned(alignof(P)) ;
 #pragma unroll
   for (int r = 0; r < Y::R; r++)
@@ -34,6 +56,22 @@ template <class T, class G, int... D, class S> ST_DEVICE void copy(const View<S,
   using X = Frag<T, G, D...>;
   using P = Pack<S, G::vn>;
   if (!X::owner()) return;
+  if constexpr (X::even && X::N > 1 && G::vn > 1) {
+    if (y.aligned(alignof(P)) && x.whole()) {
+#pragma unroll
+      for (int r = 0; r < X::R; r++)
+#pragma unroll
+        for (int c = 0; c < X::C; c += G::vn) {
+          idx i[X::rank];
+          x.locate(X::row(r), X::col(c), i);
+          P p;
+#pragma unroll
+          for (int k = 0; k < G::vn; k++) p.v[k] = convert<S>(x[At{r, c + k}]);
+          *reinterpret_cast<P*>(&y.at(i)) = p;
+        }
+      return;
+    }
+  }
   const bool wide = X::N > 1 && G::vn > 1 && y.aligned(alignof(P));
 #pragma unroll
   for (int r = 0; r < X::R; r++)
