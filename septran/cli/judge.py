@@ -11,6 +11,7 @@ import click
 from septran.cli.console import Terminal
 from septran.cli.files import INPUT, OUTPUT_FOLDER
 from septran.cli.options import backend_names, common, complete, terminal
+from septran.cli.steps import steps
 from septran.cli.values import parse_numbers
 from septran.verify.warp_accesses import told
 
@@ -83,8 +84,9 @@ def command(
         allow_torch=allow_torch,
         seed=seed,
     )
-    found = judge(request, settings=settings_.load(), work=evidence)
     term = terminal()
+    with steps(term) as progress:
+        found = judge(request, settings=settings_.load(), work=evidence, progress=progress)
     shown = found.to_json()
     if term.json:
         term.emit(shown)

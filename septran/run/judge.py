@@ -49,6 +49,7 @@ SCHEMA = "septran.judge/1"
 _AFTER = "calls after those that were made: {} live from call to call"
 # a pool of threads that shrank cannot grow again where no thread may be started
 _TEAM = re.compile(r"\b(?:num_threads\s*\(\s*\w+|omp_set_num_threads\s*\(\s*\w+|omp\s+parallel)")
+Progress = Callable[[str], None]
 INLINE_COPY = "kernel.py"
 """what messages call a Python file whose CUDA is written inside it"""
 
@@ -128,10 +129,17 @@ class Judgement:
         }
 
 
-def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None) -> Judgement:
+def judge(
+    request: JudgeRequest,
+    *,
+    settings: Settings,
+    work: Path | None = None,
+    progress: Progress = lambda text: None,
+) -> Judgement:
     """Return what was found out about the kernel in `request.file`.
 
-    work: folder for the evidence (verdict.json, child.log, the reduced file); None: it is thrown away.
+    work: folder for the evidence (verdict.json, child.log, the reduced file); None: it is thrown away. progress: called with each
+    step that begins.
 
     Raises:
         ConfigError: C134, C151, C171 the reference; C170 the file or its entry; C172 the entry's parameters
@@ -150,7 +158,7 @@ def judge(request: JudgeRequest, *, settings: Settings, work: Path | None = None
         for number, read in enumerate(readings):
             own = folder / f"reading{number}" if number else folder
             last = _with_lines(
-                _judged(request, settings, backend, foreign, read, own, whole), whole
+                _judged(request, settings, backend, foreign, read, own, whole, progress), whole
             )
             if number and read.flags and last.verdict.code == "V201":
                 continue  # nobody has such a build; it is not among those that the card names
@@ -207,6 +215,7 @@ def _judged(
     read: Reading,
     folder: Path,
     whole: Whole,
+    progress: Progress,
 ) -> Judgement:
     """Return what was found out about one reading of a file; the evidence goes into `folder`."""
     text = read.text
@@ -248,6 +257,7 @@ def _judged(
     if objections:
         verdict = _refused(request, kernel.sha, backend.name, place.where, objections)
     else:
+        progress(f"building {request.file.name}")
         (folder / "build").mkdir(parents=True, exist_ok=True)
         with _told_where(request.file):
             built = place.build(kernel, folder / "build")
@@ -260,7 +270,10 @@ def _judged(
             unordered=foreign.unordered(text),
             search=search,
         )
+        progress("running it on secret inputs")
         verdict = _verdict(kernel, built, problem, folder, asked)
+        if verdict.passed:
+            progress("looking for what few inputs, sizes and machines show")
         if foreign.noted is not None:
             at = folder / "noted"
             verdict = with_noted_accesses(verdict, kernel, problem, foreign.noted, at, sessions)
@@ -291,6 +304,7 @@ def _judged(
             beside = computed(folder)
             verdict = with_torch(verdict, beside, wanted.operators)
         if verdict.passed or verdict.code in UNEXPLAINED:
+            progress("proving what holds for all of them")
             params = wanted.problem.params
             proof = prove(foreign, text, str(request.file), call, params, folder)
             verdict = with_proof(verdict, proof)

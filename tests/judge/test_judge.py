@@ -44,7 +44,14 @@ def judged(case: Honest | Bug, folder: Path) -> Judgement:
 def test_a_tutorial_as_it_is(capsys):
     file, reference = HERE / "tutorial_add.py", REFERENCES / "vector_add.py"
     code = main(["judge", str(file), "--reference", str(reference), "--json"])
-    found = json.loads(capsys.readouterr().out)
+    out, told = capsys.readouterr()
+    found = json.loads(out)
+    assert told.splitlines() == [
+        "building tutorial_add.py",
+        "running it on secret inputs",
+        "looking for what few inputs, sizes and machines show",
+        "proving what holds for all of them",
+    ]
     assert (code, found["schema"], found["level"]) == (0, "septran.judge/1", "accurate")
     assert (found["entry"], found["backend"]) == ("add", "triton_cuda")
     assert found["left_out"][-1].startswith("lines "), "the demonstration was not run"
@@ -56,8 +63,21 @@ def test_a_tutorial_as_it_is(capsys):
 def test_a_tilelang_tutorial_as_it_is(capsys):
     """Sizes come from the reference's shapes, blocks from the file's own demonstration, which does not run."""
     file, reference = HERE / "tutorial_tilelang.py", REFERENCES / "matmul_half.py"
-    code = main(["judge", str(file), "--reference", str(reference), "--entry", "matmul", "--json"])
-    found = json.loads(capsys.readouterr().out)
+    code = main(
+        [
+            "judge",
+            str(file),
+            "--reference",
+            str(reference),
+            "--entry",
+            "matmul",
+            "--json",
+            "--quiet",
+        ]
+    )
+    out, told = capsys.readouterr()
+    found = json.loads(out)
+    assert told == ""
     assert (code, found["level"], found["backend"]) == (0, "accurate", "tilelang_cuda")
     assert "guard pages" in found["verdict"]["enforced"]
     assert any(text.startswith("compile for a GPU") for text in found["not_checked"])
