@@ -142,7 +142,7 @@ def _into(found: list[Any], i: int, kernel: CompiledKernel, call: list[torch.Ten
     found[i] = kernel(*call)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", QUICK)
 def test_every_way_to_call(name):
     kernel = septran.compile(op=name, target="cpp", verify=False)
@@ -162,6 +162,7 @@ def test_every_operator_dtype_and_way(name, dtype):
             kernel(*inputs(op, op.odd_dims[0], dtype).values())
 
 
+@pytest.mark.wider
 def test_ops_are_functions_and_verified_once(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("SEPTRAN_HOME", str(tmp_path))
     x = torch.randn(3, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Generic, NamedTuple, TypeVar
 
 import pytest
@@ -27,6 +28,19 @@ class Mutant(NamedTuple, Generic[Case]):
         changed = source.replace(self.old, self.new, count)
         assert changed != source, f"{self.title}: changes nothing"
         return changed
+
+
+def asked(request: pytest.FixtureRequest) -> frozenset[str]:
+    """Return the titles (and other words) that the tests of this file which run are about."""
+    found: set[str] = set()
+    for item in request.session.items:
+        if item.path == request.path:
+            for value in getattr(item, "callspec", _NONE).params.values():
+                found |= {value.title if isinstance(value, Mutant) else str(value)}
+    return frozenset(found)
+
+
+_NONE = SimpleNamespace(params={})
 
 
 def parametrize(mutants: Sequence[Mutant[Case]]) -> pytest.MarkDecorator:

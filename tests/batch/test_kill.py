@@ -78,6 +78,7 @@ def test_an_interrupted_batch_tells_what_it_has_and_how_to_go_on(own, number, co
     assert {c.find("skipped").get("message") for c in unreached} == {"not run"}
 
 
+@pytest.mark.wider
 def test_workers_die_with_the_batch(own):
     process = own.start("batch", own.file(SMALL), "--workers", "1")
     _wait_for_cells(own.home, 1)

@@ -9,6 +9,7 @@ import pytest
 SUITE = "backend: cpp\nrows:\n  - {op: add, dims: {N: 1000}, gate: 0.0001}\n"
 
 
+@pytest.mark.wider
 def test_one_command_measures_a_suite_and_goes_on_where_it_stopped(septran, tmp_path):
     suite, out, kept = (tmp_path / name for name in ("mine.yaml", "page.html", "figures.json"))
     suite.write_text(SUITE)

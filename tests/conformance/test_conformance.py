@@ -58,7 +58,7 @@ def _check(name: str, folder: Path, rows: Sequence[Row], *, compiled: bool = Fal
     assert wrong == {}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.wider) if n == "cpp" else n for n in TARGETS]
 )

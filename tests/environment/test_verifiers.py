@@ -13,6 +13,8 @@ import subprocess
 import sys
 import urllib.request
 
+import pytest
+
 from septran.outcome import Level
 from tests.environment.test_serve import serving
 
@@ -57,6 +59,7 @@ print(json.dumps({"names": [t.data.id for t in tasks], "prompt": str(tasks[0].da
 """
 
 
+@pytest.mark.wider
 def test_a_trainer_without_septran_gets_rewards(tmp_path):
     package = tmp_path / "verifiers"
     real = os.environ.get("SEPTRAN_VERIFIERS_PYTHON")

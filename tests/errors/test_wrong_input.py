@@ -23,7 +23,7 @@ from tests.backends.operators import ROOT, all_operators
 from tests.bind.running import arguments, bound
 from tests.errors.mangle import mangled
 
-FEW, MANY = 40, 1500
+FEW, MANY = 20, 1500
 PLACELESS = {"C044", "C110", "C111", "C130", "C131", "C132", "M070", "M080"}
 """About a name or size that the test gives, not the file."""
 

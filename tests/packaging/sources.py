@@ -27,6 +27,12 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file; nobody changes it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """Every statement of a tree: a tenth of its nodes."""
     for child in ast.iter_child_nodes(tree):

@@ -12,7 +12,7 @@ import pytest
 
 import septran
 from septran import assets, backends
-from tests.packaging.sources import PACKAGE, ROOT, files, relative, statements
+from tests.packaging.sources import PACKAGE, ROOT, files, relative, statements, tree
 
 LIMIT = 500
 BANNED = re.compile(r"(Manager|Engine|Helper|Handler|Utils?|Wrapper|_v2)(?![a-z])")
@@ -28,7 +28,7 @@ def test_names_say_something():
     bad = [
         f"{relative(path)}:{node.lineno} {node.name}"
         for path in files()
-        for node in statements(ast.parse(path.read_text(encoding="utf-8")))
+        for node in statements(tree(path))
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and BANNED.search(node.name)
     ]
     bad += [relative(p) for p in files() if re.search(r"util|helper|misc", p.stem)]

@@ -11,7 +11,7 @@ import pytest
 from septran import spanyaml
 from septran.assets import listing
 from septran.machine import load_machine
-from tests.packaging.sources import PACKAGE
+from tests.packaging.sources import PACKAGE, tree
 
 # what runs in a child and imports nothing of ours: it holds the figures a second time
 CHILDREN = {
@@ -48,7 +48,7 @@ def test_no_backend_repeats_the_size_of_a_memory():
     holding = {
         path.relative_to(root).as_posix()
         for path in root.rglob("*.py")
-        if sizes & set(numbers(ast.parse(path.read_text(encoding="utf-8"))))
+        if sizes & set(numbers(tree(path)))
     }
     assert holding == CHILDREN | OTHERS
 
@@ -85,7 +85,7 @@ def test_no_module_repeats_a_figure_of_a_machine() -> None:
         (path.relative_to(PACKAGE).as_posix(), number)
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).as_posix().removeprefix("backends/") not in CHILDREN
-        for number in known & set(numbers(ast.parse(path.read_text(encoding="utf-8"))))
+        for number in known & set(numbers(tree(path)))
     }
     assert bad == set(LANGUAGE.items())
 

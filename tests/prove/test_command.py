@@ -49,6 +49,7 @@ def test_what_is_no_certificate_is_the_users_mistake(septran, tmp_path: Path):
     assert done.code == 2 and "C160" in done.err
 
 
+@pytest.mark.wider
 def test_gen_says_what_is_proven(septran, tmp_path: Path):
     done = septran("gen", "--op", "add", "--backend", "dsa_c", "--json", "--require", "proved")
     assert done.code == 0, done.err

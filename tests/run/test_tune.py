@@ -389,6 +389,7 @@ def test_one_lucky_measurement_does_not_replace_the_default(septran, timed):
     assert found["within"] == pytest.approx(1 / 0.9)
 
 
+@pytest.mark.wider
 @pytest.mark.few(1)
 def test_what_may_be_faster_than_the_best_is_measured_again(septran, timed, monkeypatch):
     from septran.verify.pairs import Ratio

@@ -39,6 +39,7 @@ def at_depth(depth: int, tile: tuple[int, int, int], folder: Path) -> dict:
     return report(program, folder / str(depth))
 
 
+@pytest.mark.wider
 def test_depth_pays_until_memory_binds(tmp_path: Path) -> None:
     runs = [at_depth(d, (64, 64, 64), tmp_path) for d in (0, 2, 3)]
     cycles = [r["cycles"] for r in runs]

@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("op", "dims"),
     [
-        ("gemm", ("M=100", "N=77", "K=45")),
+        pytest.param("gemm", ("M=100", "N=77", "K=45"), marks=pytest.mark.wider),
         ("softmax", ("M=37", "N=1001")),
         pytest.param("layernorm", ("M=37", "N=1001"), marks=pytest.mark.wider),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from septran.ir.nodes import Program
+from tests.backends.mutants import asked
 from tests.backends.triton import programs as P
 from tests.backends.triton import running as R
 
@@ -87,10 +88,12 @@ CASES: dict[str, tuple[Program, Callable[[Inputs], np.ndarray]]] = {
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[str, tuple[np.ndarray | str, np.ndarray, str]]:
+def results(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray | str, np.ndarray, str]]:
+    names = asked(request)
+    cases = {name: case for name, case in CASES.items() if name in names}
     rng = np.random.default_rng(7)
     jobs, wanted = [], []
-    for program, reference in CASES.values():
+    for program, reference in cases.values():
         kernel = R.build_kernel(program)
         dtypes = {p.name: p.dtype for p in kernel.params}
         inputs = {
@@ -100,12 +103,13 @@ def results() -> dict[str, tuple[np.ndarray | str, np.ndarray, str]]:
         exact = {n: R.values(x, dtypes[n]) for n, x in inputs.items()}
         wanted.append((reference(exact), kernel.params[0].dtype))
     found = {}
-    for name, got, (want, dtype) in zip(CASES, R.run_many(jobs), wanted, strict=True):
+    for name, got, (want, dtype) in zip(cases, R.run_many(jobs), wanted, strict=True):
         value = got if isinstance(got, str) else next(iter(got.values()))
         found[name] = (value, want, dtype)
     return found
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", CASES)
 def test_matches_float64(
     name: str, results: dict[str, tuple[np.ndarray | str, np.ndarray, str]]
