@@ -187,27 +187,55 @@ template <class TILE, class T, class S> ST_DEVICE void copy_async(const View<T, 
 
 /// global -> shared where positions outside the tensor read as `fill`: element i of dimension d is position
 /// offset[d] + step[d] * i of a tensor with extents x.n and strides x.s (padding of convolutions and pools).
-/// FULL: also write where `y` ends but its storage does not (a staged tile).
+/// FULL: also write where `y` ends but its storage does not (a staged tile). 16 bytes at a time where the last dimension is
+/// neither padded nor cut within them (channels last), else element by element.
 template <class TILE, bool FULL, class T, class S>
 ST_DEVICE void copy_padded(const View<T, TILE::rank>& y, const View<S, TILE::rank>& x, const idx (&offset)[TILE::rank],
                            const idx (&step)[TILE::rank], float fill = 0.f) {
-  constexpr int R = TILE::rank, TOTAL = TILE::lead() * TILE::last();
-  for (int e = threadIdx.x; e < TOTAL; e += threads) {
-    idx i[R], at[R];
+  constexpr int R = TILE::rank, V = 16 / sizeof(T);
+  /// The e-th `width` elements along the last dimension: where they are read and written, and whether they are.
+  const auto locate = [&](int e, int width, idx(&at)[R], T*& dst, bool& in) {
+    bool write = true;
     int rest = e;
-    bool in = true, write = true;
+    dst = y.p, in = true;
 #pragma unroll
     for (int d = R - 1; d >= 0; d--) {
-      i[d] = d ? rest % TILE::size(d) : rest;
-      rest = d ? rest / TILE::size(d) : 0;
-      at[d] = offset[d] + step[d] * i[d];
+      const int extent = d == R - 1 ? TILE::last() / width : TILE::size(d);
+      const idx i = (d ? rest % extent : rest) * (d == R - 1 ? width : 1);
+      rest = d ? rest / extent : 0;
+      at[d] = offset[d] + step[d] * i;
       in = in && at[d] >= 0 && at[d] < x.n[d];
-      write = write && i[d] < y.n[d];
+      write = write && i < y.n[d];
+      dst += i * y.s[d];
     }
-    T* dst = y.p;
+    return FULL || write;
+  };
+  if constexpr (V > 1 && Same<T, plain<S>>::value && TILE::last() % V == 0) {
+    const bool whole = step[R - 1] == 1 && offset[R - 1] % V == 0 && x.n[R - 1] % V == 0 && (FULL || y.n[R - 1] % V == 0);
+    if (whole && x.aligned(16) && y.aligned(16)) {
+      using P = Pack<T, V>;
+      shares<TILE::lead() * TILE::last() / V>([&](int e) {
+        idx at[R];
+        T* dst;
+        bool in;
+        if (!locate(e, V, at, dst, in)) return;
+        P p;
+        if (in) {
+          p = *reinterpret_cast<const P*>(&x.at(at));
+        } else {
 #pragma unroll
-    for (int d = 0; d < R; d++) dst += i[d] * y.s[d];
-    if (FULL || write) *dst = in ? convert<T>(x.at(at)) : from<T>(fill);
+          for (int k = 0; k < V; k++) p.v[k] = from<T>(fill);
+        }
+        *reinterpret_cast<P*>(dst) = p;
+      });
+      return;
+    }
+  }
+  for (int e = threadIdx.x; e < TILE::lead() * TILE::last(); e += threads) {
+    idx at[R];
+    T* dst;
+    bool in;
+    if (locate(e, 1, at, dst, in)) *dst = in ? convert<T>(x.at(at)) : from<T>(fill);
   }
 }
 
