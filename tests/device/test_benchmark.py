@@ -303,7 +303,7 @@ def test_a_way_of_torch_that_takes_for_ever_is_given_up() -> None:
     start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"0\.2 s"), gpu_torch.within(0.2):
         time.sleep(30)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 20
     with gpu_torch.within(0.2):
         pass
     time.sleep(0.4)  # no alarm is left behind

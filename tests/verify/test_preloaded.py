@@ -153,7 +153,7 @@ def test_a_server_that_died_takes_its_children_with_it_and_is_replaced(tmp_path:
     begun = time.monotonic()
     result = child.wait()
     assert (result.rc, result.why) == (-9, "machine memory")  # never the kernel's crash
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30  # the child would sleep for 60
     assert python("import sys; print('wave' in sys.modules)", tmp_path).stdout_tail == "True\n"
     assert server() != first
 
@@ -240,7 +240,7 @@ def test_no_server_outlives_its_user(end: str, tmp_path: Path) -> None:
     made = subprocess.run([sys.executable, "-c", code + end], capture_output=True, text=True)
     pids = [int(word) for word in made.stdout.split()]
     assert len(pids) == 2, made.stderr
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in pids if _alive(pid)] == []
@@ -258,7 +258,7 @@ def test_processor_seconds_of_forked_children_are_counted(tmp_path: Path) -> Non
     assert python("pass", tmp_path).ok
     before = preloaded.seconds()
     assert python("import time\nwhile time.process_time() < 0.3: pass", tmp_path).ok
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 20
     while preloaded.seconds() - before < 0.2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert 0.2 < preloaded.seconds() - before < 1.0

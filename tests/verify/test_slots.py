@@ -22,6 +22,7 @@ from septran.verify.problem import Problem
 from septran.verify.session import Sessions
 from septran.verify.slots import HostTimed, can_be_timed, torch_calls
 from septran.verify.timing import Timing, measure, settled, time_kernel
+from tests.support.steady import steady
 from tests.verify import hosting, kernels
 
 ONE = Sessions(threads=1)
@@ -219,15 +220,14 @@ def test_bench_is_what_a_plain_loop_shows(op: str, tmp_path: Path) -> None:
     call = septran.compile(op=op)
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(1)
     torch.set_num_threads(1)
-    seen = []
-    for _ in range(5):
+
+    def ratio() -> float:
         timing = measure(kernel, built, problem, run_dir=tmp_path, settings=ONE, budget_s=0.4)
         assert timing.ok, timing.why
-        loop = _plain_loop(call, problem, timing.baseline)
-        seen.append((round(timing.speedup, 3), round(loop, 3)))
-        if 0.9 < timing.speedup / loop < 1.1:
-            return
-    pytest.fail(f"bench and loop differ: {seen}")
+        return timing.speedup / _plain_loop(call, problem, timing.baseline)
+
+    ratios = steady(ratio, lambda r: 0.9 < r < 1.1)
+    assert 0.9 < ratios[-1] < 1.1, ratios
 
 
 def _plain_loop(call, problem: Problem, baseline: str) -> float:
