@@ -385,6 +385,8 @@ def _topk(x: torch.Tensor, k: int, dim: int, largest: bool) -> tuple[torch.Tenso
     import torch
 
     values, places = torch.sort(x, dim=dim, descending=largest, stable=True)
+    if not x.dim():
+        return values, places
     return values.narrow(dim, 0, k), places.narrow(dim, 0, k)
 
 
@@ -396,7 +398,7 @@ def _ordered(name: str, given: Mapping[str, Any]) -> Any:
     down = bool(given.get("descending"))
     found = torch.sort(given["self"], dim=dim, descending=down, stable=True)
     if name == "kthvalue":
-        kept = tuple(t.narrow(dim, given["k"] - 1, 1) for t in found)
+        kept = tuple(t.narrow(dim, given["k"] - 1, 1) if t.dim() else t for t in found)
         return kept if given.get("keepdim") else tuple(t.squeeze(dim) for t in kept)
     return {"sort": tuple(found), "argsort": found[1], "msort": found[0]}[name]
 

@@ -16,6 +16,7 @@ from septran.aten.once import PREFIX
 from septran.aten.scalars import STEPS, as_taken, dtypes_of
 from septran.errors import ConfigError, Diagnostic, Span, closest
 from septran.frontend.canon import Canon, Given, Op
+from septran.frontend.lines import as_line
 from septran.frontend.opaque import Part, in_order, named, parts, whole
 from septran.frontend.refusals import NOTHING_HELP
 from septran.frontend.table import ROWS, Args, Builder, NoForm, clean_name
@@ -237,7 +238,8 @@ def _node(builder: Builder, node: Node, env: Mapping[str, Any]) -> Any:
     for meta in node.results:
         if meta is not None and not (storable(meta.dtype) or is_complex(meta.dtype)):
             raise NoForm(f"dtype {meta.dtype}")
-    found = row(builder, node, args)
+    line, args, back = as_line(name, node, args)
+    found = back(row(builder, line, args))
     if isinstance(found, View | Pair) and not node.many and found.shape != node.meta.shape:
         raise NoForm(f"its form gives shape {found.shape}, torch {node.meta.shape}")
     return found

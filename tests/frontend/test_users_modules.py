@@ -87,6 +87,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "diag_above": (lambda x: torch.diag(x, 1), floats(4, 6)),
     "diag_embed_above": (lambda x: torch.diag_embed(x, 1), floats(2, 4)),
     "diag_embed_below": (lambda x: torch.diag_embed(x, -2), floats(2, 4)),
+    "diag_embed_in_other_dims": (lambda x: torch.diag_embed(x, 1, 2, 0), floats(2, 4)),
+    "cosine_similarity_of_a_longer_one": (lambda x, y: F.cosine_similarity(x, y, dim=1), floats(2, 3), floats(5, 1, 3)),
     "division_to_zero": (
         lambda i: (torch.div(i, 2, rounding_mode="trunc"), torch.div(i, -3, rounding_mode="floor")),
         _whole(9, 5, 8, low=-9),
@@ -111,6 +113,7 @@ SLOW = (
     "diagonal_below",
     "diag_above",
     "diag_embed_below",
+    "diag_embed_in_other_dims",
     "indices_apart_given",
     "scatter_mean",
     "scatter_most_alone",

@@ -321,8 +321,6 @@ def _diag(b: Builder, node: Node, a: Args) -> Value:
     x, k = a.view("self"), a.first("diagonal", "offset") or 0
     if x.rank == 2 and "embed" not in node.op:
         return diagonal(b, x, k, 0, 1)
-    if a["dim1"] not in (None, -2) or a["dim2"] not in (None, -1):
-        raise NoForm("a diagonal in other dims than the last two")
     *lead, count = x.shape
     if k:  # room for the lines that have nothing of it
         room = b.map("0", {}, (*lead, abs(k)), name="zeros", dtype=b.dtypes[x.source])
@@ -330,7 +328,15 @@ def _diag(b: Builder, node: Node, a: Args) -> Value:
     line, column = f"at({len(lead)})", f"at({len(lead) + 1})"
     wide = (*lead, count + k, 1) if k >= 0 else (*lead, 1, count - k)
     test = f"{column} == {line} + {k}" if k >= 0 else f"{line} == {column} + {-k}"
-    return b.map(f"select({test}, x, 0)", {"x": b.reshape(x, wide)}, node.meta.shape)
+    square = (*lead, count + abs(k), count + abs(k))
+    found = b.map(f"select({test}, x, 0)", {"x": b.reshape(x, wide)}, square)
+    first, second = (
+        (-2 if a["dim1"] is None else a["dim1"]),
+        (-1 if a["dim2"] is None else a["dim2"]),
+    )
+    rest = iter(range(len(lead)))
+    named = {first % found.rank: len(lead), second % found.rank: len(lead) + 1}
+    return found.permute([named[d] if d in named else next(rest) for d in range(found.rank)])
 
 
 @row("diagonal")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from septran.aten.graph import Node
-from septran.frontend.table.build import Args, Builder, NoForm, Value, number, row
+from septran.frontend.table.build import Args, Builder, NoForm, Value, broadcast, number, row
 from septran.frontend.table.movement import take
 from septran.frontend.table.pointwise import log1p
 from septran.frontend.table.rows import mean, shaped, softmax
@@ -81,7 +81,8 @@ def _hinge_embedding(b: Builder, node: Node, a: Args) -> Value:
 @row("cosine_similarity")
 def _cosine_similarity(b: Builder, node: Node, a: Args) -> Value:
     x, y = a.view("x1"), a.view("x2")
-    axis, eps = a["dim"] % x.rank, number(a["eps"])
+    shape = broadcast(x.shape, y.shape)
+    x, y, axis, eps = x.expand(shape), y.expand(shape), a["dim"] % len(shape), number(a["eps"])
 
     def total(expr: str, name: str) -> View:
         return b.reduce("sum", b.map(expr, {"x": x, "y": y}, name=name), (axis,), name=f"{name}s")

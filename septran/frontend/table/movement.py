@@ -50,8 +50,6 @@ def _scan(b: Builder, node: Node, a: Args) -> Value:
 @row("argmax", "argmin")
 def _argmax(b: Builder, node: Node, a: Args) -> Value:
     x = a.view("self")
-    if x.rank == 0:
-        raise NoForm("the position in a scalar")
     op = node.op.split(".")[1].removeprefix("arg")
     if a["dim"] is None:
         return b.reshape(extreme(b, op, b.reshape(x, (x.elements,)), 0), node.meta.shape)
