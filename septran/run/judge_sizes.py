@@ -208,11 +208,21 @@ def _values(
             sizes |= {s: max(before["numel()"]) // hint * dims // _OF_A_BLOCK for s in blocks}
             held = np.broadcast_to(np.asarray(asked.holds(sizes), bool), dims.shape)
             turned = dims[held != bool(asked.holds(way))]
-            for by in (step, 1):
+            for by in _divisors(step):
                 near = turned[turned % by == 0]
                 # the second first: at the first, what is left out behind a bound is nothing yet
                 found += [*near[near > hint][1::-1], *near[near < hint][-2:]]
     return tuple(dict.fromkeys(int(n) for n in found))[:_TRIED]
+
+
+def _divisors(step: int) -> Iterator[int]:
+    """Yield a step, halved as often as it can be, and 1: a kernel may need what the usual size is a multiple of."""
+    while step % 2 == 0:
+        yield step
+        step //= 2
+    if step > 1:
+        yield step
+    yield 1
 
 
 def _made_for(asked: SizeAsked, way: Mapping[Size, int]) -> bool:
