@@ -39,6 +39,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run tests marked slow or wider")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.support.scheduling import ByNeed
+
+    return ByNeed(config, log)
+
+
 def pytest_collection(session: pytest.Session) -> None:
     gc.disable()  # nearly all that is made until the tests run stays
 

@@ -137,6 +137,7 @@ def test_an_honest_kernel_is_accepted_and_narrower_ones_are_not(name: str, tmp_p
     assert min(others) > 1.2, others
 
 
+@pytest.mark.wider
 def test_of_integers_alone_nothing_is_rounded(tmp_path: Path) -> None:
     counts = "def reference(q, k, v):\n    return (q + k * v).cumsum(0)"
     problem = wanted(f"{counts}\n{WHOLE}", tmp_path)

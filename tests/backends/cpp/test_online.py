@@ -38,7 +38,7 @@ def test_rows_in_blocks_give_what_whole_rows_give():
     x[7] *= 1e30
     x[8] = -3e38
     target = torch.tensor([0, N - 1, N - 1, 4000, 5, 6, 8, 9, 1023])
-    got = septran.compile(op="cross_entropy")(x, target[:, None])[:, 0]
+    got = septran.compile(op="cross_entropy", verify=False)(x, target[:, None])[:, 0]
     want = F.cross_entropy(x.double(), target, reduction="none")
     assert want[[4, 5, 6]].isnan().all()
     torch.testing.assert_close(got.double(), want, rtol=3e-6, atol=3e-6, equal_nan=True)
