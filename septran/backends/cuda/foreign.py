@@ -13,6 +13,7 @@ from septran.backends.cuda.cards import on_cards
 from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import asked_of_emulation, prepare, unsupported
+from septran.backends.cuda.ptx import translated, untranslated
 from septran.backends.cuda.toolchain import (
     ALIGNED,
     EMULATION_FLAGS,
@@ -133,7 +134,7 @@ def build(kernel: Kernel, folder: Path) -> Built:
 def emulated(kernel: Kernel) -> Kernel:
     """Return the kernel as a host compiler takes it; files besides the main one stay."""
     main = "judged_kernel.emulated.cpp"
-    source = f'{_BEFORE}#line 1 "{kernel.main}"\n{prepare(kernel.source)}'
+    source = f'{_BEFORE}#line 1 "{kernel.main}"\n{prepare(translated(kernel.source))}'
     others = tuple(one for one in kernel.files if one[0] != kernel.main)
     return replace(kernel, main=main, files=((main, source), *others))
 
@@ -214,7 +215,7 @@ def unset_in(kernel: Kernel, folder: Path, build: Compile) -> Iterator[Built]:
 def unjudged_words(text: str) -> tuple[str, ...]:
     """Return what a text uses that cannot be judged here."""
     torch = computes_with_torch(text) if on_torch(text) else ()
-    return (*unsupported(blank(text)), *torch, *asks_its_compiler(text))
+    return (*unsupported(blank(text)), *untranslated(text), *torch, *asks_its_compiler(text))
 
 
 def _launches(
@@ -227,7 +228,8 @@ def _launches(
 
 def _unordered(text: str) -> bool:
     """Whether the text adds atomically: the emulation runs each call in another order, and floats then round differently."""
-    return re.search(r"\batomic(Add|Sub|Exch|CAS)\w*\s*\(", blank(text)) is not None
+    asked = re.search(r"\batomic(Add|Sub|Exch|CAS)\w*\s*\(", blank(text))
+    return asked is not None or re.search(r"\b(?:atom|red)\.[\w.:]+", text) is not None
 
 
 FOREIGN = Foreign(

@@ -31,7 +31,6 @@ _CAST = re.compile(
 _BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,[^()]*)?\)\s*(?:void\s+)?(\w+)\s*\(")
 _COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
-    (r"\basm\b", "inline PTX"),
     (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
     (
         r"\b(this_grid|grid_group|this_cluster|cluster_group|this_multi_grid|coalesced_threads|labeled_partition|binary_partition)\b",
@@ -52,6 +51,7 @@ def asked_of_emulation(source: str) -> tuple[str, ...]:
     marks = (
         (r"\bcudaStreamCreate", "-DCUEMU_STREAMS"),
         (r"\b__managed__\b", "-DCUEMU_MANAGED"),
+        (r"\bcuemu::ptx::", "-DCUEMU_PTX"),
         # a constant without a value is one that the host sets, here or nowhere
         (
             r"\bcuda(MemcpyToSymbol|GetSymbolAddress)|__constant__\s[^;={(]*;",

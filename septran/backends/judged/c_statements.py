@@ -74,7 +74,9 @@ class Body(Expressions):
                 while not self.take_if(";"):
                     self.take()
                 return []
-            case "do" | "switch" | "goto" | "try" | "asm":
+            case "asm" | "__asm__":
+                raise self.wrong("inline PTX")
+            case "do" | "switch" | "goto" | "try":
                 raise self.wrong(f"a {self.now.text} statement")
         if self.declares():
             return self.declaration()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from septran.backends.cuda.emit import runtime_folder
-from septran.backends.cuda.prepare import prepare
+from septran.backends.cuda.prepare import asked_of_emulation, prepare
 from septran.backends.cuda.toolchain import (
     EMULATION_FLAGS,
     EMULATOR,
@@ -66,6 +66,7 @@ def run_cuda(
         *watched,
         f"-I{EMULATOR}",
         f"-I{runtime}",
+        *asked_of_emulation(source),
     )
     text = '#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#line 1 "kernel.cu"\n' + prepare(
         source

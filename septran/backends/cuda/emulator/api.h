@@ -53,6 +53,9 @@ Mask lanes_alive() CUEMU_CALL(lanes_alive);
 // ---- memory and launches
 /// The block's memory of one `__shared__` declaration, told by the address of `site`: NaN in every block.
 void* shared_array(const void* site, size_t bytes, size_t alignment) CUEMU_CALL(shared_array);
+/// The 32-bit address of a byte of shared memory, and back.
+uint32_t shared_address(const void* p) CUEMU_CALL(shared_address);
+void* shared_pointer(uint32_t address) CUEMU_CALL(shared_pointer);
 void* device_memory(size_t bytes) CUEMU_CALL(device_memory);
 void free_device_memory(void* p) CUEMU_CALL(free_device_memory);
 /// Memory of cudaMalloc: the host does not reach it.

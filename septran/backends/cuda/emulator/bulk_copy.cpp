@@ -36,7 +36,8 @@ void write_barrier(void* p, Mbarrier b) {
 bool phase_done(const void* p, unsigned parity) { return read_barrier(p).phase != (parity & 1); }
 
 void mbarrier_init(void* p, int arrivals) {
-  if (shared_offset(p) % 8) fail("alignment", "an mbarrier needs 8-byte alignment");
+  if (!in_shared(reinterpret_cast<uintptr_t>(p))) fail("shared memory", "an mbarrier outside of the block's shared memory");
+  if (reinterpret_cast<uintptr_t>(p) % 8) fail("alignment", "an mbarrier needs 8-byte alignment");
   if (arrivals < 1) fail("async", "an mbarrier with no arrivals");
   Mbarrier b{};
   b.magic = kMagic, b.expected = b.pending = static_cast<unsigned>(arrivals);

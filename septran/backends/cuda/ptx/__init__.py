@@ -1,0 +1,5 @@
+"""Inline PTX of CUDA files, said in C++ for the emulation."""
+
+from septran.backends.cuda.ptx.statements import translated, untranslated
+
+__all__ = ["translated", "untranslated"]

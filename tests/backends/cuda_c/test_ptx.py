@@ -1,0 +1,189 @@
+"""Inline PTX of judged files, as C++ of the emulation: each instruction gives what the PTX ISA says, and what has none is named."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from septran.backends.cuda.ptx import translated, untranslated
+from tests.backends.cuda_c.raw import run_cuda
+
+M32 = (1 << 32) - 1
+
+
+def _f(x: float) -> int:
+    return struct.unpack("<I", struct.pack("<f", np.float32(x)))[0]
+
+
+def _h2(low: float, high: float) -> int:
+    return int(np.float16(low).view(np.uint16)) | int(np.float16(high).view(np.uint16)) << 16
+
+
+def _b2(low: float, high: float) -> int:
+    return _f(low) >> 16 | _f(high) >> 16 << 16
+
+
+# instructions on 32-bit registers, %0 the result, %1 %2 %3 the operands -> what comes out
+INSTRUCTIONS = [
+    ("add.s32 %0, %1, %2;", (7, M32, 0), 6),
+    ("sub.u32 %0, %1, 8;", (7, 0, 0), M32),
+    ("mul.lo.s32 %0, %1, %2;", (0x10001, 0x10001, 0), 0x20001),
+    ("mul.hi.u32 %0, %1, %2;", (0x80000000, 6, 0), 3),
+    ("mul.hi.s32 %0, %1, %2;", (M32, 5, 0), M32),
+    ("mad.lo.u32 %0, %1, %2, %3;", (5, 6, 7), 37),
+    ("abs.s32 %0, %1;", (M32, 0, 0), 1),
+    ("and.b32 %0, %1, %2;", (0xF0F0, 0xFF00, 0), 0xF000),
+    ("not.b32 %0, %1;", (0, 0, 0), M32),
+    ("shl.b32 %0, %1, %2;", (1, 33, 0), 0),
+    ("shr.s32 %0, %1, %2;", (0x80000000, 99, 0), M32),
+    ("shr.u32 %0, %1, 4;", (0x80000000, 0, 0), 0x08000000),
+    ("shf.l.wrap.b32 %0, %1, %2, %3;", (0x80000001, 0x1, 4), 0x18),
+    ("shf.r.wrap.b32 %0, %1, %2, %3;", (0x10, 0xF, 4), 0xF0000001),
+    ("popc.b32 %0, %1;", (0xF00F, 0, 0), 8),
+    ("clz.b32 %0, %1;", (0x10, 0, 0), 27),
+    ("clz.b32 %0, %1;", (0, 0, 0), 32),
+    ("brev.b32 %0, %1;", (1, 0, 0), 0x80000000),
+    ("bfe.u32 %0, %1, 4, 8;", (0xABCD, 0, 0), 0xBC),
+    ("bfe.s32 %0, %1, 4, 8;", (0xABCD, 0, 0), 0xFFFFFFBC),
+    ("bfi.b32 %0, %1, %2, 8, 4;", (0xF5, 0x12345678, 0), 0x12345578),
+    ("prmt.b32 %0, %1, %2, 0x5410;", (0x11112222, 0x33334444, 0), 0x44442222),
+    ("prmt.b32 %0, %1, %2, 0x9;", (0x8000, 0, 0), 0xFF),
+    ("lop3.b32 %0, %1, %2, %3, 0xEA;", (0b1100, 0b1010, 0b0001), 0b1001),
+    ("lop3.b32 %0, %1, %2, %3, 0x96;", (0b1100, 0b1010, 0b0110), 0),
+    ("dp4a.s32.s32 %0, %1, %2, %3;", (0xFF020304, 0x01010101, 10), 18),
+    ("dp4a.u32.u32 %0, %1, %2, %3;", (0xFF020304, 0x01010101, 10), 274),
+    ("{ .reg .pred p; setp.lt.s32 p, %1, 0; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 1),
+    ("{ .reg .pred p; setp.lo.u32 p, %1, 0; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 2),
+    ("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, l}; }", (0x12345678, 0, 0), 0x56781234),
+    ("{ .reg .b64 t; mov.b64 t, {%1, %2}; shr.u64 t, t, 8; cvt.u32.u64 %0, t; }", (0x11223344, 0xAA, 0), 0xAA112233),
+    ("{ .reg .b32 r<3>; mov.u32 r0, %1; add.u32 r1, r0, 1; add.u32 r2, r1, 1; mov.u32 %0, r2; }", (5, 0, 0), 7),
+    ("{ .reg .pred p; .reg .u32 n; mov.u32 n, %1; mov.u32 %0, 0; L: add.u32 %0, %0, 3; sub.u32 n, n, 1; setp.ne.u32 p, n, 0; @p bra L; }", (4, 0, 0), 12),
+    ("add.rn.f32 %0, %1, %2;", (_f(1.5), _f(2), 0), _f(3.5)),
+    ("fma.rn.f32 %0, %1, %2, %3;", (_f(1.5), _f(2), _f(0.25)), _f(3.25)),
+    ("max.f32 %0, %1, 0f00000000;", (_f(-3), 0, 0), 0),
+    ("ex2.approx.f32 %0, %1;", (_f(3), 0, 0), _f(8)),
+    ("ex2.approx.ftz.f32 %0, %1;", (_f(-127), 0, 0), 0),
+    ("rcp.approx.ftz.f32 %0, %1;", (_f(4), 0, 0), _f(0.25)),
+    ("sqrt.approx.f32 %0, %1;", (_f(9), 0, 0), _f(3)),
+    ("neg.f32 %0, %1;", (_f(9), 0, 0), _f(-9)),
+    ("add.f16x2 %0, %1, %2;", (_h2(1, 2), _h2(0.5, -4), 0), _h2(1.5, -2)),
+    ("fma.rn.f16x2 %0, %1, %2, %3;", (_h2(3, 2), _h2(2, 2), _h2(1, -1)), _h2(7, 3)),
+    ("mul.bf16x2 %0, %1, %2;", (_b2(3, 2), _b2(2, -2), 0), _b2(6, -4)),
+    ("cvt.rn.f16x2.f32 %0, %1, %2;", (_f(1), _f(2), 0), _h2(2, 1)),
+    ("cvt.rn.bf16x2.f32 %0, %1, %2;", (_f(1), _f(2), 0), _b2(2, 1)),
+    ("cvt.rzi.s32.f32 %0, %1;", (_f(-2.7), 0, 0), -2 & M32),
+    ("cvt.rni.s32.f32 %0, %1;", (_f(2.5), 0, 0), 2),
+    ("cvt.rn.f32.s32 %0, %1;", (M32, 0, 0), _f(-1)),
+    ("cvt.rna.tf32.f32 %0, %1;", (0x3F801000, 0, 0), 0x3F802000),
+    ("mov.u32 %0, %%laneid;", (0, 0, 0), 0),
+    ("mov.u32 %0, %%ntid.x;", (0, 0, 0), 1),
+]  # fmt: skip
+
+
+def test_instructions_give_what_the_isa_says(tmp_path: Path) -> None:
+    lines = [
+        f'    {{ uint32_t r = 0x5A5A5A5A; asm volatile("{text}" : "=r"(r) : "r"(x[{3 * i}]), "r"(x[{3 * i + 1}]), "r"(x[{3 * i + 2}])); y[{i}] = r; }}\n'
+        for i, (text, _, _) in enumerate(INSTRUCTIONS)
+    ]
+    source = (
+        f"__global__ void k(const uint32_t* x, uint32_t* y) {{\n{''.join(lines)}}}\n"
+        'extern "C" __attribute__((visibility("default"))) void run(void* const* a) { k<<<1, 1>>>((const uint32_t*)a[0], (uint32_t*)a[1]); }\n'
+    )
+    assert untranslated(source) == ()
+    given = np.array([v for _, values, _ in INSTRUCTIONS for v in values], np.uint32)
+    ran = run_cuda(translated(source), [given, np.zeros(len(INSTRUCTIONS), np.uint32)], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    wrong = [
+        f"{text}: {int(g):#x}, {want:#x} wanted"
+        for (text, _, want), g in zip(INSTRUCTIONS, ran.outputs[1], strict=True)
+        if int(g) != want
+    ]
+    assert wrong == []
+
+
+BYTES = """
+__global__ void k(const uint32_t* a, const uint32_t* b, int* c) {
+  const int l = threadIdx.x;
+  int d[4] = {1, 1, 1, 1};
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\\n"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[l / 4 * 8 + l % 4]), "r"(a[(l / 4 + 8) * 8 + l % 4]), "r"(a[l / 4 * 8 + l % 4 + 4]), "r"(a[(l / 4 + 8) * 8 + l % 4 + 4]),
+                 "r"(b[l / 4 * 8 + l % 4]), "r"(b[l / 4 * 8 + l % 4 + 4]));
+  for (int q = 0; q < 4; q++) c[(l / 4 + q / 2 * 8) * 8 + l % 4 * 2 + q % 2] = d[q];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((const uint32_t*)p[0], (const uint32_t*)p[1], (int*)p[2]); }
+"""
+HALVES = """
+__global__ void k(const uint32_t* a, const uint32_t* b, uint32_t* c) {
+  __shared__ __align__(16) uint16_t s[16][8];
+  const int l = threadIdx.x;
+  uint32_t d[2] = {0, 0};
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%0,%1};\\n"
+               : "+r"(d[0]), "+r"(d[1]) : "r"(a[l / 4 * 4 + l % 4]), "r"(a[(l / 4 + 8) * 4 + l % 4]), "r"(b[l / 4 * 4 + l % 4]));
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};\\n"
+               :: "r"((uint32_t)__cvta_generic_to_shared(&s[l % 16][0])), "r"(d[0]), "r"(d[1]));
+  __syncwarp();
+  for (int i = l; i < 64; i += 32) c[i] = ((uint32_t*)s)[i];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((const uint32_t*)p[0], (const uint32_t*)p[1], (uint32_t*)p[2]); }
+"""
+
+
+def test_a_product_of_bytes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-128, 128, (16, 32), np.int8), rng.integers(-128, 128, (8, 32), np.int8)
+    ran = run_cuda(translated(BYTES), [a, b, np.zeros((16, 8), np.int32)], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert (ran.outputs[2] == a.astype(int) @ b.astype(int).T + 1).all()
+
+
+def test_a_half_product_and_stmatrix(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((16, 8), (8, 8)))
+    ran = run_cuda(translated(HALVES), [a, b, np.zeros((16, 8), np.float16)], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert (ran.outputs[2] == a @ b.T).all()
+
+
+def test_lines_stay_and_macros_stay_on_theirs() -> None:
+    source = (
+        "#define WAIT(n) \\\n  asm volatile( \\\n    \"cp.async.wait_group %0;\\n\" \\\n    :: \"n\"(n))\n"
+        'void f() {\n  asm volatile("bar.sync 0;"  // all of them\n    ::: "memory");\n}\n'
+    )  # fmt: skip
+    text = translated(source)
+    assert text.count("\n") == source.count("\n")
+    assert re.search(r"#define WAIT\(n\) \\\n  do \{.*\} while \(0\)\\\n\\\n\\?\n?", text)
+    assert "asm" not in text
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ('asm volatile("wgmma.fence.sync.aligned;");', "wgmma.fence.sync.aligned"),
+        ('asm volatile("bar.sync 1, 64;");', "bar.sync other than of all threads"),
+        ('asm("mov.u32 %0, %%smid;" : "=r"(x));', "the operand %smid"),
+        ('asm("mov.u64 %0, %%clock64;" : "=l"(x));', "the operand %clock64"),
+        ('asm("add.u32 %0, %1, t9;" : "=r"(x) : "r"(x));', "the operand t9"),
+        ('asm volatile("syscall" : "=a"(r) : "a"(39) : "rcx");', "operands of host code"),
+        ('asm("add.u32 %[a], %[a], 1;" : [a] "+r"(x));', "an operand with a name"),
+        ('asm("{ .reg .pred p; setp.gt.u32 p, %1, 5000; @p add.u32 %0, %0, 1; }" : "+r"(x) : "r"(n));', "setp.gt.u32 other than with 0"),
+        ("asm(TEMPLATE);", "a template that is no text"),
+        ('__asm__ volatile("cpuid");', "cpuid"),
+        ('asm("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p));', "ld.acquire.gpu.global.u32"),
+        ('asm("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(p));', "2 registers"),
+    ],
+)  # fmt: skip
+def test_what_the_emulation_lacks_is_named_with_its_line(statement: str, told: str) -> None:
+    source = f"\n\nvoid f() {{\n  {statement}\n}}\n"
+    (why,) = untranslated(source)
+    assert told in why and "line 4" in why
+    assert translated(source) == source
+
+
+def test_asm_in_comments_and_strings_is_none() -> None:
+    source = '// asm("x")\nconst char* s = "asm(1)"; /* asm volatile("y") */\n'
+    assert (untranslated(source), translated(source)) == ((), source)
