@@ -13,7 +13,7 @@ from septran.backends.cuda.cards import on_cards
 from septran.backends.cuda.noted import NOTED, NOTES, STARTS, believable, not_noted
 from septran.backends.cuda.nvcc_passes import readings
 from septran.backends.cuda.prepare import asked_of_emulation, prepare, unsupported
-from septran.backends.cuda.ptx import translated, untranslated
+from septran.backends.cuda.ptx import shown, translated, untranslated
 from septran.backends.cuda.toolchain import (
     ALIGNED,
     EMULATION_FLAGS,
@@ -160,7 +160,8 @@ def noted(kernel: Kernel, folder: Path) -> Built:
     if why := not_noted(kernel):
         return Built(ok=False, artifact=None, log=why)
     more = (*fills_locals(compiler), *NOTED)
-    return believable(_compiled(emulated(kernel), folder, compiler, more, (NOTES,)), kernel)
+    ready = emulated(kernel)
+    return believable(_compiled(ready, folder, compiler, more, (NOTES,)), ready)
 
 
 def sought(kernel: Kernel, folder: Path) -> Built:
@@ -228,8 +229,7 @@ def _launches(
 
 def _unordered(text: str) -> bool:
     """Whether the text adds atomically: the emulation runs each call in another order, and floats then round differently."""
-    asked = re.search(r"\batomic(Add|Sub|Exch|CAS)\w*\s*\(", blank(text))
-    return asked is not None or re.search(r"\b(?:atom|red)\.[\w.:]+", text) is not None
+    return re.search(r"\batomic(Add|Sub|Exch|CAS)\w*\s*\(", blank(shown(text))) is not None
 
 
 FOREIGN = Foreign(
@@ -249,7 +249,7 @@ FOREIGN = Foreign(
     readings=_readings,
     launches=_launches,
     unordered=_unordered,
-    sizes=sizes_asked,
+    sizes=lambda text: sizes_asked(shown(text)),
     unchecked=(
         "compile for a GPU: nvcc was not asked",
         "races in global memory beyond what is proved that three orders of threads do not show; those of launches with atomic operations on it",

@@ -14,6 +14,7 @@ from pathlib import Path
 from septran.backends.base import HostCall, Unjudged, as_it_is
 from septran.backends.cuda.foreign import FOREIGN as PLAIN
 from septran.backends.cuda.foreign import unjudged_words
+from septran.backends.cuda.ptx import shown
 from septran.backends.cuda.served import RULES, build, served_kernel, unset
 from septran.backends.judged import c_sizes, py_sizes
 from septran.backends.judged.inline_hosts import InlineHosts
@@ -64,7 +65,10 @@ def _launches(
 
 def _sizes(text: str) -> tuple[SizeAsked, ...]:
     """Return what the sources and the Python beside them ask of sizes."""
-    return (*c_sizes.sizes_asked(extension(text).text), *py_sizes.sizes_asked(python_of(text)))
+    return (
+        *c_sizes.sizes_asked(shown(extension(text).text)),
+        *py_sizes.sizes_asked(python_of(text)),
+    )
 
 
 def _objections(text: str, name: str) -> tuple[tuple[str, str, int], ...]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from septran.backends.cuda.ptx import translated, untranslated
+from septran.backends.cuda.ptx import shown, translated, untranslated
+from septran.backends.judged.c_sizes import sizes_asked
 from tests.backends.cuda_c.raw import run_cuda
 
 M32 = (1 << 32) - 1
@@ -35,6 +36,8 @@ INSTRUCTIONS = [
     ("mul.hi.u32 %0, %1, %2;", (0x80000000, 6, 0), 3),
     ("mul.hi.s32 %0, %1, %2;", (M32, 5, 0), M32),
     ("mad.lo.u32 %0, %1, %2, %3;", (5, 6, 7), 37),
+    ("min.s32 %0, %1, %2;", (M32, 3, 0), M32),
+    ("min.u32 %0, %1, %2;", (M32, 3, 0), 3),
     ("abs.s32 %0, %1;", (M32, 0, 0), 1),
     ("and.b32 %0, %1, %2;", (0xF0F0, 0xFF00, 0), 0xF000),
     ("not.b32 %0, %1;", (0, 0, 0), M32),
@@ -56,8 +59,8 @@ INSTRUCTIONS = [
     ("lop3.b32 %0, %1, %2, %3, 0x96;", (0b1100, 0b1010, 0b0110), 0),
     ("dp4a.s32.s32 %0, %1, %2, %3;", (0xFF020304, 0x01010101, 10), 18),
     ("dp4a.u32.u32 %0, %1, %2, %3;", (0xFF020304, 0x01010101, 10), 274),
-    ("{ .reg .pred p; setp.lt.s32 p, %1, 0; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 1),
-    ("{ .reg .pred p; setp.lo.u32 p, %1, 0; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 2),
+    ("{ .reg .pred p; setp.lt.s32 p, %1, %2; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 1),
+    ("{ .reg .pred p; setp.lo.u32 p, %1, %2; selp.b32 %0, 1, 2, p; }", (M32, 0, 0), 2),
     ("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, l}; }", (0x12345678, 0, 0), 0x56781234),
     ("{ .reg .b64 t; mov.b64 t, {%1, %2}; shr.u64 t, t, 8; cvt.u32.u64 %0, t; }", (0x11223344, 0xAA, 0), 0xAA112233),
     ("{ .reg .b32 r<3>; mov.u32 r0, %1; add.u32 r1, r0, 1; add.u32 r2, r1, 1; mov.u32 %0, r2; }", (5, 0, 0), 7),
@@ -149,6 +152,40 @@ def test_a_half_product_and_stmatrix(tmp_path: Path) -> None:
     assert (ran.outputs[2] == a @ b.T).all()
 
 
+BARRIER = """
+__global__ void k(const int* x, int* y) {
+  __shared__ uint64_t landed;
+  __shared__ int s[64];
+  const int t = threadIdx.x;
+  uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(&landed));
+  if (t == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(64));
+  __syncthreads();
+  s[t] = x[t];
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory");
+  LOOP
+  y[t] = s[63 - t];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
+  cuemu::choose_order(ORDER);
+  k<<<1, 64>>>((const int*)p[0], (int*)p[1]);
+}
+"""
+LOOP = """asm volatile("{\\n.reg .pred P1;\\nLAB_WAIT:\\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%0], %1;\\n@P1 bra DONE;\\nbra LAB_WAIT;\\nDONE:\\n}" ::"r"(at), "r"(0));"""
+ONCE = """asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%0], %1; }" ::"r"(at), "r"(0));"""
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_who_waits_at_an_mbarrier_asks_again(order: int, tmp_path: Path) -> None:
+    x = np.arange(64, dtype=np.int32)
+    text = BARRIER.replace("ORDER", str(order))
+    ran = run_cuda(translated(text.replace("LOOP", LOOP)), [x, 0 * x], tmp_path / "loop")
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert (ran.outputs[1] == x[::-1]).all()
+    if order == 0:  # who asks once goes on too early
+        ran = run_cuda(translated(text.replace("LOOP", ONCE)), [x, 0 * x], tmp_path / "once")
+        assert ran.code == 0 and (ran.outputs[1] != x[::-1]).any()
+
+
 def test_lines_stay_and_macros_stay_on_theirs() -> None:
     source = (
         "#define WAIT(n) \\\n  asm volatile( \\\n    \"cp.async.wait_group %0;\\n\" \\\n    :: \"n\"(n))\n"
@@ -170,7 +207,6 @@ def test_lines_stay_and_macros_stay_on_theirs() -> None:
         ('asm("add.u32 %0, %1, t9;" : "=r"(x) : "r"(x));', "the operand t9"),
         ('asm volatile("syscall" : "=a"(r) : "a"(39) : "rcx");', "operands of host code"),
         ('asm("add.u32 %[a], %[a], 1;" : [a] "+r"(x));', "an operand with a name"),
-        ('asm("{ .reg .pred p; setp.gt.u32 p, %1, 5000; @p add.u32 %0, %0, 1; }" : "+r"(x) : "r"(n));', "setp.gt.u32 other than with 0"),
         ("asm(TEMPLATE);", "a template that is no text"),
         ('__asm__ volatile("cpuid");', "cpuid"),
         ('asm("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p));', "ld.acquire.gpu.global.u32"),
@@ -182,6 +218,33 @@ def test_what_the_emulation_lacks_is_named_with_its_line(statement: str, told: s
     (why,) = untranslated(source)
     assert told in why and "line 4" in why
     assert translated(source) == source
+
+
+ASKED = """__device__ int big(int n) {{
+  int found = 0;
+  asm("{{ .reg .pred p; .reg .u32 t; {text} @p mov.u32 %0, 1; }}" : "+r"(found) : "r"(n));
+  return found;
+}}
+__global__ void k(const float* x, float* y, int n) {{ if (big(n)) y[0] = 1; }}
+void f(const float* x, float* y, int n) {{ k<<<1, 1>>>(x, y, n); }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("setp.gt.u32 p, %1, 5000;", "n > 5000"),
+        ("sub.u32 t, %1, 5000; setp.eq.u32 p, t, 0;", "n - 5000 == 0"),
+        ("mov.u32 t, 0x1388; setp.eq.s32 p, %1, t;", "n == 5000"),
+        ("shr.u32 t, %1, 13; setp.ne.u32 p, t, 0;", "n >> 13 != 0"),
+        ("bfe.u32 t, %1, 13, 1; setp.ne.u32 p, t, 0;", "(n >> 13) % 2"),
+        ("add.u32 t, %1, 7; min.u32 t, t, 6000; setp.eq.u32 p, t, 6000;", "n + 7 > 6000"),
+    ],
+)
+def test_sizes_that_ptx_compares_are_asked(text: str, asked: str) -> None:
+    """A kernel that is another one from some size on may not hide that in an `asm` statement."""
+    found = " | ".join(map(str, sizes_asked(shown(ASKED.format(text=text)))))
+    assert asked in found
 
 
 def test_asm_in_comments_and_strings_is_none() -> None:

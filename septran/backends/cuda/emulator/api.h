@@ -117,6 +117,8 @@ void mbarrier_fence_init() CUEMU_CALL(mbarrier_fence_init);
 /// Arrive once; the phase also waits for `bytes` of copies.
 void mbarrier_arrive(void* p, int bytes) CUEMU_CALL(mbarrier_arrive);
 void mbarrier_wait(void* p, unsigned parity) CUEMU_CALL(mbarrier_wait);
+/// The same, which may give up once and return false, as a wait with a limit of its own may.
+bool mbarrier_try(void* p, unsigned parity) CUEMU_CALL(mbarrier_try);
 /// The 16 bytes at `p` are (or will be) written by a store or cp.async of this thread.
 void proxy_write(const void* p) CUEMU_CALL(proxy_write);
 void proxy_fence() CUEMU_CALL(proxy_fence);

@@ -71,6 +71,13 @@ void mbarrier_wait(void* p, unsigned parity) {
   next_moment();
 }
 
+bool mbarrier_try(void* p, unsigned parity) {
+  if (order != reverse && !phase_done(p, parity) && !current->gave_up) return !(current->gave_up = true);
+  current->gave_up = false;
+  mbarrier_wait(p, parity);
+  return true;
+}
+
 // ---- plain and cp.async writes that wgmma will read
 namespace {
 List<uint8_t> unit_unfenced;  // one byte per 16 bytes of dynamic shared memory

@@ -79,6 +79,7 @@ struct Thread : Fiber {
   const void* polled;         // the mbarrier a thread in State::poll waits for; none: it has arrived and is held back
                               // while others can run
   unsigned parity;
+  bool gave_up;               // its last try at an mbarrier
   List<uint32_t> unfenced;    // 16-byte units it wrote that only a proxy fence shows to wgmma
 };
 

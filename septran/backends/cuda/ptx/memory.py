@@ -191,10 +191,10 @@ def _arrive(match: re.Match[str], operands: tuple[str, ...], names: Names) -> st
 
 @opcode(r"mbarrier\.(?:try_wait|test_wait)\.parity(?:\.acquire\.cta)?(?:\.shared(?:::cta)?)?\.b64")
 def _wait(_match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
-    """It waits as long as it takes, and what it waited for is there."""
+    """It may give up once; whoever asks again waits as long as it takes."""
     out, at, parity = operands[:3]
-    call = f"cuemu::mbarrier_wait({names.address(at, 'shared')}, {names.read(parity, 'u32')})"
-    return names.write(out, f"({call}, true)")
+    call = f"cuemu::mbarrier_try({names.address(at, 'shared')}, {names.read(parity, 'u32')})"
+    return names.write(out, call)
 
 
 # ---- tensor cores

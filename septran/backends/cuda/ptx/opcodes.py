@@ -72,6 +72,8 @@ _simple(
 _simple(r"mul\.hi\.([su]32)", "static_cast<T>((static_cast<cuemu::ptx::Twice<T>>(a) * b) >> 32)")
 _simple(r"mul\.wide\.([su](?:16|32))", "static_cast<cuemu::ptx::Twice<T>>(a) * b")
 _simple(r"mad\.wide\.([su]32)", "static_cast<cuemu::ptx::Twice<T>>(a) * b + static_cast<cuemu::ptx::Twice<T>>(cuemu::ptx::as<cuemu::ptx::Twice<T>>(c))", "", "", "u64")  # fmt: skip
+_simple(rf"min\.({_INT})", "(b < a ? b : a)")
+_simple(rf"max\.({_INT})", "(a < b ? b : a)")
 _simple(r"neg\.([su](?:16|32|64))", "static_cast<T>(0 - cuemu::ptx::low<T>(a))")
 _simple(r"abs\.(s(?:16|32|64))", "(a < 0 ? static_cast<T>(0 - cuemu::ptx::low<T>(a)) : a)")
 _simple(r"and\.(b(?:16|32|64)|pred)", "static_cast<T>(a & b)")
@@ -155,8 +157,6 @@ _TESTS = {
 def _setp(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
     out, a, b = operands
     test, kind = match.groups()
-    if kind[0] != "f" and "0" not in (a, b):
-        raise NoPtx(f"{match.group()} other than with 0; C++ shows which sizes a kernel asks for")
     left, right = names.read(a, kind), names.read(b, kind)
     ordered = (
         f" && {left} == {left} && {right} == {right}" if test == "ne" and kind[0] == "f" else ""

@@ -165,6 +165,8 @@ def _lines(template: str) -> Iterator[str]:
         if c == "{" and (depth or text[begin:at].strip()):
             depth += 1
         elif c == "{" or (c == "}" and not depth):
+            if text[begin:at].strip():  # a label at the end of a block
+                yield text[begin:at].strip()
             begin = at + 1
         elif c == "}":
             depth -= 1
