@@ -186,6 +186,47 @@ def test_who_waits_at_an_mbarrier_asks_again(order: int, tmp_path: Path) -> None
         assert ran.code == 0 and (ran.outputs[1] != x[::-1]).any()
 
 
+HANDED_ON = """
+__global__ void k(const int* x, int* y) {
+  __shared__ int s[64];
+  const int t = threadIdx.x;
+  if (t < 64) {
+    s[t] = x[t];
+    asm volatile("bar.arrive 2, 128;" ::: "memory");
+    asm volatile("bar.sync 1, 64;" ::: "memory");  // the first two warps by themselves
+    y[t] = s[63 - t];
+  } else {
+    WAIT
+    y[t] = s[t - 64] + s[127 - t];
+  }
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
+  cuemu::choose_order(ORDER);
+  k<<<2, 128>>>((const int*)p[0], (int*)p[1]);
+}
+"""
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_warps_meet_at_barriers_of_their_own(order: int, tmp_path: Path) -> None:
+    x, y = np.arange(64, dtype=np.int32), np.zeros(128, np.int32)
+    text = HANDED_ON.replace("ORDER", str(order))
+    right = np.concatenate([x[::-1], x + x[::-1]])
+
+    def ran(wait: str, folder: str):
+        return run_cuda(translated(text.replace("WAIT", wait)), [x, y], tmp_path / folder)
+
+    good = ran('asm volatile("bar.sync 2, 128;" ::: "memory");', "good")
+    assert good.code == 0, good.stderr[-2000:]
+    assert (good.outputs[1] == right).all()
+    if order == 1:  # the last threads first: who does not wait is too early
+        assert (ran("", "none").outputs[1] != right).any()
+    few = ran('asm volatile("bar.sync 2, 96;" ::: "memory");', "few")
+    assert few.code != 0 and ("divergence" in few.stderr or "deadlock" in few.stderr)
+    odd = ran('asm volatile("bar.sync 2, 100;" ::: "memory");', "odd")
+    assert odd.code != 0 and "whole warps" in odd.stderr
+
+
 def test_lines_stay_and_macros_stay_on_theirs() -> None:
     source = (
         "#define WAIT(n) \\\n  asm volatile( \\\n    \"cp.async.wait_group %0;\\n\" \\\n    :: \"n\"(n))\n"
@@ -201,7 +242,7 @@ def test_lines_stay_and_macros_stay_on_theirs() -> None:
     ("statement", "told"),
     [
         ('asm volatile("wgmma.fence.sync.aligned;");', "wgmma.fence.sync.aligned"),
-        ('asm volatile("bar.sync 1, 64;");', "bar.sync other than of all threads"),
+        ('asm volatile("barrier.cluster.arrive;");', "barrier.cluster.arrive"),
         ('asm("mov.u32 %0, %%smid;" : "=r"(x));', "the operand %smid"),
         ('asm("mov.u64 %0, %%clock64;" : "=l"(x));', "the operand %clock64"),
         ('asm("add.u32 %0, %1, t9;" : "=r"(x) : "r"(x));', "the operand t9"),

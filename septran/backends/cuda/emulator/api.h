@@ -50,6 +50,9 @@ void warp_meeting(Mask mask, const char* where, void* mine, void (*act)(void** a
     CUEMU_CALL(warp_meeting);
 Mask lanes_alive() CUEMU_CALL(lanes_alive);
 
+/// Barrier `id` of `count` threads, whole warps (bar.sync, bar.arrive): arrive, and wait for the others or not.
+void named_barrier(int id, int count, bool waits) CUEMU_CALL(named_barrier);
+
 // ---- memory and launches
 /// The block's memory of one `__shared__` declaration, told by the address of `site`: NaN in every block.
 void* shared_array(const void* site, size_t bytes, size_t alignment) CUEMU_CALL(shared_array);

@@ -59,23 +59,53 @@ void mbarrier_arrive(void* p, int bytes) {
   current->polled = nullptr;
   yield(State::poll, "mbarrier arrival");
 }
-void mbarrier_wait(void* p, unsigned parity) {
+namespace {
+void wait_at(void* p, unsigned parity, const char* where) {
   if (!phase_done(p, parity)) {
     current->polled = p;
     current->parity = parity;
-    yield(State::poll, "mbarrier");
+    yield(State::poll, where);
   }
 #if defined(__SANITIZE_THREAD__)
   __tsan_acquire(p);
 #endif
   next_moment();
 }
+}  // namespace
+void mbarrier_wait(void* p, unsigned parity) { wait_at(p, parity, "mbarrier"); }
 
 bool mbarrier_try(void* p, unsigned parity) {
   if (order != reverse && !phase_done(p, parity) && !current->gave_up) return !(current->gave_up = true);
   current->gave_up = false;
   mbarrier_wait(p, parity);
   return true;
+}
+
+// ---- barriers of some of a block's threads, by number: what waits there waits as at an mbarrier of its own
+namespace {
+constexpr int kNamed = 16;
+uint64_t named[kNamed];
+unsigned named_serial = 0;
+}  // namespace
+
+void named_barrier(int id, int count, bool waits) {
+  if (id < 0 || id >= kNamed) fail("launch", "barrier %d; a block has %d", id, kNamed);
+  if (count < kWave || count % kWave || static_cast<size_t>(count) > (thread_count + kWave - 1) / kWave * kWave)
+    fail("launch", "a barrier of %d threads in a block of %zu: it takes whole warps of the block", count, thread_count);
+  if (named_serial != block_serial) memset(named, 0, sizeof named), named_serial = block_serial;
+  Mbarrier b;
+  memcpy(&b, &named[id], sizeof b);
+  if (b.magic != kMagic || (b.pending == b.expected && static_cast<int>(b.expected) != count)) {
+    const unsigned phase = b.magic == kMagic ? b.phase : 0;
+    b = Mbarrier{};
+    b.magic = kMagic, b.phase = phase & 1, b.expected = b.pending = static_cast<unsigned>(count) & 0xFFF;
+    memcpy(&named[id], &b, sizeof b);
+  }
+  if (static_cast<int>(b.expected) != count)
+    fail("divergence", "threads come to barrier %d for %d threads and for %d", id, static_cast<int>(b.expected), count);
+  const unsigned parity = b.phase;
+  mbarrier_arrive(&named[id], 0);
+  if (waits) wait_at(&named[id], parity, "bar.sync");
 }
 
 // ---- plain and cp.async writes that wgmma will read

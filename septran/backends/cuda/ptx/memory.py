@@ -136,11 +136,14 @@ def _store_matrix(match: re.Match[str], operands: tuple[str, ...], names: Names)
 
 
 # ---- threads that meet
-@opcode(r"(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?")
-def _barrier(match: re.Match[str], operands: tuple[str, ...], _names: Names) -> str:
-    if operands != ("0",):
-        raise NoPtx(f"{match.group()} other than of all threads at barrier 0")
-    return "__syncthreads();"
+@opcode(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?")
+def _barrier(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
+    if operands == ("0",) and match.group(1) == "sync":
+        return "__syncthreads();"
+    number, *count = (names.read(o, "s32") for o in operands)
+    threads = "static_cast<int>(blockDim.x * blockDim.y * blockDim.z + 31) / 32 * 32"
+    waits = "true" if match.group(1) == "sync" else "false"
+    return f"cuemu::named_barrier({number}, {count[0] if count else threads}, {waits});"
 
 
 @opcode(r"bar\.warp\.sync")

@@ -83,9 +83,7 @@ class Names:
         if inside is None:
             raise NoPtx(f"the address {text}")
         kind = "u32" if space == "shared" else "u64"
-        terms = [
-            self.read(t, kind) for t in re.split(r"\s*\+\s*(?!\d*$)|\s*\+\s*", inside.group(1))
-        ]
+        terms = [self.read(t, kind) for t in re.split(r"\s*\+\s*", inside.group(1))]
         at = " + ".join(terms)
         return f"cuemu::ptx::{'in_shared_memory' if space == 'shared' else 'in_memory'}({at})"
 
