@@ -291,3 +291,22 @@ def test_sizes_that_ptx_compares_are_asked(text: str, asked: str) -> None:
 def test_asm_in_comments_and_strings_is_none() -> None:
     source = '// asm("x")\nconst char* s = "asm(1)"; /* asm volatile("y") */\n'
     assert (untranslated(source), translated(source)) == ((), source)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'asm("activemask.b32;");',
+        'asm("add.s32 %0;" : "+r"(x));',
+        'asm("mov.b32 {%0}, %0;" : "+r"(x));',
+        'asm("bra;");',
+        'asm("bar.sync;");',
+        'asm("add.s32 %0, %0, %1;" : "+r"(x) : "m"(y));',
+        'asm("mov.u32 %0, %0;" : "+r"(f([&] { asm("nop;"); return 1; })));',
+        'asm("',
+        "asm(",
+    ],
+)
+def test_a_malformed_statement_is_named(statement: str) -> None:
+    assert all(told.startswith("inline PTX (") for told in untranslated(statement))
+    assert untranslated(statement) or not statement.endswith(";")

@@ -36,7 +36,7 @@ def said(instruction: Instruction, names: Names) -> str:
         if match := pattern.fullmatch(name):
             try:
                 return of(match, instruction.operands, names)
-            except ValueError:
+            except (ValueError, LookupError):  # another number of operands
                 break
     raise NoPtx(instruction.opcode)
 

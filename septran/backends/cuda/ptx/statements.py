@@ -28,6 +28,8 @@ def _each(source: str, of: Callable[[Asm, int], str], told: Callable[[str], None
     for begin, stop in statements(source):
         line = source.count("\n", 0, begin) + 1
         try:
+            if begin < end:
+                raise NoPtx("a statement inside of another")
             text = of(parsed(source, begin, stop), line)
         except NoPtx as why:
             told(f"inline PTX ({why}, line {line})")
@@ -66,7 +68,7 @@ def _block(asm: Asm) -> str:
             labels.append(step.label)
             body.append(f"ptx_{step.label}:;")
             continue
-        if step.opcode in ("bra", "bra.uni"):
+        if step.opcode in ("bra", "bra.uni") and step.operands:
             text = f"goto ptx_{step.operands[0]};"
         else:
             text = said(step, names)

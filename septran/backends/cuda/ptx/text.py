@@ -15,6 +15,7 @@ _ASM = re.compile(
     r"\b(?:asm|__asm__|__asm)\b(?:\s|\\\n)*(?:(?:__volatile__|__volatile|volatile)\b)?(?:\s|\\\n)*\("
 )
 _OPERAND = re.compile(rf"\s*({_STRING})\s*\((.*)\)\s*", re.S)
+_CONSTRAINTS = ("r", "l", "h", "f", "d", "n")
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
@@ -93,7 +94,7 @@ def parsed(text: str, start: int, end: int) -> Asm:
                     text=" ".join(match.group(2).split()),
                 )
             )
-    if len(parts) > 4 or (operands and operands[0].constraint not in "rlhfdnqb"):
+    if len(parts) > 4 or any(one.constraint not in _CONSTRAINTS for one in operands):
         raise NoPtx("operands of host code")
     return Asm(start, end, template, tuple(operands))
 

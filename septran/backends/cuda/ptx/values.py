@@ -19,7 +19,6 @@ C_TYPES = {
 """PTX type -> the C++ type whose bits it holds"""
 CONSTRAINTS = {
     "r": "uint32_t", "l": "uint64_t", "h": "uint16_t", "f": "float", "d": "double", "n": "int64_t",
-    "b": "bool", "q": "unsigned __int128",
 }  # fmt: skip
 _SPECIAL = {
     **{f"%tid.{d}": f"threadIdx.{d}" for d in "xyz"},
