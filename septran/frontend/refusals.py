@@ -26,6 +26,14 @@ NOTHING_HELP = (
 _VALUES = "data-dependent shapes and Python branches on values have no graph"
 _EXPORTS = (
     (
+        r"^bincount: the size",
+        "`(x[:, None] == torch.arange(n)).sum(0)` counts n numbers, whatever x holds",
+    ),
+    (
+        r"^(nonzero|nonzero_numpy|index|masked_select|argwhere|_?unique\w*): the size",
+        "a kernel's sizes are known before it runs: keep every element (`torch.where(mask, x, 0)`), or take a number of them that is known (`torch.topk`)",
+    ),
+    (
         r"uninitialized parameter|LazyModule",
         "give lazy layers their sizes: call the module once in __init__, or use the layer that is not lazy",
     ),

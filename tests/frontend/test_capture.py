@@ -95,6 +95,24 @@ def test_what_torch_cannot_take_is_told(tmp_path: Path) -> None:
     assert "not lazy" in (error.diagnostics[0].help or "")
 
 
+@pytest.mark.parametrize(
+    ("body", "whose", "words"),
+    [
+        ("return torch.bincount(x.long().flatten(), minlength=4)", "bincount", "torch.arange(n)"),
+        ("return x[x > 0]", "index", "torch.where(mask, x, 0)"),
+        pytest.param(
+            "return torch.unique(x)", "unique", "a number of them", marks=pytest.mark.wider
+        ),
+    ],
+)
+def test_whose_size_depends_on_values_is_told(
+    tmp_path: Path, body: str, whose: str, words: str
+) -> None:
+    error = _refused(Module(name="model", body=body).write(tmp_path))
+    assert error.codes == ("C151",) and whose in str(error)
+    assert words in (error.diagnostics[0].help or "")
+
+
 def test_an_exception_in_forward_is_the_users(tmp_path: Path) -> None:
     path = Module(name="model", body="y = x[:, 40]\nreturn y").write(tmp_path)
     error = _refused(path)

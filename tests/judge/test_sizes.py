@@ -148,6 +148,7 @@ TWO = """extern "C" void f(const float* x, float* y, int m, int n) {{
 TWICE = "def reference(x):\n    return x * 2\ndef get_inputs():\n    return [torch.rand(31, 45)]\n"
 
 
+@pytest.mark.wider
 def test_a_number_that_is_a_size_follows_it(tmp_path: Path) -> None:
     found = judged(tmp_path, TWO.format(when="m > 2000"), TWICE, numbers={"m": 31, "n": 45})
     assert found.code == 1 and "x [2002, 45], where m > 2000" in found.verdict.message

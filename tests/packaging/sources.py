@@ -30,7 +30,13 @@ def relative(path: Path) -> str:
 @cache
 def tree(path: Path) -> ast.Module:
     """The syntax tree of a file; nobody changes it."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed(path.read_text(encoding="utf-8"))
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a text; nobody changes it."""
+    return ast.parse(text)
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
@@ -43,7 +49,7 @@ def statements(tree: ast.AST) -> Iterator[ast.stmt]:
 
 
 def imports(path: Path, text: str | None = None) -> tuple[Import, ...]:
-    return _read(path) if text is None else tuple(_imports(ast.parse(text).body, at_start=True))
+    return _read(path) if text is None else tuple(_imports(parsed(text).body, at_start=True))
 
 
 @cache

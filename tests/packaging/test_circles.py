@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.packaging.sources import PACKAGE, files, statements
+from tests.packaging.sources import PACKAGE, files, parsed, statements
 
 # both for types only
 HARMLESS = {
@@ -28,7 +28,7 @@ def graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
 def _used(name: str, text: str, known: object) -> Iterator[str]:
     assert hasattr(known, "__contains__")
     package = name.rpartition(".")[0]
-    for node in statements(ast.parse(text)):
+    for node in statements(parsed(text)):
         targets: list[str] = []
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]

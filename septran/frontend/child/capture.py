@@ -336,7 +336,7 @@ def _size(n: Any) -> Any:
     if isinstance(n, int) or n.node.expr.is_Integer:  # it was to be open, and the module fixes it
         return int(n)
     if n.node.hint is None:
-        raise Refused("export", "a size of an intermediate result depends on values")
+        raise Refused("export", "the size of a result depends on values")
     return {"size": str(n.node.expr), "hint": int(n.node.hint)}
 
 
@@ -385,12 +385,17 @@ def _node(node: Any, path: Path) -> dict[str, Any]:
                 named[spec.name] = _plain(spec.default_value)
         args = []
     line, where = _line(node.meta.get("stack_trace") or "", path)
+    try:
+        results = [_meta(v) if torch.is_tensor(v) else None for v in items]
+    except Refused as e:  # a size: say whose
+        name = op.split(".")[1] if schema is not None else op
+        raise Refused(e.what, f"{name}: {e.message}") from None
     return {
         "name": node.name,
         "op": op,
         "args": args,
         "named": named,
-        "results": [_meta(v) if torch.is_tensor(v) else None for v in items],
+        "results": results,
         "many": isinstance(value, tuple | list),
         "line": line,
         "path": where or _scope(node),
