@@ -227,6 +227,32 @@ def test_warps_meet_at_barriers_of_their_own(order: int, tmp_path: Path) -> None
     assert odd.code != 0 and "whole warps" in odd.stderr
 
 
+POLICY = """
+__global__ void k(const int* x, int* y) {
+  __shared__ __align__(16) int s[32][4];
+  const int t = threadIdx.x;
+  uint64_t kept;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(kept));
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(s[t]));
+  if (t < 16)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(x + 4 * t)), "l"(kept));
+  else
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(x + 4 * t), "r"(8), "l"(kept));
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  for (int i = 0; i < 4; i++) y[4 * t + i] = s[t][i];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((const int*)p[0], (int*)p[1]); }
+"""
+
+
+def test_a_policy_of_the_cache_is_no_number_of_bytes(tmp_path: Path) -> None:
+    x = np.arange(1, 129, dtype=np.int32)
+    ran = run_cuda(translated(POLICY), [x, 0 * x], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    half = np.where((np.arange(128) >= 64) & (np.arange(128) % 4 >= 2), 0, x)
+    assert (ran.outputs[1] == half).all()
+
+
 def test_lines_stay_and_macros_stay_on_theirs() -> None:
     source = (
         "#define WAIT(n) \\\n  asm volatile( \\\n    \"cp.async.wait_group %0;\\n\" \\\n    :: \"n\"(n))\n"

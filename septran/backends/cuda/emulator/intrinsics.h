@@ -295,5 +295,7 @@ static inline unsigned __float_as_uint(float f) { return cuemu::float_bits(f); }
 static inline float __uint_as_float(unsigned i) { return cuemu::bits<float>(i); }
 static inline long long clock64() { return cuemu::clock_now(); }
 static inline size_t __cvta_generic_to_shared(const void* p) { return cuemu::shared_address(p); }
+static inline size_t __cvta_generic_to_global(const void* p) { return reinterpret_cast<size_t>(p); }
+static inline void* __cvta_global_to_generic(size_t a) { return reinterpret_cast<void*>(a); }
 static inline void* __cvta_shared_to_generic(size_t a) { return cuemu::shared_pointer(static_cast<uint32_t>(a)); }
 #define CUDART_INF_F INFINITY

@@ -85,13 +85,20 @@ def _nothing(match: re.Match[str], _operands: tuple[str, ...], _names: Names) ->
 @opcode(r"cp\.async\.(ca|cg)\.shared(?:::cta|::cluster)?\.global(?:\.L2::\w+)*")
 def _copy(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
     to, source, size, *valid = operands
+    if "cache_hint" in match.group():
+        valid = valid[:-1]
     if len(valid) > 1:
-        raise NoPtx("cp.async with a policy of the cache")
+        raise NoPtx("cp.async that ignores its source")
     bytes_ = names.read(size, "s32")
     count = names.read(valid[0], "s32") if valid else bytes_
     kind = "16" if match.group(1) == "cg" else "0"
     pointers = f"{names.address(to, 'shared')}, {names.address(source, '')}"
     return f"cuemu::ptx::copy_async({pointers}, {bytes_}, {count}, {kind});"
+
+
+@opcode(r"createpolicy\.\S+\.b64")
+def _policy(_match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
+    return names.write(operands[0], "uint64_t{0}")
 
 
 @opcode(r"cp\.async\.(commit_group|wait_group|wait_all)")
