@@ -6,9 +6,6 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = {
     "packaging": "the package's syntax trees",
-    "backends/triton/test_accuracy": "Triton's emulation",
-    "backends/triton/test_lockstep": "Triton's emulation",
-    "backends/triton/test_mutants": "Triton's emulation",
     "batch/test_bundle": "a finished batch",
     "batch/test_real": "a finished batch",
 }

@@ -159,7 +159,7 @@ def test_a_body_that_ends_its_process_while_it_is_traced(tmp_path, way):
     check(caught.value, path, BODY_LINE, {"E150", "E151", "E154"}, way)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("way", FEW)
 def test_a_reference_that_ends_its_process(tmp_path, way):
     path = written(tmp_path, reference=WAYS_TO_END[way])

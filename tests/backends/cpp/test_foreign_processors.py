@@ -123,7 +123,6 @@ def test_the_emulator_can_reach_nothing(tmp_path: Path, arch: str) -> None:
     assert _judged(tmp_path, arch, refused).passed
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("arch", "text"),
     [

@@ -36,6 +36,11 @@ INSTRUCTIONS = [
     ("mul.hi.u32 %0, %1, %2;", (0x80000000, 6, 0), 3),
     ("mul.hi.s32 %0, %1, %2;", (M32, 5, 0), M32),
     ("mad.lo.u32 %0, %1, %2, %3;", (5, 6, 7), 37),
+    ("{ .reg .b64 t; mul.wide.u32 t, %1, %2; shr.u64 t, t, 32; cvt.u32.u64 %0, t; }", (0x80000000, 6, 0), 3),
+    ("{ .reg .b64 t; mul.wide.s32 t, %1, %2; cvt.u32.u64 %0, t; }", (M32, 5, 0), M32 - 4),
+    ("{ .reg .b64 t; mov.u64 t, 7; mad.wide.u32 t, %1, %2, t; cvt.u32.u64 %0, t; }", (3, 4, 0), 19),
+    ("{ .reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.f32.f16 %0, h; }", (_f(1.5), 0, 0), _f(1.5)),
+    ("{ .reg .pred p; setp.ne.f32 p, %1, %1; selp.b32 %0, 1, 2, p; }", (0x7FC00000, 0, 0), 2),
     ("min.s32 %0, %1, %2;", (M32, 3, 0), M32),
     ("min.u32 %0, %1, %2;", (M32, 3, 0), 3),
     ("abs.s32 %0, %1;", (M32, 0, 0), 1),
@@ -251,6 +256,92 @@ def test_a_policy_of_the_cache_is_no_number_of_bytes(tmp_path: Path) -> None:
     assert ran.code == 0, ran.stderr[-2000:]
     half = np.where((np.arange(128) >= 64) & (np.arange(128) % 4 >= 2), 0, x)
     assert (ran.outputs[1] == half).all()
+
+
+TOGETHER = """
+__global__ void k(const int* x, int* y, int* sums) {
+  __shared__ int s[64];
+  const int t = threadIdx.x;
+  uint32_t at, a, b, c, d, votes, all;
+  asm("{ .reg .u64 p; cvta.to.shared.u64 p, %1; cvt.u32.u64 %0, p; }" : "=r"(at) : "l"(s));
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at + 8 * t), "r"(x[t]), "r"(100 + t) : "memory");
+  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+  asm volatile("ld.shared.u32 %0, [%1+4];" : "=r"(d) : "r"(at + 8 * (31 - t)));
+  asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;" : "=r"(a) : "r"(x[t]));
+  asm volatile("shfl.sync.up.b32 %0, %1, 2, 0x0, 0xffffffff;" : "=r"(b) : "r"(x[t]));
+  asm volatile("shfl.sync.idx.b32 %0, %1, 5, 31, 0xffffffff;" : "=r"(c) : "r"(x[t]));
+  asm volatile("{ .reg .pred p; setp.lt.u32 p, %1, 3; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(votes) : "r"(t));
+  asm volatile("activemask.b32 %0;" : "=r"(all));
+  asm volatile("red.global.add.s32 [%0], %1;" ::"l"(sums), "r"(x[t]) : "memory");
+  asm volatile("{ .reg .u32 o; atom.global.max.s32 o, [%0], %1; }" ::"l"(sums + 1), "r"(x[t]) : "memory");
+  asm volatile("{ .reg .u32 o; atom.shared.exch.b32 o, [%0], %1; }" ::"r"(at + 8 * t), "r"(7) : "memory");
+  const int got[8] = {(int)a, (int)b, (int)c, (int)d, (int)votes, (int)all, s[2 * t], t};
+  for (int i = 0; i < 8; i++) y[8 * t + i] = got[i];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((const int*)p[0], (int*)p[1], (int*)p[2]); }
+"""
+TF32 = """
+__global__ void k(const float* a, const float* b, float* c) {
+  const int l = threadIdx.x, g = l / 4, t = l % 4;
+  float d[4];
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+               : "r"(__float_as_uint(a[g * 8 + t])), "r"(__float_as_uint(a[(g + 8) * 8 + t])), "r"(__float_as_uint(a[g * 8 + t + 4])),
+                 "r"(__float_as_uint(a[(g + 8) * 8 + t + 4])), "r"(__float_as_uint(b[g * 8 + t])), "r"(__float_as_uint(b[g * 8 + t + 4])), "f"(1.f));
+  for (int q = 0; q < 4; q++) c[(g + q / 2 * 8) * 8 + t * 2 + q % 2] = d[q];
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((const float*)p[0], (const float*)p[1], (float*)p[2]); }
+"""
+OUTSIDE = """
+__global__ void k(int* y) {
+  __shared__ int s[32];
+  s[threadIdx.x] = 1;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(y[threadIdx.x]) : "r"((uint32_t)__cvta_generic_to_shared(s) + 4 * threadIdx.x + BEYOND));
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) { k<<<1, 32>>>((int*)p[0]); }
+"""
+
+
+def test_what_threads_do_together(tmp_path: Path) -> None:
+    x = np.random.default_rng(2).integers(-99, 99, 32).astype(np.int32)
+    given = [x, np.zeros((32, 8), np.int32), np.array([5, -200], np.int32)]
+    ran = run_cuda(translated(TOGETHER), given, tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    t, active = np.arange(32), ran.outputs[1][:, 5].copy()
+    assert (active.view(np.uint32) >> t & 1).all()  # who has ended is not active
+    right = [
+        x[t ^ 1],
+        np.where(t < 2, x, np.roll(x, 2)),
+        x[5] + 0 * t,
+        131 - t,
+        7 + 0 * t,
+        active,
+        7 + 0 * t,
+        t,
+    ]
+    assert (ran.outputs[1] == np.stack(right, 1)).all()
+    assert (ran.outputs[2] == [5 + x.sum(), x.max()]).all()
+
+
+def test_a_tf32_product_drops_the_low_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((16, 8), (8, 8)))
+    ran = run_cuda(translated(TF32), [a, b, np.zeros((16, 8), np.float32)], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    cut = [(v.view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float) for v in (a, b)]
+    assert abs(ran.outputs[2] - (cut[0] @ cut[1].T + 1)).max() < 2e-6
+    assert abs(ran.outputs[2] - (a.astype(float) @ b.astype(float).T + 1)).max() > 1e-5
+
+
+def test_a_shared_address_outside_of_shared_memory_is_an_error(tmp_path: Path) -> None:
+    inside = run_cuda(
+        translated(OUTSIDE.replace("BEYOND", "0")), [np.zeros(32, np.int32)], tmp_path / "in"
+    )
+    assert inside.code == 0, inside.stderr[-2000:]
+    ran = run_cuda(
+        translated(OUTSIDE.replace("BEYOND", "4")), [np.zeros(32, np.int32)], tmp_path / "out"
+    )
+    assert ran.code != 0 and "no shared memory" in ran.stderr
 
 
 def test_lines_stay_and_macros_stay_on_theirs() -> None:

@@ -71,7 +71,7 @@ def _atomic(match: re.Match[str], operands: tuple[str, ...], names: Names) -> st
 
 
 @opcode(
-    r"prefetch(?:u)?(?:\.\w+|::\w+)*|griddepcontrol\.\w+|nanosleep\.u32|setmaxnreg(?:\.\w+)*|membar\.\w+|fence(?:\.\w+)+|mbarrier\.inval\.\S+|discard\S*|applypriority\S*"
+    r"prefetch(?:u)?(?:\.\w+|::\w+)*|griddepcontrol\.\w+|nanosleep\.u32|setmaxnreg(?:\.\w+)*|membar\.\w+|fence(?:\.[\w:]+)+|mbarrier\.inval\.\S+|discard\S*|applypriority\S*"
 )
 def _nothing(match: re.Match[str], _operands: tuple[str, ...], _names: Names) -> str:
     if "proxy" in match.group() and "tensormap" in match.group():

@@ -13,24 +13,25 @@ from septran.backends.cuda.ptx.values import C_TYPES, CONSTRAINTS, Names
 
 def translated(source: str) -> str:
     """Return the source with its `asm` statements as C++; the number of lines does not change. What has no C++ stays."""
-    return _each(source, lambda asm, _line: _block(asm), lambda _why: None)
+    return _each(source, lambda _why: None)
 
 
 def untranslated(source: str) -> tuple[str, ...]:
     """Return what of a source's inline PTX the emulation does not have, in words, each with its line."""
     found: list[str] = []
-    _each(source, lambda asm, _line: _block(asm), found.append)
+    _each(source, found.append)
     return tuple(dict.fromkeys(found))
 
 
-def _each(source: str, of: Callable[[Asm, int], str], told: Callable[[str], None]) -> str:
+def _each(source: str, told: Callable[[str], None]) -> str:
+    """Return the source with its statements as C++; `told` hears of each that has none."""
     out, end = [], 0
     for begin, stop in statements(source):
         line = source.count("\n", 0, begin) + 1
         try:
             if begin < end:
                 raise NoPtx("a statement inside of another")
-            text = of(parsed(source, begin, stop), line)
+            text = _block(parsed(source, begin, stop))
         except NoPtx as why:
             told(f"inline PTX ({why}, line {line})")
             continue

@@ -46,10 +46,8 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Asm:
-    """An `asm` statement. start, end: where it stands in the text, without the semicolon. newlines: within it."""
+    """What an `asm` statement says."""
 
-    start: int
-    end: int
     template: str
     operands: tuple[Operand, ...]
 
@@ -96,7 +94,7 @@ def parsed(text: str, start: int, end: int) -> Asm:
             )
     if len(parts) > 4 or any(one.constraint not in _CONSTRAINTS for one in operands):
         raise NoPtx("operands of host code")
-    return Asm(start, end, template, tuple(operands))
+    return Asm(template, tuple(operands))
 
 
 def _plain(string: str) -> str:
