@@ -193,9 +193,8 @@ def _made(*words: str) -> str:
     return folder.resolve().name
 
 
-@contextmanager
-def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """Make the shop in `folder`, which becomes the working directory."""
+def stocked(folder: Path, patched: pytest.MonkeyPatch) -> None:
+    """Make a project with the pages' files in `folder`, which becomes the working directory; nothing has run."""
     patched.setenv("SEPTRAN_HOME", str(folder / "home"))
     patched.chdir(folder)
     assert main(("init", ".")) == 0
@@ -203,12 +202,21 @@ def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "ask.sh").chmod(0o755)
+
+
+def begun(*label: str) -> str:
+    """Return the name of a run that ended before it had a result."""
+    return store.create({}, label=label, settings=settings.load()).id
+
+
+@contextmanager
+def opened(folder: Path, patched: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Make the shop in `folder`, which becomes the working directory."""
+    stocked(folder, patched)
     (folder / "scripts").symlink_to(ROOT / "scripts")  # a reader of these lines has the checkout
     first, second = _made("batch", "smoke.yaml"), _made("batch", "smoke.yaml", "--fresh")
     assert main(("prove", *RELU, "--certificate", "certificate.json")) == 0
-    killed = tuple(
-        store.create({}, label=("gemm", "cpp"), settings=settings.load()).id for _ in range(2)
-    )
+    killed = (begun("gemm", "cpp"), begun("gemm", "cpp"))
     verified = _made("gen", *RELU)
     bodies = library_bodies("softmax")
     reply = f"```cpp\n{''.join(bodies.values())}```\n"

@@ -15,16 +15,17 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from septran.cli.main import _COMMANDS, cli, main
-from septran.run import store
 from septran.toolchain import compilers
-from tests.docs.shop import GEMM, RELU, SQUARES, Shop
+from tests.docs.shop import GEMM, RELU, SQUARES, begun, stocked
 from tests.packaging.sources import ROOT, files, relative
+from tests.support.homes import with_tools
 
 PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 _ANY = re.compile(rf"septran (?:{'|'.join(_COMMANDS)})\b[^`\"\n]*")
@@ -189,41 +190,54 @@ def test_a_hint_does_what_it_says(shop, capfd, monkeypatch, command):
     assert code in (0, 3, 5), (words, err[-600:])
 
 
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, _session_home: Path) -> Iterator[Path]:
+    """A project with the pages' files and two runs of a kernel that ended early."""
+    folder = tmp_path_factory.mktemp("project")
+    with_tools(folder / "home", _session_home)
+    with pytest.MonkeyPatch.context() as patched:
+        stocked(folder, patched)
+        begun("gemm", "cpp"), begun("gemm", "cpp")
+        yield folder
+
+
 @contextmanager
-def circumstances(code: str, shop: Shop, patched: pytest.MonkeyPatch) -> Iterator[None]:
+def circumstances(code: str, project: Path, patched: pytest.MonkeyPatch) -> Iterator[None]:
     """Give what an example needs besides its words: another process, no compiler, no library, no project."""
     patched.setitem(sys.modules, "ray", None)
     if code == "C005":
-        (shop.folder.parent / "no_project").mkdir(exist_ok=True)
-        patched.chdir(shop.folder.parent / "no_project")
+        (project.parent / "no_project").mkdir(exist_ok=True)
+        patched.chdir(project.parent / "no_project")
     elif code == "V110":
         patched.setattr(compilers, "find", lambda _: None)
     elif code == "C134":
-        (shop.folder / "my_model.py").write_text("class Model: pass\n")
+        (project / "my_model.py").write_text("class Model: pass\n")
     elif code in ("C170", "C173"):
-        (shop.folder / "kernels.py").write_text("x = 1\n")
-        (shop.folder / "reference.py").write_text(SQUARES)
-        (shop.folder / "gemm.py").write_text(SQUARES)
-        asm = GEMM.replace("    float sum", '    asm volatile("bar.sync 0;");\n    float sum')
-        (shop.folder / "gemm.cu").write_text(asm)
+        (project / "kernels.py").write_text("x = 1\n")
+        (project / "reference.py").write_text(SQUARES)
+        (project / "gemm.py").write_text(SQUARES)
+        asm = 'asm volatile("wgmma.fence.sync.aligned;");'
+        (project / "gemm.cu").write_text(GEMM.replace("    float sum", f"    {asm}\n    float sum"))
     if code != "C067":
         yield
         return
-    runs = (run.id for run in store.listing(shop.home / "runs") if "--batch--" in run.id)
-    with (shop.home / "runs" / max(runs) / "lock").open("a") as held:
+    assert main(("batch", "smoke.yaml")) == 0
+    (batch,) = (project / "home" / "runs").glob("*--batch--*")
+    with (batch / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("code", "line"), EXAMPLES)
-def test_an_example_shows_its_code(shop, capfd, monkeypatch, code, line):
-    early = next(run.id for run in store.listing(shop.home / "runs") if run.id in shop.killed)
-    words = shlex.split(re.sub(r"2026-11-21\S*", early, line), comments=True)
+def test_an_example_shows_its_code(project, capfd, monkeypatch, code, line):
+    monkeypatch.setenv("SEPTRAN_HOME", str(project / "home"))
+    monkeypatch.chdir(project)
+    kernel = next((project / "home" / "runs").glob("*--gemm--cpp--*"))
+    words = shlex.split(re.sub(r"2026-11-21\S*", kernel.name, line), comments=True)
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("=", 1))
-    capfd.readouterr()
-    with circumstances(code, shop, monkeypatch):
+    with circumstances(code, project, monkeypatch):
+        capfd.readouterr()
         assert main((*words[1:], "--json")) in (1, 2, 3, 5)
     found = json.loads(capfd.readouterr().out)
     codes = (
