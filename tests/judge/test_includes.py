@@ -52,7 +52,7 @@ def test_a_mistake_in_it_has_its_own_file_and_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_it_says_is_gated_as_the_file_is(tmp_path: Path) -> None:
-    files = {"main.cu": MAIN, "scale.cuh": GOOD + "#include <cub/cub.cuh>\n"}
+    files = {"main.cu": MAIN, "scale.cuh": GOOD + "#include <thrust/sort.h>\n"}
     with pytest.raises(ConfigError) as error:
         judged(tmp_path, files)
     assert error.value.codes == ("C173",)

@@ -86,7 +86,7 @@ def test_without_a_module_the_functions_that_are_offered_are_entries():
     [
         (("cuda_sources=source", "cuda_sources=open('k.cu').read()"), "not written out"),
         (("return out;", "return torch::add(a, b);"), "torch::add of torch's own library"),
-        (("#include <cuda_runtime.h>", "#include <cub/cub.cuh>"), "a CUDA C++ library"),
+        (("#include <cuda_runtime.h>", "#include <thrust/sort.h>"), "a CUDA C++ library"),
     ],
 )
 def test_what_is_not_judged_is_refused_with_its_reason(change, word, tmp_path):

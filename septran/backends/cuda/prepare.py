@@ -6,7 +6,9 @@ block), `__constant__` (which is constant), `__noinline__`, casts to integers an
 
 from __future__ import annotations
 
+import functools
 import re
+from pathlib import Path
 
 from septran.ir.brackets import closing
 
@@ -14,9 +16,14 @@ _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)|alignas\s*\([^)]*\))\s*)?([\w:\s]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
 _ALIGN = r"((?:__align__|alignas)\s*\([^)]*\)\s*)?"
+_TYPE = r"(?:[\w:]|<[^;{}]*>)+"
 _NAME = r"\w+(?:\s*\[[^;,\]]*\])*"
 _STATIC = re.compile(
-    rf"(?<!extern )\b(?:static\s+)?__shared__\s+(?:static\s+)?{_ALIGN}([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
+    rf"(?<!extern )\b(?:static\s+)?__shared__\s+(?:static\s+)?{_ALIGN}({_TYPE}(?:\s+{_TYPE})*?)\s+({_NAME}(?:\s*,\s*{_NAME})*)\s*;"
+)
+# a union or structure that is declared with its variable
+_SHARED_KIND = re.compile(
+    r"\b(?:static\s+)?__shared__\s+(?:static\s+)?((?:__align__|alignas)\s*\([^)]*\)\s*)?(union|struct)(?:\s+((?:alignas\s*\([^)]*\)\s*)?\w*))?\s*(?=\{)"
 )
 _CONSTANT = re.compile(r"\b(?:(?:static|const)[ \t]+)*__constant__(?:[ \t]+(?:static|const)\b)*")
 _INTEGER = (
@@ -31,7 +38,10 @@ _CAST = re.compile(
 _BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,[^()]*)?\)\s*(?:void\s+)?(\w+)\s*\(")
 _COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
-    (r"#\s*include\s*[<\"](cub|cutlass|cute|thrust|cuda/(?!pipeline))", "a CUDA C++ library"),
+    (
+        r"#\s*include\s*[<\"](cutlass|cute|thrust|cuda/(?!pipeline|functional|std/))",
+        "a CUDA C++ library",
+    ),
     (
         r"\b(this_grid|grid_group|this_cluster|cluster_group|this_multi_grid|coalesced_threads|labeled_partition|binary_partition)\b",
         "cooperative groups other than a block and its tiles",
@@ -43,7 +53,22 @@ _UNSUPPORTED = (
 
 def unsupported(source: str) -> tuple[str, ...]:
     """Return what the source uses that the emulation does not have."""
-    return tuple(what for pattern, what in _UNSUPPORTED if re.search(pattern, source))
+    libraries = (
+        f"{name}::{found}"
+        for name in ("cub",)
+        if re.search(rf"\b{name}\s*::", source)
+        for found in dict.fromkeys(re.findall(rf"\b{name}\s*::\s*(\w+)", source))
+        if found not in _offered(name)
+    )
+    return (*(what for pattern, what in _UNSUPPORTED if re.search(pattern, source)), *libraries)
+
+
+@functools.cache
+def _offered(library: str) -> frozenset[str]:
+    """Return the words of the emulation's own headers of a library, comments left out."""
+    found = (Path(__file__).parent / "emulator" / library).rglob("*.cuh")
+    text = "".join(re.sub(r"//.*", "", h.read_text(encoding="utf-8")) for h in found)
+    return frozenset(re.findall(r"\w+", text))
 
 
 def asked_of_emulation(source: str) -> tuple[str, ...]:
@@ -67,11 +92,28 @@ def prepare(source: str) -> str:
     source = re.sub(r"\b__noinline__\b", "__attribute__((noinline))", source)
     source = _CONSTANT.sub("__constant__", source)
     source = _DYNAMIC.sub(r"\2* \3 = (\2*)cuemu::dynamic_shared;", source)
-    source = _STATIC.sub(_shared_array, source)
+    source = _STATIC.sub(_shared_array, _named_kinds(source))
     source = _CAST.sub(_c_cast, source)
     source = _STATIC_CAST.sub(r"(\1)(cuemu::Cast<\1>)", source)
     source = _COPYSIGN.sub("cuemu::copysigned", source)
     return _launches(source, bounds)
+
+
+def _named_kinds(source: str) -> str:
+    """Return the source with what `__shared__ union { .. } name;` declares as a type and then a variable of it."""
+    while match := _SHARED_KIND.search(source):
+        align, kind, name = match.groups()
+        close = closing(source, match.end(), "{")
+        declared = re.match(r"\s*(\w+)", source[close + 1 :])
+        if declared is None:
+            raise ValueError("a shared type without a variable")
+        name = name or f"{declared.group(1)}_kind"
+        plain = name.split()[-1]
+        source = (
+            f"{source[: match.start()]}{kind} {name} {source[match.end() : close + 1]}; "
+            f"__shared__ {align or ''}{plain} {source[close + 1 :].lstrip()}"
+        )
+    return source
 
 
 def _bounds(source: str) -> dict[str, str]:

@@ -207,8 +207,11 @@ def _sources() -> list[Path]:
 
 def headers() -> str:
     """Return what an emulated kernel includes of SepTran's, as one text: what its build depends on."""
-    found = (*sorted(EMULATOR.rglob("*.h")), *sorted(INCLUDE.rglob("*.h")))
-    return "".join(p.read_text(encoding="utf-8") for p in found)
+    found = (*sorted(EMULATOR.rglob("*")), *sorted(INCLUDE.rglob("*.h")))
+    kinds = (".h", ".cuh", "")
+    return "".join(
+        p.read_text(encoding="utf-8") for p in found if p.suffix in kinds and p.is_file()
+    )
 
 
 def _nvcc_flags(kernel: Kernel, product: str, more: str) -> tuple[str, ...]:

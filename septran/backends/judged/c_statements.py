@@ -289,7 +289,12 @@ class Body(Expressions):
             ]
             value = call("__array__", [*extra, *(dims or [at(ast.Constant(1), line)])], line)
             if home == "group" and not dims:
-                raise NotRead(line, f"{name} is shared and no array")
+                what = (
+                    f"{name} is"
+                    if name.isidentifier()
+                    else "a variable of a type that is declared with it is"
+                )
+                raise NotRead(line, f"{what} shared and no array")
         kept = "static" in words and home == "own" and not self.file_level
         if kept and "constexpr" not in words and (stars or "const" not in words):
             raise NotRead(line, f"{name} is kept from call to call")

@@ -341,5 +341,5 @@ def test_prepare_keeps_lines_and_names_what_it_cannot_do() -> None:
     text = prepare(source)
     assert text.count("\n") == source.count("\n")
     assert "<<<" not in text and "k<float, 2>(a_...)" in text
-    assert unsupported("#include <cub/cub.cuh>\n") == ("a CUDA C++ library",)
+    assert unsupported("#include <cute/tensor.hpp>\n") == ("a CUDA C++ library",)
     assert unsupported(PARTS) == ()
