@@ -103,6 +103,12 @@ I = "i = tl.program_id(0) * 64 + tl.arange(0, 64)\n"  # noqa: E741
         ("p = x + i\nfor j in range(5):\n    tl.load(p)\n    p += 0\ntl.store(y + i, 0.0)", 256, "bounds races"),
         ("tl.atomic_add(y + i % 7, 1.0)", 256, "bounds races"),
         ("if tl.program_id(0) < 3:\n    tl.store(y + i, 0.0)", 192, "bounds races"),
+        ("tl.store(y + i, tl.interleave(*tl.split(tl.reshape(tl.load(x + i), (32, 2)))))", 256, "bounds races"),
+        ("tl.store(y + i, tl.ravel(tl.join(tl.topk(tl.load(x + i), 32), 0.0)))", 256, "bounds races"),
+        ("_, h = tl.associative_scan((tl.load(x + i), tl.load(x + i)), 0, f)\ntl.store(y + i, h)", 256, "bounds races"),
+        ("tl.atomic_add(y + tl.arange(0, 16), tl.histogram(tl.load(x + i), 16, mask=i < 200))", 256, "bounds races"),
+        ("v, k = tl.max(tl.load(x + i), axis=0, return_indices=True)\ntl.store(y + tl.program_id(0), v)", 256, "bounds races"),
+        ("tl.store(y + i, tl.gather(tl.cat(tl.load(x + i), tl.load(x + i)), tl.arange(0, 64), 0))", 256, "bounds races"),
         ("if i_am_no_number:\n    pass\ntl.store(y + (i // 64) * 64 + i % 64, 0.0)", 256, "bounds races"),
     ],
 )  # fmt: skip
@@ -123,6 +129,8 @@ def test_an_honest_kernel_is_proven(body, sizes, proved):
         ("tl.store(y + tl.arange(0, 64), tl.load(x + i))", "P130", "nothing orders programs"),
         ("tl.store(y + i, 0.0)\ntl.atomic_add(y + 64, 1.0)", "P130", "adds to"),
         ("tl.store(y + i, 1.0)\ntl.load(y + (i + 64) % 256)", "P130", "loads"),
+        ("a, b = tl.split(tl.reshape(tl.load(x + i), (32, 2)))\ntl.store(y + tl.program_id(0) * 16 + tl.arange(0, 32), a)", "P130", "nothing orders programs"),
+        ("tl.store(y + tl.program_id(0) * 80 + tl.arange(0, 32), tl.topk(tl.load(x + i), 32))", "P110", "element 256 of y"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_with_its_place(body, code, says):
@@ -130,6 +138,24 @@ def test_a_mistake_is_refused_with_its_place(body, code, says):
     assert [f.code for f in found.findings] == [code], found
     assert says in found.findings[0].text
     assert found.findings[0].at
+
+
+def test_a_tensor_descriptor_of_the_host_is_read_and_no_access_leaves_it():
+    given = {
+        "descriptor": memory("y", 250),
+        "shape": [10, 25],
+        "strides": [25, 1],
+        "block_shape": [4, 32],
+    }
+    text = "@triton.jit\ndef k(d):\n    d.store([tl.program_id(0) * STEP, 0], tl.zeros((4, 32), tl.float32))\n"
+    record = {"kernel": "k", "grid": [3], "args": {"d": given}}
+    found = prove_launches([launch_of(text.replace("STEP", "4"), "k.py", record)])
+    assert found.proved == ("bounds", "races") and not found.findings
+    found = prove_launches([launch_of(text.replace("STEP", "3"), "k.py", record)])
+    assert [f.code for f in found.findings] == ["P130"]
+    given["strides"] = [26, 1]
+    found = prove_launches([launch_of(text.replace("STEP", "4"), "k.py", record)])
+    assert [f.code for f in found.findings] == ["P110"]
 
 
 def test_what_a_program_stored_is_read_back_by_other_threads():

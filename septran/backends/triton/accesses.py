@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from septran.backends.judged.flow import LOOPS
-from septran.backends.judged.values import Other, Pointer, Value
+from septran.backends.judged.values import Block, Other, Pointer, Value
 from septran.backends.triton.tile_calls import TileReader
 from septran.backends.triton.tile_flow import LANES, PROGRAMS, last
 from septran.prove.foreign.launch import Launch, Memory, NotRead
@@ -18,7 +18,7 @@ def launch_of(text: str, file: str, record: Mapping[str, Any]) -> Launch:
     """Return the accesses of one recorded launch.
 
     record: kernel (name), grid (three extents), args: name -> a number, a bool, a text, null, or
-        {"memory", "size", "start"} in elements.
+        {"memory", "size", "start"} in elements, {"descriptor" (such a memory), "shape", "strides", "block_shape"}.
 
     Raises:
         NotRead: nothing can be said of the kernel.
@@ -59,6 +59,13 @@ def _argument(name: str, value: Any, memories: dict[str, Memory]) -> Value:
         where = value["memory"]
         memories.setdefault(where, Memory(name=name, size=value["size"]))
         return Pointer(where, value["start"])
+    if isinstance(value, dict) and "descriptor" in value:
+        base = _argument(name, value["descriptor"], memories)
+        sizes, steps, block = (
+            tuple(map(int, value[n])) for n in ("shape", "strides", "block_shape")
+        )
+        if isinstance(base, Pointer) and len({len(sizes), len(steps), len(block)}) == 1:
+            return Block(base, sizes, steps, (0,) * len(block), block)
     if isinstance(value, dict):
         return Other(str(value))
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -48,7 +49,12 @@ class TileReader(TileFlow):
     # ---- calls
     def _call(self, node: ast.Call) -> Value:
         name = last(node.func)
-        args = [self.evaluate(a) for a in node.args if not isinstance(a, ast.Starred)]
+        args: list[Value] = []
+        for a in node.args:
+            found = self.evaluate(a.value if isinstance(a, ast.Starred) else a)
+            if isinstance(a, ast.Starred) and not isinstance(found, tuple):
+                raise NotRead(node.lineno, "arguments of which it is not known how many there are")
+            args += found if isinstance(a, ast.Starred) else [found]
         named = {k.arg: self.evaluate(k.value) for k in node.keywords if k.arg}
         if isinstance(node.func, ast.Name) and name in self.functions:
             return self._inline(node, self.functions[name], args, named)
@@ -222,6 +228,9 @@ class TileReader(TileFlow):
     def _reduced(self, args: list[Value], named: Mapping[str, Value]) -> Value:
         if args and isinstance(args[0], tuple):  # several tiles are reduced together
             return tuple(self._reduced([one, *args[1:]], named) for one in args[0])
+        if named.get("return_indices"):
+            plain = {k: v for k, v in named.items() if k != "return_indices"}
+            return (self._reduced(args, plain),) * 2
         shape = shape_of(args[0])
         axis = named.get("axis", args[1] if len(args) > 1 else None)
         if shape is None:
@@ -269,7 +278,8 @@ class TileReader(TileFlow):
     _do_view = _do_reshape
 
     def _do_ravel(self, line: int, value: Value, **_: Value) -> Value:
-        return self._reshaped(value, None)
+        shape = shape_of(value)
+        return self._reshaped(value, None if shape is None else (math.prod(shape),))
 
     def _reshaped(self, value: Value, shape: tuple[int, ...] | None) -> Value:
         if isinstance(value, Pointer):
@@ -318,10 +328,38 @@ class TileReader(TileFlow):
     def _do_len(self, line: int, value: Value) -> Value:
         return len(value)
 
-    def _do_join(self, line: int, *args: Value) -> Value:
-        return Tile(None, None)
+    # ---- tiles of other shapes, whose elements are not followed
+    def _do_join(self, line: int, a: Value, b: Value) -> Value:
+        shape = broadcast(shape_of(a), shape_of(b))
+        return Tile(None, None if shape is None else (*shape, 2))
 
-    _do_cat = _do_interleave = _do_histogram = _do_gather = _do_join
+    def _do_interleave(self, line: int, a: Value, b: Value) -> Value:
+        shape = broadcast(shape_of(a), shape_of(b))
+        return Tile(None, (*shape[:-1], 2 * shape[-1]) if shape else None)
 
     def _do_split(self, line: int, value: Value) -> Value:
-        return (Tile(None, None), Tile(None, None))
+        shape = shape_of(value)
+        half = Tile(None, shape[:-1] if shape else None)
+        return (half, half)
+
+    def _do_cat(self, line: int, a: Value, b: Value, *_: Value, **__: Value) -> Value:
+        one, two = shape_of(a), shape_of(b)
+        return Tile(None, (one[0] + two[0],) if one and two and len(one) == 1 else None)
+
+    def _do_histogram(self, line: int, value: Value, bins: Value, *_: Value, **__: Value) -> Value:
+        return Tile(None, self._static(bins))
+
+    def _do_gather(self, line: int, value: Value, index: Value, *_: Value, **__: Value) -> Value:
+        return Tile(None, shape_of(index))
+
+    def _do_topk(self, line: int, value: Value, k: Value, *_: Value, **__: Value) -> Value:
+        shape, count = shape_of(value), self._static(k)
+        return Tile(None, (*shape[:-1], *count) if shape and count else None)
+
+    def _do_associative_scan(self, line: int, value: Value, *_: Value, **__: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(Tile(None, shape_of(one)) for one in value)
+        return Tile(None, shape_of(value))
+
+    def _do_dot_scaled(self, line: int, a: Value, _scale: Value, _format: Value, b: Value, *_: Value, **__: Value) -> Value:  # fmt: skip
+        return self._do_dot(line, a, b)

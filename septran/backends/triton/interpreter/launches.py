@@ -65,4 +65,9 @@ class Launches:
             return {"memory": name, "size": size, "start": start}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
+        if type(value).__name__ == "TensorDescriptor":
+            extents = {
+                n: [int(i) for i in getattr(value, n)] for n in ("shape", "strides", "block_shape")
+            }
+            return {"descriptor": self._told(value.base, places), **extents}
         return {"other": str(value)}
