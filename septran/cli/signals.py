@@ -34,9 +34,9 @@ def signals_interrupt() -> Iterator[None]:
         raise Interrupted(number, signal.Signals(number).name)
 
     ours = [number for number in _ENDING if signal.getsignal(number) == signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, ending)
     try:
+        for number in ours:
+            signal.signal(number, ending)
         with _dropped_ones_again():
             yield
     finally:

@@ -148,6 +148,21 @@ def test_a_timeout_stops_for_good(septran, monkeypatch, tmp_path, command):
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("when", ["set", "cleared"])
+def test_an_alarm_at_either_end_of_the_body_leaves_no_handler(monkeypatch, when):
+    set_timer, before = signal.setitimer, signal.getsignal(signal.SIGALRM)
+
+    def rings(which: int, seconds: float) -> None:
+        set_timer(which, 0)
+        if (seconds > 0) == (when == "set"):
+            signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(signal, "setitimer", rings)
+    with pytest.raises(OutOfTime), within(9):
+        pass
+    assert signal.getsignal(signal.SIGALRM) == before
+
+
 class Slow:
     """Its destructor is where the signal finds the command; Python drops what is raised there."""
 
