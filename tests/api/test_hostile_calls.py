@@ -184,6 +184,7 @@ def test_subclasses_and_modes(softmax):
     same(softmax(inside), SOFTMAX)
 
 
+@pytest.mark.wider
 def test_vmap_runs_it_for_each(add, softmax, attention):
     batch = torch.randn(3, 8, 8)
     same(torch.func.vmap(softmax)(batch), batch.softmax(-1))

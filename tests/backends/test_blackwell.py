@@ -28,6 +28,7 @@ def _accurate(septran, op: str, backend: str, arch: str, dtype: str) -> Path:
     return Path(outcome.json["run"])
 
 
+@pytest.mark.wider
 def test_a_product_is_compiled_and_accurate(septran) -> None:
     run = _accurate(septran, "gemm", "cuda_c", "sm_120a", "float16")
     assert bool(list((run / "verify" / "build").glob("*.cubin"))) == bool(nvcc())

@@ -189,6 +189,7 @@ def test_an_evaluation_goes_on_where_the_server_died(
     assert done["rows"][0]["passed"] == {"1": 0.0}
 
 
+@pytest.mark.wider
 def test_a_program_is_evaluated_too(septran, fresh_home: Path, tmp_path: Path) -> None:
     program = tmp_path / "ask.sh"
     program.write_text("#!/bin/sh\ncat >/dev/null\necho 'no idea'\n")

@@ -241,6 +241,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.wider
 def test_a_device_is_measured_from_the_check_to_the_page(
     tmp_path: Path, device_cuda_c: Backend, measuring: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

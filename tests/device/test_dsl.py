@@ -129,6 +129,7 @@ def test_triton_on_the_device(
     assert verdict.code.startswith(code)
 
 
+@pytest.mark.wider
 def test_tilelang_on_the_device(
     tmp_path: Path,
     plugged_in: gpu.Gpu,

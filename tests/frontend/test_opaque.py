@@ -146,6 +146,7 @@ def test_what_nobody_can_judge_is_refused_by_name(tmp_path: Path) -> None:
     assert "complex64" in str(caught.value)
 
 
+@pytest.mark.wider
 def test_import_prints_it_and_the_file_works_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

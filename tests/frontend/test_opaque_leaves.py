@@ -32,6 +32,7 @@ def home(fresh_home: Path) -> Path:
     return fresh_home
 
 
+@pytest.mark.wider
 def test_a_wrong_and_a_cheating_leaf_are_rejected_and_a_right_one_is_taken(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

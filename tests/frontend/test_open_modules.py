@@ -234,6 +234,7 @@ def test_a_size_that_decides_a_number_in_a_kernel_cannot_stay_open() -> None:
     assert e.value.codes == ("C162",)
 
 
+@pytest.mark.wider
 def test_torch_compile_keeps_its_dynamic_sizes_open(monkeypatch: pytest.MonkeyPatch) -> None:
     built = builds(monkeypatch)
     net = Residual().eval()

@@ -71,6 +71,7 @@ print(json.dumps([
 """
 
 
+@pytest.mark.wider
 def test_another_process_calls_it_without_an_import(kept: Path, net: Net) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(kept)], capture_output=True, text=True, check=True

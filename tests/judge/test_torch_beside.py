@@ -143,6 +143,7 @@ def test_by_default_it_is_refused_and_all_operators_are_told(tmp_path):
     assert found.by_torch == ()
 
 
+@pytest.mark.wider
 def test_what_torch_computed_is_on_the_card(tmp_path, capsys):
     file, reference = tmp_path / "new.py", tmp_path / "model.py"
     file.write_text(FILE.replace("BODY", HONEST["a layer of torch's"][0]), encoding="utf-8")

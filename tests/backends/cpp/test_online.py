@@ -1,5 +1,6 @@
 """Sums of one element are read, and long rows are read once: the maximum and the sum of exponentials block by block."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -26,6 +27,7 @@ def test_long_rows_are_read_in_blocks_and_short_ones_are_not():
     )  # its exponentials are kept
 
 
+@pytest.mark.wider
 def test_rows_in_blocks_give_what_whole_rows_give():
     torch.manual_seed(7)
     x = torch.randn(9, N)

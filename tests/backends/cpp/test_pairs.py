@@ -42,6 +42,7 @@ def test_sizes_that_leave_rests(size):
     check(prims, inputs, outputs, inout=tuple(kept), terms=k, ulps=4)
 
 
+@pytest.mark.wider
 def test_leading_dims_are_rows():
     a, b = rand((3, 5, 34), "bfloat16"), rand((1, 1, 34, 40), "bfloat16", 1)
     prims = [prim("gemm", "C", "A", "B")]

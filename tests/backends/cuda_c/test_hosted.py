@@ -47,6 +47,7 @@ def _judged(kernel: Kernel, problem: Problem, folder: Path) -> tuple[Built, Verd
     return built, verify(kernel, built, problem, run_dir=folder / "run", request=request)
 
 
+@pytest.mark.wider
 def test_the_library_s_kernel(made: Made, tmp_path: Path) -> None:
     built, verdict = _judged(*made, tmp_path)
     assert verdict.passed, verdict.message

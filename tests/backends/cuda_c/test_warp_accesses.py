@@ -177,6 +177,7 @@ def test_later_calls_count_nothing(library: Path) -> None:
     assert counted(library, "neighbours", call=1) == {}
 
 
+@pytest.mark.wider
 def test_wavefronts_of_64_lanes(tmp_path: Path) -> None:
     library = built(64, tmp_path)
     found = {name: totals(counted(library, name)) for name in WIDE}

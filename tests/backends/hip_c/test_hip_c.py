@@ -37,6 +37,7 @@ def error(k: Kernel, name: str, dims: Mapping[str, int], folder: Path) -> tuple[
     return cases.error(name, dims, given, ran.outputs), ""
 
 
+@pytest.mark.wider
 def test_a_product_from_the_command_line_is_verified(septran) -> None:
     asked = ("--op", "gemm", "--backend", "hip_c", "--dtype", "float32")
     done = septran("gen", *asked, "--dim", "M=70", "--dim", "N=33", "--dim", "K=45")

@@ -32,6 +32,7 @@ def test_the_worst_kernel_counts() -> None:
     }
 
 
+@pytest.mark.wider
 def test_a_product_is_compiled_or_what_is_missing_is_said(tmp_path: Path) -> None:
     kernel = kernel_of(HIP, "gfx942", "gemm", "float16", {"M": 70, "N": 50, "K": 40})
     built = HIP.build(kernel, tmp_path)

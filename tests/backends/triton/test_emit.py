@@ -99,6 +99,7 @@ def test_writing_a_part_of_a_tile_is_refused_with_the_fix() -> None:
     assert "keep h in GLOBAL" in str(caught.value)
 
 
+@pytest.mark.wider
 def test_a_host_loop_passes_its_variable_to_the_kernel() -> None:
     out, src = P.buf("Y", (4, 8), "float32"), P.buf("X", (4, 8), "float32")
     t, j = Var("t"), Var("j")
