@@ -108,7 +108,7 @@ def test_every_operator_of_the_library_is_sent_back() -> None:
 
 
 @pytest.mark.wider
-@pytest.mark.parametrize("backend", consistency.WHOLE)
+@pytest.mark.parametrize("backend", consistency.BACKENDS)
 def test_every_leaf_of_the_library_stands_on_the_page(backend: str) -> None:
     known = {(row.op, row.leaf) for row in consistency.told() if row.backend == backend}
     library = {(op, leaf.spec.task) for op, leaf in consistency.distinct(backend, "float32")}
