@@ -39,7 +39,7 @@ _BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,[^()]*)?\)\s*(?:void
 _COPYSIGN = re.compile(r"(?<![\w.:])(?:std::)?copysignf?(?=\s*\()")
 _UNSUPPORTED = (
     (
-        r"#\s*include\s*[<\"](cutlass|cute|thrust|cuda/(?!pipeline|functional|std/))",
+        r"#\s*include\s*[<\"](cutlass|cute|thrust|cuda/(?!pipeline|functional|barrier|atomic|std/))",
         "a CUDA C++ library",
     ),
     (
@@ -55,8 +55,7 @@ def unsupported(source: str) -> tuple[str, ...]:
     """Return what the source uses that the emulation does not have."""
     libraries = (
         f"{name}::{found}"
-        for name in ("cub",)
-        if re.search(rf"\b{name}\s*::", source)
+        for name in ("cub", "cuda")
         for found in dict.fromkeys(re.findall(rf"\b{name}\s*::\s*(\w+)", source))
         if found not in _offered(name)
     )
@@ -66,7 +65,9 @@ def unsupported(source: str) -> tuple[str, ...]:
 @functools.cache
 def _offered(library: str) -> frozenset[str]:
     """Return the words of the emulation's own headers of a library, comments left out."""
-    found = (Path(__file__).parent / "emulator" / library).rglob("*.cuh")
+    emulator = Path(__file__).parent / "emulator"
+    found = [p for p in (emulator / library).rglob("*") if p.is_file()]
+    found += [emulator / "cuda_pipeline.h"] if library == "cuda" else []
     text = "".join(re.sub(r"//.*", "", h.read_text(encoding="utf-8")) for h in found)
     return frozenset(re.findall(r"\w+", text))
 

@@ -91,6 +91,9 @@ void choose_order(int order) CUEMU_CALL(choose_order);
 void async_copy(void* dst, const void* src, int bytes, int valid) CUEMU_CALL(async_copy);
 void async_commit() CUEMU_CALL(async_commit);
 void async_wait(int allowed) CUEMU_CALL(async_wait);
+/// As a commit, of what this thread's arrival at `barrier` waits for; and that arrival: what was begun before it lands, too.
+void async_bind(const void* barrier) CUEMU_CALL(async_bind);
+void async_land(const void* barrier) CUEMU_CALL(async_land);
 
 // ---- tensor cores
 enum Product16 { product_half, product_bfloat };

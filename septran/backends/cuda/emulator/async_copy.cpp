@@ -20,8 +20,11 @@ void async_copy(void* dst, const void* src, int bytes, int valid) {
   current->copies.push({dst, src, bytes, valid});
 }
 
-void async_commit() {
+void async_commit() { async_bind(nullptr); }
+
+void async_bind(const void* barrier) {
   Thread& t = *current;
+  t.bound.push(barrier);
   t.groups.push(t.copies.count - t.grouped);
   t.grouped = t.copies.count;
 }
@@ -40,7 +43,13 @@ void async_wait(int allowed) {
   }
   t.copies.drop(0, n);
   t.groups.drop(0, landing);
+  t.bound.drop(0, landing);
   t.grouped -= n;
+}
+
+void async_land(const void* barrier) {
+  for (size_t left = 0, groups = current->groups.count; left < groups; left++)
+    if (current->bound[groups - 1 - left] == barrier) return async_wait(static_cast<int>(left));
 }
 
 }  // namespace cuemu

@@ -188,7 +188,7 @@ void allow_dynamic_shared(size_t bytes, size_t limit) {
 void forget_launches() {
   watched = nullptr;
   forget_owners();
-  for (Thread& t : threads) t.copies.forget(), t.groups.forget(), t.unfenced.forget();
+  for (Thread& t : threads) t.copies.forget(), t.groups.forget(), t.bound.forget(), t.unfenced.forget();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (stacks_used) madvise(stacks, stacks_used * kStack, MADV_DONTNEED);
 #endif

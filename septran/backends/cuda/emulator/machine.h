@@ -75,6 +75,7 @@ struct Thread : Fiber {
   unsigned block_generation, warp_generation;
   List<AsyncCopy> copies;     // issued, oldest first
   List<size_t> groups;        // of how many of them each committed group is, oldest first
+  List<const void*> bound;    // whose arrival each of these waits for, null: none's
   size_t grouped;             // of how many all groups are
   const void* polled;         // the mbarrier a thread in State::poll waits for; none: it has arrived and is held back
                               // while others can run

@@ -183,6 +183,7 @@ void run_block(void (*body)(void*), void* argument) {
     t.state = State::ready;
     t.copies.clear();
     t.groups.clear();
+    t.bound.clear();
     t.grouped = 0;
     t.block_generation = t.warp_generation = 0;
     t.unfenced.clear();
