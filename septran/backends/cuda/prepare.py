@@ -43,8 +43,8 @@ _UNSUPPORTED = (
         "a CUDA C++ library",
     ),
     (
-        r"\b(this_grid|grid_group|this_cluster|cluster_group|this_multi_grid|coalesced_threads|labeled_partition|binary_partition)\b",
-        "cooperative groups other than a block and its tiles",
+        r"\b(this_grid|grid_group|this_cluster|cluster_group|this_multi_grid|multi_grid_group)\b",
+        "cooperative groups larger than a block",
     ),
     (r"\bpipeline_shared_state\b", "a pipeline that threads share"),
     (r"\bcudaLaunch(Cooperative)?Kernel(Ex)?\w*\s*\(", "a special launch"),

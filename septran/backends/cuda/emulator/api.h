@@ -48,7 +48,8 @@ int block_vote(int p, int which, const char* where) CUEMU_CALL(block_vote);
 /// All lanes named in `mask` meet; the last to arrive runs `act(what each gave, its context)` for everybody.
 void warp_meeting(Mask mask, const char* where, void* mine, void (*act)(void** all, void* context), void* context)
     CUEMU_CALL(warp_meeting);
-Mask lanes_alive() CUEMU_CALL(lanes_alive);
+/// The lanes that run this line together: those that come to it before all others of their warp wait for something.
+Mask lanes_together(const char* file, int line) CUEMU_CALL(lanes_together);
 
 /// Barrier `id` of `count` threads, whole warps (bar.sync, bar.arrive): arrive, and wait for the others or not.
 void named_barrier(int id, int count, bool waits) CUEMU_CALL(named_barrier);

@@ -1,4 +1,5 @@
-// Cooperative groups of a block: the block itself and tiles of up to 32 threads. Groups of a grid or a cluster are not here.
+// Cooperative groups of a block: the block itself, tiles of up to 32 threads, and lanes that run together. Groups of a grid or a
+// cluster are not here.
 #pragma once
 #include "cuda.h"
 
@@ -40,6 +41,52 @@ template <unsigned N, class Parent = void> struct thread_block_tile {
 };
 template <unsigned N, class G> thread_block_tile<N, G> tiled_partition(const G&) { return {}; }
 
+/// Lanes of a warp, numbered in their order.
+struct coalesced_group {
+  unsigned lanes;
+  void sync() const { cuemu::warp_barrier("a group's sync", lanes); }
+  unsigned size() const { return static_cast<unsigned>(__builtin_popcount(lanes)); }
+  unsigned num_threads() const { return size(); }
+  unsigned thread_rank() const { return static_cast<unsigned>(__builtin_popcount(lanes & ((1u << cuemu::lane()) - 1))); }
+  static unsigned meta_group_rank() { return 0; }
+  static unsigned meta_group_size() { return 1; }
+  template <class T> T shfl(T v, int rank) const { return cuemu::shuffle(lanes, v, lane_of(static_cast<unsigned>(rank)), "a group's shfl"); }
+  template <class T> T shfl_down(T v, unsigned d) const {
+    const unsigned from = thread_rank() + d;
+    return cuemu::shuffle(lanes, v, from < size() ? lane_of(from) : -1, "a group's shfl_down");
+  }
+  template <class T> T shfl_up(T v, unsigned d) const {
+    const unsigned me = thread_rank();
+    return cuemu::shuffle(lanes, v, me >= d ? lane_of(me - d) : -1, "a group's shfl_up");
+  }
+  unsigned ballot(int p) const { return ranks_of(__ballot_sync(lanes, p)); }
+  bool any(int p) const { return __any_sync(lanes, p); }
+  bool all(int p) const { return __all_sync(lanes, p); }
+  template <class T> unsigned match_any(T v) const { return ranks_of(__match_any_sync(lanes, v)); }
+
+ private:
+  int lane_of(unsigned rank) const {
+    unsigned rest = lanes;
+    for (; rank && rest; rank--) rest &= rest - 1;
+    return rest ? __builtin_ctz(rest) : -1;
+  }
+  unsigned ranks_of(unsigned some) const {
+    unsigned found = 0, rank = 0;
+    for (unsigned rest = lanes; rest; rest &= rest - 1, rank++) found |= (some >> __builtin_ctz(rest) & 1) << rank;
+    return found;
+  }
+};
+inline coalesced_group coalesced_threads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return {static_cast<unsigned>(cuemu::lanes_together(file, line))};
+}
+inline unsigned lanes_of(const coalesced_group& group) { return group.lanes; }
+template <unsigned N, class G> unsigned lanes_of(const thread_block_tile<N, G>& tile) { return tile.mask(); }
+/// The threads of a group that give the same label.
+template <class G, class T> coalesced_group labeled_partition(const G& group, T label) {
+  return {__match_any_sync(lanes_of(group), label)};
+}
+template <class G> coalesced_group binary_partition(const G& group, bool which) { return labeled_partition(group, int(which)); }
+
 template <class G> void sync(const G& group) { group.sync(); }
 
 template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
@@ -48,6 +95,23 @@ template <class T> struct greater { T operator()(T a, T b) const { return a < b 
 template <class G, class T, class F> T reduce(const G& group, T value, F op) {
   for (unsigned d = group.size() / 2; d; d /= 2) value = op(value, group.shfl_xor(value, d));
   return value;
+}
+template <class T, class F> T reduce(const coalesced_group& group, T value, F op) {
+  T all = group.shfl(value, 0);
+  for (unsigned r = 1; r < group.size(); r++) all = op(all, group.shfl(value, static_cast<int>(r)));
+  return all;
+}
+template <class G, class T, class F = plus<T>> T inclusive_scan(const G& group, T value, F op = {}) {
+  for (unsigned d = 1; d < group.size(); d *= 2) {
+    const T before = group.shfl_up(value, d);
+    if (group.thread_rank() >= d) value = op(before, value);
+  }
+  return value;
+}
+/// The first thread gets a T of nothing.
+template <class G, class T, class F = plus<T>> T exclusive_scan(const G& group, T value, F op = {}) {
+  const T before = group.shfl_up(inclusive_scan(group, value, op), 1);
+  return group.thread_rank() ? before : T{};
 }
 
 /// Thread r copies 4-byte words r, r + size, ..; what is no whole word goes byte by byte, at once.

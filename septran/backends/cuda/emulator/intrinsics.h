@@ -155,7 +155,7 @@ template <class T> unsigned __match_all_sync(unsigned m, T v, int* all) {
   *all = found.whole;
   return found.whole ? m : 0;
 }
-static inline unsigned __activemask() { return static_cast<unsigned>(cuemu::lanes_alive()); }
+#define __activemask() static_cast<unsigned>(cuemu::lanes_together(__FILE__, __LINE__))
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __threadfence_system() {}

@@ -86,8 +86,14 @@ struct Thread : Fiber {
 
 struct Warp {
   Mask arrived, alive;
-  const char* where;
+  // of each that has arrived, whom it waits for and where: parts of a warp may meet at different places
+  Mask need[kWave];
+  const char* where[kWave];
   void* payload[kWave];
+  // lanes that asked who runs with them: where, and, once it is decided, the answer
+  const char* file[kWave];
+  int line[kWave];
+  Mask together[kWave];
 };
 
 extern Thread threads[kMostThreads];

@@ -134,14 +134,19 @@ CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*
   const size_t size = thread_count - static_cast<size_t>(base);
   const Mask all_lanes = ~Mask(0) >> (64 - kWave);
   const Mask need = mask & (size < kWave ? (Mask(1) << size) - 1 : all_lanes);
-  if (w.arrived & need && strcmp(w.where, where))
-    fail("divergence", "lanes of one warp meet at %s and %s", where, w.where);
-  w.where = where;
+  Mask here = Mask(1) << me;  // those who wait for this lane, too; others are still at a meeting of their own
+  for (int i = 0; i < kWave; i++)
+    if ((w.arrived & need) >> i & 1 && w.need[i] >> me & 1) {
+      if (strcmp(w.where[i], where)) fail("divergence", "lanes of one warp meet at %s and %s", where, w.where[i]);
+      here |= Mask(1) << i;
+    }
+  w.where[me] = where;
+  w.need[me] = need;
   const unsigned g = current->warp_generation++ & 1;
   CUEMU_RELEASE(&warp_key[thread_linear / kWave][g]);
   w.payload[me] = mine;
   w.arrived |= Mask(1) << me;
-  if ((w.arrived & need) == need) {
+  if (here == need) {
     void* all[kWave] = {};
     for (int i = 0; i < kWave; i++)
       if (need >> i & 1) all[i] = w.payload[i];
@@ -163,7 +168,26 @@ void note_atomic(const void* p) {
   if (!in_shared(reinterpret_cast<uintptr_t>(p))) device_atomics = true;
 }
 
-Mask lanes_alive() { return warp().alive; }
+Mask lanes_together(const char* file, int line) {
+  Warp& w = warp();
+  const int me = lane(), base = thread_linear - me;
+  w.file[me] = file, w.line[me] = line, w.together[me] = 0;
+  // Goes on when no other lane of the warp can, and none waits so further up in the text: they may come here, too.
+  for (bool others = true; others;) {
+    current->polled = nullptr;
+    yield(State::poll, "the lanes that run together");
+    if (w.together[me]) return w.together[me];
+    others = false;
+    for (int i = 0; i < kWave; i++)
+      if (i != me && w.alive >> i & 1) others = others || (w.file[i] ? w.line[i] < line : threads[base + i].state == State::ready);
+  }
+  Mask all = 0;
+  for (int i = 0; i < kWave; i++)
+    if (w.file[i] && w.line[i] == line && !strcmp(w.file[i], file)) all |= Mask(1) << i;
+  for (int i = 0; i < kWave; i++)
+    if (all >> i & 1) w.together[i] = all, w.file[i] = nullptr;
+  return all;
+}
 void choose_order(int wanted) { order = wanted; }
 
 void run_block(void (*body)(void*), void* argument) {
