@@ -56,7 +56,9 @@ def unsupported(source: str) -> tuple[str, ...]:
     libraries = (
         f"{name}::{found}"
         for name in ("cub", "cuda")
-        for found in dict.fromkeys(re.findall(rf"\b{name}\s*::\s*(\w+)", source))
+        if not re.search(rf"\bnamespace\s+(?:\w+\s*::\s*)*{name}\s*\{{", source)  # the file's own
+        # at::cuda and the like are others
+        for found in dict.fromkeys(re.findall(rf"(?<!\w::)\b{name}\s*::\s*(\w+)", source))
         if found not in _offered(name)
     )
     return (*(what for pattern, what in _UNSUPPORTED if re.search(pattern, source)), *libraries)
@@ -66,7 +68,9 @@ def unsupported(source: str) -> tuple[str, ...]:
 def _offered(library: str) -> frozenset[str]:
     """Return the words of the emulation's own headers of a library, comments left out."""
     emulator = Path(__file__).parent / "emulator"
-    found = [p for p in (emulator / library).rglob("*") if p.is_file()]
+    # with `using namespace at`, torch's are called so, too
+    folders = (library, "ATen", "c10", "torch") if library == "cuda" else (library,)
+    found = [p for folder in folders for p in (emulator / folder).rglob("*") if p.is_file()]
     found += [emulator / "cuda_pipeline.h"] if library == "cuda" else []
     text = "".join(re.sub(r"//.*", "", h.read_text(encoding="utf-8")) for h in found)
     return frozenset(re.findall(r"\w+", text))
