@@ -191,6 +191,76 @@ def test_who_waits_at_an_mbarrier_asks_again(order: int, tmp_path: Path) -> None
         assert ran.code == 0 and (ran.outputs[1] != x[::-1]).any()
 
 
+STAGES = """
+// 32 threads bring, 32 use: one tile in two, each with a barrier that says it is there and one that says it is used
+__global__ void k(const int* x, int* y, int* z) {
+  __shared__ int s[2][32];
+  __shared__ unsigned long long full[2], used[2];
+  const int t = threadIdx.x;
+  uint32_t f[2], u[2];
+  for (int i = 0; i < 2; i++) {
+    f[i] = static_cast<uint32_t>(__cvta_generic_to_shared(&full[i]));
+    u[i] = static_cast<uint32_t>(__cvta_generic_to_shared(&used[i]));
+    if (t == 0) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(f[i]), "r"(32));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(u[i]), "r"(64));
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < 6; i++) {
+    const int b = i % 2, parity = i / 2 % 2;
+    if (t < 32) {
+      if (i > 1) asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra L; }" ::"r"(u[b]), "r"(1 - parity));
+      uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(&s[b][t]));
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(x + 32 * i + t) : "memory");
+      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(f[b]) : "memory");
+    } else {
+      asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra L; }" ::"r"(f[b]), "r"(parity));
+      y[32 * i + t - 32] = s[b][63 - t];
+      asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(u[b]), "r"(2) : "memory");
+    }
+  }
+  __shared__ unsigned long long last;
+  const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(&last));
+  if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(64));
+  __syncthreads();
+  for (int i = 0; i < 3; i++) {
+    s[0][t % 32] = i;
+    uint64_t state;
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(state) : "r"(at) : "memory");
+    asm volatile("{ .reg .pred p; L: mbarrier.test_wait.shared.b64 p, [%0], %1; @!p bra L; }" ::"r"(at), "l"(state));
+    z[64 * i + t] = s[0][31 - t % 32];
+    __syncthreads();
+  }
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
+  cuemu::choose_order(ORDER);
+  k<<<1, 64>>>((const int*)p[0], (int*)p[1], (int*)p[2]);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "order", [1, pytest.param(0, marks=pytest.mark.wider), pytest.param(2, marks=pytest.mark.wider)]
+)
+def test_copies_arrive_at_an_mbarrier(order: int, tmp_path: Path) -> None:
+    x = np.arange(192, dtype=np.int32)
+    zeros = np.zeros(192, np.int32)
+    text = STAGES.replace("ORDER", str(order))
+    ran = run_cuda(translated(text), [x, zeros, zeros.copy()], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert (ran.outputs[1].reshape(6, 32) == x.reshape(6, 32)[:, ::-1]).all()
+    assert (ran.outputs[2].reshape(3, 64) == np.arange(3)[:, None]).all()
+    # without the arrival of what was copied, those who use it wait for ever
+    lost = text.replace(
+        'asm volatile("cp.async.mbarrier.arrive.noinc',
+        'if (t) asm volatile("cp.async.mbarrier.arrive.noinc',
+    )
+    assert (
+        run_cuda(translated(lost), [x, zeros, zeros.copy()], tmp_path / "lost").kind == "deadlock"
+    )
+
+
 HANDED_ON = """
 __global__ void k(const int* x, int* y) {
   __shared__ int s[64];

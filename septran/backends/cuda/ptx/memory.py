@@ -192,18 +192,30 @@ def _init(_match: re.Match[str], operands: tuple[str, ...], names: Names) -> str
 
 @opcode(r"mbarrier\.arrive(\.expect_tx)?(?:\.release\.cta)?(?:\.shared(?:::cta)?)?\.b64")
 def _arrive(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
-    out, at, *count = operands
-    if out != "_" or (count and not match.group(1)):
-        raise NoPtx(f"{match.group()} that counts, or whose state is kept")
-    bytes_ = names.read(count[0], "s32") if count else "0"
-    return f"cuemu::mbarrier_arrive({names.address(at, 'shared')}, {bytes_});"
+    out, at, *more = operands
+    given = names.read(more[0], "s32") if more else ""
+    bytes_, times = (given, "1") if match.group(1) else ("0", given or "1")
+    call = f"cuemu::ptx::arrive({names.address(at, 'shared')}, {bytes_}, {times})"
+    return names.write(out, call) if out != "_" else f"{call};"
 
 
-@opcode(r"mbarrier\.(?:try_wait|test_wait)\.parity(?:\.acquire\.cta)?(?:\.shared(?:::cta)?)?\.b64")
-def _wait(_match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
+@opcode(r"cp\.async\.mbarrier\.arrive(\.noinc)?(?:\.shared(?:::cta)?)?\.b64")
+def _arrive_with_copies(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
+    """The copies before it land at once; without noinc the arrival was added to those that are awaited."""
+    landed = "cuemu::async_commit(), cuemu::async_wait(0);"
+    if not match.group(1):
+        return landed
+    return f"{landed} cuemu::ptx::arrive({names.address(operands[0], 'shared')}, 0, 1);"
+
+
+@opcode(
+    r"mbarrier\.(?:try_wait|test_wait)(\.parity)?(?:\.acquire\.cta)?(?:\.shared(?:::cta)?)?\.b64"
+)
+def _wait(match: re.Match[str], operands: tuple[str, ...], names: Names) -> str:
     """It may give up once; whoever asks again waits as long as it takes."""
-    out, at, parity = operands[:3]
-    call = f"cuemu::mbarrier_try({names.address(at, 'shared')}, {names.read(parity, 'u32')})"
+    out, at, phase = operands[:3]
+    parity = names.read(phase, "u32" if match.group(1) else "u64")
+    call = f"cuemu::mbarrier_try({names.address(at, 'shared')}, static_cast<unsigned>({parity}))"
     return names.write(out, call)
 
 
