@@ -89,6 +89,7 @@ struct Warp {
   // of each that has arrived, whom it waits for and where: parts of a warp may meet at different places
   Mask need[kWave];
   const char* where[kWave];
+  bool alike;  // all that have arrived wait for the same lanes at the same place
   void* payload[kWave];
   // lanes that asked who runs with them: where, and, once it is decided, the answer
   const char* file[kWave];

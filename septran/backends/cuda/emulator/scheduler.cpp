@@ -135,11 +135,15 @@ CUEMU_NOTSAN void warp_meeting(Mask mask, const char* where, void* mine, void (*
   const Mask all_lanes = ~Mask(0) >> (64 - kWave);
   const Mask need = mask & (size < kWave ? (Mask(1) << size) - 1 : all_lanes);
   Mask here = Mask(1) << me;  // those who wait for this lane, too; others are still at a meeting of their own
-  for (int i = 0; i < kWave; i++)
-    if ((w.arrived & need) >> i & 1 && w.need[i] >> me & 1) {
-      if (strcmp(w.where[i], where)) fail("divergence", "lanes of one warp meet at %s and %s", where, w.where[i]);
-      here |= Mask(1) << i;
-    }
+  const int one = w.arrived ? __builtin_ctzll(w.arrived) : me;
+  w.alike = !w.arrived || (w.alike && w.need[one] == need && w.where[one] == where);
+  if (w.alike) here |= w.arrived;
+  for (Mask rest = w.alike ? 0 : w.arrived & need; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    if (!(w.need[i] >> me & 1)) continue;
+    if (w.where[i] != where && strcmp(w.where[i], where)) fail("divergence", "lanes of one warp meet at %s and %s", where, w.where[i]);
+    here |= Mask(1) << i;
+  }
   w.where[me] = where;
   w.need[me] = need;
   const unsigned g = current->warp_generation++ & 1;
