@@ -71,9 +71,12 @@ COLLECTIVES: dict[str, tuple[str, list[int | None], list[int | None]]] = {
     ),
     "warp scans": (
         "using S = cub::WarpScan<int>; __shared__ S::TempStorage room[3]; int all;"
-        "S(room[t / 32]).InclusiveSum(x, out[t]); S(room[t / 32]).ExclusiveScan(x, rest[t], 7, cub::Sum(), all);",
+        "S(room[t / 32]).InclusiveSum(x, out[t]); S(room[t / 32]).ExclusiveScan(x, rest[t], 7, cub::Sum(), all); if (t % 32 == 0) rest[t] = all;",
         [int(n) for n in np.cumsum(WARPS, 1).ravel()],
-        [int(n) for n in (np.cumsum(WARPS, 1) - WARPS + 7).ravel()],
+        [
+            int(WARPS[t // 32].sum() if t % 32 == 0 else WARPS[t // 32][: t % 32].sum() + 7)
+            for t in range(THREADS)
+        ],
     ),
     "inclusive": (
         f"{SCAN} S(room).InclusiveSum(x, out[t], all); rest[t] = all;",

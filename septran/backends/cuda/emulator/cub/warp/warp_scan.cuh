@@ -30,8 +30,9 @@ template <class T, int N = 32, int = 0> class WarpScan {
     out = cuemu::lane() % N == 0 ? first : op(first, out);
   }
   template <class F> void ExclusiveScan(T in, T& out, T first, F op, T& all) {
+    T upto;
+    InclusiveScan(in, upto, op, all);  // without the first value
     ExclusiveScan(in, out, first, op);
-    all = Broadcast(op(out, in), N - 1);
   }
   void InclusiveSum(T in, T& out) { InclusiveScan(in, out, cub::Sum()); }
   void InclusiveSum(T in, T& out, T& all) { InclusiveScan(in, out, cub::Sum(), all); }
