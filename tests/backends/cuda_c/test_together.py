@@ -105,3 +105,52 @@ def test_a_lane_that_is_not_in_the_mask_is_an_error(tmp_path: Path):
     zeros = [np.zeros(n, np.int32) for n in (128, 2, 64, 256)]
     found = run_cuda(text, [np.zeros(64, np.int32), *zeros], tmp_path)
     assert found.kind == "divergence" and "not in its own mask" in found.message
+
+
+ANY_GROUP = """\
+#include <cooperative_groups.h>
+using namespace cooperative_groups;
+__device__ int reduce_sum(thread_group g, int* temp, int val) {
+  const int lane = g.thread_rank();
+  for (int i = g.size() / 2; i > 0; i /= 2) {
+    temp[lane] = val;
+    g.sync();
+    if (lane < i) val += temp[lane + i];
+    g.sync();
+  }
+  return val;
+}
+__global__ void kernel(const int* x, int* y) {
+  __shared__ int temp[64];
+  auto block = this_thread_block();
+  const int all = reduce_sum(block, temp, x[threadIdx.x]);
+  auto tile = tiled_partition(block, 16);
+  const int part = reduce_sum(tile, temp + threadIdx.x / 16 * 16, x[threadIdx.x]);
+  const int four = reduce_sum(tiled_partition(tile, 4), temp + threadIdx.x / 4 * 4, x[threadIdx.x]);
+  const int half = reduce_sum(tiled_partition<32>(block), temp + threadIdx.x / 32 * 32, x[threadIdx.x]);
+  if (threadIdx.x == 0) y[0] = all;
+  if (tile.thread_rank() == 0) y[1 + threadIdx.x / 16] = part;
+  if (threadIdx.x % 4 == 0) y[5 + threadIdx.x / 4] = four;
+  if (threadIdx.x % 32 == 0) y[21 + threadIdx.x / 32] = half;
+}
+extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
+  cuemu::choose_order(ORDER);
+  kernel<<<1, 64>>>((const int*)p[0], (int*)p[1]);
+}
+"""
+
+
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.wider)])
+def test_a_function_takes_any_group(order: int, tmp_path: Path):
+    ran = run_cuda(ANY_GROUP.replace("ORDER", str(order)), [X, np.zeros(23, np.int32)], tmp_path)
+    assert ran.code == 0, ran.stderr[-2000:]
+    parts = [X.sum(), *X.reshape(4, 16).sum(1), *X.reshape(16, 4).sum(1), *X.reshape(2, 32).sum(1)]
+    assert ran.outputs[1].tolist() == [int(n) for n in parts]
+
+
+def test_a_tile_that_is_no_power_of_two_is_an_error(tmp_path: Path):
+    text = ANY_GROUP.replace("ORDER", "0").replace(
+        "tiled_partition(block, 16)", "tiled_partition(block, 12)"
+    )
+    ran = run_cuda(text, [X, np.zeros(23, np.int32)], tmp_path)
+    assert (ran.kind, ran.message) == ("launch", "a tile of 12 threads of a group of 64")

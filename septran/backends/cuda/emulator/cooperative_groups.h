@@ -76,6 +76,26 @@ struct coalesced_group {
     return found;
   }
 };
+/// Any group, as functions take it that do not say which.
+class thread_group {
+ public:
+  thread_group(const thread_block&) : lanes_(0), rank_(thread_block::thread_rank()), size_(thread_block::size()) {}
+  thread_group(const coalesced_group& group) : lanes_(group.lanes), rank_(group.thread_rank()), size_(group.size()) {}
+  template <unsigned N, class P>
+  thread_group(const thread_block_tile<N, P>& tile) : lanes_(tile.mask()), rank_(tile.thread_rank()), size_(N) {}
+  void sync() const { lanes_ ? cuemu::warp_barrier("a group's sync", lanes_) : cuemu::block_barrier("a group's sync"); }
+  unsigned thread_rank() const { return rank_; }
+  unsigned size() const { return size_; }
+  unsigned num_threads() const { return size_; }
+
+ private:
+  unsigned lanes_, rank_, size_;  // lanes_: 0 for a whole block
+};
+/// Parts of `size` threads each, a power of two up to 32.
+inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
+  if (size < 1 || size > 32 || size & (size - 1) || size > parent.size()) cuemu::fail("launch", "a tile of %u threads of a group of %u", size, parent.size());
+  return coalesced_group{(size == 32 ? ~0u : (1u << size) - 1) << static_cast<unsigned>(cuemu::lane()) / size * size};
+}
 inline coalesced_group coalesced_threads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return {static_cast<unsigned>(cuemu::lanes_together(file, line))};
 }
