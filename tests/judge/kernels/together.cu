@@ -1,4 +1,4 @@
-// Lanes that run together make one atomic operation for all of them.
+// Lanes that run together make one atomic operation for all of them; a function that any group may call.
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
@@ -35,4 +35,29 @@ void positives(const float* x, float* out, int n) {
     sum_kernel<<<1, 32>>>(kept, count, out);
     cudaFree(kept);
     cudaFree(count);
+}
+
+__device__ float reduced(cg::thread_group group, float* temp, float value) {
+    const int rank = group.thread_rank();
+    for (int i = group.size() / 2; i > 0; i /= 2) {
+        temp[rank] = value;
+        group.sync();
+        if (rank < i) value += temp[rank + i];
+        group.sync();
+    }
+    return value;
+}
+
+__global__ void total_kernel(float* sum, const float* x, int n) {
+    extern __shared__ float temp[];
+    float mine = 0.0f;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) mine += x[i];
+    auto tile = cg::tiled_partition(cg::this_thread_block(), 16);
+    const float part = reduced(tile, temp + threadIdx.x / 16 * 16, mine);
+    if (tile.thread_rank() == 0) atomicAdd(sum, part);
+}
+
+void total(const float* x, float* sum, int n) {
+    cudaMemset(sum, 0, sizeof(float));
+    total_kernel<<<3, 128, 128 * sizeof(float)>>>(sum, x, n);
 }
