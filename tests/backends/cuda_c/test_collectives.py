@@ -109,6 +109,55 @@ COLLECTIVES: dict[str, tuple[str, list[int | None], list[int | None]]] = {
         [int(n) + 100 for n in (SUMS - PAIRS)[0::2]],
         [int(n) + 100 + ALL for n in np.cumsum(X)],
     ),
+    "an operator that is a variable": (
+        f"{SCAN} cub::Sum op; S(room).ExclusiveScan(items, items, 3, op); out[t] = items[1]; __syncthreads();"
+        "S(room).InclusiveScan(x, rest[t], 5, op);",
+        [int(n) + 3 for n in (SUMS - PAIRS)[1::2]],
+        [int(n) + 5 for n in np.cumsum(X)],
+    ),
+    "a first value and the total": (
+        f"{SCAN} cub::Max op; S(room).ExclusiveScan(items, items, 60, op, all); out[t] = items[0]; rest[t] = all;",
+        [60] * THREADS,
+        [int(PAIRS.max())] * THREADS,
+    ),
+    "place of the smallest": (
+        "using P = cub::KeyValuePair<int, int>; using R = cub::BlockReduce<P, T>; __shared__ R::TempStorage room;"
+        "P best = R(room).Reduce(P(t, x), cub::ArgMin()); out[t] = best.key; rest[t] = best.value;",
+        [int(X.argmin()), *[None] * 95],
+        [int(X.min()), *[None] * 95],
+    ),
+    "exchanged the other way": (
+        "using E = cub::BlockExchange<int, T, 2>; __shared__ E::TempStorage room; int items[2] = {2 * t, 2 * t + 1};"
+        "E(room).BlockedToStriped(items); out[t] = items[1]; __syncthreads();"
+        "int to[2] = {2 * T - 1 - t, t}; int moved[2] = {t, -t}; E(room).ScatterToBlocked(moved, to); rest[t] = moved[0];",
+        [t + THREADS for t in range(THREADS)],
+        [-2 * t if 2 * t < THREADS else 2 * THREADS - 1 - 2 * t for t in range(THREADS)],
+    ),
+    "stored transposed": (
+        "using L = cub::BlockLoad<int, T, 1, cub::BLOCK_LOAD_VECTORIZE>; using W = cub::BlockStore<int, T, 1, cub::BLOCK_STORE_TRANSPOSE>;"
+        "__shared__ L::TempStorage load; __shared__ W::TempStorage room; int one[1]; L(load).Load(in, one);"
+        "W(room).Store(rest, one, T - 1); out[t] = one[0];",
+        [int(n) for n in X],
+        [*(int(n) for n in X[:-1]), -1],
+    ),
+    "sorted with values in stripes": (
+        "using S = cub::BlockRadixSort<int, T, 1, int>; __shared__ S::TempStorage room; int key[1] = {x}, from[1] = {t};"
+        "S(room).SortDescendingBlockedToStriped(key, from); out[t] = key[0]; rest[t] = from[0];",
+        [int(n) for n in -np.sort(-X.astype(int))],
+        [int(n) for n in np.argsort(-X.astype(int), kind="stable")],
+    ),
+    "sorted by some bits": (
+        "using S = cub::BlockRadixSort<unsigned, T, 1>; __shared__ S::TempStorage room; unsigned key[1] = {unsigned(x + 50)};"
+        "S(room).Sort(key, 0, 2); out[t] = key[0] & 3; rest[t] = key[0];",
+        [int(n) for n in np.sort((X + 50) & 3)],
+        [int(n) for n in (X + 50)[np.argsort((X + 50) & 3, kind="stable")]],
+    ),
+    "one thread alone": (
+        "cub::ThreadStore<cub::STORE_CS>(&out[t], cub::ThreadLoad<cub::LOAD_LDG>(&in[t]));"
+        "rest[t] = cub::Difference()(x, 7) + 100 * cub::Division()(x, 10) + cub::Inequality()(x, 3);",
+        [int(n) for n in X],
+        [int(n) - 7 + 100 * int(n / 10) + (n != 3) for n in X],
+    ),
     "loads and stores": (
         "using L = cub::BlockLoad<int, T, 2, cub::BLOCK_LOAD_TRANSPOSE>; using W = cub::BlockStore<int, T, 2, cub::BLOCK_STORE_STRIPED>;"
         "__shared__ union { L::TempStorage load; W::TempStorage store; } room; int items[2];"

@@ -50,6 +50,8 @@ __global__ void groups(const int* x, int* y) {
   auto token = bar.arrive();
   bar.wait(std::move(token));
   y[threadIdx.x] += tile[63 - threadIdx.x];
+  (void)bar.arrive();
+  bar.wait_parity(true);
 }
 """
     + RUN
@@ -75,6 +77,17 @@ __global__ void counts(const int* x, int* y) {
   int expected = 0;
   if (cuda::atomic_ref<int>(y[3]).compare_exchange_strong(expected, 7)) y[4] = expected;
   seen++;
+  cuda::atomic_ref<int> least(y[6]), less(y[7]), both(y[8]), either(y[9]), odd(y[10]), last(y[11]);
+  least.fetch_min(x[t]);
+  less -= x[t];
+  both.fetch_and(x[t]);
+  either.fetch_or(x[t]);
+  odd.fetch_xor(x[t]);
+  last.exchange(5);
+  int had = 5;
+  while (!cuda::atomic_ref<int>(y[12]).compare_exchange_weak(had, had + 2)) {}
+  --cuda::atomic_ref<int>(y[13]);
+  cuda::atomic_ref<int>(y[13])--;
   __syncthreads();
   if (t == 0) y[0] = evens, y[5] = seen.load(cuda::std::memory_order_acquire);
 }
@@ -105,10 +118,13 @@ def test_who_does_not_wait_reads_what_is_not_there(tmp_path: Path):
 
 def test_atomics_do_what_their_names_say(tmp_path: Path):
     x = np.random.default_rng(2).integers(0, 99, 64, dtype=np.int32)
-    y = np.zeros(6, np.int32)
+    y = np.zeros(14, np.int32)
     ran = run_cuda(ATOMICS.replace("ORDER", "2"), [x, y], tmp_path)
     assert ran.code == 0, ran.stderr[-2000:]
-    assert ran.outputs[1].tolist() == [(x % 2 == 0).sum(), x.max(), x.sum(), 7, 0, 64]
+    assert ran.outputs[1].tolist() == [
+        *((x % 2 == 0).sum(), x.max(), x.sum(), 7, 0, 64, min(0, x.min()), -x.sum(), 0),
+        *(np.bitwise_or.reduce(x), np.bitwise_xor.reduce(x), 5, 128, -128),
+    ]
 
 
 @pytest.mark.parametrize(

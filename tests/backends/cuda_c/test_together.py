@@ -45,6 +45,8 @@ __global__ void kernel(const int* x, int* places, int* counters, int* scans, int
   sums[64 + t] = half.ballot(x[t] > 0) + 1000 * half.size();
   sums[128 + t] = cg::exclusive_scan(half, x[t], cg::greater<int>());
   sums[192 + t] = half.shfl_down(x[t], 3);
+  sums[256 + t] = half.shfl_up(x[t], 2);
+  sums[320 + t] = half.any(x[t] > 18) + 2 * half.all(x[t] > -20) + 4 * (half.match_any(x[t] > 0) >> half.thread_rank() & 1);
 }
 extern "C" __attribute__((visibility("default"))) void run(void* const* p) {
   cuemu::choose_order(ORDER);
@@ -58,7 +60,7 @@ X = np.random.default_rng(3).integers(-20, 20, 64, dtype=np.int32)
 def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[np.ndarray]:
-    given = [X, np.zeros(128), np.zeros(2), np.zeros(64), np.zeros(256)]
+    given = [X, np.zeros(128), np.zeros(2), np.zeros(64), np.zeros(384)]
     text = KERNEL.replace("ORDER", str(request.param))
     folder = tmp_path_factory.mktemp("together")
     done = run_cuda(text, [g.astype(np.int32) for g in given], folder)
@@ -85,7 +87,7 @@ def test_a_scan_is_of_the_lanes_that_came(ran):
 
 
 def test_partitions_have_those_with_the_same_label(ran):
-    sums = ran[4].reshape(4, 2, 32)
+    sums = ran[4].reshape(6, 2, 32)
     for warp in range(2):
         x = X.reshape(2, 32)[warp]
         assert sums[0, warp].tolist() == [int(x[(x & 3) == (one & 3)].sum()) for one in x]
@@ -96,13 +98,16 @@ def test_partitions_have_those_with_the_same_label(ran):
             before = [0, *np.maximum.accumulate(half)[:-1].tolist()]
             assert sums[2, warp][odd::2].tolist() == before
             assert sums[3, warp][odd::2].tolist() == [*half[3:].tolist(), *half[13:].tolist()]
+            assert sums[4, warp][odd::2].tolist() == [*half[:2].tolist(), *half[:-2].tolist()]
+            told = int((half > 18).any()) + 2 * int((half > -20).all()) + 4
+            assert (sums[5, warp][odd::2] == told).all()
 
 
 def test_a_lane_that_is_not_in_the_mask_is_an_error(tmp_path: Path):
     text = KERNEL.replace("ORDER", "0").replace(
         "__shfl_sync(active, ", "__shfl_sync(active & ~1u, "
     )
-    zeros = [np.zeros(n, np.int32) for n in (128, 2, 64, 256)]
+    zeros = [np.zeros(n, np.int32) for n in (128, 2, 64, 384)]
     found = run_cuda(text, [np.zeros(64, np.int32), *zeros], tmp_path)
     assert found.kind == "divergence" and "not in its own mask" in found.message
 

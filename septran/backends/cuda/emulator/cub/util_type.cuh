@@ -62,7 +62,7 @@ template <int X, int Y, int Z> struct Threads {
   }
 };
 
-/// Lane `lane + d` gives its value, where it is one of the first `last + 1` lanes of `width`.
+/// The value of lane `lane + d`, where that is one of the same `width` lanes; else the lane's own.
 template <class T> T from_above(T value, int d, int width, const char* what) {
   const int me = lane(), source = me + d;
   return shuffle(~Mask(0), value, source / width == me / width ? source : -1, what);
