@@ -221,6 +221,8 @@ def _applied(sign: str, a: _Value, b: _Value) -> _Value | None:
         return None
     try:
         wide, single = (_APPLY[sign](x, y) for x, y in ((a.wide, b.wide), (a.single, b.single)))
+        if isinstance(wide, complex) or isinstance(single, complex):  # (-2) ** 0.5 in Python
+            return None
         if sign == "/" and whole:  # C's quotient; Python's is kept beside it
             return _Value(float(int(wide)), wide, True)
         return _Value(wide, _single(single), whole)

@@ -88,9 +88,9 @@ def test_many_points_get_more_calls_until_each_has_its_place() -> None:
     assert [c.name for c in plan(many, 3) if c.family == "points"] == ["points"]
 
 
-@pytest.mark.parametrize("text", ["x = y * 3.0f + z;", "a[2] + b", "3.0f * x"])
+@pytest.mark.parametrize("text", ["x = y * 3.0f + z;", "a[2] + b", "3.0f * x", "(2 - 3) ** 0.5"])
 def test_what_no_constant_is_computed_of_is_none(text: str) -> None:
-    assert set(points(text)) <= {2.0, 3.0}
+    assert set(points(text)) <= {-1.0, 0.5, 2.0, 3.0}
 
 
 @pytest.mark.parametrize(
