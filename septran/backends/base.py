@@ -75,7 +75,8 @@ class Host:
     """The host function of a file that SepTran did not write: what allocates and launches. line: where it is.
 
     params: of what is called. module: it is a class whose objects are called, made with what the reference's
-    `get_init_inputs` gives. maker: it makes the kernel that is called.
+    `get_init_inputs` gives. maker: it makes the kernel that is called. tier: 0 what is likeliest meant; functions of a
+    higher one are asked only where none of a lower one fits the reference.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Host:
     params: tuple[HostParam, ...]
     module: bool = False
     maker: Maker | None = None
+    tier: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,22 +74,17 @@ def parse_open(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _TRUTH = {"true": True, "false": False}
 
 
-def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
-    """Return {"n": 4, "eps": 1e-5, "causal": True} for ("n=4", "eps=1e-5", "causal=true").
+def parse_numbers(words: Sequence[str]) -> dict[str, int | float | str]:
+    """Return {"n": 4, "eps": 1e-5, "causal": True, "dtype": "float16"} for ("n=4", "eps=1e-5", "causal=true", "dtype=float16").
 
     Raises:
         ConfigError: C007 a word that is not NAME=VALUE, or a name given twice.
     """
-    found: dict[str, int | float] = {}
+    found: dict[str, int | float | str] = {}
     for word in words:
         name, _, text = word.partition("=")
-        try:
-            value: int | float = _TRUTH.get(text.strip().lower(), -1)
-            if value == -1:
-                value = int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
-        except ValueError:
-            value = float("nan")
-        if not name.isidentifier() or value != value or name in found:
+        value = _number(text.strip())
+        if not name.isidentifier() or value is None or name in found:
             raise ConfigError.of(
                 "C007",
                 f"--number {word[:80]!r} is not NAME=VALUE, or given twice",
@@ -97,6 +92,17 @@ def parse_numbers(words: Sequence[str]) -> dict[str, int | float]:
             )
         found[name] = value
     return found
+
+
+def _number(text: str) -> int | float | str | None:
+    """Return what a user wrote for a number parameter: a number, true or false, or a word; None for anything else."""
+    if (truth := _TRUTH.get(text.lower())) is not None:
+        return truth
+    try:
+        value = int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        return text if all(part.isidentifier() for part in text.split(".")) else None
+    return None if value != value else value
 
 
 def exactly_one(**given: object) -> str:

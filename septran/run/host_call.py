@@ -12,8 +12,8 @@ from septran.backends.base import Host, HostCall, HostParam, Passed
 from septran.errors import ConfigError, Span
 from septran.plan.wanted import Wanted
 
-Numbers = Mapping[str, float | int]
-"""Values of number parameters by name, as the user gave them."""
+Numbers = Mapping[str, float | int | str]
+"""Values of number parameters by name, as the user gave them; words (`dtype=float16`) are for hosts in Python."""
 _COUNTS = frozenset(
     """
     n size numel nelements numelements numelem nelem elements count total totalelements totalsize len length num
@@ -74,6 +74,12 @@ def _typed_call(host: Host, wanted: Wanted, given: Numbers, file: Path) -> HostC
     kinds = {p.name: p for p in wanted.problem.params}
     writing = {p.name for p in tensors if p.writes}
     numbers = [p for p in host.params if p.kind == "number"]
+    if worded := sorted(p.name for p in numbers if isinstance(given.get(p.name), str)):
+        raise ConfigError.of(
+            "C172",
+            f"{file}: {host.name} takes a number for {worded[0]}, --number gives {given[worded[0]]!r}",
+            Span(str(file), host.line),
+        )
     known = {p.name: given.get(p.name, 0) for p in numbers if p.name in given or p.default}
     open_ = [p for p in numbers if p.name not in known]
     if len(open_) == len(plain):

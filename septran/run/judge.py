@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from septran import backends
-from septran.backends.base import Backend, Foreign, HostCall, Reading, Unjudged
+from septran.backends.base import Backend, Foreign, Host, HostCall, Reading, Unjudged
 from septran.errors import ConfigError, Span
 from septran.kernel import Kernel, KernelParam, content_hash
 from septran.outcome import Level, Status
 from septran.plan.wanted import Wanted, load_wanted, read_source
 from septran.prove.foreign.launch import Proof
 from septran.run.finding import finding_of, told
+from septran.run.host_call import Numbers
 from septran.run.judge_call import called
 from septran.run.judge_includes import Whole, whole_of
 from septran.run.judge_proof import UNEXPLAINED, prove, with_proof
 from septran.run.judge_sizes import Sized, with_other_sizes
 from septran.run.judge_states import with_states
-from septran.run.judge_target import entry_of, target_of
+from septran.run.judge_target import candidates, entry_of, target_of
 from septran.run.judge_torch import Computed, computed, with_torch
 from septran.settings import Settings
 from septran.toolchain.built import Built
@@ -67,7 +68,7 @@ class JudgeRequest:
     reference: Path
     entry: str = ""
     backend: str = ""
-    numbers: Mapping[str, float | int] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
     specials: bool = False
     seed: int | None = None
     allow_torch: tuple[str, ...] = ()
@@ -220,18 +221,28 @@ def _judged(
     """Return what was found out about one reading of a file; the evidence goes into `folder`."""
     text = read.text
     with _told_where(request.file):
-        host = entry_of(request.file, request.entry, foreign, text)
+        hosts = candidates(request.file, request.entry, foreign, text)
         used = foreign.unsupported(text) if foreign.unsupported is not None else ()
     if used:
         raise ConfigError.of(
             "C173",
             f"{request.file}: it uses {', '.join(used)}, which cannot be judged without a device",
-            Span(str(request.file), host.line),
+            Span(str(request.file), hosts[0].line),
         )
     wanted = load_wanted(request.reference, specials=request.specials)
     files = (request.file, request.reference)
 
-    def call_of(other: Wanted, numbers: Mapping[str, float | int]) -> HostCall:
+    def fits(one: Host) -> bool:
+        try:
+            called(files, foreign, one, wanted, request.numbers, request.allow_torch)
+        except ConfigError:
+            return False
+        return True
+
+    with _told_where(request.file):
+        host = entry_of(request.file, hosts, fits)
+
+    def call_of(other: Wanted, numbers: Numbers) -> HostCall:
         return called(files, foreign, host, other, numbers, request.allow_torch)
 
     call = call_of(wanted, request.numbers)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from septran.backends.base import Foreign, Host, HostCall
 from septran.plan.wanted import Wanted
-from septran.run.host_call import host_call
+from septran.run.host_call import Numbers, host_call
 from septran.run.judge_maker import sized_with
 from septran.run.judge_module import made_with
 from septran.run.judge_torch import allowed
@@ -19,7 +18,7 @@ def called(
     foreign: Foreign,
     host: Host,
     wanted: Wanted,
-    numbers: Mapping[str, float | int],
+    numbers: Numbers,
     allow_torch: tuple[str, ...],
 ) -> HostCall:
     """Return the call of the host function. files: the judged one and the reference.

@@ -20,6 +20,7 @@ from septran.errors import SeptranError
 from septran.ir.size_asked import BLOCKS, Size, SizeAsked, ways
 from septran.kernel import Kernel
 from septran.plan.wanted import Wanted, load_open, wanted_at
+from septran.run.host_call import Numbers
 from septran.verify.problem import Problem
 from septran.verify.verdict import Verdict
 
@@ -41,10 +42,10 @@ class Sized:
     """
 
     asked: tuple[SizeAsked, ...]
-    call: Callable[[Wanted, Mapping[str, float | int]], HostCall]
+    call: Callable[[Wanted, Numbers], HostCall]
     kernel: Callable[[HostCall, Wanted], Kernel]
     judged: Callable[[Kernel, Problem, Path], Verdict]
-    numbers: Mapping[str, float | int]
+    numbers: Numbers
     native: bool = True
 
     @property
@@ -107,7 +108,7 @@ def _at(
     sized: Sized,
     opened: OpenGraph,
     sizes: Mapping[str, int],
-    numbers: Mapping[str, float | int],
+    numbers: Numbers,
     reference: Path,
     folder: Path,
 ) -> tuple[Verdict, str]:
@@ -119,7 +120,7 @@ def _at(
 
 def _chosen(
     opened: OpenGraph, sized: Sized, usual: Wanted
-) -> Iterator[tuple[dict[str, int], dict[str, float | int], tuple[SizeAsked, ...]]]:
+) -> Iterator[tuple[dict[str, int], dict[str, float | int | str], tuple[SizeAsked, ...]]]:
     """Yield sizes at which comparisons come out otherwise, with the user's numbers there and those comparisons.
 
     Raises:
@@ -150,11 +151,11 @@ def _chosen(
 
 
 def _renumbered(
-    numbers: Mapping[str, float | int], hints: Mapping[str, int], sizes: Mapping[str, int]
-) -> dict[str, float | int]:
+    numbers: Numbers, hints: Mapping[str, int], sizes: Mapping[str, int]
+) -> dict[str, float | int | str]:
     found = dict(numbers)
     for name, value in numbers.items():
-        if isinstance(value, bool) or value != int(value) or abs(value) <= 1:
+        if isinstance(value, bool | str) or value != int(value) or abs(value) <= 1:
             continue
         same = [dim for dim, hint in hints.items() if hint == value]
         if len(same) != 1:

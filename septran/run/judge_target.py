@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from septran import backends
@@ -43,14 +44,14 @@ def target_of(file: Path, backend: str, text: str) -> tuple[Backend, Foreign]:
     )
 
 
-def entry_of(file: Path, entry: str, foreign: Foreign, text: str) -> Host:
-    """Return the host function: the one asked for, or the only one; raises ConfigError C170."""
+def candidates(file: Path, entry: str, foreign: Foreign, text: str) -> tuple[Host, ...]:
+    """Return the host function that was asked for, or those that may be meant; raises ConfigError C170 when there is none."""
     try:
         if entry:
             found = foreign.host(text, entry)
             names = [h.name for h in foreign.hosts(text)]
             if found is not None:
-                return found
+                return (found,)
             raise ConfigError.of(
                 "C170",
                 f"{file} has no function {entry!r}{closest(entry, names)}",
@@ -60,8 +61,6 @@ def entry_of(file: Path, entry: str, foreign: Foreign, text: str) -> Host:
     except SyntaxError as e:
         line = e.lineno or 1
         raise ConfigError.of("C170", f"{file}: {e.msg}", Span(str(file), line)) from e
-    if len(hosts) == 1:
-        return hosts[0]
     if not hosts:
         raise ConfigError.of(
             "C170",
@@ -69,6 +68,20 @@ def entry_of(file: Path, entry: str, foreign: Foreign, text: str) -> Host:
             Span(str(file), 1),
             help="a host function allocates the result, launches the kernel and returns the result",
         )
+    return hosts
+
+
+def entry_of(file: Path, hosts: Sequence[Host], fits: Callable[[Host], bool]) -> Host:
+    """Return the host function: the only one, or the only one that fits the reference, of the likeliest kind that has one.
+
+    Raises:
+        ConfigError: C170, there are several.
+    """
+    tiers = [[h for h in hosts if h.tier == tier] for tier in sorted({h.tier for h in hosts})]
+    fitting = ([h for h in tier if fits(h)] for tier in tiers if len(hosts) > 1)
+    hosts = next((some for some in fitting if some), tiers[0])
+    if len(hosts) == 1:
+        return hosts[0]
     raise ConfigError.of(
         "C170",
         f"{file}: {len(hosts)} functions launch kernels: {', '.join(h.name for h in hosts)}",

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from septran.backends.base import Host, HostCall, HostParam, Reading, as_it_is
 from septran.backends.text.python_host import (
+    NO_STARS,
     Rules,
+    Stars,
     any_function,
     changed_inside,
     module_class,
@@ -58,7 +60,7 @@ ATTRIBUTES = frozenset(
 
 
 _ASKS_DEVICE = re.compile(
-    r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|total_memory|max_shared_mem)\b"
+    r"\b(?:get_device_(?:name|capability|properties)|get_current_target(?!\(\)\.backend\b)|multi_?processor_?count|get_num_sms|total_memory|max_shared_mem)\b"
 )
 
 
@@ -90,10 +92,16 @@ def host(text: str, name: str) -> Host | None:
 
 
 def as_kernel(
-    text: str, call: HostCall, params: tuple[KernelParam, ...], arch: str, *, backend: str
+    text: str,
+    call: HostCall,
+    params: tuple[KernelParam, ...],
+    arch: str,
+    *,
+    backend: str,
+    stars: Stars = NO_STARS,
 ) -> tuple[Kernel, tuple[str, ...]]:
     """Return the file as a Kernel, reduced to what its host function needs, and the lines that were left out."""
-    kept, left = needed(text, call.host.name)
+    kept, left = needed(text, call.host.name, stars)
     plan = {
         "args": [asdict(a) for a in call.args],
         "returns": call.returns,
@@ -117,7 +125,7 @@ def as_kernel(
 
 def refusals(text: str, entry: str, *, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     """Return what the part of the file that would run may not say."""
-    return objections(needed(text, entry)[0], rules)
+    return objections(needed(text, entry, rules.stars)[0], rules)
 
 
 def lay_torch_host(folder: Path, *more: str) -> None:

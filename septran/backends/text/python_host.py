@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CHANGES = (
@@ -36,11 +36,17 @@ class Found:
     params: tuple[tuple[str, bool], ...]
 
 
+Stars = Mapping[str, tuple[str, ...]]
+"""Modules of which a file may import everything, and what that is."""
+NO_STARS: Stars = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What a file may say. imports: modules. names, attributes: words that it may not use; `torch.x` is that one only.
 
-    kernel: whether a function is device code, which may use only imports of `device_roots`.
+    kernel: whether a function is device code, which may use only imports of `device_roots`; it is read, not run, where
+    `device_attributes` names words that mean something else there.
     """
 
     imports: frozenset[str]
@@ -48,6 +54,8 @@ class Rules:
     attributes: frozenset[str]
     kernel: Callable[[ast.AST], bool]
     device_roots: frozenset[str]
+    device_attributes: frozenset[str] = frozenset()
+    stars: Stars = field(default_factory=dict)
 
 
 def host_functions(
@@ -70,7 +78,7 @@ def host_functions(
     }
     own = _autograd(tree)
     inner_of = {**plain, **own}
-    calls = {name: _names(node) & inner_of.keys() - {name} for name, node in inner_of.items()}
+    calls = {name: _free(node) & inner_of.keys() - {name} for name, node in inner_of.items()}
     direct = {n for n, node in inner_of.items() if any(launches(e) for e in ast.walk(node))}
     reached = _closure(calls, direct)
     hosts = [n for n in plain if n in reached and not _is_test(n)]
@@ -150,11 +158,22 @@ def module_class(text: str, name: str) -> Found | None:
     return None
 
 
-def needed(text: str, entry: str) -> tuple[str, tuple[str, ...]]:
+def opened(text: str, stars: Stars) -> str:
+    """Return the text with each `from module import *` written out, of modules that `stars` knows."""
+    lines = text.splitlines()
+    for node in ast.parse(text).body if stars else ():
+        match node:
+            case ast.ImportFrom(module=str(module), names=[ast.alias(name="*")]) if module in stars:
+                lines[node.lineno - 1] = f"from {module} import {', '.join(stars[module])}"
+    return "\n".join(lines) + "\n"
+
+
+def needed(text: str, entry: str, stars: Stars = NO_STARS) -> tuple[str, tuple[str, ...]]:
     """Return the text with the statements that `entry` does not need made empty, and "lines A-B" of those.
 
     Imports stay when something that is kept uses them.
     """
+    text = opened(text, stars)
     tree = ast.parse(text)
     keep = _kept(tree, entry)
     lines = text.splitlines()
@@ -210,11 +229,23 @@ def objections(text: str, rules: Rules) -> tuple[tuple[str, str, int], ...]:
     """Return (kind, what, line) of everything that `text` may not say."""
     tree = ast.parse(text)
     imported = _imported(tree)
-    found = [one for node in ast.walk(tree) for one in _objection(node, rules, imported)]
+    device = {id(n) for f in ast.walk(tree) if rules.kernel(f) for n in _read_only(f)}
+    found = [
+        one
+        for node in ast.walk(tree)
+        if not (id(node) in device and getattr(node, "attr", "") in rules.device_attributes)
+        for one in _objection(node, rules, imported)
+    ]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and rules.kernel(node):
             found += _in_kernel(node, rules, imported)
     return tuple(dict.fromkeys(found))
+
+
+def _read_only(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in the body of device code that is read and never run as Python."""
+    for stmt in getattr(function, "body", ()):
+        yield from ast.walk(stmt)
 
 
 def _objection(
@@ -405,10 +436,6 @@ def _of_function(node: ast.AST) -> Iterator[ast.AST]:
             yield from _of_function(child)
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
 def _closure(calls: Mapping[str, set[str]], direct: set[str]) -> set[str]:
     found, grew = set(direct), True
     while grew:
@@ -428,7 +455,7 @@ def _is_plain(node: ast.FunctionDef) -> bool:
 
 def _is_test(name: str) -> bool:
     return name == "main" or name.startswith(
-        ("test", "bench", "_test", "_bench", "run_bench", "check_")
+        ("test", "bench", "_test", "_bench", "run_bench", "run_test", "run_regression", "check_")
     )
 
 
