@@ -88,12 +88,12 @@ def test_what_the_tilelang_emulator_lacks_is_said_and_nobody_accused(tmp_path):
     text = (HERE / "tutorial_tilelang.py").read_text()
     file = tmp_path / "warps.py"
     file.write_text(
-        text.replace("T.clear(C_local)", "T.clear(C_local)\n            T.get_warp_idx()")
+        text.replace("T.clear(C_local)", "T.clear(C_local)\n            T.cluster_sync()")
     )
     request = JudgeRequest(file=file, reference=REFERENCES / "matmul_half.py", entry="matmul")
     found = judge(request, settings=settings.load())
     assert (found.code, found.finding, found.verdict.code) == (3, "", "V217")
-    assert "get_warp_idx is unknown to this emulator" in found.verdict.message
+    assert "cluster_sync is unknown to this emulator" in found.verdict.message
 
 
 @pytest.mark.few(2)

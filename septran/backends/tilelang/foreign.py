@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from septran.backends.judged.python_file import (
     refusals,
 )
 from septran.backends.text.python_host import Rules, decorators, host_functions
+from septran.backends.tilesim.eager_text import eager_text, shape_of, tensors_of
 from septran.kernel import Kernel
 
 _DEVICE = ("prim_func", "macro")
@@ -32,8 +34,17 @@ _MAKERS = ("jit", "lazy_jit", "autotune")
 
 
 def _is_kernel(node: ast.AST) -> bool:
-    """Whether a function is device code: `@T.prim_func`, `@T.macro`."""
-    return isinstance(node, ast.FunctionDef) and any(w in _DEVICE for w, _ in decorators(node))
+    """Whether a function is device code: `@T.prim_func`, `@T.macro`, or a kernel in eager style."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    return any(w in _DEVICE for w, _ in decorators(node)) or _is_eager(node)
+
+
+def _is_eager(node: ast.AST) -> bool:
+    """Whether a function under `@tilelang.jit` is called with tensors itself."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    return any(w in _MAKERS for w, _ in decorators(node)) and eager_text(node)
 
 
 _RULES = Rules(
@@ -41,7 +52,9 @@ _RULES = Rules(
     | frozenset(
         """
         tilelang tilelang.language tilelang.autotuner tilelang.jit tilelang.profiler tilelang.testing tilelang.utils
-        tilelang.intrinsics tilelang.layout tilelang.carver tilelang.utils.target tilelang.cache
+        tilelang.intrinsics tilelang.layout tilelang.carver tilelang.carver.arch tilelang.carver.template
+        tilelang.carver.roller tilelang.carver.roller.rasterization tilelang.utils.target tilelang.utils.tensor tilelang.cache
+        tilelang.engine.param tilelang.math tvm tilelang.tvm
         """.split()
     ),
     names=NAMES,
@@ -49,34 +62,54 @@ _RULES = Rules(
     attributes=ATTRIBUTES
     | {"data", "owner", "ready", "machine", "whole", "claim", "interpreter", "walk"},
     kernel=_is_kernel,
-    device_roots=frozenset({"tilelang", "math", "typing", "__future__"}),
+    device_roots=frozenset({"tilelang", "math", "typing", "__future__", "tvm"}),
+    device_attributes=frozenset({"data"}),
+    stars={"tilelang.autotuner": ("autotune",)},
 )
 
 
 def hosts(text: str) -> tuple[Host, ...]:
     """Return `ModelNew`, else functions that launch what the file's factories make, else the factories themselves."""
-    if (found := host(text, MODULE)) is not None:
-        return (found,)
+    if (module := host(text, MODULE)) is not None:
+        return (module,)
     tree = ast.parse(text)
     makers = _makers(tree)
     names = {m.name for m in makers} | {n.name for n in tree.body if _is_kernel(n)}  # type: ignore[attr-defined]
+
+    others = {
+        a.asname or a.name.partition(".")[0]
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Import)
+        for a in n.names
+    }
 
     def launches(node: ast.AST) -> bool:
         if not isinstance(node, ast.Call):
             return False
         called = node.func
+        of = ast.unparse(called)
         word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        return word in names or ast.unparse(called) == "tilelang.compile"
+        own = of.partition(".")[0] not in others  # `scipy.linalg.hadamard` is not the file's
+        return (word in names and own) or of == "tilelang.compile"
 
+    eager = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_eager(n)]
     direct = [
         f
         for f in host_functions(text, lambda n: _is_kernel(n) or n in makers, launches)
         if not _only_numbers(tree, f.name)
     ]
-    if direct:
-        return tuple(Host(name=f.name, line=f.line, params=host_params(f.params)) for f in direct)
-    plain = [n for n in tree.body if isinstance(n, ast.FunctionDef) and _is_kernel(n)]
-    return tuple(made for m in (*makers, *plain) if (made := host(text, m.name)) is not None)
+    plain = [
+        n
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef) and any(w == "prim_func" for w, _ in decorators(n))
+    ]
+    own = [m for m in makers if any(w in _MAKERS for w, _ in decorators(m))]
+    kernels = [*((m, 1) for m in (*eager, *own)), *((m, 2) for m in makers if m not in own)]
+    found = [Host(name=f.name, line=f.line, params=host_params(f.params)) for f in direct]
+    for node, tier in (*kernels, *((n, 3) for n in plain)):
+        made = host(text, node.name)
+        found += [] if made is None else [replace(made, tier=tier)]
+    return tuple(found)
 
 
 def host(text: str, name: str) -> Host | None:
@@ -84,6 +117,8 @@ def host(text: str, name: str) -> Host | None:
     found, tree = python_file.host(text, name), ast.parse(text)
     for node in tree.body if found is None or not found.module else ():
         if isinstance(node, ast.FunctionDef) and node.name == name:
+            if _is_eager(node):
+                return _eager(tree, node)
             if _is_kernel(node):
                 return Host(name=name, line=node.lineno, params=_tensors(node, ()))
             if node in _makers(tree):
@@ -106,9 +141,23 @@ def _makers(tree: ast.Module) -> list[ast.FunctionDef]:
 def _returned(node: ast.FunctionDef) -> ast.FunctionDef | None:
     """Return the prim_func that a factory gives back, None when the text does not say which."""
     inner = {n.name: n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and _is_kernel(n)}
-    last = node.body[-1]
-    name = getattr(last.value, "id", "") if isinstance(last, ast.Return) else ""
-    return inner.get(name)
+    for given in _gives(node.body):
+        while isinstance(
+            given, ast.IfExp
+        ):  # two ways to compute one thing: they take the same tensors
+            given = given.body
+        if (found := inner.get(getattr(given, "id", ""))) is not None:
+            return found
+    return None
+
+
+def _gives(body: Sequence[ast.stmt]) -> Iterator[ast.expr | None]:
+    """Yield what a function returns, not what functions in it do."""
+    for stmt in body:
+        if isinstance(stmt, ast.Return):
+            yield stmt.value
+        elif isinstance(stmt, ast.If):
+            yield from _gives([*stmt.body, *stmt.orelse])
 
 
 def _returns_kernel(node: ast.FunctionDef) -> bool:
@@ -135,6 +184,24 @@ def _made(tree: ast.Module, node: ast.FunctionDef) -> Host:
     return Host(name=node.name, line=node.lineno, params=tensors, maker=maker)
 
 
+def _eager(tree: ast.Module, node: ast.FunctionDef) -> Host:
+    """Return a kernel in eager style: its tensors are what it is called with, the rest is what it is made for."""
+    kinds = tensors_of(node)
+    args = [*node.args.posonlyargs, *node.args.args]
+    first = len(args) - len(node.args.defaults)
+    defaults = {a.arg for a in args[first:]}
+    defaults |= {
+        a.arg for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d
+    }
+    rest = [a.arg for a in (*args, *node.args.kwonlyargs) if a.arg not in kinds]
+    shapes = tuple(_extents(shape_of(kind), node) for kind in kinds.values())
+    dims = tuple(tuple(e.id if isinstance(e, ast.Name) else "" for e in s) for s in shapes)
+    params = tuple(HostParam(name=n, default=n in defaults) for n in rest)
+    maker = Maker(params=params, dims=dims, shown=_shown(tree, node, shapes))
+    tensors = tuple(HostParam(name=n) for n in kinds)
+    return Host(name=node.name, line=node.lineno, params=tensors, maker=maker)
+
+
 def _tensors(prim: ast.FunctionDef, outs: tuple[int, ...]) -> tuple[HostParam, ...]:
     return tuple(HostParam(name=a.arg) for k, a in enumerate(prim.args.args) if k not in outs)
 
@@ -153,10 +220,13 @@ def _out_idx(node: ast.FunctionDef, count: int) -> tuple[int, ...]:
 
 def _shape(arg: ast.arg, factory: ast.FunctionDef) -> tuple[ast.expr, ...]:
     """Return the extents of `A: T.Tensor((M, K), dtype)`, also where they are a list that the factory names."""
-    note = arg.annotation
-    if not isinstance(note, ast.Call) or not note.args:
+    return _extents(None if arg.annotation is None else shape_of(arg.annotation), factory)
+
+
+def _extents(shape: ast.expr | None, factory: ast.FunctionDef) -> tuple[ast.expr, ...]:
+    """Return the extents that a shape's text lists."""
+    if shape is None:
         return ()
-    shape = note.args[0]
     if isinstance(shape, ast.Name):
         shape = _told(factory).get(shape.id, shape)
     return tuple(shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape])
@@ -165,7 +235,7 @@ def _shape(arg: ast.arg, factory: ast.FunctionDef) -> tuple[ast.expr, ...]:
 def _shown(
     tree: ast.Module, node: ast.FunctionDef, shapes: Sequence[Sequence[ast.expr]]
 ) -> tuple[tuple[str, object], ...]:
-    """Return the plain values with which the file itself calls a factory, from its first such call.
+    """Return the plain values with which the file itself calls a factory, from the call that says most; of several the first.
 
     A name stands for its value where all of the file gives it one and the same; `**config` for a dict that is written out.
     Not so for what makes extents: those are the reference's, and a demonstration has others.
@@ -173,25 +243,42 @@ def _shown(
     extents = {n.id for s in shapes for e in s for n in ast.walk(e) if isinstance(n, ast.Name)}
     names = [a.arg for a in node.args.args]
     told = _told(tree)
+    found: list[tuple[tuple[str, object], ...]] = [()]
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == node.name:
             given = [*zip(names, call.args, strict=False)]
             for k in call.keywords:
                 if k.arg is not None:
                     given.append((k.arg, k.value))
-                    continue
-                spread = told.get(k.value.id) if isinstance(k.value, ast.Name) else k.value
-                if isinstance(spread, ast.Dict):
-                    given += [
-                        (str(key.value), value)
-                        for key, value in zip(spread.keys, spread.values, strict=True)
-                        if isinstance(key, ast.Constant)
-                    ]
+                else:
+                    spread = told.get(k.value.id) if isinstance(k.value, ast.Name) else k.value
+                    given += _written(spread)
             plain = [
                 (n, told.get(v.id) if isinstance(v, ast.Name) and n not in extents else v)
                 for n, v in given
             ]
-            return tuple((n, v.value) for n, v in plain if isinstance(v, ast.Constant))
+            found.append(tuple((n, value) for n, v in plain for value in _plain(v)))
+    return max(found, key=len)
+
+
+def _written(spread: ast.expr | None) -> list[tuple[str, ast.expr]]:
+    """Return what `{"a": 1}` and `dict(a=1)` say."""
+    match spread:
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            return [(str(k.value), v) for k, v in pairs if isinstance(k, ast.Constant)]
+        case ast.Call(ast.Name("dict"), [], keywords):
+            return [(k.arg, k.value) for k in keywords if k.arg is not None]
+    return []
+
+
+def _plain(value: ast.expr | None) -> tuple[object, ...]:
+    """Return a number, a text, or a dtype by its name (`T.float16`); nothing for what has to be run."""
+    match value:
+        case ast.Constant(found):
+            return (found,)
+        case ast.Attribute(ast.Name("T"), name):
+            return (name,)
     return ()
 
 
@@ -241,7 +328,7 @@ FOREIGN = Foreign(
     marks=("import tilelang", "from tilelang"),
     hosts=hosts,
     host=host,
-    kernel=partial(as_kernel, backend="tilelang_cuda"),
+    kernel=partial(as_kernel, backend="tilelang_cuda", stars=_RULES.stars),
     objections=partial(refusals, rules=_RULES),
     build=build,
     loader="tilelang_host.py.j2",

@@ -7,11 +7,26 @@ shapes and memories TileLang refuses, capacity. Fresh memory holds NaN, and valu
 their dtype after each operation. Not modelled: layouts, asynchronous copies, timing.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .errors import SimError
-from .machine import Dialect
-from .program import load_file, run_file
+
+if TYPE_CHECKING:
+    from .machine import Dialect
+    from .program import load_file, run_file
 
 __all__ = ["SimError", "dialect", "load_file", "run_file"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the simulator itself, which needs numpy, when it is asked for: what reads text only does not."""
+    if name in ("load_file", "run_file"):
+        from . import program
+
+        return getattr(program, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def dialect(arch: str) -> Dialect:

@@ -31,7 +31,7 @@ class Buffer:
     data: row-major, in the dtype's storage type. ready: which elements somebody has written (None
     for parameters). owner: for parameters, which block wrote an element (-1 nobody, -2 atomics).
     reader: of a hosted machine's parameters, which block read it (-2 several). flying: elements into which an
-    asynchronous copy is under way.
+    asynchronous copy is under way. private: how many leading axes of `data` are the threads', each of which has its own.
     """
 
     def __init__(
@@ -46,18 +46,20 @@ class Buffer:
         self.owner: Array | None = None
         self.reader: Array | None = None
         self.flying: Array | None = None
+        self.private = 0
+        self.reducer = ""
+        """how what several iterations give is folded (T.alloc_reducer); "": they may not give several"""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Static extents."""
-        return tuple(self.data.shape)
+        return tuple(self.data.shape[self.private :])
 
     def __getitem__(self, index: object) -> Element | Region:
         items = index if isinstance(index, tuple) else (index,)
-        if len(items) > self.data.ndim:
-            raise SimError(
-                "shape", f"{self.name} has {self.data.ndim} dims, {len(items)} indices given"
-            )
+        rank = len(self.shape)
+        if len(items) > rank:
+            raise SimError("shape", f"{self.name} has {rank} dims, {len(items)} indices given")
         if any(isinstance(i, slice) for i in items):
             return region_of(self, items)
         return Element(self, tuple(constant(i) for i in items))
@@ -70,7 +72,7 @@ class Buffer:
 
     def whole(self) -> Region:
         """Return the region that is the whole buffer."""
-        return Region(self, (0,) * self.data.ndim, self.shape)
+        return Region(self, (0,) * len(self.shape), self.shape)
 
     def claim(self, where: Any) -> None:
         """Record that this block writes `where`; two blocks writing one element is a race."""
@@ -125,11 +127,11 @@ class Element(Operand):
         return self.buffer.dtype
 
     def _lanes(self, what: str) -> LaneIndex:
-        if len(self.index) != self.buffer.data.ndim:
+        if len(self.index) != len(self.buffer.shape):
             raise SimError(
                 "shape",
                 f"{what} of {self.buffer.name} with {len(self.index)} indices; it has "
-                f"{self.buffer.data.ndim} dims",
+                f"{len(self.buffer.shape)} dims",
             )
         return lane_index(self.buffer, self.index, what)
 
@@ -163,6 +165,10 @@ class Region:
 
     def inside(self, what: str) -> tuple[slice, ...]:
         """Return the part inside the buffer; scratch memory must hold all of it."""
+        if self.buffer.private:
+            raise NotImplementedError(
+                f"a tile operation on {self.buffer.name}, of which every thread has its own"
+            )
         clipped = []
         for d, (a, e) in enumerate(zip(self.start, self.extent, strict=True)):
             n = self.buffer.shape[d]
@@ -256,7 +262,7 @@ def as_int(x: object, what: str) -> int:
 def region_of(buffer: Buffer, items: Sequence[object]) -> Region:
     """Return the region of `buffer[items]` where items are slices or indices (missing = all)."""
     start, extent = [], []
-    padded = list(items) + [slice(None)] * (buffer.data.ndim - len(items))
+    padded = list(items) + [slice(None)] * (len(buffer.shape) - len(items))
     for d, item in enumerate(padded):
         if isinstance(item, slice):
             if item.step is not None:
@@ -279,5 +285,8 @@ def allocate(machine: Machine, scope: str, shape: object, dtype: object, name: s
     machine.reserve(scope, extents, BYTES[kind])
     floats, integers = machine.poison
     poison: object = floats if is_float(kind) else (True if kind == "bool" else integers)
-    data = np.full(extents, poison, STORAGE[kind])
-    return Buffer(machine, data, kind, scope, name or scope, fresh=True)
+    own = machine.core.lanes if scope == "local" and machine.core.simt else ()
+    data = np.full(own + extents, poison, STORAGE[kind])
+    found = Buffer(machine, data, kind, scope, name or scope, fresh=True)
+    found.private = len(own)
+    return found

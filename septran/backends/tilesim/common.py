@@ -14,6 +14,7 @@ from .buffers import Buffer, Element, as_int
 from .errors import SimError
 from .forms import (
     GridLoop,
+    LaneLoop,
     LazySelect,
     ParallelLoop,
     SerialLoop,
@@ -21,6 +22,7 @@ from .forms import (
 )
 from .machine import Machine
 from .values import (
+    BYTES,
     STORAGE,
     Array,
     Operand,
@@ -38,16 +40,35 @@ class DType(str):
 
     __slots__ = ()
 
+    def __new__(cls, name: object) -> DType:
+        """Return the dtype of this name.
+
+        Raises:
+            SimError: there is none.
+        """
+        return super().__new__(cls, dtype_name(name))
+
     def __call__(self, x: object) -> Value:
         """Return `x` rounded to this dtype."""
         return constant(x, str(self)).cast(str(self))
 
+    @property
+    def bits(self) -> int:
+        """How many bits a number of it has."""
+        return 8 * BYTES[str(self)]
+
+    @property
+    def itemsize(self) -> int:
+        """How many bytes a number of it has."""
+        return BYTES[str(self)]
+
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """T.dynamic("n"): an extent that the tensors of a call give."""
+    """T.dynamic("n"): an extent that the tensors of a call give. fixed: a kernel is made for each (T.const)."""
 
     name: str
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +79,63 @@ class TensorType:
     dtype: str
 
 
-def tensor_type(shape: object, dtype: object = "float32", *_: object, **__: object) -> TensorType:
-    """Build the annotation; a bare extent means rank 1."""
-    dims = shape if isinstance(shape, list | tuple) else (shape,)
-    extents = (d if isinstance(d, Symbol) else as_int(d, "a tensor extent") for d in dims)
-    return TensorType(tuple(extents), dtype_name(dtype))
+class TensorMaker:
+    """T.Tensor: `T.Tensor((M, N), dtype)` and `T.Tensor[[M, N], dtype]`; inside of a kernel, other extents of a tensor's memory."""
+
+    def __call__(
+        self,
+        shape: object,
+        dtype: object = "float32",
+        data: object = None,
+        *_: object,
+        **__: object,
+    ) -> Any:
+        """Build the annotation; a bare extent means rank 1."""
+        if isinstance(data, Buffer):
+            from .arrays import reshape
+
+            return reshape(data, shape)
+        dims = shape if isinstance(shape, list | tuple) else (shape,)
+        extents = (d if isinstance(d, Symbol) else as_int(d, "a tensor extent") for d in dims)
+        return TensorType(tuple(extents), dtype_name(dtype))
+
+    def __getitem__(self, given: object) -> Any:
+        shape, dtype = given if isinstance(given, tuple) and len(given) == 2 else (given, "float32")
+        return self(shape, dtype)
+
+
+tensor_type = TensorMaker()
 
 
 def dynamic(names: str, *_: object, **__: object) -> Any:
     """T.dynamic("m") and T.dynamic("m, n")."""
-    found = tuple(Symbol(name) for name in names.replace(",", " ").split())
+    return _symbols(names, fixed=False)
+
+
+def const(names: str, *_: object, **__: object) -> Any:
+    """T.const("M, N")."""
+    return _symbols(names, fixed=True)
+
+
+def _symbols(names: str, *, fixed: bool) -> Any:
+    found = tuple(Symbol(name, fixed) for name in names.replace(",", " ").split())
     return found[0] if len(found) == 1 else found
 
 
-def serial(start: object, stop: object = None, step: object = 1, **_: object) -> SerialLoop:
+class Dyn:
+    """T.dyn["m"]: T.dynamic as an annotation says it."""
+
+    def __getitem__(self, name: str) -> Symbol:
+        return Symbol(name)
+
+
+def serial(
+    start: object, stop: object = None, step: object = 1, **_: object
+) -> SerialLoop | LaneLoop:
     """T.serial, T.unroll, T.Pipelined and T.vectorized: iterations in order."""
+    low, high = (0, start) if stop is None else (start, stop)
+    if any(isinstance(x, Operand) and x.value().is_lane for x in (low, high)):
+        return LaneLoop(constant(low), constant(high), as_int(step or 1, "a loop step"))
     first = as_int(start, "a loop bound")
     if stop is None:
         return SerialLoop(range(first))
@@ -81,7 +144,7 @@ def serial(start: object, stop: object = None, step: object = 1, **_: object) ->
 
 def pipelined(
     start: object, stop: object = None, *, num_stages: int = 0, **kw: object
-) -> SerialLoop:
+) -> SerialLoop | LaneLoop:
     """T.Pipelined: the stages change when copies run, not what they mean."""
     if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
         raise SimError("type", f"num_stages must be a non-negative int, not {num_stages!r}")
@@ -263,6 +326,8 @@ def shared_names(machine: Machine) -> dict[str, Any]:
         **dict.fromkeys(("Buffer", "FragmentBuffer", "SharedBuffer", "LocalBuffer"), tensor_type),
         "dynamic": dynamic,
         "symbolic": dynamic,
+        "const": const,
+        "dyn": Dyn(),
         "serial": serial,
         "unroll": serial,
         "vectorized": serial,

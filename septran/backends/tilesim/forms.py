@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,31 @@ class ParallelLoop:
 
     def __init__(self, extents: tuple[int, ...]) -> None:
         self.extents = extents
+
+
+class LaneLoop:
+    """A serial loop whose bounds differ from thread to thread: as many steps as any of them needs."""
+
+    def __init__(self, start: Value, stop: Value, step: int) -> None:
+        self.start, self.stop, self.step = start, stop, step
+
+    def steps(self) -> Iterator[tuple[Value, Any]]:
+        """Yield the loop's variable and which lanes take the step."""
+        now = np.asarray(self.start.data, np.int64)
+        end = np.asarray(self.stop.data, np.int64)
+        while True:
+            taken = now < end if self.step > 0 else now > end
+            if not taken.any():
+                return
+            yield Value(now, "int32"), taken
+            now = now + self.step
+
+
+class EndOfLoop:
+    """T.loop_break, T.break_loop and T.continue_loop."""
+
+    def __init__(self, *, for_good: bool) -> None:
+        self.for_good = for_good
 
 
 class Variable(Operand):

@@ -6,10 +6,9 @@ Needs torch and septran_torch_host beside it, and is therefore imported only whe
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,27 @@ import torch
 from septran_torch_host import DEVICE, Gate, HostError, gate_digest, own_work
 from septran_torch_states import Module
 
-from .common import Symbol, TensorType
+from .common import DType, Symbol, TensorType
+from .eager import Eager, Given, is_eager
 from .errors import SimError
 from .machine import Dialect, Machine
 from .program import PrimFunc, bound_dims, package
 
-ACCUSED = ("race", "bounds", "uninitialised", "async")
+ACCUSED = ("race", "bounds", "uninitialised", "async", "deadlock")
 """kinds of errors that are mistakes of the kernel on any device; others are what TileLang or this emulator does not take"""
 REFUSED = ("capacity", "launch", "shape", "dtype", "memory", "parallel", "rebind")
 """kinds of errors for which TileLang itself refuses the kernel"""
+
+
+_MODULES = """
+tilelang.profiler tilelang.testing tilelang.utils tilelang.utils.target tilelang.utils.tensor tilelang.carver
+tilelang.carver.template tilelang.carver.roller tilelang.carver.roller.rasterization tilelang.engine tilelang.engine.param
+""".split()
+"""modules that files import and of which a kernel rarely needs anything"""
+
+
+def _multiprocessors(*_: object) -> int:
+    return int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
 @dataclass(slots=True)
@@ -75,9 +86,30 @@ class Hosted:
             "autotune": self.autotune,
             "cdiv": lambda a, b: -(-a // b),
             "PassConfigKey": _Words(),
+            "TensorSupplyType": _Words(),
+            "JITKernel": Kernel,
+            "DataType": DType,
+            "next_power_of_2": lambda n: 1 << max(0, int(n) - 1).bit_length(),
             "set_log_level": lambda *_: None,
             "__version__": "0.1.15",
         }
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Return what further modules offer: tuning without a clock, the number of multiprocessors, TVM's dtypes."""
+        driver = types.SimpleNamespace(get_num_sms=_multiprocessors)
+        has: dict[str, dict[str, Any]] = {
+            "tilelang.autotuner": {"autotune": self.autotune},
+            "tilelang.jit": {"jit": self.jit, "compile": self.compile},
+            "tilelang.carver.arch": {"driver": driver},
+            "tilelang.carver.arch.driver": {"get_num_sms": _multiprocessors},
+            "tilelang.math": {
+                "cdiv": lambda a, b: -(-a // b),
+                "next_power_of_2": self.names()["next_power_of_2"],
+            },
+            "tvm": {"DataType": DType},
+            "tilelang.tvm": {"DataType": DType},
+        }
+        return {name: has.get(name, {}) for name in (*_MODULES, *has)}
 
     def jit(self, fn: Any = None, *, out_idx: Any = None, **_: object) -> Any:
         """Stand for @tilelang.jit over a function that returns a prim_func, over a prim_func, or in eager style."""
@@ -85,6 +117,8 @@ class Hosted:
             return lambda f: self.jit(f, out_idx=out_idx)
         if isinstance(fn, PrimFunc):
             return Kernel(self, fn, out_idx)
+        if is_eager(fn):
+            return EagerKernel(self, Eager(fn, self.machine))
         return Factory(self, fn, out_idx)
 
     def compile(self, fn: Any, out_idx: Any = None, **_: object) -> Kernel:
@@ -115,15 +149,20 @@ class Hosted:
         """Return a tensor's memory as a kernel's parameter sees it."""
         if not isinstance(tensor, torch.Tensor):
             raise SimError("dtype", f"{name} is a {type(tensor).__name__}, not a tensor")
-        if not tensor.is_contiguous():
-            raise SimError("shape", f"{name} is not contiguous, which TileLang's kernels ask for")
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype != kind.dtype:
             raise SimError("dtype", f"{name}: the tensor is {dtype}, the kernel takes {kind.dtype}")
-        if dtype == "bfloat16":
-            tensor = tensor.view(torch.int16)
+        return self.memory(name, tensor)
+
+    def memory(self, name: str, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+        """Return a tensor's memory; of bfloat16 its bits."""
+        if not tensor.is_contiguous():
+            raise SimError("shape", f"{name} is not contiguous, which TileLang's kernels ask for")
+        if tensor.dtype == torch.bfloat16:
+            bits: np.ndarray[Any, Any] = tensor.view(torch.int16).detach().numpy()
+            return bits.view(np.uint16)
         found: np.ndarray[Any, Any] = tensor.detach().numpy()
-        return found.view(np.uint16) if dtype == "bfloat16" else found
+        return found
 
     def launch(self, prim: PrimFunc, tensors: Iterable[Any]) -> None:
         """Run a kernel; twice where it read what nobody wrote, to see whether a result depends on it."""
@@ -139,6 +178,12 @@ class Hosted:
                 self.array(p.name, k, g) if isinstance(k, TensorType) else g
                 for p, k, g in zip(parameters, kinds, given, strict=True)
             ]
+        self.launched(prim.run, args, given)
+
+    def launched(
+        self, run: Callable[[list[Any]], list[int]], args: list[Any], given: Sequence[Any]
+    ) -> None:
+        """Run what launches on arrays, and note which of the tensors behind them it stored to."""
         for arg, tensor in zip(args, given, strict=True):
             if isinstance(arg, np.ndarray) and self.gate._place(tensor) in self.gate.inputs:
                 arg.flags.writeable = False
@@ -146,25 +191,76 @@ class Hosted:
         notes = len(self.machine.unwritten)
         self.gate.launching = True
         try:
-            written = prim.run(args)
+            written = run(args)
         finally:
             self.gate.launching = False
         if len(self.machine.unwritten) > notes:
-            self._depends(prim, before, args)
+            self._depends(run, before, args)
         for k in written:
             self.gate.watch.stored.add(self.gate._place(given[k]))
 
-    def _depends(self, prim: PrimFunc, before: list[Any], args: list[Any]) -> None:
+    def _depends(
+        self, run: Callable[[list[Any]], list[int]], before: list[Any], args: list[Any]
+    ) -> None:
         """Raise when results change with what lies in memory that nobody wrote."""
         self.machine.poison = (1.0, 3)
         try:
-            prim.run(before)
+            run(before)
         finally:
             self.machine.poison = (np.nan, 85)
         for one, other in zip(before, args, strict=True):
             same = not isinstance(one, np.ndarray) or one.tobytes() == other.tobytes()
             if not same:
                 raise SimError("uninitialised", self.machine.unwritten[-1])
+
+
+class EagerKernel:
+    """A function in eager style: takes tensors and numbers, returns what its text returns."""
+
+    def __init__(self, host: Hosted, eager: Eager) -> None:
+        self._host, self._eager = host, eager
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Launch."""
+        bound = self._eager.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named = dict(bound.arguments)
+        tensors = {n: t for n, t in named.items() if isinstance(t, torch.Tensor)}
+        with own_work():
+            arrays = {n: self._host.memory(n, t) for n, t in tensors.items()}
+        kinds = {n: str(t.dtype).removeprefix("torch.") for n, t in tensors.items()}
+        shown = {
+            n: Given(tuple(tensors[n].shape), kinds[n], None) if n in tensors else v
+            for n, v in named.items()
+        }
+        results, places, several = self._eager.plan(shown)
+        made = [
+            torch.empty(shape, dtype=getattr(torch, dtype), device=DEVICE)
+            for shape, dtype in results
+        ]
+        with own_work():
+            outs = [self._host.memory("a result", t) for t in made]
+
+        def run(flat: list[Any]) -> list[int]:
+            taken = dict(zip(tensors, flat, strict=False))
+            filled = {
+                n: Given(tuple(taken[n].shape), kinds[n], taken[n]) if n in taken else v
+                for n, v in named.items()
+            }
+            return self._eager.launch(filled, flat[len(tensors) :])
+
+        self._host.launched(run, [*arrays.values(), *outs], [*tensors.values(), *made])
+        back = [made[k] for k in places]
+        return tuple(back) if several else back[0] if back else None
+
+    def get_kernel_source(self, *_: object, **__: object) -> str:
+        """Return nothing: no code is generated here."""
+        return ""
+
+    def compile(self, *_: object, **fixed: Any) -> Callable[..., Any]:
+        """Stand for `.compile(..)`: what is called with tensors afterwards."""
+        numbers = {n: v for n, v in fixed.items() if not isinstance(v, torch.Tensor)}
+        return lambda *args, **kwargs: self(*args, **{**numbers, **kwargs})
 
 
 class Kernel:
@@ -198,6 +294,10 @@ class Kernel:
         made = [given[k] for k in self._outs]
         return None if not made else made[0] if len(made) == 1 else made
 
+    def get_kernel_source(self, *_: object, **__: object) -> str:
+        """Return nothing: no code is generated here."""
+        return ""
+
 
 class Factory:
     """A function under @tilelang.jit that returns a prim_func for the sizes it is given."""
@@ -207,8 +307,6 @@ class Factory:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Kernel:
         """Return the kernel for these sizes."""
-        if "T.const" in inspect.getsource(self._fn) or "T.empty" in inspect.getsource(self._fn):
-            raise NotImplementedError("TileLang's eager style (T.const, T.empty)")
         found = self._fn(*args, **kwargs)
         if isinstance(found, Kernel):
             return found
@@ -229,7 +327,7 @@ def load(path: Path, dialect: Dialect, gate: Gate) -> tuple[types.ModuleType, Ho
     machine = Machine(dialect)
     machine.hosted = True
     host = Hosted(machine, gate)
-    sys.modules.update(package(machine, host.names()))
+    sys.modules.update(package(machine, host.names(), host.parts()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -251,6 +349,8 @@ def entry(
     if isinstance(found, type):
         module: Callable[..., Any] = Module(found(*(v for _, v in given)), state)
         return module
+    if isinstance(found, EagerKernel):
+        return found.compile(**dict(given))
     if given:
         made = found(**dict(given))
         return Kernel(host, made, None) if isinstance(made, PrimFunc) else made

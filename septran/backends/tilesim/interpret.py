@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .buffers import Buffer
 from .errors import SimError
+from .expressions import BINARY, Expressions
 from .forms import (
     GridLoop,
     KernelScope,
-    LazySelect,
+    LaneLoop,
     ParallelLoop,
     SerialLoop,
     Variable,
@@ -30,52 +31,19 @@ from .forms import (
 )
 from .machine import ExchangeLog, Machine
 from .products import product
-from .telling import JOINS, assumed, tell_compared, tell_joined, tell_turned
+from .telling import assumed
+from .turns import Returned
 from .values import Operand, Value, constant
-
-BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-}
-COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
-UNARY: dict[type, Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: lambda a: a,
-    ast.Invert: operator.invert,
-    ast.Not: operator.not_,
-}
-
 
 SUM_LANES = 1 << 22
 """Most element updates of a summation loop that are evaluated at once (64 MiB of temporaries)."""
 
 
-class Interpreter:
+class Interpreter(Expressions):
     """Runs function bodies on a machine; `file` and `source` are for messages."""
 
     def __init__(self, machine: Machine, file: str, source: list[str]) -> None:
-        self.machine = machine
+        super().__init__(machine)
         self.file = file
         self.source = source
         self.suspects: dict[int, frozenset[str]] = {}
@@ -84,17 +52,28 @@ class Interpreter:
         """Serial loop -> whether it is an accumulation (computed once)."""
 
     def call(self, fn: ast.FunctionDef, env: dict[str, Any]) -> Any:
-        """Run a function body in `env`; the value of a final `return`, else None."""
-        return self.block(fn.body, env, fixed=frozenset())
+        """Run a function body in `env`; the value of the `return` that ends it, else None."""
+        try:
+            self.block(fn.body, env, fixed=frozenset())
+        except Returned as e:
+            return e.value
+        return None
 
-    def block(self, body: Iterable[ast.stmt], env: dict[str, Any], *, fixed: frozenset[str]) -> Any:
+    def block(
+        self, body: Iterable[ast.stmt], env: dict[str, Any], *, fixed: frozenset[str]
+    ) -> None:
         """Run statements; names in `fixed` may not be rebound (TileLang would ignore it)."""
         for stmt in body:
             self.machine.line = stmt.lineno
             try:
-                if isinstance(stmt, ast.Return):
-                    return None if stmt.value is None else self.eval(stmt.value, env)
-                self.statement(stmt, env, fixed)
+                if self.machine.crew is None:
+                    self.statement(stmt, env, fixed)
+                else:
+                    self.machine.crew.statement(
+                        stmt, partial(self.statement, stmt, env, fixed), env
+                    )
+                if not self.loops.someone_left():
+                    return
             except SimError as e:
                 raise e.at(self.file, stmt.lineno, self._text(stmt.lineno)) from None
             except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as e:
@@ -102,7 +81,6 @@ class Interpreter:
                 raise SimError("type", f"{kind}: {e}").at(
                     self.file, stmt.lineno, self._text(stmt.lineno)
                 ) from e
-        return None
 
     def _text(self, line: int) -> str:
         return self.source[line - 1] if 0 < line <= len(self.source) else ""
@@ -116,15 +94,27 @@ class Interpreter:
                 result = self.eval(value, env)
                 for target in targets:
                     self.bind(target, result, env, fixed)
+            case ast.Return(value):
+                if self.machine.core.mask is not None:
+                    raise NotImplementedError("a return that some threads take")
+                raise Returned(None if value is None else self.eval(value, env))
+            case ast.AnnAssign(ast.Name(name), annotation, None):
+                self.machine.declare(name, self.eval(annotation, env), env)
             case ast.AnnAssign(target, _, value):
                 if value is not None:
                     self.bind(target, self.eval(value, env), env, fixed)
             case ast.AugAssign(target, op, value):
                 load = ast.copy_location(_as_load(target), target)
+                if isinstance(op, ast.Add) and self._reduced(load, value, env):
+                    return
                 result = BINARY[type(op)](self.eval(load, env), self.eval(value, env))
                 self.bind(target, result, env, fixed)
             case ast.For():
                 self.loop(stmt, env, fixed)
+            case ast.While():
+                self.while_loop(stmt, env)
+            case ast.Break() | ast.Continue():
+                self.loops.leave(for_good=isinstance(stmt, ast.Break))
             case ast.If():
                 self.branch(stmt, env, fixed)
             case ast.With():
@@ -136,6 +126,16 @@ class Interpreter:
                     raise SimError("assert", ast.unparse(test))
             case _:
                 raise SimError("syntax", f"{type(stmt).__name__} is not supported in a kernel")
+
+    def _reduced(self, load: ast.expr, value: ast.expr, env: dict[str, Any]) -> bool:
+        """Run `r[i] += x` of a reducer, into which several iterations add; whether it was one."""
+        held = env.get(load.value.id) if isinstance(load, ast.Subscript) and isinstance(load.value, ast.Name) else None  # fmt: skip
+        if not isinstance(held, Buffer) or held.reducer != "sum":
+            return False
+        element = self.eval(load, env)
+        new = constant(self.eval(value, env), held.dtype).cast(held.dtype)
+        element._lanes("atomic").add(np.asarray(new.data))
+        return True
 
     def bind(
         self, target: ast.expr, value: object, env: dict[str, Any], fixed: frozenset[str]
@@ -187,27 +187,74 @@ class Interpreter:
             case SerialLoop(values=values):
                 if len(values) > 1 and self._sum_at_once(stmt, values, env):
                     return
-                for i in values:
-                    names: dict[str, Any] = {}
-                    self.bind(stmt.target, Value(i, "int32"), names, frozenset())
-                    self.region(stmt.body, env, names)
+                self._turns(stmt, [Value(i, "int32") for i in values], env)
             case GridLoop(extents=extents):
-                for ids in np.ndindex(*extents):
-                    names = {}
-                    self.bind(stmt.target, [Value(i, "int32") for i in ids], names, frozenset())
-                    self.region(stmt.body, env, names)
+                every = [[Value(i, "int32") for i in ids] for ids in np.ndindex(*extents)]
+                self._turns(stmt, every, env)
+            case LaneLoop():
+                with self.loops.entered() as loop:
+                    for value, taken in source.steps():
+                        if not loop.turn(taken):
+                            break
+                        self._turn(stmt, value, env)
+            case Value() as value:  # T.thread_binding: every thread runs the body once
+                names: dict[str, Any] = {}
+                self.bind(stmt.target, value, names, frozenset())
+                self.region(stmt.body, env, names)
             case ParallelLoop(extents=extents):
                 if 0 in extents:
                     return
-                with self.machine.lane_nest(extents) as axes:
+                self._only_tiles(stmt, env)
+                with self.machine.lane_nest(extents) as axes, self.loops.entered(ends=False):
                     self._watch_exchanges(stmt.body, env)
                     self.region(stmt.body, env, self._loop_names(stmt.target, axes))
             case list() | tuple():  # a Python loop: unrolled while tracing
-                for item in source:
-                    self.bind(stmt.target, item, env, fixed)
-                    self.block(stmt.body, env, fixed=fixed)
+                with self.loops.entered() as loop:
+                    for item in source:
+                        if not loop.turn():
+                            break
+                        self.bind(stmt.target, item, env, fixed)
+                        with loop.caught():
+                            self.block(stmt.body, env, fixed=fixed)
             case _:
                 raise SimError("syntax", f"cannot loop over {ast.unparse(stmt.iter)}")
+
+    def _turns(self, stmt: ast.For, values: Iterable[object], env: dict[str, Any]) -> None:
+        """Run a loop's body once for each value, until it is left."""
+        with self.loops.entered() as loop:
+            for value in values:
+                if not loop.turn():
+                    break
+                self._turn(stmt, value, env)
+
+    def _turn(self, stmt: ast.For, value: object, env: dict[str, Any]) -> None:
+        names: dict[str, Any] = {}
+        self.bind(stmt.target, value, names, frozenset())
+        with self.loops.caught():
+            self.region(stmt.body, env, names)
+
+    def while_loop(self, stmt: ast.While, env: dict[str, Any]) -> None:
+        """Run a while loop: as long as the condition holds in any lane that is still in it."""
+        with self.loops.entered() as loop:
+            while True:
+                self.machine.line = stmt.lineno
+                if not loop.turn():
+                    return
+                test = constant(self.eval(stmt.test, env)).cast("bool")
+                if not (loop.turn(np.asarray(test.data)) if test.is_lane else bool(test)):
+                    return
+                with loop.caught():
+                    self.region(stmt.body, env, {})
+
+    def _only_tiles(self, stmt: ast.For, env: dict[str, Any]) -> None:
+        """Refuse T.Parallel that reads what differs from thread to thread: its iterations are no threads here."""
+        if not self.machine.core.simt:
+            return
+        for node in ast.walk(stmt):
+            held = env.get(node.id) if isinstance(node, ast.Name) else None
+            value = held.value() if isinstance(held, Value | Variable) else None
+            if (value is not None and value.is_lane) or (isinstance(held, Buffer) and held.private):
+                raise NotImplementedError("T.Parallel that uses what differs from thread to thread")
 
     def _sum_at_once(self, stmt: ast.For, values: range, env: dict[str, Any]) -> bool:
         """Run `for k: for i, j in T.Parallel: C[i, j] += f(k, i, j)` with k as one more lane axis.
@@ -323,137 +370,6 @@ class Interpreter:
                 self.bind(head.optional_vars, entered, env, fixed)
             self.block(body, env, fixed=fixed)
 
-    def index(self, node: ast.expr, env: dict[str, Any]) -> Any:
-        """Evaluate what stands in brackets."""
-        if isinstance(node, ast.Tuple):
-            return tuple(self.index(n, env) for n in node.elts)
-        if isinstance(node, ast.Slice):
-            return slice(
-                *(
-                    None if n is None else self.eval(n, env)
-                    for n in (node.lower, node.upper, node.step)
-                )
-            )
-        return self.eval(node, env)
-
-    def eval(self, node: ast.expr, env: dict[str, Any]) -> Any:
-        """Evaluate an expression."""
-        if type(node) is ast.Name:  # the usual case, before the slower match
-            if node.id not in env:
-                raise SimError(
-                    "name",
-                    f"'{node.id}' is not defined here (names bound in a loop or branch end with it)",
-                )
-            return env[node.id]
-        match node:
-            case ast.Constant(value):
-                return value
-            case ast.Attribute(base, attr):
-                holder = self.eval(base, env)
-                if isinstance(holder, Operand | Buffer) and attr not in ("shape", "dtype"):
-                    raise SimError("name", f"{ast.unparse(base)} has no {attr}")
-                return getattr(holder, attr)
-            case ast.BinOp(left, op, right):
-                x, y = self.eval(left, env), self.eval(right, env)
-                made = BINARY[type(op)](x, y)
-                if self.machine.told is not None and type(op) in JOINS:
-                    tell_joined(self.machine.told, node, JOINS[type(op)], x, y, made)
-                return made
-            case ast.UnaryOp(op, operand):
-                value = self.eval(operand, env)
-                if not isinstance(op, ast.Not | ast.Invert) or not isinstance(value, Operand):
-                    return UNARY[type(op)](value)
-                made = ~value
-                if self.machine.told is not None:
-                    tell_turned(self.machine.told, value, made)
-                return made
-            case ast.Compare():
-                return self._compare(node, env)
-            case ast.BoolOp():
-                return self._bool_op(node, env)
-            case ast.Subscript(base, index):
-                return self.eval(base, env)[self.index(index, env)]
-            case ast.Call():
-                return self._call(node, env)
-            case ast.Tuple(items):
-                return tuple(self.eval(n, env) for n in items)
-            case ast.List(items):
-                return [self.eval(n, env) for n in items]
-            case ast.Dict(keys, values):
-                pairs = zip(keys, values, strict=True)
-                return {self.eval(k, env): self.eval(v, env) for k, v in pairs if k is not None}
-            case ast.IfExp(test, body, orelse):
-                return self._if_exp(self.eval(test, env), body, orelse, env)
-            case ast.JoinedStr():
-                return ""
-        raise SimError("syntax", f"{type(node).__name__} is not supported in a kernel")
-
-    def _compare(self, node: ast.Compare, env: dict[str, Any]) -> Any:
-        left = self.eval(node.left, env)
-        result: Any = None
-        for op, right_node in zip(node.ops, node.comparators, strict=True):
-            right = self.eval(right_node, env)
-            one = COMPARE[type(op)](left, right)
-            if self.machine.told is not None and isinstance(one, Value):
-                tell_compared(self.machine.told, node, type(op), left, right, one)
-            result = one if result is None else self._joined(node, "&", result, one)
-            left = right
-        return result
-
-    def _bool_op(self, node: ast.BoolOp, env: dict[str, Any]) -> Any:
-        result = self.eval(node.values[0], env)
-        for other in node.values[1:]:
-            if not isinstance(result, Operand) and bool(result) == isinstance(node.op, ast.Or):
-                return result
-            nxt = self.eval(other, env)
-            op = "&" if isinstance(node.op, ast.And) else "|"
-            result = self._joined(node, op, result, nxt)
-        return result
-
-    def _joined(self, node: ast.expr, op: str, a: Any, b: Any) -> Any:
-        made = _both(a, b) if op == "&" else _either(a, b)
-        if self.machine.told is not None:
-            tell_joined(self.machine.told, node, op, a, b, made)
-        return made
-
-    def _if_exp(self, test: Any, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
-        if isinstance(test, Operand) and test.value().is_lane:
-            return self._select(test.value(), a, b, env)
-        return self.eval(a if test else b, env)
-
-    def _select(self, test: Value, a: ast.expr, b: ast.expr, env: dict[str, Any]) -> Any:
-        told = self.machine.told
-        if not test.is_lane:
-            with assumed(told, test, as_it_is=bool(test)):
-                return self.eval(a if bool(test) else b, env)
-        with self.machine.masked(np.asarray(test.data, np.bool_)), assumed(told, test):
-            x = _forced(self.eval(a, env))
-        with self.machine.masked(~np.asarray(test.data, np.bool_)), assumed(told, test, as_it_is=False):  # fmt: skip
-            y = _forced(self.eval(b, env))
-        return LazySelect()(test, x, y)
-
-    def _call(self, node: ast.Call, env: dict[str, Any]) -> Any:
-        fn = self.eval(node.func, env)
-        if isinstance(fn, LazySelect) and len(node.args) == 3 and not node.keywords:
-            test = constant(self.eval(node.args[0], env))
-            return self._select(test, node.args[1], node.args[2], env)
-        args: list[Any] = []
-        for a in node.args:
-            if isinstance(a, ast.Starred):
-                args.extend(self.eval(a.value, env))
-            else:
-                args.append(self.eval(a, env))
-        line = self.machine.line
-        kwargs = {k.arg: self.eval(k.value, env) for k in node.keywords if k.arg is not None}
-        self.machine.called = node.col_offset, node.end_col_offset
-        result = fn(*args, **kwargs)
-        self.machine.line = line
-        return result
-
-
-def _forced(x: Any) -> Any:
-    return x.value() if isinstance(x, Operand) else x
-
 
 def _as_load(target: ast.expr) -> ast.expr:
     match target:
@@ -462,15 +378,3 @@ def _as_load(target: ast.expr) -> ast.expr:
         case ast.Subscript(base, index):
             return ast.Subscript(base, index, ast.Load())
     raise SimError("syntax", f"cannot assign to {ast.unparse(target)}")
-
-
-def _both(a: Any, b: Any) -> Any:
-    if isinstance(a, Operand) or isinstance(b, Operand):
-        return constant(a).cast("bool") & constant(b).cast("bool")
-    return a and b
-
-
-def _either(a: Any, b: Any) -> Any:
-    if isinstance(a, Operand) or isinstance(b, Operand):
-        return constant(a).cast("bool") | constant(b).cast("bool")
-    return a or b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,9 +56,9 @@ class LaneIndex:
         buffer = self.buffer
         if new.ndim > 0 and len(self.lanes) == 0:
             new = new.reshape(())
-        self._check_race()
+        self._check_race(new)
         self._log(loads=False)
-        if self.keep is None:
+        if self.keep is None and not buffer.machine.core.simt:
             where = self.index
             shape = np.broadcast_shapes(*(i.shape for i in where)) if where else ()
             if math.prod(np.broadcast_shapes(shape, new.shape)) != math.prod(shape):
@@ -70,45 +70,68 @@ class LaneIndex:
             buffer.claim(where)
             buffer.data[where] = new
         else:
-            keep = np.broadcast_to(self.keep, self.lanes)
+            keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
             where = tuple(np.broadcast_to(i, self.lanes)[keep] for i in self.index)
             buffer.landed(where, "writes")
             buffer.claim(where)
-            buffer.data[where] = np.broadcast_to(new, self.lanes)[keep]
+            stored = np.broadcast_to(new, self.lanes)[keep]
+            if where:
+                buffer.data[where] = stored
+            elif stored.size:  # an array of no axes: every lane that stores has the same value
+                buffer.data[()] = stored[-1]
         if buffer.ready is not None:
             buffer.ready[where] = True
 
     def add(self, new: Array) -> None:
         """Add atomically: lanes may share an element."""
+        self.fold(new, np.add)
+
+    def fold(self, new: Array, function: Any) -> None:
+        """Fold values in, a numpy function of two: lanes may share an element."""
         shape = self.lanes
         keep = np.broadcast_to(True if self.keep is None else self.keep, shape)
         where = tuple(np.broadcast_to(i, shape)[keep] for i in self.index)
         if self.buffer.owner is not None:
             self.buffer.owner[where] = -2
-        np.add.at(self.buffer.data, where, np.broadcast_to(new, shape)[keep])
+        function.at(self.buffer.data, where, np.broadcast_to(new, shape)[keep])
 
     def _safe(self) -> tuple[Array, ...]:
         if self.outside is None:
             return self.index
         return tuple(np.where(self.outside, 0, i) for i in self.index)
 
-    def _check_race(self) -> None:
+    def _check_race(self, new: Array) -> None:
         if not self.lanes or math.prod(self.lanes) == 1:
             return
         if self.keep is None and covers_every_axis(self.index, self.lanes):
             return
         flat = self._flat()
-        if flat.size != np.unique(flat).size:
+        if flat.size == np.unique(flat).size:
+            return
+        if self.buffer.machine.core.simt:
+            self._check_threads(flat, new)
+            return
+        raise SimError(
+            "race",
+            f"several T.Parallel iterations write the same element of {self.buffer.name}",
+        )
+
+    def _check_threads(self, flat: Array, new: Array) -> None:
+        """Threads may store one and the same value to one element: nobody can tell which of them was last."""
+        keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
+        bits = np.ascontiguousarray(np.broadcast_to(new, self.lanes)[keep])
+        order = np.argsort(flat, kind="stable")
+        at, value = flat[order], bits[order].view(f"V{bits.itemsize}")
+        if np.any((at[1:] == at[:-1]) & (value[1:] != value[:-1])):
             raise SimError(
-                "race",
-                f"several T.Parallel iterations write the same element of {self.buffer.name}",
+                "race", f"threads store different values to one element of {self.buffer.name}"
             )
 
     def _flat(self) -> Array:
         """Return the flat element number of each lane that takes part."""
         keep = np.broadcast_to(True if self.keep is None else self.keep, self.lanes)
         flat = np.zeros(self.lanes, np.int64)
-        for i, n in zip(self.index, self.buffer.shape, strict=True):
+        for i, n in zip(self.index, self.buffer.data.shape, strict=True):
             flat = flat * n + i
         return np.asarray(flat[keep])
 
@@ -146,7 +169,11 @@ def lane_index(buffer: Buffer, index: tuple[Value, ...], what: str) -> LaneIndex
     """
     core = buffer.machine.core
     lanes = core.lanes
-    arrays = []
+    if buffer.private and not core.simt:
+        raise NotImplementedError(
+            f"{what} of {buffer.name}, of which every thread has its own, by all of them"
+        )
+    arrays: list[Array] = list(buffer.machine.lane_axes()) if buffer.private else []
     outside: Array | None = None
     for d, (value, n) in enumerate(zip(index, buffer.shape, strict=True)):
         if is_float(value.dtype):

@@ -38,12 +38,16 @@ class Core:
     kind: str = ""
     lanes: tuple[int, ...] = ()
     mask: Array | None = None
+    simt: bool = False
+    """Whether the lanes are the block's threads, not iterations of T.Parallel."""
     used: dict[str, int] = field(default_factory=dict)
     pipe: str = ""
     flags: dict[tuple[str, str, int], int] = field(default_factory=dict)
     exchange: dict[int, ExchangeLog] | None = None
     copies: list[Any] = field(default_factory=list)
     """Groups of asynchronous copies that have not landed, in order: (target, data), None for an empty one."""
+    products: list[Any] = field(default_factory=list)
+    """Accumulators of products that nobody has waited for, in order."""
 
 
 _LEFT = ((np.nan, 85), (np.nan, 85), (1.0, 3))
@@ -83,6 +87,16 @@ class Machine:
         """Arrays in global memory of the call that runs."""
         self.turns: Any = None
         """The running block's cores on an NPU; None when it runs on one."""
+        self.crew: Any = None
+        """The running block's warp groups where its text tells them apart (T.ws); None: they are one."""
+        self.empty: Any = None
+        """What T.empty does in a kernel of eager style; None in others."""
+        self.block_ids: tuple[Any, ...] = ()
+        self.launches = 0
+        self.dry = False
+        """Whether only what stands around launches runs, to learn shapes."""
+        self.tells_threads = self.tells_groups = False
+        """Whether the kernel that runs asks which thread, or which warp group, runs."""
         self.told: Any = None
         """Who is told what is compared (septran/verify/told.py); None: nobody."""
         self.called: object = None
@@ -94,12 +108,16 @@ class Machine:
             self.calls += 1
             self.poison = _LEFT[self.calls % len(_LEFT)]
 
+    def declare(self, name: str, kind: Any, names: dict[str, Any]) -> None:
+        """Do what `name: kind` says in a kernel's body; in a kernel of one style only does it say something."""
+
     def tell(self, told: Any) -> None:
         """Tell `told` from now on what the kernel compares; None: nobody."""
         self.told = told
 
     def begin_launch(self) -> None:
         """Forget which block touched what: launches run one after another."""
+        self.launches += 1
         for array in self.arrays:
             if array.owner is not None:
                 array.owner[array.owner != -1] = BEFORE
@@ -139,22 +157,49 @@ class Machine:
     def lane_nest(self, extents: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
         """Enter T.Parallel: yields one index array per axis; checks exchanges at the end."""
         core = self.core
-        if core.lanes:
+        if core.lanes and not core.simt:
             raise SimError(
                 "parallel", "Nested parallel loops are not allowed; use T.Parallel(a, b)"
             )
-        core.lanes, core.exchange = extents, {}
-        rank = len(extents)
-        axes = tuple(
-            np.arange(n).reshape([-1 if d == k else 1 for k in range(rank)])
-            for d, n in enumerate(extents)
-        )
+        before = core.lanes, core.mask, core.simt
+        core.lanes, core.mask, core.simt, core.exchange = extents, None, False, {}
         try:
-            yield axes
+            yield self.lane_axes()
             for log in core.exchange.values():
                 check_exchange(log)
         finally:
-            core.lanes, core.mask, core.exchange = (), None, None
+            core.lanes, core.mask, core.simt = before
+            core.exchange = None
+
+    @contextmanager
+    def threads(self, extents: tuple[int, ...]) -> Iterator[None]:
+        """Run what follows once for all threads of a block, one lane for each."""
+        core = self.core
+        core.lanes, core.simt = extents, True
+        try:
+            yield
+        finally:
+            core.lanes, core.mask, core.simt = (), None, False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Run what the threads of a block do together: a tile operation."""
+        core = self.core
+        before = core.lanes, core.mask, core.simt
+        if core.simt:
+            core.lanes, core.mask, core.simt = (), None, False
+        try:
+            yield
+        finally:
+            core.lanes, core.mask, core.simt = before
+
+    def lane_axes(self) -> tuple[Array, ...]:
+        """Return one index array per axis of the lanes that run."""
+        rank = len(self.core.lanes)
+        return tuple(
+            np.arange(n).reshape([-1 if d == k else 1 for k in range(rank)])
+            for d, n in enumerate(self.core.lanes)
+        )
 
     @contextmanager
     def masked(self, condition: Array) -> Iterator[None]:

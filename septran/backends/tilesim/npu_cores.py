@@ -8,16 +8,14 @@ are deterministic and a missing flag is a deadlock, not a hang.
 from __future__ import annotations
 
 import itertools
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from .buffers import as_int
 from .errors import SimError
 from .forms import KernelScope
+from .handover import Handover
 from .machine import Core, Machine
 from .values import Value
 
@@ -53,10 +51,6 @@ class NeedsCores(Exception):
     """Raised at the first T.Scope of a block that was started as a single core."""
 
 
-class BlockEnded(Exception):
-    """Raised in a core that still waits when its block has failed."""
-
-
 class Turns:
     """The cores of one block, one running at a time."""
 
@@ -64,12 +58,9 @@ class Turns:
         self.machine = machine
         self.block = block
         self.counts: dict[tuple[int, int, int], int] = {}
-        self.state: list[object] = []
-        self.wake: list[threading.Event] = []
-        self.back = threading.Event()
-        self.error: BaseException | None = None
-        self.over = False
+        self.cores = 0
         self.now = 0
+        self._handover: Handover | None = None
 
     def run(self, body: Callable[[object], None], cid: int, sub: int) -> None:
         """Run the block, on one core first; on three when it uses T.Scope."""
@@ -83,99 +74,52 @@ class Turns:
         except NeedsCores:
             pass
         kinds = [("Cube", 0), ("Vector", 0), ("Vector", 1)]
-        self.state = ["ready"] * len(kinds)
+        self.cores = len(kinds)
         machine.turns = self
-        if not machine.meets:  # nobody waits for another core: one after the other will do
-            for self.now, (kind, part) in enumerate(kinds):
-                machine.core = Core(block=self.block, kind=kind)
+
+        def core_of(core: Core, part: int) -> Callable[[], None]:
+            def runs() -> None:
                 body([Value(cid, "int32"), Value(part, "int32")])
-                self.check_flags(machine.core)
-            return
-        self.wake = [threading.Event() for _ in kinds]
-        threads = [
-            threading.Thread(target=self._core, args=(i, kind, body, cid, part), daemon=True)
-            for i, (kind, part) in enumerate(kinds)
-        ]
-        for t in threads:
-            t.start()
-        try:
-            self._schedule()
-        finally:
-            self.end(threads)
+                self.check_flags(core)
 
-    def end(self, threads: Sequence[threading.Thread]) -> None:
-        """Wake cores that wait for ever and wait until all have gone: no thread outlives its block."""
-        self.over = True
-        for event in self.wake:
-            event.set()
-        for t in threads:
-            t.join()
-            # the interpreter forgets a thread a moment before the system does
-            place = Path(f"/proc/self/task/{t.native_id}")
-            until = time.monotonic() + 1.0
-            while place.exists() and time.monotonic() < until:
-                time.sleep(0)
+            return runs
 
-    def _schedule(self) -> None:
-        while any(s != "done" for s in self.state):
-            progress = False
-            for i, s in enumerate(self.state):
-                if s == "ready" or (isinstance(s, tuple) and self.counts.get(s, 0) > 0):
-                    if isinstance(s, tuple):
-                        self.counts[s] -= 1
-                    self.state[i] = "running"
-                    self.now = i
-                    self.back.clear()
-                    self.wake[i].set()
-                    self.back.wait()
-                    progress = True
-                    if self.error is not None:
-                        raise self.error
-            if not progress:
-                waiting = [s[1] for s in self.state if isinstance(s, tuple)]
-                raise SimError("deadlock", f"cores wait for block flags {waiting} that nobody sets")
+        parts = []
+        for kind, part in kinds:
+            core = Core(block=self.block, kind=kind)
+            parts.append((core, core_of(core, part)))
+        if not machine.meets:  # nobody waits for another core: one after the other will do
+            for self.now, (core, runs) in enumerate(parts):
+                machine.core = core
+                runs()
+            return
+        self._handover = Handover(machine)
+        self._handover.run(parts, range(len(parts)))
 
-    def _core(self, i: int, kind: str, body: Callable[[object], None], cid: int, part: int) -> None:
-        self.wake[i].wait()
-        if self.over:
-            return
-        self.wake[i].clear()
-        core = Core(block=self.block, kind=kind)
-        self.machine.core = core
-        try:
-            body([Value(cid, "int32"), Value(part, "int32")])
-            self.check_flags(core)
-        except BlockEnded:
-            return
-        except BaseException as e:
-            self.error = e
-        self.state[i] = "done"
-        self.back.set()
+    def _me(self) -> int:
+        return self.now if self._handover is None else self._handover.now
 
     def set_flag(self, flag: int) -> None:
         """Tell the other side: cube to both vector cores, a vector core to the cube."""
-        me = self.now
-        for i in range(len(self.state)):
+        me = self._me()
+        for i in range(self.cores):
             if (me == 0) != (i == 0):
                 key = (i, flag, me if i == 0 else 0)
                 self.counts[key] = self.counts.get(key, 0) + 1
 
     def wait_flag(self, flag: int) -> None:
         """Wait until the other side has told (the cube waits for both vector cores)."""
-        me = self.now
-        for source in [0] if me else range(1, len(self.state)):
+        me = self._me()
+        for source in [0] if me else range(1, self.cores):
             key = (me, flag, source)
-            if self.counts.get(key, 0) > 0:
-                self.counts[key] -= 1
-                continue
-            core, line = self.machine.core, self.machine.line
-            self.state[me] = key
-            self.back.set()
-            self.wake[me].wait()
-            if self.over:
-                raise BlockEnded
-            self.wake[me].clear()
-            self.machine.core, self.machine.line = core, line
+            if not self.counts.get(key) and self._handover is None:
+                raise SimError("deadlock", f"cores wait for block flags [{flag}] that nobody sets")
+            if self._handover is not None:
+                self._handover.wait(
+                    lambda k=key: self.counts.get(k, 0) > 0,  # type: ignore[misc]
+                    f"cores wait for block flags [{flag}] that nobody sets",
+                )
+            self.counts[key] -= 1
 
     @staticmethod
     def check_flags(core: Core) -> None:

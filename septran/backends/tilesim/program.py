@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .errors import SimError
 from .interpret import Interpreter
 from .machine import Dialect, Machine
 from .shifts import SHIFTS
+from .threads import tells_threads, words_of
 from .values import STORAGE, Array, Value, constant, round_bfloat16
 
 NAMES_OF_PACKAGE = ("tilelang.language", "tilelang.rocm.language", "tilelang.cuda.language")
@@ -53,9 +55,54 @@ class Traced:
         closure = self.closure
         return {**closure.builtins, **self.fn.__globals__, **closure.nonlocals}
 
+    def asks(self, env: dict[str, Any]) -> None:
+        """Tell the machine whether this kernel tells threads or warp groups apart."""
+        words = words_of(self.body, env)
+        self.machine.tells_threads = tells_threads(words)
+        self.machine.tells_groups = "ws" in words
+
     def walk(self, env: dict[str, Any]) -> Any:
         """Run the body."""
-        return self.interpreter.call(self.body, env)
+        try:
+            return self.interpreter.call(self.body, env)
+        except SimError as e:
+            if e.kind == "parallel" and self.machine.tells_threads:
+                raise NotImplementedError(f"{e.message} (line {e.line})") from e
+            raise
+
+    def written(self, views: Sequence[tuple[Buffer, Array]], args: Sequence[Any]) -> list[int]:
+        """Deliver what was stored in bfloat16; return which arguments were stored to."""
+        for buffer, given in views:
+            if buffer.dtype == "bfloat16" and buffer.owner is not None and given.flags.writeable:
+                stored = buffer.owner != -1
+                bits = np.ascontiguousarray(buffer.data).view(np.uint32) >> np.uint32(16)
+                given[stored] = bits.astype(np.uint16)[stored]
+        changed = {id(g) for b, g in views if b.owner is not None and np.any(b.owner != -1)}
+        return [k for k, given in enumerate(args) if id(given) in changed]
+
+    def tensor(self, name: str, kind: TensorType, given: Array) -> Buffer:
+        """Return an array of the caller's as a kernel's parameter.
+
+        Raises:
+            SimError: its shape or dtype is another than the annotation's.
+        """
+        if tuple(given.shape) != kind.shape:
+            raise SimError("shape", f"{name}: shape {tuple(given.shape)} != {kind.shape}")
+        data = given
+        if kind.dtype == "bfloat16":
+            if given.dtype == np.uint16:
+                data = (given.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            else:
+                data = round_bfloat16(np.asarray(given, np.float32))
+            data.flags.writeable = given.flags.writeable  # inputs stay read-only, though copied
+        elif given.dtype != STORAGE[kind.dtype]:
+            raise SimError("dtype", f"{name}: dtype {given.dtype} != {kind.dtype}")
+        buffer = Buffer(self.machine, data, kind.dtype, "global", name, fresh=False)
+        buffer.owner = np.full(kind.shape, -1, np.int32)
+        if self.machine.hosted:
+            buffer.reader = np.full(kind.shape, -1, np.int32)
+        self.machine.arrays.append(buffer)
+        return buffer
 
 
 class Macro(Traced):
@@ -81,12 +128,11 @@ class PrimFunc(Traced):
         if len(args) != len(parameters):
             raise SimError("type", f"Expected {len(parameters)} arguments, got {len(args)}")
         env = self.environment()
+        self.asks(env)
         sizes = bound_dims(
             (p.annotation, np.shape(a)) for p, a in zip(parameters, args, strict=True)
         )
-        for name, value in env.items():
-            if isinstance(value, Symbol):
-                env[name] = Value(sizes[value], "int32") if value in sizes else value
+        env = {name: settled(value, sizes) for name, value in env.items()}
         views: list[tuple[Buffer, Array]] = []
         self.machine.arrays = []
         SHIFTS.another_launch()
@@ -94,38 +140,13 @@ class PrimFunc(Traced):
         for parameter, given in zip(parameters, args, strict=True):
             kind = parameter.annotation
             if isinstance(kind, TensorType):
-                buffer = self._tensor(parameter.name, _settled(kind, sizes), given)
+                buffer = self.tensor(parameter.name, settled_type(kind, sizes), given)
                 views.append((buffer, given))
                 env[parameter.name] = buffer
             else:
                 env[parameter.name] = constant(given) if not isinstance(given, Value) else given
         self.walk(env)
-        for buffer, given in views:
-            if buffer.dtype == "bfloat16" and buffer.owner is not None and given.flags.writeable:
-                written = buffer.owner != -1
-                bits = np.ascontiguousarray(buffer.data).view(np.uint32) >> np.uint32(16)
-                given[written] = bits.astype(np.uint16)[written]
-        written_views = {id(g) for b, g in views if b.owner is not None and np.any(b.owner != -1)}
-        return [k for k, given in enumerate(args) if id(given) in written_views]
-
-    def _tensor(self, name: str, kind: TensorType, given: Array) -> Buffer:
-        if tuple(given.shape) != kind.shape:
-            raise SimError("shape", f"{name}: shape {tuple(given.shape)} != {kind.shape}")
-        data = given
-        if kind.dtype == "bfloat16":
-            if given.dtype == np.uint16:
-                data = (given.astype(np.uint32) << np.uint32(16)).view(np.float32)
-            else:
-                data = round_bfloat16(np.asarray(given, np.float32))
-            data.flags.writeable = given.flags.writeable  # inputs stay read-only, though copied
-        elif given.dtype != STORAGE[kind.dtype]:
-            raise SimError("dtype", f"{name}: dtype {given.dtype} != {kind.dtype}")
-        buffer = Buffer(self.machine, data, kind.dtype, "global", name, fresh=False)
-        buffer.owner = np.full(kind.shape, -1, np.int32)
-        if self.machine.hosted:
-            buffer.reader = np.full(kind.shape, -1, np.int32)
-        self.machine.arrays.append(buffer)
-        return buffer
+        return self.written(views, args)
 
 
 def bound_dims(given: Iterable[tuple[Any, tuple[int, ...]]]) -> dict[Symbol, int]:
@@ -139,9 +160,16 @@ def bound_dims(given: Iterable[tuple[Any, tuple[int, ...]]]) -> dict[Symbol, int
     return found
 
 
-def _settled(kind: TensorType, sizes: Mapping[Symbol, int]) -> TensorType:
+def settled_type(kind: TensorType, sizes: Mapping[Symbol, int]) -> TensorType:
     """Return the annotation with its symbols' extents."""
     return TensorType(tuple(sizes.get(d, d) for d in kind.shape), kind.dtype)
+
+
+def settled(value: Any, sizes: Mapping[Symbol, int]) -> Any:
+    """Return what a symbol stands for once the tensors of a call say it: a number of the kernel's, or one it is made for."""
+    if not isinstance(value, Symbol) or value not in sizes:
+        return value
+    return sizes[value] if value.fixed else Value(sizes[value], "int32")
 
 
 def _decorator(machine: Machine, cls: type[Traced]) -> Callable[..., Any]:
@@ -183,16 +211,50 @@ def _layouts(part: str) -> types.ModuleType:
     return module
 
 
+class Lacking:
+    """A name that hosts may import and this emulator does not have; using it says so."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotImplementedError(f"{self._name} is unknown to this emulator")
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Say that it is not there."""
+        raise NotImplementedError(f"{self._name} is unknown to this emulator")
+
+
+def _part(name: str, has: Mapping[str, Any]) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__path__ = []
+    module.__spec__ = ModuleSpec(name, None)  # torch asks whether there is a TVM
+    vars(module).update(has)
+
+    def lacking(word: str) -> Lacking:
+        if word.startswith("__"):
+            raise AttributeError(word)
+        return Lacking(f"{name}.{word}")
+
+    vars(module)["__getattr__"] = lacking
+    return module
+
+
 def _laid_out(*_: object, **__: object) -> object:
     return object()
 
 
 def package(
-    machine: Machine, offers: Mapping[str, Any] | None = None
+    machine: Machine,
+    offers: Mapping[str, Any] | None = None,
+    parts: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({}),
 ) -> dict[str, types.ModuleType]:
     """Return the modules of the simulated `tilelang` by name.
 
     offers: what the package has for hosts of somebody else's; None: as much as SepTran's own files need.
+    parts: further modules and what they have; of anything else they say what is missing when it is used.
     """
     language = types.ModuleType("tilelang.language")
     vars(language).update(vars(namespace(machine)))
@@ -216,6 +278,11 @@ def package(
     modules["tilelang.cache"] = cache
     if offers is not None:
         modules |= layouts
+        modules |= {name: _part(name, has) for name, has in parts.items()}
+        for name, module in modules.items():  # `import tilelang.autotuner` binds it in its package
+            package, _, last = name.rpartition(".")
+            if package in modules and (package == "tilelang" or package in parts):
+                vars(modules[package]).setdefault(last, module)
     if offers is None:
         modules["torch"] = host_torch(machine)
     return modules | dict.fromkeys(NAMES_OF_PACKAGE, language)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -161,7 +162,16 @@ def reduce_array(x: Array, op: str, axes: tuple[int, ...], dtype: str) -> Array:
                 return np.asarray(np.fmax.reduce(np.abs(x), axis=axes, keepdims=True))
             case "prod":
                 return np.asarray(np.prod(x, axis=axes, keepdims=True))
+            case "bitand" | "bitor" | "bitxor":
+                return np.asarray(_BITS[op].reduce(x, axis=axes, keepdims=True))
     raise SimError("type", f"unknown reduction {op!r}")
+
+
+_BITS: dict[str, Any] = {
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+}
 
 
 def merge(op: str, old: Array, new: Array) -> Array:
@@ -176,6 +186,8 @@ def merge(op: str, old: Array, new: Array) -> Array:
                 return np.fmin(old, new)
             case "prod":
                 return old * new
+            case "bitand" | "bitor" | "bitxor":
+                return np.asarray(_BITS[op](old, new))
     raise SimError("type", f"unknown reduction {op!r}")
 
 

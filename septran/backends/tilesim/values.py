@@ -30,6 +30,7 @@ STORAGE: dict[str, Any] = {
     "uint8": np.uint8,
     "uint16": np.uint16,
     "uint32": np.uint32,
+    "uint64": np.uint64,
     "bool": np.bool_,
 }
 BYTES = {
@@ -44,10 +45,11 @@ BYTES = {
     "uint8": 1,
     "uint16": 2,
     "uint32": 4,
+    "uint64": 8,
     "bool": 1,
 }
 ALIASES = {"float": "float32", "half": "float16", "int": "int32", "double": "float64"}
-WIDTH_ORDER = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
+WIDTH_ORDER = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
 
 def dtype_name(dtype: object) -> str:
@@ -155,6 +157,11 @@ def _shifted(fn: Callable[[Any, Any], Any]) -> Operator:
     return shift
 
 
+def _reflected(fn: Operator) -> Operator:
+    """Return an operator of whole numbers for a value on the right of a number."""
+    return lambda b, a: fn(constant(a, b.value().dtype), b)
+
+
 class Operand:
     """Anything with a value: the arithmetic operators read it and give a Value."""
 
@@ -177,6 +184,9 @@ class Operand:
     __xor__ = _operators(operator.xor)[0]
     __lshift__ = _shifted(np.left_shift)
     __rshift__ = _shifted(np.right_shift)
+    __rlshift__ = _reflected(__lshift__)
+    __rrshift__ = _reflected(__rshift__)
+    __rand__, __ror__, __rxor__ = (_reflected(op) for op in (__and__, __or__, __xor__))
     __lt__, __gt__ = _operators(operator.lt, compare=True)
     __le__, __ge__ = _operators(operator.le, compare=True)
     __eq__ = _operators(operator.eq, compare=True)[0]  # type: ignore[assignment]

@@ -1,0 +1,124 @@
+"""Which function of somebody's file is judged, and what a user may say of its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from septran.backends.text.python_host import needed
+from septran.backends.tilelang.foreign import host as tilelang_host
+from septran.backends.tilelang.foreign import hosts as tilelang_hosts
+from septran.cli.main import main
+from septran.cli.values import parse_numbers
+from septran.errors import ConfigError
+from septran.run.judge_target import entry_of
+from tests.judge.corpus import HERE, REFERENCES
+
+EXAMPLE = """
+import argparse
+import scipy
+import tilelang
+import tilelang.language as T
+from tilelang.autotuner import *
+
+def ref_program(stride):
+    def main(A):
+        return scipy.linalg.hadamard(A)
+    return main
+
+def run_regression_perf():
+    return hadamard(n, other)
+
+def split(M, block):
+    @T.prim_func
+    def kernel(A: T.Tensor((M,), "float32")):
+        pass
+    return kernel
+
+@autotune(configs=[])
+@tilelang.jit(out_idx=[1])
+def hadamard(M, block, fast=True):
+    @T.prim_func
+    def slow_one(A: T.Tensor((M,), "float32"), B: T.Tensor((M,), "float32")):
+        pass
+    @T.prim_func
+    def fast_one(A: T.Tensor((M,), "float32"), B: T.Tensor((M,), "float32")):
+        pass
+    if fast:
+        return fast_one
+    else:
+        return slow_one
+
+@tilelang.jit
+def eager(A, B, M, block: int = 64, *, eps=1e-5):
+    A: T.Tensor[[M], T.float32]
+    B: T.Tensor((M,), T.float32)
+    with T.Kernel(1):
+        pass
+
+def caller(x, out):
+    eager(x, out, 4)
+
+def main():
+    hadamard(1024, block=128)
+"""
+
+
+def test_which_functions_of_an_example_may_be_meant():
+    """What it calls scipy's, what makes a reference, demonstrations and benchmarks launch nothing that is judged."""
+    found = {h.name: h.tier for h in tilelang_hosts(EXAMPLE)}
+    assert found == {"caller": 0, "hadamard": 1, "eager": 1, "split": 2}
+    made = tilelang_host(EXAMPLE, "hadamard")
+    assert made is not None and made.maker is not None
+    assert [p.name for p in made.params] == ["A"]
+    assert dict(made.maker.shown) == {"M": 1024, "block": 128}, "the reference's M goes before"
+    eager = tilelang_host(EXAMPLE, "eager")
+    assert eager is not None and eager.maker is not None
+    assert [p.name for p in eager.params] == ["A", "B"]
+    assert [(p.name, p.default) for p in eager.maker.params] == [
+        ("M", False),
+        ("block", True),
+        ("eps", True),
+    ]
+    assert eager.maker.dims == (("M",), ("M",))
+
+
+def test_everything_of_a_module_is_imported_by_name():
+    text, _ = needed(
+        "from tilelang.autotuner import *\n@autotune()\ndef f(x):\n    pass\n",
+        "f",
+        {"tilelang.autotuner": ("autotune",)},
+    )
+    assert text.splitlines()[0] == "from tilelang.autotuner import autotune"
+
+
+def test_the_function_that_fits_the_reference_is_meant():
+    hosts = tilelang_hosts(EXAMPLE)
+    assert entry_of(Path("f.py"), hosts, lambda h: h.name == "hadamard").name == "hadamard"
+    assert entry_of(Path("f.py"), hosts, lambda h: True).name == "caller"
+    assert entry_of(Path("f.py"), hosts, lambda h: False).name == "caller", "its misfit is told"
+    with pytest.raises(ConfigError, match="2 functions launch"):
+        entry_of(Path("f.py"), hosts, lambda h: h.tier == 1)
+
+
+def test_a_number_may_be_a_word():
+    found = parse_numbers(["dtype=float16", "accum=T.float32", "n=1e3"])
+    assert found == {"dtype": "float16", "accum": "T.float32", "n": 1000.0}
+    for wrong in ("dtype=", "n=1,2", "n=a b", "n=nan", "1n=2"):
+        with pytest.raises(ConfigError, match="is not NAME=VALUE"):
+            parse_numbers([wrong])
+
+
+def test_a_word_is_no_number_of_c(capsys):
+    code = main(["judge", str(HERE / "rows.cu"), "--reference", str(REFERENCES / "softmax.py"), "--entry", "softmax", "--number", "rows=many"])  # fmt: skip
+    assert code == 2
+    assert "C172" in capsys.readouterr().err
+
+
+def test_a_kernel_in_eager_style_as_it_is(capsys):
+    """The file's own demonstration does not run; blocks are the function's defaults."""
+    file, reference = HERE / "eager_tilelang.py", REFERENCES / "matmul_half.py"
+    code = main(["judge", str(file), "--reference", str(reference), "--entry", "matmul", "--number", "block_M=32"])  # fmt: skip
+    assert code == 0
+    assert "matmul of eager_tilelang.py on tilelang_cuda (emulated)" in capsys.readouterr().out
